@@ -1,0 +1,18 @@
+//! Newtypes for sizes and addresses, and the adapters through which every layer below `rocks` meets the
+//! outside: time, sleep, spawn and random numbers ([`Driver`]), with a real and a virtual implementation.
+#![forbid(unsafe_code)]
+
+mod driver;
+mod real;
+mod size;
+pub mod sync;
+mod task;
+mod time;
+mod virt;
+
+pub use driver::{BoxFuture, Driver, Parker, block_on, sleep_until};
+pub use real::RealDriver;
+pub use size::{Blocks, Bytes, Lba, ZoneId};
+pub use task::{Spawned, spawn};
+pub use time::Instant;
+pub use virt::VirtualDriver;

@@ -1,0 +1,309 @@
+//! Real time: threads wait for their own operations, and a keeper thread serves what no thread waits for.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant as StdInstant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::driver::BoxFuture;
+use crate::{Driver, Instant, Parker};
+
+/// A timed wait ends this much early and yields for the rest: the kernel's own wake-up is late by about as much.
+const YIELD_TAIL: Duration = Duration::from_micros(20);
+
+/// The real driver. Cheap to clone by `Arc`; a process usually has one.
+///
+/// Each thread that waits has a *lane*: its timers and the short tasks it woke. What is woken on a thread that
+/// does not wait goes to one keeper thread, started when first needed.
+pub struct RealDriver {
+    origin: StdInstant,
+}
+
+struct Timer {
+    due: StdInstant,
+    waker: Waker,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        self.due == other.due
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+#[derive(Default)]
+struct Lane {
+    depth: u32,
+    timers: BinaryHeap<Reverse<Timer>>,
+    ready: VecDeque<Arc<Task>>,
+}
+
+thread_local! {
+    static LANE: RefCell<Lane> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Keeper {
+    lane: Mutex<Lane>,
+    changed: Condvar,
+}
+
+static KEEPER: OnceLock<Arc<Keeper>> = OnceLock::new();
+
+struct Task {
+    future: Mutex<Option<BoxFuture>>,
+    queued: AtomicBool,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut task = Some(self);
+        // A thread that is being torn down has no lane any more: the keeper takes the task then.
+        let _torn_down = LANE.try_with(|lane| {
+            if let Ok(mut lane) = lane.try_borrow_mut()
+                && lane.depth > 0
+                && let Some(task) = task.take()
+            {
+                lane.ready.push_back(task);
+            }
+        });
+        if let Some(task) = task {
+            let keeper = keeper();
+            keeper.lane.lock().ready.push_back(task);
+            keeper.changed.notify_one();
+        }
+    }
+}
+
+impl Task {
+    fn run(self: Arc<Self>) {
+        let mut slot = self.future.lock();
+        self.queued.store(false, Ordering::Release);
+        let Some(mut future) = slot.take() else { return };
+        let waker = Waker::from(Arc::clone(&self));
+        if future.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending {
+            *slot = Some(future);
+        }
+    }
+}
+
+fn keeper() -> &'static Arc<Keeper> {
+    KEEPER.get_or_init(|| {
+        let keeper = Arc::new(Keeper::default());
+        let mine = Arc::clone(&keeper);
+        std::thread::Builder::new()
+            .name("furrow-keeper".into())
+            .spawn(move || mine.serve())
+            .expect("the system has a thread left for the keeper");
+        keeper
+    })
+}
+
+impl Keeper {
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
+    fn serve(&self) {
+        let mut lane = self.lane.lock();
+        loop {
+            if let Some(task) = lane.ready.pop_front() {
+                drop(lane);
+                task.run();
+                lane = self.lane.lock();
+                continue;
+            }
+            let now = StdInstant::now();
+            match lane.timers.peek() {
+                Some(Reverse(timer)) if timer.due <= now => {
+                    let timer = lane.timers.pop();
+                    drop(lane);
+                    if let Some(Reverse(timer)) = timer {
+                        timer.waker.wake();
+                    }
+                    lane = self.lane.lock();
+                }
+                Some(Reverse(timer)) => {
+                    let due = timer.due;
+                    self.changed.wait_until(&mut lane, due);
+                }
+                None => self.changed.wait(&mut lane),
+            }
+        }
+    }
+}
+
+impl RealDriver {
+    /// A driver whose origin is now.
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
+    pub fn new() -> Arc<RealDriver> {
+        Arc::new(RealDriver { origin: StdInstant::now() })
+    }
+
+    fn std_instant(&self, at: Instant) -> StdInstant {
+        self.origin + Duration::from_nanos(at.0)
+    }
+}
+
+impl Driver for RealDriver {
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wake_at(&self, due: Instant, waker: &Waker) {
+        if waker.will_wake(Waker::noop()) {
+            return;
+        }
+        let timer = Timer { due: self.std_instant(due), waker: waker.clone() };
+        let mut timer = Some(timer);
+        LANE.with_borrow_mut(|lane| {
+            if lane.depth > 0
+                && let Some(timer) = timer.take()
+            {
+                lane.timers.push(Reverse(timer));
+            }
+        });
+        if let Some(timer) = timer {
+            let keeper = keeper();
+            keeper.lane.lock().timers.push(Reverse(timer));
+            keeper.changed.notify_one();
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
+    fn park(&self, me: &Parker) {
+        loop {
+            while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
+                task.run();
+            }
+            let now = StdInstant::now();
+            while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
+                if lane.timers.peek().is_some_and(|t| t.0.due <= now) { lane.timers.pop() } else { None }
+            }) {
+                timer.waker.wake();
+            }
+            if me.take() {
+                return;
+            }
+            let (idle, next) = LANE.with_borrow(|lane| {
+                (lane.ready.is_empty(), lane.timers.peek().map(|t| t.0.due.saturating_duration_since(now)))
+            });
+            match next {
+                _ if !idle => {}
+                None => std::thread::park(),
+                Some(left) if left > YIELD_TAIL => std::thread::park_timeout(left - YIELD_TAIL),
+                Some(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn spawn(&self, name: &'static str, task: BoxFuture) {
+        let driver = RealDriver { origin: self.origin };
+        std::thread::Builder::new()
+            .name(format!("furrow-{name}"))
+            .spawn(move || crate::block_on(&driver, task))
+            .expect("the system has a thread left for a background task");
+    }
+
+    fn drive(&self, task: BoxFuture) {
+        Arc::new(Task { future: Mutex::new(Some(task)), queued: AtomicBool::new(false) }).wake();
+    }
+
+    fn random(&self) -> u64 {
+        getrandom::u64().expect("the system gives random numbers")
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
+    fn unix_millis(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn enter(&self) {
+        LANE.with_borrow_mut(|lane| lane.depth += 1);
+    }
+
+    fn leave(&self) {
+        let left = LANE.with_borrow_mut(|lane| {
+            lane.depth -= 1;
+            (lane.depth == 0 && !(lane.timers.is_empty() && lane.ready.is_empty()))
+                .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)))
+        });
+        // Nobody waits on this thread any more: the keeper serves what is left.
+        if let Some((mut timers, mut ready)) = left {
+            let keeper = keeper();
+            let mut lane = keeper.lane.lock();
+            lane.timers.append(&mut timers);
+            lane.ready.append(&mut ready);
+            keeper.changed.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for RealDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "real clock at {:?}", self.now())
+    }
+}
+
+/// One step of SplitMix64: a full-period generator whose every seed is as good as another.
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{block_on, sleep_until, spawn};
+
+    #[test]
+    fn a_sleep_ends_no_earlier_than_it_should() {
+        let driver = RealDriver::new();
+        let due = driver.now().after(Duration::from_millis(3));
+        block_on(&*driver, sleep_until(&*driver, due));
+        assert!(driver.now() >= due);
+    }
+
+    #[test]
+    fn a_spawned_task_wakes_the_thread_that_waits_for_it() {
+        let driver = RealDriver::new();
+        let d = Arc::clone(&driver);
+        let task = spawn(&*driver, "test", async move {
+            sleep_until(&*d, d.now().after(Duration::from_millis(2))).await;
+            42
+        });
+        assert_eq!(block_on(&*driver, task), 42);
+    }
+
+    #[test]
+    fn a_driven_task_runs_on_though_nobody_polls_it() {
+        let driver = RealDriver::new();
+        let (tx, rx) = std::sync::mpsc::channel();
+        let d = Arc::clone(&driver);
+        driver.drive(Box::pin(async move {
+            sleep_until(&*d, d.now().after(Duration::from_millis(2))).await;
+            tx.send(7).expect("the test waits");
+        }));
+        assert_eq!(rx.recv_timeout(Duration::from_secs(10)), Ok(7));
+    }
+}

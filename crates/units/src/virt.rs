@@ -1,0 +1,221 @@
+//! Virtual time: a deterministic executor whose clock moves only when nothing else can run.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
+
+use parking_lot::Mutex;
+
+use crate::driver::BoxFuture;
+use crate::{Driver, Instant, Parker};
+
+/// The virtual driver: a run is a function of the seed and of what the tasks do.
+///
+/// Only the thread that made it may wait on it. A task must use `.await`: a blocking wait inside a task would
+/// stop its siblings, so it panics. When every task waits and no timer is set, `park` panics too: a deadlock
+/// found is better than a test that hangs.
+pub struct VirtualDriver {
+    owner: ThreadId,
+    shared: Arc<Shared>,
+    epoch_millis: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Instant,
+    sequence: u64,
+    timers: BinaryHeap<Reverse<Timer>>,
+    ready: VecDeque<Arc<Task>>,
+    random: u64,
+}
+
+struct Timer {
+    due: Instant,
+    sequence: u64,
+    waker: Waker,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        (self.due, self.sequence) == (other.due, other.sequence)
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        (self.due, self.sequence).cmp(&(other.due, other.sequence))
+    }
+}
+
+struct Task {
+    name: &'static str,
+    future: Mutex<Option<BoxFuture>>,
+    queued: AtomicBool,
+    home: Weak<Shared>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel)
+            && let Some(home) = self.home.upgrade()
+        {
+            home.state.lock().ready.push_back(self);
+        }
+    }
+}
+
+thread_local! {
+    static IN_TASK: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+impl VirtualDriver {
+    /// A driver at time zero whose random numbers come from `seed`.
+    pub fn new(seed: u64) -> Arc<VirtualDriver> {
+        let shared = Arc::new(Shared::default());
+        shared.state.lock().random = seed;
+        Arc::new(VirtualDriver {
+            owner: std::thread::current().id(),
+            shared,
+            epoch_millis: 1_700_000_000_000,
+        })
+    }
+
+    fn run(task: &Arc<Task>) {
+        task.queued.store(false, Ordering::Release);
+        let Some(mut future) = task.future.lock().take() else { return };
+        let waker = Waker::from(Arc::clone(task));
+        IN_TASK.set(Some(task.name));
+        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        IN_TASK.set(None);
+        if poll == Poll::Pending {
+            *task.future.lock() = Some(future);
+        }
+    }
+}
+
+impl Driver for VirtualDriver {
+    fn now(&self) -> Instant {
+        self.shared.state.lock().now
+    }
+
+    fn wake_at(&self, due: Instant, waker: &Waker) {
+        if waker.will_wake(Waker::noop()) {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        state.sequence += 1;
+        let sequence = state.sequence;
+        state.timers.push(Reverse(Timer { due, sequence, waker: waker.clone() }));
+    }
+
+    fn park(&self, me: &Parker) {
+        assert_eq!(self.owner, std::thread::current().id(), "only the virtual driver's own thread may wait on it");
+        if let Some(name) = IN_TASK.get() {
+            panic!("task '{name}' blocks in virtual time: it must use .await");
+        }
+        while !me.take() {
+            let mut state = self.shared.state.lock();
+            if let Some(task) = state.ready.pop_front() {
+                drop(state);
+                VirtualDriver::run(&task);
+            } else if let Some(Reverse(timer)) = state.timers.pop() {
+                state.now = state.now.max(timer.due);
+                drop(state);
+                timer.waker.wake();
+            } else {
+                panic!("deadlock in virtual time: every task waits, and no timer is set");
+            }
+        }
+    }
+
+    fn spawn(&self, name: &'static str, task: BoxFuture) {
+        let task = Task {
+            name,
+            future: Mutex::new(Some(task)),
+            queued: AtomicBool::new(false),
+            home: Arc::downgrade(&self.shared),
+        };
+        Arc::new(task).wake();
+    }
+
+    fn drive(&self, task: BoxFuture) {
+        self.spawn("io", task);
+    }
+
+    fn random(&self) -> u64 {
+        let mut state = self.shared.state.lock();
+        crate::real::split_mix(&mut state.random)
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.epoch_millis + self.now().0 / 1_000_000
+    }
+}
+
+impl fmt::Debug for VirtualDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "virtual clock at {:?}", self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{block_on, sleep_until, spawn};
+
+    #[test]
+    fn time_moves_only_when_nothing_can_run() {
+        let driver = VirtualDriver::new(1);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let tasks: Vec<_> = [30_u64, 10, 20]
+            .into_iter()
+            .map(|ms| {
+                let (d, order) = (Arc::clone(&driver), Arc::clone(&order));
+                spawn(&*driver, "sleeper", async move {
+                    sleep_until(&*d, Instant::ORIGIN.after(Duration::from_millis(ms))).await;
+                    order.lock().push(ms);
+                    ms
+                })
+            })
+            .collect();
+        let sum = block_on(&*driver, async {
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await;
+            }
+            sum
+        });
+        assert_eq!((sum, order.lock().as_slice()), (60, [10, 20, 30].as_slice()));
+        assert_eq!(driver.now(), Instant::ORIGIN.after(Duration::from_millis(30)));
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock in virtual time")]
+    fn a_deadlock_is_reported() {
+        block_on(&*VirtualDriver::new(1), std::future::pending::<()>());
+    }
+
+    #[test]
+    fn the_seed_decides_the_random_numbers() {
+        let draw = |seed| VirtualDriver::new(seed).random();
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

@@ -1,0 +1,60 @@
+//! The trait.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{Action, Buf, BufMut, Driver, Durability, Geometry, Io, Lba, Op, Result, ZoneId, ZoneInfo};
+
+/// A zoned device: the emulator, a kernel device, an NVMe character device, an array.
+///
+/// What survives a power cut is part of the contract: see ARCHITECTURE.md, "The device contract".
+pub trait ZonedDevice: Send + Sync + Debug {
+    /// What the device is like.
+    fn geometry(&self) -> &Geometry;
+
+    /// Starts an operation. Never blocks and never runs the caller's code. The operations of one zone take
+    /// effect in the order of submission, appends among each other excepted.
+    fn submit(&self, op: Op) -> Io;
+
+    /// The clock and reactor that completes this device's operations.
+    fn driver(&self) -> &Arc<dyn Driver>;
+}
+
+/// Typed forms of [`ZonedDevice::submit`].
+impl dyn ZonedDevice + '_ {
+    /// Reads the blocks at `at`; `into` gives the length and comes back filled.
+    pub fn read(&self, at: Lba, into: BufMut) -> Io<BufMut> {
+        self.submit(Op::Read { at, into }).typed()
+    }
+
+    /// Writes whole blocks at the write pointer.
+    pub fn write(&self, at: Lba, data: Buf, how: Durability) -> Io<()> {
+        self.submit(Op::Write { at, data, how }).typed()
+    }
+
+    /// Appends whole blocks; gives the address that the device chose.
+    pub fn append(&self, zone: ZoneId, data: Buf, how: Durability) -> Io<Lba> {
+        self.submit(Op::Append { zone, data, how }).typed()
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn flush(&self) -> Io<()> {
+        self.submit(Op::Flush).typed()
+    }
+
+    /// Opens, closes, finishes or resets a zone.
+    pub fn zone(&self, zone: ZoneId, action: Action) -> Io<()> {
+        self.submit(Op::Zone { zone, action }).typed()
+    }
+
+    /// The states of `zones`, cut to the device's.
+    pub fn report(&self, zones: Range<u32>) -> Io<Vec<ZoneInfo>> {
+        self.submit(Op::Report { zones }).typed()
+    }
+
+    /// The states of all zones, waited for.
+    pub fn report_all(&self) -> Result<Vec<ZoneInfo>> {
+        self.report(0..self.geometry().zones).wait()
+    }
+}

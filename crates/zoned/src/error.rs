@@ -1,0 +1,262 @@
+//! The one error type of the contract: the same kinds from every backend, with device, zone and address.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{BufMut, Lba, ZoneId};
+
+/// The result of an operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed. One word wide, so that results stay small.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    device: Arc<str>,
+    operation: &'static str,
+    zone: Option<ZoneId>,
+    at: Option<Lba>,
+    detail: Option<String>,
+    buffer: Option<BufMut>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What went wrong.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// A write that does not begin at the write pointer.
+    NotAtWritePointer,
+    /// A write or append to a full zone, or past its capacity.
+    ZoneFull,
+    /// A write to, or a change of, a read-only zone.
+    ZoneReadOnly,
+    /// Any use of an offline zone.
+    ZoneOffline,
+    /// One more zone may not be open.
+    TooManyOpen,
+    /// One more zone may not be active.
+    TooManyActive,
+    /// The operation would cross into the next zone.
+    CrossesZone,
+    /// Past the end of the device.
+    OutOfRange,
+    /// Longer than the append or transfer limit.
+    TooLarge,
+    /// Not a whole number of blocks, or none.
+    BadLength,
+    /// A read past the write pointer, on a device that refuses it.
+    ReadPastPointer,
+    /// A zone command that the zone's state does not allow.
+    IllegalMove,
+    /// An append to, or a zone command on, a conventional zone.
+    Conventional,
+    /// The medium failed.
+    Media,
+    /// Another process holds the device.
+    Held {
+        /// Its process id, where known.
+        pid: u32,
+    },
+    /// The device was unplugged, or its power is cut.
+    Gone,
+    /// The operation was dropped before its outcome was known.
+    Unknown,
+    /// The backend cannot do this.
+    Unsupported,
+    /// Wrong settings: an URL, a parameter, a damaged drive file.
+    Invalid,
+    /// The host's system call failed.
+    Host,
+}
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Try again, perhaps after freeing something.
+    Retry,
+    /// There is no room.
+    NoSpace,
+    /// Data is damaged or unreadable.
+    Corrupt,
+    /// The caller asked for something it may not ask for.
+    Invalid,
+    /// The device is of no use any more.
+    Fatal,
+}
+
+impl ErrorKind {
+    /// What the caller can do about it.
+    pub fn class(self) -> Class {
+        use ErrorKind as K;
+        match self {
+            K::TooManyOpen | K::TooManyActive | K::Held { .. } => Class::Retry,
+            K::ZoneFull => Class::NoSpace,
+            K::Media | K::ZoneOffline | K::ZoneReadOnly => Class::Corrupt,
+            K::Gone | K::Unknown | K::Host => Class::Fatal,
+            _ => Class::Invalid,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        use ErrorKind as K;
+        match self {
+            K::NotAtWritePointer => "not at the write pointer",
+            K::ZoneFull => "the zone is full",
+            K::ZoneReadOnly => "the zone is read-only",
+            K::ZoneOffline => "the zone is offline",
+            K::TooManyOpen => "too many open zones",
+            K::TooManyActive => "too many active zones",
+            K::CrossesZone => "crosses the end of the zone",
+            K::OutOfRange => "past the end of the device",
+            K::TooLarge => "longer than the device's limit",
+            K::BadLength => "not a whole number of blocks",
+            K::ReadPastPointer => "reads past the write pointer",
+            K::IllegalMove => "the zone's state does not allow it",
+            K::Conventional => "a conventional zone does not take it",
+            K::Media => "the medium failed",
+            K::Held { .. } => "held by another process",
+            K::Gone => "the device is gone",
+            K::Unknown => "the outcome is unknown",
+            K::Unsupported => "not supported",
+            K::Invalid => "invalid",
+            K::Host => "a system call failed",
+        }
+    }
+}
+
+impl Error {
+    /// An error of `operation` on `device`.
+    pub fn new(kind: ErrorKind, device: &Arc<str>, operation: &'static str) -> Error {
+        let device = Arc::clone(device);
+        let (zone, at, detail, buffer, source) = (None, None, None, None, None);
+        Error(Box::new(Inner { kind, device, operation, zone, at, detail, buffer, source }))
+    }
+
+    /// Adds the zone.
+    #[must_use]
+    pub fn in_zone(mut self, zone: ZoneId) -> Error {
+        self.0.zone = Some(zone);
+        self
+    }
+
+    /// Adds the address.
+    #[must_use]
+    pub fn at(mut self, at: Lba) -> Error {
+        self.0.at = Some(at);
+        self
+    }
+
+    /// Adds a sentence: what to do, or what was expected.
+    #[must_use]
+    pub fn because(mut self, detail: impl Into<String>) -> Error {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn from_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+
+    /// Gives a failed read its buffer, so that the caller (a degraded array) can fill it otherwise.
+    #[must_use]
+    pub fn with_buffer(mut self, buffer: BufMut) -> Error {
+        self.0.buffer = Some(buffer);
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The zone, where the error has one.
+    pub fn zone(&self) -> Option<ZoneId> {
+        self.0.zone
+    }
+
+    /// The address, where the error has one.
+    pub fn address(&self) -> Option<Lba> {
+        self.0.at
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.0.device
+    }
+
+    /// Takes a failed read's buffer back.
+    pub fn take_buffer(&mut self) -> Option<BufMut> {
+        self.0.buffer.take()
+    }
+
+    /// The same error again, for a second one who waited for the same operation. The buffer stays with the first.
+    #[must_use]
+    pub fn duplicate(&self) -> Error {
+        let inner = &self.0;
+        let mut copy = Error::new(inner.kind, &inner.device, inner.operation);
+        copy.0.zone = inner.zone;
+        copy.0.at = inner.at;
+        copy.0.detail = match (&inner.detail, &inner.source) {
+            (Some(detail), _) => Some(detail.clone()),
+            (None, Some(source)) => Some(source.to_string()),
+            (None, None) => None,
+        };
+        copy
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &self.0;
+        write!(f, "{}: {}", inner.device, inner.operation)?;
+        if let Some(zone) = inner.zone {
+            write!(f, ", zone {zone}")?;
+        }
+        if let Some(at) = inner.at {
+            write!(f, ", block {at}")?;
+        }
+        write!(f, ": {}", inner.kind.words())?;
+        if let ErrorKind::Held { pid } = inner.kind {
+            write!(f, " (pid {pid})")?;
+        }
+        if let Some(detail) = &inner.detail {
+            write!(f, ": {detail}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|s| &**s as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_device_operation_zone_and_address() {
+        let error = Error::new(ErrorKind::NotAtWritePointer, &Arc::from("emu:mem"), "write")
+            .in_zone(ZoneId(3))
+            .at(Lba(96))
+            .because("the pointer is at block 64");
+        assert_eq!(
+            error.to_string(),
+            "emu:mem: write, zone 3, block 96: not at the write pointer: the pointer is at block 64"
+        );
+        assert_eq!(std::mem::size_of::<Error>(), std::mem::size_of::<usize>());
+    }
+}

@@ -1,0 +1,61 @@
+//! What a device is like. Asked once; it does not change while the device is open.
+
+use std::sync::Arc;
+
+use crate::{Blocks, Lba, ZoneId};
+
+/// A device's fixed properties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// How messages name the device: its URL without parameters.
+    pub name: Arc<str>,
+    /// Bytes in a logical block: a power of two from 512 to 65,536.
+    pub block_size: u32,
+    /// Number of zones.
+    pub zones: u32,
+    /// How many of them, from zone 0 on, are conventional: written anywhere, never reset.
+    pub conventional: u32,
+    /// The distance between the starts of two zones.
+    pub zone_size: Blocks,
+    /// The writable blocks at the start of a sequential zone: `zone_size` or fewer.
+    pub zone_capacity: Blocks,
+    /// Zones that may be open at once; `None` where there is no limit.
+    pub max_open: Option<u32>,
+    /// Zones that may be active (open or closed) at once; `None` where there is no limit.
+    pub max_active: Option<u32>,
+    /// The longest append (ZASL).
+    pub max_append: Blocks,
+    /// The longest read or write.
+    pub max_transfer: Blocks,
+    /// A write of this many blocks, aligned to as many, is never torn by a power cut.
+    pub atomic_write: Blocks,
+    /// Whether an acknowledged write may be lost in a power cut until a flush covers it.
+    pub volatile_cache: bool,
+    /// Whether a read past the write pointer succeeds (with unspecified content) or is refused.
+    pub read_past_pointer: bool,
+}
+
+impl Geometry {
+    /// The first block of `zone`.
+    pub fn start(&self, zone: ZoneId) -> Lba {
+        Lba(u64::from(zone.0) * self.zone_size.0)
+    }
+
+    /// The zone that `at` lies in, or `None` past the end of the device.
+    pub fn zone_of(&self, at: Lba) -> Option<ZoneId> {
+        let zone = at.0.checked_div(self.zone_size.0)?;
+        (zone < u64::from(self.zones)).then(|| ZoneId(u32::try_from(zone).unwrap_or(u32::MAX)))
+    }
+
+    /// Whether `zone` is conventional.
+    pub fn is_conventional(&self, zone: ZoneId) -> bool {
+        zone.0 < self.conventional
+    }
+
+    /// The number of bytes that can be written to the whole device.
+    pub fn capacity_bytes(&self) -> u64 {
+        let sequential = u64::from(self.zones.saturating_sub(self.conventional)) * self.zone_capacity.0;
+        let conventional = u64::from(self.conventional) * self.zone_size.0;
+        (sequential + conventional) * u64::from(self.block_size)
+    }
+}

@@ -1,0 +1,293 @@
+//! The handle of an operation in flight: a future that any executor can poll and a plain thread can wait on.
+//!
+//! Dropping a handle detaches: the operation runs on, its outcome unknown to the dropper. Whoever drops the
+//! handle of a write must treat the zone's pointer as unknown.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use units::block_on;
+
+use crate::{BufMut, Done, Driver, Error, ErrorKind, Instant, Lba, Result, ZoneInfo};
+
+/// An operation in flight.
+#[must_use = "an operation whose handle is dropped has an unknown outcome"]
+pub struct Io<T = Done> {
+    state: State,
+    shape: PhantomData<fn() -> T>,
+}
+
+enum State {
+    /// The outcome is known.
+    Ready(Result<Done>),
+    /// The outcome is known, and visible at `at`.
+    Due { at: Instant, result: Result<Done>, driver: Arc<dyn Driver>, armed: Option<Waker> },
+    /// The outcome comes from elsewhere.
+    Cell(Arc<Cell>),
+    /// The outcome was taken.
+    Taken,
+}
+
+struct Cell {
+    slot: Mutex<Slot>,
+    driver: Arc<dyn Driver>,
+}
+
+enum Slot {
+    Waiting(Option<Waker>),
+    Done(Result<Done>),
+    Taken,
+}
+
+/// The other end of [`Io::pair`]: completes the operation. Dropped without that, it completes as
+/// [`ErrorKind::Unknown`].
+pub struct Completer {
+    cell: Option<Arc<Cell>>,
+    device: Arc<str>,
+}
+
+impl Completer {
+    /// Completes the operation.
+    pub fn complete(mut self, result: Result<Done>) {
+        if let Some(cell) = self.cell.take() {
+            cell.complete(result);
+        }
+    }
+}
+
+impl Drop for Completer {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.take() {
+            cell.complete(Err(Error::new(ErrorKind::Unknown, &self.device, "operation")));
+        }
+    }
+}
+
+impl Cell {
+    fn complete(&self, result: Result<Done>) {
+        let before = std::mem::replace(&mut *self.slot.lock(), Slot::Done(result));
+        if let Slot::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl Io {
+    /// An operation that is over.
+    pub fn ready(result: Result<Done>) -> Io {
+        Io { state: State::Ready(result), shape: PhantomData }
+    }
+
+    /// An operation whose outcome is known now and visible at `at` on `driver`'s clock.
+    pub fn due(at: Instant, result: Result<Done>, driver: &Arc<dyn Driver>) -> Io {
+        let state = State::Due { at, result, driver: Arc::clone(driver), armed: None };
+        Io { state, shape: PhantomData }
+    }
+
+    /// An operation that somebody else completes. `device` names it should the completer be dropped.
+    pub fn pair(driver: &Arc<dyn Driver>, device: &Arc<str>) -> (Completer, Io) {
+        let slot = Mutex::new(Slot::Waiting(None));
+        let cell = Arc::new(Cell { slot, driver: Arc::clone(driver) });
+        let io = Io { state: State::Cell(Arc::clone(&cell)), shape: PhantomData };
+        (Completer { cell: Some(cell), device: Arc::clone(device) }, io)
+    }
+
+    /// A composite operation: `future` runs to its end whether or not anyone polls the handle, driven by the
+    /// completions that it waits for.
+    pub fn spawn<F>(driver: &Arc<dyn Driver>, device: &Arc<str>, future: F) -> Io
+    where
+        F: Future<Output = Result<Done>> + Send + 'static,
+    {
+        let (completer, io) = Io::pair(driver, device);
+        driver.drive(Box::pin(async move { completer.complete(future.await) }));
+        io
+    }
+
+    /// The same handle, giving a typed result.
+    pub fn typed<T: FromDone>(self) -> Io<T> {
+        Io { state: self.state, shape: PhantomData }
+    }
+}
+
+impl<T: FromDone> Io<T> {
+    /// Waits on this thread, serving its completions: no hop through another thread.
+    pub fn wait(self) -> Result<T> {
+        match self.state {
+            State::Ready(result) => result.map(T::from_done),
+            State::Due { ref driver, .. } => {
+                let driver = Arc::clone(driver);
+                block_on(&*driver, self)
+            }
+            State::Cell(ref cell) => {
+                let driver = Arc::clone(&cell.driver);
+                block_on(&*driver, self)
+            }
+            State::Taken => unreachable!("a handle gives its result once"),
+        }
+    }
+}
+
+impl<T: FromDone> Future for Io<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        match &mut self.state {
+            State::Due { at, driver, armed, .. } if driver.now() < *at => {
+                if !armed.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+                    driver.wake_at(*at, cx.waker());
+                    *armed = Some(cx.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            State::Cell(cell) => {
+                let mut slot = cell.slot.lock();
+                if let Slot::Waiting(waker) = &mut *slot {
+                    *waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            _ => {}
+        }
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Ready(result) | State::Due { result, .. } => Poll::Ready(result.map(T::from_done)),
+            State::Cell(cell) => match std::mem::replace(&mut *cell.slot.lock(), Slot::Taken) {
+                Slot::Done(result) => Poll::Ready(result.map(T::from_done)),
+                Slot::Waiting(_) | Slot::Taken => unreachable!("checked above"),
+            },
+            State::Taken => panic!("a handle gives its result once"),
+        }
+    }
+}
+
+impl<T> Unpin for Io<T> {}
+
+impl<T> fmt::Debug for Io<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.state {
+            State::Ready(_) => "Io(ready)",
+            State::Due { .. } => "Io(due)",
+            State::Cell(_) => "Io(in flight)",
+            State::Taken => "Io(taken)",
+        })
+    }
+}
+
+impl fmt::Debug for Completer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Completer({})", self.device)
+    }
+}
+
+/// What a handle can give: the parts of [`Done`].
+pub trait FromDone: Sized {
+    /// Takes the part out. Panics where the backend answered with another part: a defect of the backend.
+    fn from_done(done: Done) -> Self;
+}
+
+impl FromDone for Done {
+    fn from_done(done: Done) -> Done {
+        done
+    }
+}
+
+impl FromDone for () {
+    fn from_done(done: Done) {
+        assert!(matches!(done, Done::Unit), "the backend answered {done:?} to an operation without a result");
+    }
+}
+
+impl FromDone for Lba {
+    fn from_done(done: Done) -> Lba {
+        match done {
+            Done::At(at) => at,
+            other => panic!("the backend answered {other:?} to an append"),
+        }
+    }
+}
+
+impl FromDone for BufMut {
+    fn from_done(done: Done) -> BufMut {
+        match done {
+            Done::Read(buf) => buf,
+            other => panic!("the backend answered {other:?} to a read"),
+        }
+    }
+}
+
+impl FromDone for Vec<ZoneInfo> {
+    fn from_done(done: Done) -> Vec<ZoneInfo> {
+        match done {
+            Done::Zones(zones) => zones,
+            other => panic!("the backend answered {other:?} to a report"),
+        }
+    }
+}
+
+/// Waits for all of `ios`, in any order of completion, and gives their results in order. It always waits for
+/// every one: a composite that left early would not know what its children did.
+pub async fn join_all<T: FromDone>(mut ios: Vec<Io<T>>) -> Vec<Result<T>> {
+    let mut results = Vec::with_capacity(ios.len());
+    for io in &mut ios {
+        // Each operation progresses without being polled, so waiting one by one loses no time.
+        results.push(io.await);
+    }
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use units::{Driver, RealDriver, VirtualDriver};
+
+    use super::*;
+
+    fn virtual_driver() -> Arc<dyn Driver> {
+        VirtualDriver::new(1)
+    }
+
+    #[test]
+    fn a_due_result_is_seen_at_its_time_and_not_before() {
+        let driver = virtual_driver();
+        let at = driver.now().after(Duration::from_micros(15));
+        Io::due(at, Ok(Done::Unit), &driver).typed::<()>().wait().expect("ok");
+        assert_eq!(driver.now(), at);
+    }
+
+    #[test]
+    fn a_dropped_completer_says_that_the_outcome_is_unknown() {
+        let (completer, io) = Io::pair(&virtual_driver(), &Arc::from("dev"));
+        drop(completer);
+        assert_eq!(io.wait().expect_err("unknown").kind(), ErrorKind::Unknown);
+    }
+
+    #[test]
+    fn a_composite_runs_on_after_its_handle_is_dropped() {
+        for driver in [virtual_driver(), RealDriver::new() as Arc<dyn Driver>] {
+            let (tx, rx) = std::sync::mpsc::channel();
+            let first = Io::due(driver.now().after(Duration::from_micros(50)), Ok(Done::Unit), &driver);
+            let io = Io::spawn(&driver, &Arc::from("dev"), async move {
+                first.await?;
+                tx.send(()).expect("the test listens");
+                Ok(Done::Unit)
+            });
+            drop(io);
+            let d = Arc::clone(&driver);
+            block_on(&*driver, units::sleep_until(&*d, d.now().after(Duration::from_millis(5))));
+            assert_eq!(rx.recv_timeout(Duration::from_secs(10)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn another_thread_completes_what_this_one_waits_for() {
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
+        driver.drive(Box::pin(async move { completer.complete(Ok(Done::At(Lba(9)))) }));
+        assert_eq!(io.typed::<Lba>().wait().ok(), Some(Lba(9)));
+    }
+}

@@ -1,0 +1,22 @@
+//! The zoned device contract: one object-safe trait that the emulator, a kernel device, an NVMe character device
+//! and an array all implement, and the backends that live in this crate.
+//!
+//! ARCHITECTURE.md, "The device contract", says why it is as it is and what a power cut may leave behind.
+#![forbid(unsafe_code)]
+
+mod buf;
+mod device;
+mod error;
+mod geometry;
+mod io;
+mod op;
+mod zone;
+
+pub use buf::{Buf, BufMut};
+pub use device::ZonedDevice;
+pub use error::{Class, Error, ErrorKind, Result};
+pub use geometry::Geometry;
+pub use io::{Completer, FromDone, Io, join_all};
+pub use op::{Action, Done, Durability, Op};
+pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
+pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};
