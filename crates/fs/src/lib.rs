@@ -1,0 +1,23 @@
+//! A file system for zoned devices: files as extents in zones, append logs, and a metadata log that a power cut
+//! cannot break.
+//!
+//! [`Fs::format`] makes one, [`Fs::mount`] gives the handle. Everything is async on the device's driver;
+//! a plain thread wraps calls in [`units::block_on`].
+#![forbid(unsafe_code)]
+
+mod error;
+mod fs;
+pub mod log;
+mod options;
+mod reader;
+mod stat;
+mod writer;
+
+pub use error::{Class, Error, ErrorKind, Result};
+pub use fs::{FileLock, Fs};
+pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
+pub use reader::Reader;
+pub use stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
+pub use units::{Blocks, Bytes, ZoneId};
+pub use uuid::Uuid;
+pub use writer::Writer;

@@ -1,0 +1,90 @@
+//! Settings of a format, a mount and a new file.
+
+use units::Bytes;
+use uuid::Uuid;
+
+/// How [`Fs::format`](crate::Fs::format) makes a file system.
+#[derive(Clone, Debug, Default)]
+pub struct FormatOptions {
+    /// Format although zones are written or a file system is there: its data is lost. Default: false.
+    pub force: bool,
+    /// A name for people, up to 64 bytes. Default: none.
+    pub label: String,
+    /// The file system's identity. Default: random.
+    pub uuid: Option<Uuid>,
+    /// Zones for the metadata log, at least 2. Default: enough for two snapshots of a device full of files.
+    pub metadata_zones: Option<u32>,
+}
+
+/// How [`Fs::mount`](crate::Fs::mount) mounts.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Write nothing at all, not even what recovery would. Default: false.
+    pub read_only: bool,
+    /// Bytes that an open log buffers. Default: 64 KiB.
+    pub log_buffer: usize,
+    /// Bytes that an open data file buffers. Default: 1 MiB.
+    pub write_buffer: usize,
+    /// Break one rule, so that a test can prove that it would notice.
+    #[doc(hidden)]
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions { read_only: false, log_buffer: 64 << 10, write_buffer: 1 << 20, sabotage: None }
+    }
+}
+
+/// A rule to break, for tests of the crash explorer.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sabotage {
+    /// `sync` does not flush the device.
+    Sync,
+    /// Rename deletes first and links second.
+    Rename,
+    /// A mount goes on writing behind a torn tail.
+    TornTail,
+    /// A zone is reset before the metadata that frees it is durable.
+    Reset,
+}
+
+/// What a new file is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FileKind {
+    /// Extents in data zones.
+    #[default]
+    Data,
+    /// An append log in log zones: small synced appends without metadata commits.
+    Log,
+}
+
+/// How long a file is expected to live: files that die together share zones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Lifetime {
+    /// Not said.
+    #[default]
+    NotSet,
+    /// Said to have none.
+    None,
+    /// Dies first.
+    Short,
+    /// Dies before most.
+    Medium,
+    /// Lives long.
+    Long,
+    /// Lives longest.
+    Extreme,
+}
+
+/// How [`Fs::create`](crate::Fs::create) makes a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CreateOptions {
+    /// Data or log. Default: data.
+    pub kind: FileKind,
+    /// The expected lifetime. Default: not set.
+    pub lifetime: Lifetime,
+    /// The expected size; zero when unknown. A hint only.
+    pub preallocate: Bytes,
+}
