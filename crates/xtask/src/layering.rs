@@ -1,0 +1,142 @@
+//! The layering test: dependencies point down only.
+//!
+//! ARCHITECTURE.md draws the layers; [`LAYERS`] is the same as a table. A crate may use what its line names and
+//! whatever lies below that.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::metadata::{PREFIX, Workspace, short};
+
+/// Each crate, and the crates directly below it.
+pub const LAYERS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("sys", &["units"]),
+    ("zoned", &["units", "sys"]),
+    ("array", &["zoned"]),
+    ("fs", &["zoned"]),
+    ("rocks", &["fs"]),
+    ("kv", &["fs", "rocks"]),
+    ("plugin", &["rocks", "kv"]),
+    ("replica", &["units"]),
+    ("server", &["kv", "replica"]),
+    ("sim", &["array", "fs", "rocks", "kv", "replica"]),
+    ("bench", &["array", "server", "sim"]),
+    ("cli", &["array", "server", "sim", "bench"]),
+    ("xtask", &[]),
+];
+
+/// The only crates with unsafe code.
+pub const UNSAFE: &[&str] = &["sys", "rocks"];
+
+/// The async runtime, and what must not be named without it.
+pub const RUNTIME: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
+
+/// The only crate that names the runtime.
+pub const RUNTIME_USER: &str = "server";
+
+/// The crates that may link the runtime, because they start the server.
+pub const RUNTIME_LINKED: &[&str] = &["server", "bench", "cli"];
+
+/// Every broken rule, as a sentence.
+pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for (name, krate) in &workspace.crates {
+        let Some(below) = below(name) else {
+            problems.push(format!("crate {name} is not in the table: add it to LAYERS in crates/xtask"));
+            continue;
+        };
+        for used in krate.uses.iter().filter(|used| used.starts_with(PREFIX)).map(|used| short(used)) {
+            if used != name && !below.contains(used) {
+                problems.push(format!("{name} uses {used}, which does not lie below it"));
+            }
+        }
+        for used in krate.uses.iter().filter(|used| RUNTIME.contains(&used.as_str())) {
+            if name != RUNTIME_USER {
+                problems.push(format!("{name} names {used}: only {RUNTIME_USER} may"));
+            }
+        }
+        if !RUNTIME_LINKED.contains(&name.as_str())
+            && workspace.reaches(&format!("{PREFIX}{name}")).contains("tokio")
+        {
+            problems.push(format!("{name} links tokio through a dependency: only {RUNTIME_LINKED:?} may"));
+        }
+        if !UNSAFE.contains(&name.as_str()) {
+            for root in &krate.roots {
+                let text =
+                    fs::read_to_string(root).with_context(|| format!("cannot read {}", root.display()))?;
+                if !forbids_unsafe(&text) {
+                    problems.push(format!("{} lacks #![forbid(unsafe_code)]", root.display()));
+                }
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// All that lies below `name`; nothing for a crate that the table does not know.
+pub fn below(name: &str) -> Option<BTreeSet<&'static str>> {
+    let (_, direct) = LAYERS.iter().find(|(layer, _)| *layer == name)?;
+    let mut all = BTreeSet::new();
+    for layer in *direct {
+        all.insert(*layer);
+        all.extend(below(layer)?);
+    }
+    Some(all)
+}
+
+fn forbids_unsafe(source: &str) -> bool {
+    source.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Crate;
+
+    fn workspace(name: &str, uses: &[&str]) -> Workspace {
+        let mut workspace = Workspace::default();
+        let uses: BTreeSet<String> = uses.iter().map(|used| (*used).to_owned()).collect();
+        workspace.graph.insert(format!("{PREFIX}{name}"), uses.clone());
+        workspace.crates.insert(name.to_owned(), Crate { uses, roots: Vec::new() });
+        workspace
+    }
+
+    #[test]
+    fn a_dependency_that_points_up_is_found() {
+        let problems = check(&workspace("zoned", &["furrow-units", "furrow-fs"])).unwrap();
+        assert_eq!(problems, ["zoned uses fs, which does not lie below it"]);
+    }
+
+    #[test]
+    fn a_dependency_that_skips_a_layer_downwards_is_fine() {
+        assert_eq!(check(&workspace("kv", &["furrow-units", "furrow-zoned"])).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn the_runtime_below_the_server_is_found() {
+        let problems = check(&workspace("kv", &["tokio"])).unwrap();
+        assert_eq!(problems.len(), 2, "named and linked: {problems:?}");
+    }
+
+    #[test]
+    fn a_runtime_behind_a_foreign_crate_is_found() {
+        let mut workspace = workspace("fs", &["nice"]);
+        workspace.graph.insert("nice".into(), ["tokio".to_owned()].into());
+        assert_eq!(check(&workspace).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_crate_that_the_table_does_not_know_is_found() {
+        assert!(check(&workspace("novel", &[])).unwrap()[0].contains("not in the table"));
+    }
+
+    #[test]
+    fn the_table_has_no_circle() {
+        for (name, _) in LAYERS {
+            assert!(!below(name).unwrap().contains(name));
+        }
+    }
+}

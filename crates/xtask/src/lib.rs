@@ -1,0 +1,5 @@
+//! Repository chores. They are a library so that `cargo test` runs them too.
+#![forbid(unsafe_code)]
+
+pub mod layering;
+pub mod metadata;
