@@ -6,6 +6,7 @@
 
 mod buf;
 mod device;
+pub mod emu;
 mod error;
 mod geometry;
 mod io;

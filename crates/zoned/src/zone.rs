@@ -139,7 +139,9 @@ mod tests {
     #[test]
     fn nothing_moves_a_worn_zone() {
         for state in [ZoneState::ReadOnly, ZoneState::Offline] {
-            for event in [ZoneEvent::Write { fills: false }, ZoneEvent::Reset, ZoneEvent::Finish, ZoneEvent::Open] {
+            for event in
+                [ZoneEvent::Write { fills: false }, ZoneEvent::Reset, ZoneEvent::Finish, ZoneEvent::Open]
+            {
                 assert_eq!(state.transition(event), Err(Illegal { from: state, event }));
             }
         }

@@ -1,0 +1,179 @@
+//! What a zone holds: chunks that clones share and writers copy when shared.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+/// The chunk of a zone large enough to be worth one.
+const LARGE_CHUNK: usize = 256 << 10;
+/// Zones below this have one chunk per block, so that a copy-on-write clone of a small drive copies little.
+const LARGE_ZONE: u64 = 4 << 20;
+
+/// A piece of a zone's content.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    bytes: Box<[u8]>,
+    hash: OnceLock<u128>,
+}
+
+/// Chunks that nobody uses, for whoever needs one next: fresh memory costs more than the copy into it.
+#[derive(Debug)]
+pub(super) struct Pool {
+    chunk: usize,
+    free: Mutex<Vec<Arc<Chunk>>>,
+}
+
+/// A zone's content. What was never written reads as zeros or as what a reused chunk held: the zone's pointer
+/// decides what may be read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    chunks: Vec<Option<Arc<Chunk>>>,
+}
+
+impl Pool {
+    pub(super) fn new(block_size: u32, zone_bytes: u64) -> Pool {
+        let chunk = if zone_bytes < LARGE_ZONE { block_size as usize } else { LARGE_CHUNK };
+        Pool { chunk, free: Mutex::default() }
+    }
+
+    /// The bytes in a chunk: a power of two, at least a block.
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    fn take(&self, zeroed: bool) -> Arc<Chunk> {
+        if !zeroed && let Some(chunk) = self.free.lock().pop() {
+            return chunk;
+        }
+        Arc::new(Chunk { bytes: vec![0; self.chunk].into_boxed_slice(), hash: OnceLock::new() })
+    }
+}
+
+impl Content {
+    /// Copies `data` to byte `at`. With `zeroed`, fresh chunks hold zeros around it.
+    pub(super) fn write(&mut self, pool: &Pool, mut at: usize, mut data: &[u8], zeroed: bool) {
+        while !data.is_empty() {
+            let (index, offset) = (at / pool.chunk, at % pool.chunk);
+            let n = data.len().min(pool.chunk - offset);
+            let (head, tail) = data.split_at(n);
+            if self.chunks.len() <= index {
+                self.chunks.resize(index + 1, None);
+            }
+            let slot = self.chunks.get_mut(index).expect("just made");
+            let chunk = slot.get_or_insert_with(|| pool.take(zeroed));
+            if Arc::get_mut(chunk).is_none() {
+                let mut own = pool.take(false);
+                let fresh = Arc::get_mut(&mut own).expect("nobody else has it yet");
+                fresh.bytes.copy_from_slice(&chunk.bytes);
+                *chunk = own;
+            }
+            let chunk = Arc::get_mut(chunk).expect("not shared any more");
+            chunk.hash.take();
+            chunk.bytes.get_mut(offset..offset + n).expect("within the chunk").copy_from_slice(head);
+            data = tail;
+            at += n;
+        }
+    }
+
+    /// Copies from byte `at`; what has no chunk reads as zeros.
+    pub(super) fn read(&self, pool: &Pool, mut at: usize, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let (index, offset) = (at / pool.chunk, at % pool.chunk);
+            let n = into.len().min(pool.chunk - offset);
+            let (head, tail) = into.split_at_mut(n);
+            match self.chunks.get(index).and_then(Option::as_ref) {
+                Some(chunk) => head.copy_from_slice(chunk.bytes.get(offset..offset + n).expect("within")),
+                None => head.fill(0),
+            }
+            into = tail;
+            at += n;
+        }
+    }
+
+    /// The part of the chunk at byte `at`, up to `end`: for writing out without a copy.
+    pub(super) fn part(&self, pool: &Pool, at: usize, end: usize) -> &[u8] {
+        let (index, offset) = (at / pool.chunk, at % pool.chunk);
+        let n = (end - at).min(pool.chunk - offset);
+        let chunk = self.chunks.get(index).and_then(Option::as_ref);
+        chunk.and_then(|c| c.bytes.get(offset..offset + n)).unwrap_or_default()
+    }
+
+    /// Gives the chunks that lie wholly below byte `end` back to the pool.
+    pub(super) fn release(&mut self, pool: &Pool, end: usize) {
+        let count = (end / pool.chunk).min(self.chunks.len());
+        let unshared = self.chunks.iter_mut().take(count).filter_map(Option::take);
+        let mut unshared: Vec<_> =
+            unshared.filter_map(|mut c| Arc::get_mut(&mut c).is_some().then_some(c)).collect();
+        if !unshared.is_empty() {
+            pool.free.lock().append(&mut unshared);
+        }
+    }
+
+    /// Gives everything back.
+    pub(super) fn clear(&mut self, pool: &Pool) {
+        self.release(pool, usize::MAX);
+        self.chunks.clear();
+    }
+
+    /// A hash of the first `len` bytes, the same for equal bytes whatever the chunks above hold.
+    pub(super) fn hash(&self, pool: &Pool, len: usize) -> u128 {
+        let mut sum = Hash128::default();
+        let mut at = 0;
+        while at < len {
+            let n = (len - at).min(pool.chunk);
+            let value = match self.chunks.get(at / pool.chunk).and_then(Option::as_ref) {
+                Some(chunk) if n == pool.chunk => *chunk.hash.get_or_init(|| hash_bytes(&chunk.bytes)),
+                Some(chunk) => hash_bytes(chunk.bytes.get(..n).expect("within the chunk")),
+                None => 0,
+            };
+            sum.add(value);
+            at += n;
+        }
+        sum.finish()
+    }
+}
+
+/// A hash of `bytes`; 0 for all zeros, so that a missing chunk and one of zeros are the same.
+fn hash_bytes(bytes: &[u8]) -> u128 {
+    if bytes.iter().all(|b| *b == 0) {
+        return 0;
+    }
+    let mut hash = Hash128::default();
+    let mut words = bytes.chunks_exact(16);
+    for word in &mut words {
+        hash.add(u128::from_le_bytes(word.try_into().expect("sixteen bytes")));
+    }
+    let mut last = [0; 16];
+    last.iter_mut().zip(words.remainder()).for_each(|(to, from)| *to = *from);
+    hash.add(u128::from_le_bytes(last));
+    hash.finish().max(1)
+}
+
+/// Two 64-bit lanes of multiply and fold: no defence against an adversary, plenty against chance.
+#[derive(Debug)]
+pub(super) struct Hash128 {
+    low: u64,
+    high: u64,
+}
+
+impl Default for Hash128 {
+    fn default() -> Hash128 {
+        Hash128 { low: 0x243f_6a88_85a3_08d3, high: 0x1319_8a2e_0370_7344 }
+    }
+}
+
+impl Hash128 {
+    pub(super) fn add(&mut self, value: u128) {
+        let fold = |a: u64, b: u64| {
+            let product = u128::from(a) * u128::from(b);
+            (product as u64) ^ (product >> 64) as u64
+        };
+        let (a, b) = (value as u64, (value >> 64) as u64);
+        self.low = fold(self.low ^ a, 0x9e37_79b9_7f4a_7c15 ^ b).wrapping_add(self.low.rotate_left(23));
+        self.high = fold(self.high ^ b, 0xc2b2_ae3d_27d4_eb4f ^ a).wrapping_add(self.high.rotate_left(41));
+    }
+
+    pub(super) fn finish(self) -> u128 {
+        u128::from(self.low) | u128::from(self.high) << 64
+    }
+}

@@ -1,0 +1,300 @@
+//! The outcomes of a power cut. ARCHITECTURE.md, "What survives a power cut", is the rule; each choice below is
+//! one freedom that it leaves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::emu::Media;
+use crate::emu::content::{Content, Pool};
+use crate::emu::history::{Epoch, History, Pending, Rewrites};
+use crate::emu::zone::{Doubt, Zone};
+use crate::{Geometry, ZoneState};
+
+/// Decides what the rules leave open.
+pub trait Choose {
+    /// A number below `options`, which is at least two.
+    fn choose(&mut self, options: usize) -> usize;
+}
+
+/// Choices by chance; the seed decides them.
+#[derive(Clone, Debug)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    /// Choices that follow from `seed`.
+    pub fn new(seed: u64) -> Seeded {
+        Seeded(seed)
+    }
+}
+
+impl Choose for Seeded {
+    fn choose(&mut self, options: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ((u128::from(z) * options as u128) >> 64) as usize
+    }
+}
+
+/// Every combination of choices, one after the other:
+///
+/// ```
+/// # use zoned::emu::{Choose, Exhaustive};
+/// let mut all = Exhaustive::new();
+/// let mut seen = Vec::new();
+/// while all.next() {
+///     seen.push((all.choose(2), all.choose(3)));
+/// }
+/// assert_eq!(seen.len(), 6);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Exhaustive {
+    /// Of each choice on the path: what was taken, of how many.
+    path: Vec<(usize, usize)>,
+    at: usize,
+    begun: bool,
+}
+
+impl Exhaustive {
+    /// Before the first combination.
+    pub fn new() -> Exhaustive {
+        Exhaustive::default()
+    }
+
+    /// Goes to the next combination; false when there is none.
+    #[expect(clippy::should_implement_trait, reason = "it gives no item: the choices are the item")]
+    pub fn next(&mut self) -> bool {
+        self.at = 0;
+        if !std::mem::replace(&mut self.begun, true) {
+            return true;
+        }
+        while let Some((taken, of)) = self.path.pop() {
+            if taken + 1 < of {
+                self.path.push((taken + 1, of));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Choose for Exhaustive {
+    fn choose(&mut self, options: usize) -> usize {
+        if self.at == self.path.len() {
+            self.path.push((0, options));
+        }
+        let (taken, of) = *self.path.get(self.at).expect("just made");
+        assert_eq!(of, options, "the same choices must be offered along the same path");
+        self.at += 1;
+        taken
+    }
+}
+
+impl Media {
+    /// One outcome of a power cut now. The result has no pending operations, and no zone of it is open.
+    pub fn cut(&self, choose: &mut dyn Choose) -> Media {
+        // Whether this drive fills up zones that were open when it lost power: it may.
+        let open_zones = self.zones.iter().any(|slot| slot.0.lock().state.is_open());
+        let fills = self.track && open_zones && choose.choose(2) == 1;
+        let mut revived = Vec::new();
+        let mut zones = Vec::with_capacity(self.zones.len());
+        for (slot, index) in self.zones.iter().zip(0_u64..) {
+            let zone = slot.0.lock();
+            let mut after = Cut { geometry: &self.geometry, pool: &self.pool, choose, start: 0 }
+                .zone(&zone, index * self.geometry.zone_size.0);
+            if fills && zone.state.is_open() && after.state == ZoneState::Closed && choose.choose(2) == 1 {
+                after.state = ZoneState::Full;
+            }
+            if after.state == ZoneState::Closed && zone.state != ZoneState::Closed {
+                revived.push(zones.len());
+            }
+            zones.push(after);
+        }
+        // Resets that did not happen bring zones back, possibly more than may be active: the drive fills some.
+        if let Some(most) = self.geometry.max_active {
+            let mut active = zones.iter().filter(|z| z.state.is_active()).count();
+            while active > most as usize && !revived.is_empty() {
+                let pick = if revived.len() > 1 { choose.choose(revived.len()) } else { 0 };
+                if let Some(zone) = zones.get_mut(revived.swap_remove(pick)) {
+                    zone.state = ZoneState::Full;
+                }
+                active -= 1;
+            }
+        }
+        let mut media =
+            Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), self.track, zones);
+        media.lower = self.lower.clone();
+        media
+    }
+}
+
+/// One zone's outcome.
+struct Cut<'a> {
+    geometry: &'a Geometry,
+    pool: &'a Pool,
+    choose: &'a mut dyn Choose,
+    /// The zone's first block: what makes one block's garbage differ from another's.
+    start: u64,
+}
+
+/// What the medium holds of a block that was being written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Garbage {
+    Zeros,
+    Noise,
+}
+
+impl Cut<'_> {
+    fn zone(mut self, zone: &Zone, start: u64) -> Zone {
+        self.start = start;
+        let mut after = Zone { doubt: Doubt::None, ..zone.clone() };
+        match &zone.doubt {
+            Doubt::None => {
+                if zone.state.is_active() {
+                    after.state = if zone.written == 0 { ZoneState::Empty } else { ZoneState::Closed };
+                }
+            }
+            Doubt::Sequential(history) => self.sequential(zone, history, &mut after),
+            Doubt::Conventional(rewrites) => after.content = self.conventional(rewrites),
+        }
+        after
+    }
+
+    fn one_of(&mut self, options: usize) -> usize {
+        if options > 1 { self.choose.choose(options) } else { 0 }
+    }
+
+    fn sequential(&mut self, zone: &Zone, history: &History, after: &mut Zone) {
+        // The newest epoch is option 0; each reset that may not have happened leads to the one before it.
+        let pick = self.one_of(history.past.len() + 1);
+        let (epoch, content) = match history.past.len().checked_sub(pick) {
+            Some(index) if pick > 0 => {
+                let epoch = history.past.get(index).expect("one of the past");
+                (epoch, &epoch.content)
+            }
+            _ => (&history.now, &zone.content),
+        };
+        let finished = epoch.finish_durable || (epoch.finish.is_some() && self.one_of(2) == 0);
+        let reach = if finished {
+            epoch.submitted
+        } else {
+            epoch.submitted - self.one_of((epoch.submitted - epoch.durable) as usize + 1) as u64
+        };
+        let (content, reach) = self.epoch(epoch, content, reach, finished);
+        after.content = content;
+        after.written = reach;
+        after.state = match zone.state {
+            worn @ (ZoneState::ReadOnly | ZoneState::Offline) => worn,
+            _ if finished || reach >= self.geometry.zone_capacity.0 => ZoneState::Full,
+            _ if reach == 0 => ZoneState::Empty,
+            _ => ZoneState::Closed,
+        };
+    }
+
+    /// The content of an epoch whose pointer is to be `reach`, and the pointer that the atomic unit allows.
+    fn epoch(&mut self, epoch: &Epoch, content: &Content, reach: u64, finished: bool) -> (Content, u64) {
+        let size = u64::from(self.geometry.block_size);
+        let mut result = content.clone();
+        let mut reach = reach;
+        let mut garbage = None;
+        for (write, at) in self.landing(&epoch.writes, reach) {
+            if at != write.at {
+                let mut data = vec![0; (write.len * size) as usize];
+                content.read(self.pool, (write.at * size) as usize, &mut data);
+                result.write(self.pool, (at * size) as usize, &data, false);
+            }
+            let mut piece = at;
+            while piece < at + write.len && piece < reach {
+                let next = self.piece_end(piece, at + write.len);
+                if next > reach && !finished && !write.solid {
+                    reach = piece;
+                    break;
+                }
+                if !write.solid && write.acked.is_none() && self.one_of(2) == 1 {
+                    let kind = *garbage.get_or_insert_with(|| match self.one_of(2) {
+                        0 => Garbage::Noise,
+                        _ => Garbage::Zeros,
+                    });
+                    self.spoil(&mut result, piece, next, kind);
+                }
+                piece = next;
+            }
+        }
+        (result, reach)
+    }
+
+    /// Where the unit that begins at `at` ends, within a write that ends at `end`.
+    fn piece_end(&self, at: u64, end: u64) -> u64 {
+        let unit = self.geometry.atomic_write.0;
+        ((at / unit + 1) * unit).min(end)
+    }
+
+    /// The writes below `reach`, each with its address. Appends in flight landed in any order, as long as what
+    /// was acknowledged is where it was said to be.
+    fn landing<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
+        let free = |w: &Pending| w.append && w.acked.is_none();
+        let mut placed = Vec::with_capacity(writes.len());
+        let mut rest = writes;
+        while let Some(first) = rest.first() {
+            let run = rest
+                .iter()
+                .zip(rest.iter().skip(1))
+                .take_while(|(a, b)| free(a) && free(b) && a.solid == b.solid && a.end() == b.at)
+                .count()
+                + 1;
+            let (group, after) = rest.split_at(run);
+            rest = after;
+            let mut left: Vec<&Pending> = group.iter().collect();
+            let mut at = first.at;
+            while !left.is_empty() {
+                // Above the pointer the order makes no difference.
+                let pick = if at < reach { self.one_of(left.len()) } else { 0 };
+                let write = left.remove(pick);
+                placed.push((write, at));
+                at += write.len;
+            }
+        }
+        placed
+    }
+
+    /// Blocks that never landed: they read as noise or as zeros, never as anything the host wrote.
+    fn spoil(&self, content: &mut Content, from: u64, to: u64, kind: Garbage) {
+        let size = self.geometry.block_size as usize;
+        for block in from..to {
+            let mut data = vec![0; size];
+            if kind == Garbage::Noise {
+                let mut noise = Seeded::new(0x6172_6261_6765 ^ (self.start + block) << 8);
+                data.fill_with(|| noise.choose(256) as u8);
+            }
+            content.write(self.pool, block as usize * size, &data, false);
+        }
+    }
+
+    /// Each block holds its old content or one of the new ones.
+    fn conventional(&mut self, rewrites: &Rewrites) -> Content {
+        let size = self.geometry.block_size as usize;
+        let mut content = rewrites.base.clone();
+        let mut decided = BTreeSet::new();
+        for piece in rewrites.pieces.iter().rev() {
+            let end = piece.at + (piece.data.len() / size) as u64;
+            let mut at = piece.at;
+            while at < end {
+                let next = self.piece_end(at, end);
+                let open = (at..next).any(|block| !decided.contains(&block));
+                if open && (piece.durable || self.one_of(2) == 0) {
+                    for block in at..next {
+                        if decided.insert(block) {
+                            let from = (block - piece.at) as usize * size;
+                            let data = piece.data.get(from..from + size).expect("a block of the write");
+                            content.write(self.pool, block as usize * size, data, true);
+                        }
+                    }
+                }
+                at = next;
+            }
+        }
+        content
+    }
+}

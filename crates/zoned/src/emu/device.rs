@@ -1,0 +1,172 @@
+//! The emulated drive as a [`ZonedDevice`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::emu::fault::Fault;
+use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing};
+use crate::{
+    Done, Driver, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState, ZonedDevice,
+};
+
+/// An emulated drive.
+pub struct Emu {
+    media: Media,
+    geometry: Geometry,
+    driver: Arc<dyn Driver>,
+    timing: Timing,
+    next: AtomicU64,
+    /// Operations whose time has not come, where power cuts are tracked.
+    due: Mutex<BinaryHeap<Reverse<(Instant, OpId)>>>,
+    faulty: AtomicBool,
+    faults: Mutex<Vec<Fault>>,
+}
+
+impl Emu {
+    /// A drive in memory. Panics where the settings contradict each other ([`EmuOptions::geometry`] says how).
+    pub fn memory(options: EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
+        let latency = options.latency;
+        Arc::new(Emu::over(Media::new(&options), Timing::new(latency), driver))
+    }
+
+    /// A drive over a medium: an outcome of a power cut, for one.
+    pub fn from_media(media: Media, name: &str, latency: Latency, driver: Arc<dyn Driver>) -> Arc<Emu> {
+        let mut media = media;
+        let mut geometry = media.geometry().clone();
+        geometry.name = Arc::from(name);
+        media.geometry = Arc::new(geometry);
+        Arc::new(Emu::over(media, Timing::new(latency), driver))
+    }
+
+    pub(super) fn over(media: Media, timing: Timing, driver: Arc<dyn Driver>) -> Emu {
+        Emu {
+            geometry: media.geometry().clone(),
+            driver,
+            timing,
+            // The medium may carry operations of an earlier device; their numbers are not given out again.
+            next: AtomicU64::new(media.unused().0),
+            media,
+            due: Mutex::default(),
+            faulty: AtomicBool::new(false),
+            faults: Mutex::default(),
+        }
+    }
+
+    /// A copy of the medium as it is now; it shares the data until one of them writes.
+    pub fn media(&self) -> Media {
+        self.settle();
+        self.media.clone()
+    }
+
+    /// One outcome of a power cut now. Needs [`EmuOptions::track_power_cuts`]; without it everything submitted
+    /// survives.
+    pub fn power_cut(&self, choose: &mut dyn Choose) -> Media {
+        self.settle();
+        self.media.cut(choose)
+    }
+
+    /// Wears a zone out: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    pub fn wear(&self, zone: ZoneId, state: ZoneState) {
+        self.media.wear(zone, state);
+    }
+
+    /// Makes operations fail from now on.
+    pub fn fail(&self, spec: FaultSpec) {
+        self.faults.lock().push(Fault::new(spec));
+        self.faulty.store(true, Ordering::Release);
+    }
+
+    /// Forgets all faults.
+    pub fn heal(&self) {
+        self.faults.lock().clear();
+        self.faulty.store(false, Ordering::Release);
+    }
+
+    fn fault(&self, op: &Op) -> Option<Error> {
+        let zone = match op {
+            Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
+            Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
+            Op::Flush | Op::Report { .. } => None,
+        };
+        let hit = self.faults.lock().iter_mut().any(|fault| fault.hits(op, zone));
+        hit.then(|| {
+            let error = Error::new(ErrorKind::Media, &self.geometry.name, op.name()).because("injected");
+            match zone {
+                Some(zone) => error.in_zone(zone),
+                None => error,
+            }
+        })
+    }
+
+    /// Acknowledges what has come due. The order of acknowledgements matters only to flushes and power cuts, so
+    /// that it is enough to catch up before either.
+    fn settle(&self) {
+        if !self.media.track {
+            return;
+        }
+        let now = self.driver.now();
+        let mut due = self.due.lock();
+        while due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            if let Some(Reverse((_, id))) = due.pop() {
+                self.media.acknowledge(id);
+            }
+        }
+    }
+
+    fn apply(&self, id: OpId, op: Op) -> Result<Done> {
+        match op {
+            Op::Read { at, into } => self.media.read(at, into).map(Done::Read),
+            Op::Append { zone, data, how } => self.media.append(id, zone, &data, how).map(Done::At),
+            other => self.media.submit(id, &other),
+        }
+    }
+}
+
+impl ZonedDevice for Emu {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let instant = self.timing.is_instant();
+        let at = if instant { Instant::ORIGIN } else { self.timing.completion(self.driver.now(), &op) };
+        let tracked = self.media.track;
+        let id = if tracked { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
+        if tracked && matches!(op, Op::Flush) {
+            self.settle();
+        }
+        let fault = if self.faulty.load(Ordering::Acquire) { self.fault(&op) } else { None };
+        let result = match fault {
+            Some(error) => Err(match op {
+                Op::Read { into, .. } => error.with_buffer(into),
+                _ => error,
+            }),
+            None => self.apply(id, op),
+        };
+        if instant {
+            if tracked {
+                self.media.acknowledge(id);
+            }
+            return Io::ready(result);
+        }
+        if tracked && result.is_ok() {
+            self.due.lock().push(Reverse((at, id)));
+        }
+        Io::due(at, result, &self.driver)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+}
+
+impl fmt::Debug for Emu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.geometry.name)
+    }
+}

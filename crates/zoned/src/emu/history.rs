@@ -1,0 +1,230 @@
+//! What of a zone is not durable yet: the outcomes of a power cut follow from it (see `cut`).
+//!
+//! A sequential zone's life is a row of epochs, one per reset. A cut lands in one of them; everything below its
+//! durable pointer is there. Once anything of an epoch is durable the epochs before it are gone for good: old
+//! and new content never mix.
+
+use crate::Buf;
+use crate::emu::OpId;
+use crate::emu::content::Content;
+
+/// The order in which operations were acknowledged and flushes submitted.
+pub(super) type Sequence = u64;
+
+/// A sequential zone's epochs that a power cut may still land in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// Before the last reset, oldest first.
+    pub(super) past: Vec<Epoch>,
+    /// Since the last reset that could matter. Its content is the zone's.
+    pub(super) now: Epoch,
+}
+
+/// A zone between two resets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Epoch {
+    /// The reset that began it, unless that is durable.
+    pub(super) begun_by: Option<Event>,
+    /// The durable pointer.
+    pub(super) durable: u64,
+    /// The pointer after everything that was submitted.
+    pub(super) submitted: u64,
+    /// Writes that are not durable, or whose order is not known, by address.
+    pub(super) writes: Vec<Pending>,
+    /// The finish that ended it.
+    pub(super) finish: Option<Event>,
+    /// Whether that is durable.
+    pub(super) finish_durable: bool,
+    /// The content, once the epoch is past.
+    pub(super) content: Content,
+}
+
+/// A reset or a finish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) id: OpId,
+    pub(super) acked: Option<Sequence>,
+}
+
+/// A write or an append.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) id: OpId,
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) append: bool,
+    pub(super) fua: bool,
+    pub(super) acked: Option<Sequence>,
+    /// Below the durable pointer: its content is certain, though its place among its neighbours may not be.
+    pub(super) solid: bool,
+}
+
+impl Pending {
+    pub(super) fn end(&self) -> u64 {
+        self.at + self.len
+    }
+}
+
+impl Epoch {
+    /// Everything below `pointer` is durable.
+    fn raise(&mut self, pointer: u64) {
+        self.begun_by = None;
+        self.durable = self.durable.max(pointer);
+        let durable = self.durable;
+        self.writes.iter_mut().filter(|w| w.end() <= durable).for_each(|w| w.solid = true);
+        self.writes.retain(|w| !(w.solid && w.acked.is_some()));
+    }
+
+    /// A flush covers what was acknowledged before `before`; says whether anything of this epoch is durable now.
+    fn harden(&mut self, before: Sequence) -> bool {
+        let covered = |acked: Option<Sequence>| acked.is_some_and(|seq| seq < before);
+        let mut any = false;
+        if self.begun_by.is_some_and(|e| covered(e.acked)) {
+            self.raise(0);
+            any = true;
+        }
+        if let Some(end) = self.writes.iter().filter(|w| covered(w.acked)).map(Pending::end).max() {
+            self.raise(end);
+            any = true;
+        }
+        if !self.finish_durable && self.finish.is_some_and(|e| covered(e.acked)) {
+            self.finish_durable = true;
+            self.raise(self.submitted);
+            any = true;
+        }
+        any
+    }
+
+    /// Acknowledges `id` if it is here. `lasting` when that makes it durable.
+    fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) -> Option<bool> {
+        if let Some(event) = self.begun_by.as_mut().filter(|e| e.id == id) {
+            event.acked = Some(seq);
+            if lasting {
+                self.raise(0);
+            }
+            return Some(lasting);
+        }
+        if let Some(event) = self.finish.as_mut().filter(|e| e.id == id) {
+            event.acked = Some(seq);
+            if lasting {
+                self.finish_durable = true;
+                self.raise(self.submitted);
+            }
+            return Some(lasting);
+        }
+        let write = self.writes.iter_mut().find(|w| w.id == id)?;
+        write.acked = Some(seq);
+        let (end, lasting) = (write.end(), lasting || write.fua);
+        if lasting {
+            self.raise(end);
+        } else if write.solid {
+            self.writes.retain(|w| w.id != id);
+        }
+        Some(lasting)
+    }
+}
+
+impl History {
+    /// A history that begins with everything up to `pointer` durable.
+    pub(super) fn settled(pointer: u64, finished: bool) -> History {
+        let now =
+            Epoch { durable: pointer, submitted: pointer, finish_durable: finished, ..Epoch::default() };
+        History { past: Vec::new(), now }
+    }
+
+    /// A write was submitted.
+    pub(super) fn wrote(&mut self, write: Pending) {
+        self.now.submitted = write.end();
+        self.now.writes.push(write);
+    }
+
+    /// A finish was submitted.
+    pub(super) fn finished(&mut self, id: OpId) {
+        self.now.finish = Some(Event { id, acked: None });
+    }
+
+    /// A reset was submitted; `content` is what the zone held.
+    pub(super) fn reset(&mut self, id: OpId, content: Content) {
+        let begun_by = Some(Event { id, acked: None });
+        let mut before = std::mem::replace(&mut self.now, Epoch { begun_by, ..Epoch::default() });
+        before.content = content;
+        self.past.push(before);
+    }
+
+    /// `id` was acknowledged. `lasting` when that makes it durable, as it does without a volatile cache.
+    pub(super) fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) {
+        match self.now.acknowledge(id, seq, lasting) {
+            Some(true) => self.past.clear(),
+            Some(false) => {}
+            None => {
+                let found = self.past.iter_mut().enumerate();
+                let durable = found
+                    .filter_map(|(i, epoch)| epoch.acknowledge(id, seq, lasting).map(|durable| (i, durable)))
+                    .next();
+                if let Some((index, true)) = durable {
+                    self.past.drain(..index);
+                }
+            }
+        }
+    }
+
+    /// A flush covers what was acknowledged before `before`.
+    pub(super) fn harden(&mut self, before: Sequence) {
+        if self.now.harden(before) {
+            self.past.clear();
+            return;
+        }
+        let newest =
+            (0..self.past.len()).rev().find(|i| self.past.get_mut(*i).is_some_and(|e| e.harden(before)));
+        if let Some(index) = newest {
+            self.past.drain(..index);
+        }
+    }
+
+    /// Whether a power cut has one outcome only.
+    pub(super) fn is_settled(&self) -> bool {
+        self.past.is_empty()
+            && self.now.writes.is_empty()
+            && self.now.begun_by.is_none()
+            && (self.now.finish.is_none() || self.now.finish_durable)
+    }
+}
+
+/// A conventional zone's writes that are not durable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rewrites {
+    /// The content without them.
+    pub(super) base: Content,
+    /// In order of submission.
+    pub(super) pieces: Vec<Rewrite>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Rewrite {
+    pub(super) id: OpId,
+    pub(super) at: u64,
+    pub(super) data: Buf,
+    pub(super) fua: bool,
+    pub(super) acked: Option<Sequence>,
+    pub(super) durable: bool,
+}
+
+impl Rewrites {
+    pub(super) fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) {
+        if let Some(piece) = self.pieces.iter_mut().find(|p| p.id == id) {
+            piece.acked = Some(seq);
+            piece.durable |= lasting || piece.fua;
+        }
+    }
+
+    pub(super) fn harden(&mut self, before: Sequence) {
+        self.pieces.iter_mut().for_each(|p| p.durable |= p.acked.is_some_and(|seq| seq < before));
+    }
+
+    /// Takes off the durable writes in front, to be put into the base.
+    pub(super) fn settle(&mut self) -> Vec<Rewrite> {
+        let count = self.pieces.iter().take_while(|p| p.durable).count();
+        self.pieces.drain(..count).collect()
+    }
+}

@@ -1,0 +1,508 @@
+//! The medium and its rules, without time: what a drive would do with each operation, and what it must remember
+//! of it for a power cut.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::emu::EmuOptions;
+use crate::emu::content::{Hash128, Pool};
+use crate::emu::history::Sequence;
+use crate::emu::resources::{Admission, Resources};
+use crate::emu::zone::{Origin, Zone};
+use crate::{
+    Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Geometry, Lba, Op, Result, ZoneEvent,
+    ZoneId, ZoneInfo, ZoneKind, ZoneState,
+};
+
+/// An operation, as [`Media::submit`] and [`Media::acknowledge`] name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OpId(pub u64);
+
+/// The pure medium: operations apply at once, in the order of submission. Cloning copies no data.
+///
+/// What was submitted may be lost at a power cut until it is acknowledged, and with a volatile cache until a
+/// flush covers it: [`Media::cut`] gives the outcomes.
+///
+/// Threads may share it: each zone has a lock of its own.
+pub struct Media {
+    pub(super) geometry: Arc<Geometry>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) zones: Box<[Slot]>,
+    pub(super) track: bool,
+    resources: Mutex<Resources>,
+    tracker: Mutex<Tracker>,
+    pub(super) lower: Option<Arc<dyn Lower>>,
+}
+
+/// Where the blocks are that memory does not hold.
+pub(super) trait Lower: Send + Sync + std::fmt::Debug {
+    /// Fills `into` from byte `at` of `zone`.
+    fn read(&self, zone: ZoneId, at: u64, into: &mut [u8]) -> std::io::Result<()>;
+}
+
+/// A zone, alone on its cache lines: neighbours' locks must not slow it down.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Slot(pub(super) Mutex<Zone>);
+
+/// Operations that are not acknowledged.
+#[derive(Clone, Debug, Default)]
+struct Tracker {
+    sequence: Sequence,
+    last: OpId,
+    in_flight: BTreeMap<OpId, Target>,
+}
+
+/// What an acknowledgement settles.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Zone(ZoneId),
+    Flush { covers: Sequence },
+}
+
+impl Media {
+    /// An empty drive. Panics where the settings contradict each other ([`EmuOptions::geometry`] says how).
+    pub fn new(options: &EmuOptions) -> Media {
+        let geometry = options.geometry().expect("the settings fit together");
+        let conventional = geometry.conventional;
+        let zones = (0..geometry.zones).map(|z| Zone::new(z < conventional)).collect();
+        Media::from_zones(Arc::new(geometry), options.track_power_cuts, zones)
+    }
+
+    /// A drive made of `zones`, their states counted.
+    pub(super) fn from_zones(geometry: Arc<Geometry>, track: bool, zones: Vec<Zone>) -> Media {
+        let pool = Arc::new(Pool::new(geometry.block_size, geometry.zone_size.bytes(geometry.block_size).0));
+        Media::with_pool(geometry, pool, track, zones)
+    }
+
+    pub(super) fn with_pool(
+        geometry: Arc<Geometry>,
+        pool: Arc<Pool>,
+        track: bool,
+        zones: Vec<Zone>,
+    ) -> Media {
+        let mut resources = Resources::default();
+        for (zone, id) in zones.iter().zip(0..) {
+            resources.moved(ZoneId(id), ZoneState::Empty, zone.state);
+        }
+        Media {
+            geometry,
+            pool,
+            zones: zones.into_iter().map(|z| Slot(Mutex::new(z))).collect(),
+            track,
+            resources: Mutex::new(resources),
+            tracker: Mutex::default(),
+            lower: None,
+        }
+    }
+
+    /// What the drive is like.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Applies an operation. Whoever tracks power cuts acknowledges `id` when its submitter learns of the result;
+    /// an operation that failed needs no acknowledgement.
+    pub fn submit(&self, id: OpId, op: &Op) -> Result<Done> {
+        match op {
+            Op::Read { at, into } => self.read(*at, BufMut::zeroed(into.len())).map(Done::Read),
+            Op::Write { at, data, how } => self.write(id, *at, data, *how).map(|()| Done::Unit),
+            Op::Append { zone, data, how } => self.append(id, *zone, data, *how).map(Done::At),
+            Op::Flush => {
+                self.flush(id);
+                Ok(Done::Unit)
+            }
+            Op::Zone { zone, action } => self.act(id, *zone, *action).map(|()| Done::Unit),
+            Op::Report { zones } => Ok(Done::Zones(self.report(zones.clone()))),
+        }
+    }
+
+    /// Fills `into` with the blocks at `at`. A failed read gives the buffer back in its error.
+    pub(super) fn read(&self, at: Lba, mut into: BufMut) -> Result<BufMut> {
+        match self.try_read(at, &mut into) {
+            Ok(()) => Ok(into),
+            Err(e) => Err(e.with_buffer(into)),
+        }
+    }
+
+    fn try_read(&self, at: Lba, into: &mut BufMut) -> Result<()> {
+        let (id, offset, blocks) = self.locate("read", at, into.len())?;
+        let size = u64::from(self.geometry.block_size);
+        let zone = self.lock(id);
+        let readable = match zone.state {
+            ZoneState::Offline => return Err(self.error(ErrorKind::ZoneOffline, "read", id).at(at)),
+            ZoneState::Conventional => u64::MAX,
+            ZoneState::Full if !self.geometry.read_past_pointer => self.geometry.zone_capacity.0,
+            _ => zone.written,
+        };
+        if offset + blocks > readable && !self.geometry.read_past_pointer {
+            return Err(self.error(ErrorKind::ReadPastPointer, "read", id).at(at).because(format!(
+                "{blocks} blocks at offset {offset}; the pointer is at offset {}",
+                zone.written
+            )));
+        }
+        // Chunks are reused: what lies past the pointer must not show what they held before.
+        let held = match zone.state {
+            ZoneState::Conventional => blocks,
+            _ => zone.written.saturating_sub(offset).min(blocks),
+        };
+        let (data, rest) = into.split_at_mut((held * size) as usize);
+        rest.fill(0);
+        let below = zone.stored.saturating_sub(offset).min(held);
+        let (lower, upper) = data.split_at_mut((below * size) as usize);
+        if !lower.is_empty()
+            && let Some(file) = &self.lower
+        {
+            file.read(id, offset * size, lower)
+                .map_err(|e| self.error(ErrorKind::Host, "read", id).at(at).from_source(e))?;
+        }
+        zone.content.read(&self.pool, ((offset + below) * size) as usize, upper);
+        Ok(())
+    }
+
+    /// Writes at the pointer, or anywhere in a conventional zone.
+    pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
+        let (id, offset, _) = self.locate("write", at, data.len())?;
+        let origin = Origin { id: op, append: false, fua: how == Durability::Durable };
+        if !self.geometry.is_conventional(id) {
+            return self.put(id, "write", Some(offset), data, origin).map(|_| ());
+        }
+        let mut zone = self.lock(id);
+        match zone.state {
+            ZoneState::Offline => return Err(self.error(ErrorKind::ZoneOffline, "write", id).at(at)),
+            ZoneState::ReadOnly => return Err(self.error(ErrorKind::ZoneReadOnly, "write", id).at(at)),
+            _ => {}
+        }
+        zone.rewrite(
+            &self.pool,
+            u64::from(self.geometry.block_size),
+            offset,
+            data,
+            self.track.then_some(origin),
+        );
+        self.expect_ack(op, id);
+        Ok(())
+    }
+
+    /// Writes at the pointer, wherever that is.
+    pub(super) fn append(&self, op: OpId, id: ZoneId, data: &Buf, how: Durability) -> Result<Lba> {
+        let blocks = self.length("append", data.len(), self.geometry.max_append)?;
+        self.known("append", id)?;
+        if self.geometry.is_conventional(id) {
+            return Err(self
+                .error(ErrorKind::Conventional, "append", id)
+                .because("write to it at an address instead"));
+        }
+        let offset = self.put(
+            id,
+            "append",
+            None,
+            data,
+            Origin { id: op, append: true, fua: how == Durability::Durable },
+        )?;
+        debug_assert!(offset + blocks <= self.geometry.zone_capacity.0);
+        Ok(self.geometry.start(id).plus(Blocks(offset)))
+    }
+
+    /// Writes `data` at the pointer; gives its offset.
+    fn put(
+        &self,
+        id: ZoneId,
+        name: &'static str,
+        at: Option<u64>,
+        data: &Buf,
+        origin: Origin,
+    ) -> Result<u64> {
+        let size = u64::from(self.geometry.block_size);
+        let blocks = data.len() as u64 / size;
+        let capacity = self.geometry.zone_capacity.0;
+        let track = self.track.then_some(origin);
+        {
+            // The common case: an open zone stays open, and nobody else is concerned.
+            let mut zone = self.lock(id);
+            let offset = zone.written;
+            if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
+                zone.put(&self.pool, size, data, track);
+                self.expect_ack(origin.id, id);
+                return Ok(offset);
+            }
+        }
+        let mut resources = self.resources.lock();
+        let mut zone = self.lock(id);
+        let offset = zone.written;
+        let lba = self.geometry.start(id).plus(Blocks(at.unwrap_or(offset)));
+        let refuse = |kind| Err(self.error(kind, name, id).at(lba));
+        match zone.state {
+            ZoneState::Offline => return refuse(ErrorKind::ZoneOffline),
+            ZoneState::ReadOnly => return refuse(ErrorKind::ZoneReadOnly),
+            ZoneState::Full => return refuse(ErrorKind::ZoneFull),
+            _ => {}
+        }
+        if at.is_some_and(|at| at != offset) {
+            let pointer = self.geometry.start(id).plus(Blocks(offset));
+            let error = self.error(ErrorKind::NotAtWritePointer, name, id).at(lba);
+            return Err(error.because(format!("the pointer is at block {pointer}")));
+        }
+        if offset + blocks > capacity {
+            let error = self.error(ErrorKind::ZoneFull, name, id).at(lba);
+            return Err(error.because(format!("{blocks} blocks, {} left", capacity - offset)));
+        }
+        let event = ZoneEvent::Write { fills: offset + blocks == capacity };
+        self.admit(&mut resources, &zone, name, id)?;
+        self.transition(&mut resources, &mut zone, name, id, event)?;
+        zone.put(&self.pool, size, data, track);
+        self.expect_ack(origin.id, id);
+        Ok(offset)
+    }
+
+    /// Remembers a flush; [`Media::acknowledge`] makes durable what it covers.
+    pub(super) fn flush(&self, op: OpId) {
+        if self.track {
+            let mut tracker = self.tracker.lock();
+            let covers = tracker.sequence;
+            tracker.last = tracker.last.max(op);
+            tracker.in_flight.insert(op, Target::Flush { covers });
+        }
+    }
+
+    /// A zone command.
+    pub(super) fn act(&self, op: OpId, id: ZoneId, action: Action) -> Result<()> {
+        let (name, event) = match action {
+            Action::Open => ("open", ZoneEvent::Open),
+            Action::Close => ("close", ZoneEvent::Close { empty: false }),
+            Action::Finish => ("finish", ZoneEvent::Finish),
+            Action::Reset => ("reset", ZoneEvent::Reset),
+        };
+        self.known(name, id)?;
+        let mut resources = self.resources.lock();
+        let mut zone = self.lock(id);
+        let was = zone.state;
+        let event = match event {
+            ZoneEvent::Close { .. } => ZoneEvent::Close { empty: zone.written == 0 },
+            other => other,
+        };
+        if action == Action::Open && was.transition(event).is_ok() {
+            self.admit(&mut resources, &zone, name, id)?;
+        }
+        self.transition(&mut resources, &mut zone, name, id, event)?;
+        let track = self.track.then_some(op);
+        match action {
+            Action::Finish if was != ZoneState::Full => zone.finish(track),
+            Action::Reset if was != ZoneState::Empty => zone.reset(&self.pool, track),
+            _ => return Ok(()),
+        }
+        self.expect_ack(op, id);
+        Ok(())
+    }
+
+    /// The states of `zones`.
+    pub(super) fn report(&self, zones: Range<u32>) -> Vec<ZoneInfo> {
+        let end = zones.end.min(self.geometry.zones);
+        (zones.start..end).map(|z| self.info(ZoneId(z))).collect()
+    }
+
+    fn info(&self, id: ZoneId) -> ZoneInfo {
+        let conventional = self.geometry.is_conventional(id);
+        let capacity = if conventional { self.geometry.zone_size } else { self.geometry.zone_capacity };
+        let zone = self.lock(id);
+        let pointer = match zone.state {
+            _ if conventional => capacity,
+            ZoneState::Full => capacity,
+            _ => Blocks(zone.written),
+        };
+        let kind = if conventional { ZoneKind::Conventional } else { ZoneKind::Sequential };
+        ZoneInfo { zone: id, kind, state: zone.state, pointer, capacity }
+    }
+
+    /// The submitter of `id` knows its result. Unknown operations are ignored: those that failed, for one.
+    pub fn acknowledge(&self, id: OpId) {
+        if !self.track {
+            return;
+        }
+        let mut tracker = self.tracker.lock();
+        let Some(target) = tracker.in_flight.remove(&id) else { return };
+        let sequence = tracker.sequence;
+        tracker.sequence += 1;
+        drop(tracker);
+        let block = u64::from(self.geometry.block_size);
+        match target {
+            Target::Zone(zone) => {
+                let lasting = !self.geometry.volatile_cache;
+                self.lock(zone).acknowledge(&self.pool, block, id, sequence, lasting);
+            }
+            Target::Flush { covers } => {
+                for slot in &self.zones {
+                    slot.0.lock().harden(&self.pool, block, covers);
+                }
+            }
+        }
+    }
+
+    /// Puts a zone into a worn state, for good.
+    pub(super) fn wear(&self, id: ZoneId, state: ZoneState) {
+        let mut resources = self.resources.lock();
+        let mut zone = self.lock(id);
+        resources.moved(id, zone.state, state);
+        zone.state = state;
+    }
+
+    /// Open and active zones.
+    pub fn in_use(&self) -> (u32, u32) {
+        let resources = self.resources.lock();
+        (resources.open(), resources.active())
+    }
+
+    /// A hash of everything that can be read or reported once open zones are closed: equal images have equal
+    /// fingerprints.
+    pub fn fingerprint(&self) -> u128 {
+        let size = u64::from(self.geometry.block_size);
+        let mut hash = Hash128::default();
+        for slot in &self.zones {
+            let zone = slot.0.lock();
+            let (state, readable) = match zone.state {
+                ZoneState::Conventional => (1_u32, self.geometry.zone_size.0),
+                ZoneState::Full => (2, zone.written),
+                ZoneState::ReadOnly => (3, zone.written),
+                ZoneState::Offline => (4, 0),
+                _ => (0, zone.written),
+            };
+            hash.add(u128::from(state) << 64 | u128::from(zone.written));
+            if readable > 0 {
+                hash.add(zone.content.hash(&self.pool, (readable * size) as usize));
+            }
+        }
+        hash.finish()
+    }
+
+    pub(super) fn lock(&self, id: ZoneId) -> MutexGuard<'_, Zone> {
+        self.zones.get(id.index()).expect("checked against the geometry").0.lock()
+    }
+
+    /// An operation number above all that were used.
+    pub(super) fn unused(&self) -> OpId {
+        OpId(self.tracker.lock().last.0 + 1)
+    }
+
+    fn expect_ack(&self, op: OpId, zone: ZoneId) {
+        if self.track {
+            let mut tracker = self.tracker.lock();
+            tracker.last = tracker.last.max(op);
+            tracker.in_flight.insert(op, Target::Zone(zone));
+        }
+    }
+
+    /// Makes room for one more open zone, if the limits allow it.
+    fn admit(&self, resources: &mut Resources, zone: &Zone, name: &'static str, id: ZoneId) -> Result<()> {
+        let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
+        match resources.admit(zone.state, max_open, max_active) {
+            Ok(Admission::Granted) => Ok(()),
+            Ok(Admission::Close(victim)) => {
+                // Two zones' locks: only whoever holds the resources may do that.
+                let mut other = self.lock(victim);
+                resources.moved(victim, other.state, ZoneState::Closed);
+                other.state = ZoneState::Closed;
+                Ok(())
+            }
+            Err(kind) => Err(self.error(kind, name, id).because(format!(
+                "{} open of {}, {} active of {}: close or finish another zone first",
+                resources.open(),
+                max_open.map_or("any number".into(), |n| n.to_string()),
+                resources.active(),
+                max_active.map_or("any number".into(), |n| n.to_string()),
+            ))),
+        }
+    }
+
+    fn transition(
+        &self,
+        resources: &mut Resources,
+        zone: &mut Zone,
+        name: &'static str,
+        id: ZoneId,
+        event: ZoneEvent,
+    ) -> Result<()> {
+        let from = zone.state;
+        let to = from.transition(event).map_err(|illegal| {
+            let kind = match illegal.from {
+                ZoneState::Conventional => ErrorKind::Conventional,
+                ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,
+                ZoneState::Offline => ErrorKind::ZoneOffline,
+                ZoneState::Full if matches!(event, ZoneEvent::Write { .. }) => ErrorKind::ZoneFull,
+                _ => ErrorKind::IllegalMove,
+            };
+            self.error(kind, name, id).because(format!("the zone is {from:?}"))
+        })?;
+        resources.moved(id, from, to);
+        zone.state = to;
+        Ok(())
+    }
+
+    fn length(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
+        let size = u64::from(self.geometry.block_size);
+        let bytes = bytes as u64;
+        let error = |kind| Error::new(kind, &self.geometry.name, name);
+        if bytes == 0 || !bytes.is_multiple_of(size) {
+            return Err(error(ErrorKind::BadLength).because(format!("{bytes} bytes in blocks of {size}")));
+        }
+        let blocks = bytes / size;
+        if blocks > most.0 {
+            return Err(error(ErrorKind::TooLarge).because(format!("{blocks} blocks, at most {}", most.0)));
+        }
+        Ok(blocks)
+    }
+
+    fn known(&self, name: &'static str, id: ZoneId) -> Result<()> {
+        if id.0 < self.geometry.zones {
+            return Ok(());
+        }
+        let last = self.geometry.zones - 1;
+        Err(self.error(ErrorKind::OutOfRange, name, id).because(format!("the last zone is {last}")))
+    }
+
+    /// Zone, offset in it and number of blocks of a transfer.
+    fn locate(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
+        let blocks = self.length(name, bytes, self.geometry.max_transfer).map_err(|e| e.at(at))?;
+        let Some(id) = self.geometry.zone_of(at) else {
+            let blocks = u64::from(self.geometry.zones) * self.geometry.zone_size.0;
+            let error = Error::new(ErrorKind::OutOfRange, &self.geometry.name, name).at(at);
+            return Err(error.because(format!("the device has {blocks} blocks")));
+        };
+        let offset = at.since(self.geometry.start(id)).0;
+        if offset + blocks > self.geometry.zone_size.0 {
+            let error = self.error(ErrorKind::CrossesZone, name, id).at(at);
+            return Err(
+                error.because(format!("{blocks} blocks, {} left", self.geometry.zone_size.0 - offset))
+            );
+        }
+        Ok((id, offset, blocks))
+    }
+
+    pub(super) fn error(&self, kind: ErrorKind, name: &'static str, zone: ZoneId) -> Error {
+        Error::new(kind, &self.geometry.name, name).in_zone(zone)
+    }
+}
+
+impl Clone for Media {
+    fn clone(&self) -> Media {
+        let resources = self.resources.lock();
+        let zones = self.zones.iter().map(|slot| Slot(Mutex::new(slot.0.lock().clone()))).collect();
+        Media {
+            geometry: Arc::clone(&self.geometry),
+            pool: Arc::clone(&self.pool),
+            zones,
+            track: self.track,
+            resources: Mutex::new(resources.clone()),
+            tracker: Mutex::new(self.tracker.lock().clone()),
+            lower: self.lower.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Media {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Media({}, {} zones)", self.geometry.name, self.geometry.zones)
+    }
+}

@@ -1,0 +1,28 @@
+//! The emulated drive: NVMe ZNS semantics over memory or a sparse file, and every outcome of a power cut.
+//!
+//! ```text
+//!   Emu      the ZonedDevice: driver, delays, injected faults
+//!     Media    the medium and its rules: no time, no threads of its own; copy-on-write clones
+//!       Zone     one zone: state, pointer, content, what is not durable yet
+//!     Drive    emu:PATH only: the file below, and the order of its writes
+//! ```
+
+mod content;
+mod cut;
+#[cfg(test)]
+mod cut_tests;
+mod device;
+mod fault;
+mod history;
+mod media;
+mod options;
+mod resources;
+mod timing;
+mod zone;
+
+pub use cut::{Choose, Exhaustive, Seeded};
+pub use device::Emu;
+pub use fault::{FaultOp, FaultSpec};
+pub use media::{Media, OpId};
+pub use options::EmuOptions;
+pub use timing::{Latency, Timing};

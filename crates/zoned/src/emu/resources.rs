@@ -1,0 +1,65 @@
+//! Open and active zones, counted.
+
+use std::collections::VecDeque;
+
+use crate::{ErrorKind, ZoneId, ZoneState};
+
+/// The drive's open and active zones. Whoever changes a zone's state holds this.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resources {
+    open: u32,
+    active: u32,
+    /// Implicitly open zones, the one opened first in front: the drive closes them in this order.
+    implicit: VecDeque<ZoneId>,
+}
+
+/// What must happen before a zone may open.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Nothing.
+    Granted,
+    /// This implicitly open zone closes first.
+    Close(ZoneId),
+}
+
+impl Resources {
+    /// Whether `zone` may go from `from` to an open state.
+    pub(super) fn admit(
+        &self,
+        from: ZoneState,
+        max_open: Option<u32>,
+        max_active: Option<u32>,
+    ) -> Result<Admission, ErrorKind> {
+        if !from.is_active() && max_active.is_some_and(|max| self.active >= max) {
+            return Err(ErrorKind::TooManyActive);
+        }
+        if !from.is_open() && max_open.is_some_and(|max| self.open >= max) {
+            return self.implicit.front().map(|zone| Admission::Close(*zone)).ok_or(ErrorKind::TooManyOpen);
+        }
+        Ok(Admission::Granted)
+    }
+
+    /// Counts a change of state.
+    pub(super) fn moved(&mut self, zone: ZoneId, from: ZoneState, to: ZoneState) {
+        let step = |count: &mut u32, was: bool, is: bool| match (was, is) {
+            (false, true) => *count += 1,
+            (true, false) => *count -= 1,
+            _ => {}
+        };
+        step(&mut self.open, from.is_open(), to.is_open());
+        step(&mut self.active, from.is_active(), to.is_active());
+        match (from == ZoneState::ImplicitOpen, to == ZoneState::ImplicitOpen) {
+            (false, true) => self.implicit.push_back(zone),
+            (true, false) => self.implicit.retain(|z| *z != zone),
+            _ => {}
+        }
+    }
+
+    pub(super) fn open(&self) -> u32 {
+        self.open
+    }
+
+    pub(super) fn active(&self) -> u32 {
+        self.active
+    }
+}
