@@ -1,4 +1,23 @@
-//! The zoned append log.
+//! The zoned append log: one stream of bytes, packed into checksummed entries that zones hold.
+//!
+//! ```text
+//!   append --> buffer --seal--> entry: header | bytes of the stream   --> the zone's write pointer
+//!                               (several parts where one device operation or one zone is too short)
+//!   sync   --> the buffer sealed and written, then one device flush for everyone who asked before it
+//!   recover: scan the segments, keep the entries that fit, sort by sequence, stop at the first gap
+//! ```
+//!
+//! A file offset is the sum of the payload lengths before it in sequence order: small records cost no header
+//! each, and nothing but the entries is needed to read the log. [`entry`] has the bytes.
+
+pub mod entry;
+mod fill;
+mod index;
+mod recover;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod writer;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,14 +26,20 @@ use units::{Blocks, ZoneId};
 
 use crate::Result;
 
+pub use index::LogIndex;
+pub use recover::{Cut, Recovered, recover};
+pub use writer::LogWriter;
+
 /// A part of a zone that belongs to one log: blocks `[start, end)` of the zone.
+///
+/// The zone holds nothing but log entries, of this log or of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// The zone.
     pub zone: ZoneId,
     /// The zone's generation: what an earlier use left behind does not carry it.
     pub generation: u64,
-    /// First block.
+    /// First block: the write pointer, for a segment to be written.
     pub start: Blocks,
     /// Block after the last.
     pub end: Blocks,
@@ -22,6 +47,40 @@ pub struct Segment {
 
 /// Where a log gets its next segment from.
 pub trait SegmentSource: Send + Sync {
-    /// The next segment, durable in the metadata for this log when it returns.
+    /// The next segment, durable in the metadata for this log when it returns. Asked for when a byte needs it,
+    /// so that a source that prefetches answers at once.
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>>;
+}
+
+/// How entries reach the device.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoMode {
+    /// One write at a time at the zone's pointer.
+    #[default]
+    Write,
+}
+
+/// The settings of a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogOptions {
+    /// Bytes of the longest entry, header included; rounded up to whole blocks. More means fewer and longer
+    /// device operations, and more unsynced data that a crash of the process loses. Default 64 KiB.
+    pub buffer: usize,
+    /// How entries reach the device.
+    pub mode: IoMode,
+    /// Test only: `sync` leaves out the device flush, so that the crash explorer can show that it notices.
+    #[doc(hidden)]
+    pub skip_flush: bool,
+}
+
+impl LogOptions {
+    /// The default of `buffer`.
+    pub const DEFAULT_BUFFER: usize = 64 << 10;
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { buffer: LogOptions::DEFAULT_BUFFER, mode: IoMode::Write, skip_flush: false }
+    }
 }

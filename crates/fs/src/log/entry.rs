@@ -1,0 +1,402 @@
+//! The format of a log entry: one 64-byte header, then bytes of the log's stream.
+//!
+//! An entry (or one *part* of an entry too long for one device operation) begins at a block boundary:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | magic | `FuLe` |
+//! | 4 | 2 | version | 1 |
+//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; the others are zero |
+//! | 8 | 8 | log | the log's id: its inode number |
+//! | 16 | 8 | generation | the generation of the zone that it lies in |
+//! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
+//! | 32 | 8 | needs | kept only if every sequence below this exists; never above `sequence` |
+//! | 40 | 4 | epoch | counts how often the log was opened for append |
+//! | 44 | 2 | part | which part of the entry, from 0 |
+//! | 46 | 2 | parts | how many parts the entry has, from 1: all are kept or none |
+//! | 48 | 4 | length | stream bytes in this part |
+//! | 52 | 4 | mask | what the first word of every further block is combined with by exclusive or |
+//! | 56 | 4 | reserved | zero |
+//! | 60 | 4 | crc | CRC32C |
+//! | 64 | length | payload | a piece of the stream; zeros fill the last block |
+//!
+//! All numbers are little-endian. The CRC covers, in this order: the file system's UUID (16 bytes), the zone's
+//! number (4 bytes), the header with a zero in place of the CRC, the payload as it lies on the device.
+//!
+//! # Why a payload is never taken for an entry
+//!
+//! Recovery looks for entries block by block behind garbage, so a record that embeds an old entry of the same
+//! log, in the same zone generation, could come to light when the entry around it is torn. Binding the entry's own
+//! address would prevent that, but a zone append does not know its address when it is submitted. Instead the
+//! *mask* makes it impossible: the writer chooses it so that no further block of an entry begins with the magic.
+//! It is zero but for payloads with the magic at a block boundary. So a block of a log zone begins with the magic
+//! exactly where a header was written.
+
+use units::{Bytes, ZoneId};
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first four bytes of a header.
+pub(super) const MAGIC: [u8; 4] = *b"FuLe";
+/// The version of the format.
+const VERSION: u16 = 1;
+/// Bytes of a header.
+pub(super) const HEADER_SIZE: usize = 64;
+/// The longest part, header included: what a decoder believes of a length.
+pub(super) const MAX_PART: usize = 8 << 20;
+const FLAG_PADDING: u16 = 1;
+/// The first bytes of a further block: what the mask changes.
+const WORD: usize = MAGIC.len();
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 4],
+    version: U16,
+    flags: U16,
+    log: U64,
+    generation: U64,
+    sequence: U64,
+    needs: U64,
+    epoch: U32,
+    part: U16,
+    parts: U16,
+    length: U32,
+    mask: U32,
+    reserved: [u8; 4],
+    crc: U32,
+}
+
+const _: () = {
+    assert!(size_of::<Raw>() == HEADER_SIZE);
+    assert!(std::mem::offset_of!(Raw, log) == 8);
+    assert!(std::mem::offset_of!(Raw, needs) == 32);
+    assert!(std::mem::offset_of!(Raw, epoch) == 40);
+    assert!(std::mem::offset_of!(Raw, length) == 48);
+    assert!(std::mem::offset_of!(Raw, crc) == 60);
+};
+
+/// Where an entry lies, as far as its checksum is bound to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Home {
+    /// The file system.
+    pub uuid: Uuid,
+    /// The zone.
+    pub zone: ZoneId,
+}
+
+/// A decoded header. See the table above for the fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryHeader {
+    /// Carries no stream bytes and no sequence: it only moves the write pointer.
+    pub padding: bool,
+    /// The log's id.
+    pub log: u64,
+    /// The zone's generation.
+    pub generation: u64,
+    /// The entry's place in the log.
+    pub sequence: u64,
+    /// Kept only if every sequence below this exists.
+    pub needs: u64,
+    /// How often the log was opened for append before.
+    pub epoch: u32,
+    /// Which part of the entry.
+    pub part: u16,
+    /// How many parts the entry has.
+    pub parts: u16,
+    /// Stream bytes in this part.
+    pub length: u32,
+    /// Combined with the first word of every further block.
+    pub mask: u32,
+    /// The checksum as stored.
+    pub crc: u32,
+}
+
+/// Why bytes are no entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadEntry {
+    /// There are fewer bytes than the entry has.
+    #[error("the log entry is cut off")]
+    Short,
+    /// There is no magic.
+    #[error("no log entry begins here")]
+    NoMagic,
+    /// Written by another version.
+    #[error("the log entry has format version {0}, and this program knows version 1: use a newer one")]
+    Version(u16),
+    /// A field has a value that no writer writes.
+    #[error("the log entry's field '{0}' has an impossible value")]
+    Field(&'static str),
+    /// The checksum does not fit: torn, damaged, or of another file system or zone.
+    #[error("the log entry's checksum does not fit")]
+    Checksum,
+}
+
+impl EntryHeader {
+    /// Reads a header, without its checksum. Total: any bytes give a value or an error.
+    pub fn parse(bytes: &[u8]) -> Result<EntryHeader, BadEntry> {
+        let (raw, _) = Raw::read_from_prefix(bytes).map_err(|_| BadEntry::Short)?;
+        if raw.magic != MAGIC {
+            return Err(BadEntry::NoMagic);
+        }
+        if raw.version.get() != VERSION {
+            return Err(BadEntry::Version(raw.version.get()));
+        }
+        let header = EntryHeader {
+            padding: raw.flags.get() & FLAG_PADDING != 0,
+            log: raw.log.get(),
+            generation: raw.generation.get(),
+            sequence: raw.sequence.get(),
+            needs: raw.needs.get(),
+            epoch: raw.epoch.get(),
+            part: raw.part.get(),
+            parts: raw.parts.get(),
+            length: raw.length.get(),
+            mask: raw.mask.get(),
+            crc: raw.crc.get(),
+        };
+        let checks = [
+            ("flags", raw.flags.get() & !FLAG_PADDING == 0),
+            ("needs", header.needs <= header.sequence),
+            ("part", header.part < header.parts),
+            ("length", header.total() <= MAX_PART),
+            ("reserved", raw.reserved == [0; 4]),
+        ];
+        match checks.iter().find(|(_, fits)| !fits) {
+            Some((field, _)) => Err(BadEntry::Field(field)),
+            None => Ok(header),
+        }
+    }
+
+    /// Header and payload in bytes.
+    pub fn total(&self) -> usize {
+        HEADER_SIZE.saturating_add(usize::try_from(self.length).unwrap_or(usize::MAX))
+    }
+
+    /// Header and payload in bytes, as a size.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.total() as u64)
+    }
+
+    fn raw(&self) -> Raw {
+        Raw {
+            magic: MAGIC,
+            version: U16::new(VERSION),
+            flags: U16::new(if self.padding { FLAG_PADDING } else { 0 }),
+            log: U64::new(self.log),
+            generation: U64::new(self.generation),
+            sequence: U64::new(self.sequence),
+            needs: U64::new(self.needs),
+            epoch: U32::new(self.epoch),
+            part: U16::new(self.part),
+            parts: U16::new(self.parts),
+            length: U32::new(self.length),
+            mask: U32::new(self.mask),
+            reserved: [0; 4],
+            crc: U32::new(self.crc),
+        }
+    }
+
+    /// The checksum that fits this header, `home` and the payload, given in pieces as it lies on the device.
+    pub fn checksum<'a>(&self, home: &Home, payload: impl Iterator<Item = &'a [u8]>) -> u32 {
+        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        digest.update(home.uuid.as_bytes());
+        digest.update(&home.zone.0.to_le_bytes());
+        digest.update(EntryHeader { crc: 0, ..*self }.raw().as_bytes());
+        for piece in payload {
+            digest.update(piece);
+        }
+        u32::try_from(digest.finalize()).expect("a CRC32C has 32 bits")
+    }
+
+    /// Finishes a part in place: chooses the mask, applies it, and writes the header with its checksum.
+    ///
+    /// `part` is whole blocks: room for the header, the payload, zeros. The header that was written comes back.
+    pub fn seal(mut self, part: &mut [u8], home: &Home, block_size: usize) -> EntryHeader {
+        assert!(self.total() <= part.len() && self.total() <= MAX_PART, "a part is sealed within its blocks");
+        assert!(self.part < self.parts && self.needs <= self.sequence, "a sealed header is a valid one");
+        self.mask = choose_mask(part, block_size);
+        if self.mask != 0 {
+            for word in further_words_mut(part, block_size) {
+                for (byte, mask) in word.iter_mut().zip(self.mask.to_le_bytes()) {
+                    *byte ^= mask;
+                }
+            }
+        }
+        self.crc = self.checksum(home, part.get(HEADER_SIZE..self.total()).into_iter());
+        if let Some(header) = part.get_mut(..HEADER_SIZE) {
+            header.copy_from_slice(self.raw().as_bytes());
+        }
+        self
+    }
+}
+
+/// Checks and reads one whole part: the header and its stream bytes. Total: any bytes give a value or an error.
+pub fn decode(bytes: &[u8], home: &Home, block_size: u32) -> Result<(EntryHeader, Vec<u8>), BadEntry> {
+    let header = EntryHeader::parse(bytes)?;
+    let stored = bytes.get(HEADER_SIZE..header.total()).ok_or(BadEntry::Short)?;
+    if header.checksum(home, std::iter::once(stored)) != header.crc {
+        return Err(BadEntry::Checksum);
+    }
+    let mut payload = vec![0; stored.len()];
+    copy_unmasked(stored, HEADER_SIZE, block_size as usize, header.mask, &mut payload);
+    Ok((header, payload))
+}
+
+/// Copies stream bytes out of a part as it lies on the device. `phase` is the distance of `from`'s first byte
+/// from some block boundary of the part.
+pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: u32, to: &mut [u8]) {
+    let len = from.len().min(to.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
+        to.copy_from_slice(from);
+    }
+    if mask == 0 {
+        return;
+    }
+    // The first block's payload lies behind the header: its bytes never are the first of a block.
+    for (at, byte) in to.iter_mut().enumerate().take(len) {
+        if let Some(mask) = mask.to_le_bytes().get((phase + at) % block_size) {
+            *byte ^= mask;
+        }
+    }
+}
+
+fn further_words_mut(part: &mut [u8], block_size: usize) -> impl Iterator<Item = &mut [u8]> {
+    part.chunks_mut(block_size).skip(1).filter_map(|block| block.get_mut(..WORD))
+}
+
+/// A mask under which no further block of `part` begins with the magic: zero unless one does without a mask.
+fn choose_mask(part: &[u8], block_size: usize) -> u32 {
+    let words = || part.chunks(block_size).skip(1).filter_map(|b| b.first_chunk::<WORD>());
+    let magic = u32::from_le_bytes(MAGIC);
+    // Each further block rules out one mask, so one of the first `blocks + 1` is left.
+    let mut mask = 0_u32;
+    while words().any(|word| u32::from_le_bytes(*word) ^ mask == magic) {
+        mask += 1;
+    }
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 512;
+
+    fn home() -> Home {
+        Home { uuid: Uuid::from_bytes(*b"0123456789abcdef"), zone: ZoneId(7) }
+    }
+
+    fn header(length: usize) -> EntryHeader {
+        EntryHeader {
+            padding: false,
+            log: 0x0102_0304_0506_0708,
+            generation: 42,
+            sequence: 9,
+            needs: 8,
+            epoch: 3,
+            part: 1,
+            parts: 2,
+            length: u32::try_from(length).expect("short"),
+            mask: 0,
+            crc: 0,
+        }
+    }
+
+    fn sealed(payload: &[u8]) -> Vec<u8> {
+        let header = header(payload.len());
+        let mut part = vec![0; header.total().next_multiple_of(BLOCK)];
+        part[HEADER_SIZE..HEADER_SIZE + payload.len()].copy_from_slice(payload);
+        header.seal(&mut part, &home(), BLOCK);
+        part
+    }
+
+    /// A payload whose second block begins with the magic.
+    fn embedding() -> Vec<u8> {
+        let mut payload: Vec<u8> = (0..1000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        payload[BLOCK - HEADER_SIZE..][..4].copy_from_slice(&MAGIC);
+        payload
+    }
+
+    #[test]
+    fn the_golden_entry_decodes_and_encodes_to_the_same_bytes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log-entry-v1.bin");
+        if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
+            std::fs::write(path, sealed(&embedding())).expect("the golden file can be written");
+        }
+        let golden = std::fs::read(path).expect("the golden file is committed");
+        let (found, payload) = decode(&golden, &home(), BLOCK as u32).expect("the golden entry decodes");
+        assert_eq!(payload, embedding());
+        assert_eq!(
+            (found.log, found.generation, found.sequence, found.needs),
+            (0x0102_0304_0506_0708, 42, 9, 8)
+        );
+        assert_eq!((found.epoch, found.part, found.parts, found.mask, found.padding), (3, 1, 2, 1, false));
+        assert_eq!(sealed(&payload), golden);
+    }
+
+    #[test]
+    fn no_further_block_begins_with_the_magic() {
+        let part = sealed(&embedding());
+        assert_eq!(part[..4], MAGIC);
+        assert_ne!(part[BLOCK..][..4], MAGIC);
+        // A block that the first mask would turn into the magic makes the writer take another one.
+        let mut payload = vec![0; 3 * BLOCK];
+        payload[BLOCK - HEADER_SIZE..][..4].copy_from_slice(&MAGIC);
+        let turned = u32::from_le_bytes(MAGIC) ^ 1;
+        payload[2 * BLOCK - HEADER_SIZE..][..4].copy_from_slice(&turned.to_le_bytes());
+        let part = sealed(&payload);
+        assert!(part.chunks(BLOCK).skip(1).all(|block| block[..4] != MAGIC));
+        assert_eq!(decode(&part, &home(), BLOCK as u32).expect("valid").1, payload);
+    }
+
+    #[test]
+    fn the_checksum_is_bound_to_file_system_and_zone() {
+        let part = sealed(b"bytes");
+        let other_fs = Home { uuid: Uuid::from_bytes([1; 16]), ..home() };
+        let other_zone = Home { zone: ZoneId(8), ..home() };
+        for wrong in [other_fs, other_zone] {
+            assert_eq!(decode(&part, &wrong, BLOCK as u32), Err(BadEntry::Checksum));
+        }
+        assert!(decode(&part, &home(), BLOCK as u32).is_ok());
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed() {
+        let part = sealed(&embedding());
+        for at in 0..HEADER_SIZE + 1000 {
+            let mut damaged = part.clone();
+            damaged[at] ^= 0x10;
+            assert!(decode(&damaged, &home(), BLOCK as u32).is_err(), "byte {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_value_or_an_error(mut bytes: Vec<u8>, headed: bool) {
+            if headed && bytes.len() >= 6 {
+                bytes[..6].copy_from_slice(b"FuLe\x01\x00");
+            }
+            prop_assert!(decode(&bytes, &home(), BLOCK as u32).is_err());
+            let _any = EntryHeader::parse(&bytes);
+        }
+
+        #[test]
+        fn a_header_with_any_field_values_gives_a_value_or_an_error(mut bytes in prop::array::uniform32(any::<u8>()), tail in prop::array::uniform32(any::<u8>())) {
+            bytes[..8].copy_from_slice(b"FuLe\x01\x00\x00\x00");
+            let whole = [bytes, tail].concat();
+            if let Ok(header) = EntryHeader::parse(&whole) {
+                prop_assert!(header.total() <= MAX_PART && header.part < header.parts);
+            }
+        }
+
+        #[test]
+        fn every_payload_comes_back(payload in prop::collection::vec(any::<u8>(), 0..3000)) {
+            let part = sealed(&payload);
+            prop_assert_eq!(decode(&part, &home(), BLOCK as u32).expect("valid").1, payload);
+        }
+    }
+}
