@@ -1,0 +1,249 @@
+//! The commands on keys: their table, and the one way to run them.
+
+mod counters;
+mod expire;
+mod keys;
+mod options;
+mod scan;
+mod strings;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use crate::{Answer, Args, Error, ErrorKind, Txn};
+
+/// What is known of a command besides what it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// The name in capitals.
+    pub name: &'static str,
+    /// Words with the name; negative: at least so many.
+    pub arity: i16,
+    /// What it does to the data: see the constants.
+    pub flags: u8,
+    /// Which words are keys.
+    pub keys: Keys,
+}
+
+/// Which words of a command are keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keys {
+    /// The first; 0: none.
+    pub first: i8,
+    /// The last; -1: the last word.
+    pub last: i8,
+    /// The distance from one to the next.
+    pub step: i8,
+}
+
+impl Spec {
+    /// Reads keys.
+    pub const READ: u8 = 1;
+    /// Writes keys.
+    pub const WRITE: u8 = 2;
+    /// Needs more room on the drive.
+    pub const GROWS: u8 = 4;
+    /// Time does not grow with the data.
+    pub const FAST: u8 = 8;
+    /// Walks the whole database: runs apart from the quick ones.
+    pub const WALKS: u8 = 16;
+    /// For the operator.
+    pub const ADMIN: u8 = 32;
+    /// Allowed before AUTH.
+    pub const NO_AUTH: u8 = 64;
+
+    /// Whether all of `flag` is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag == flag
+    }
+
+    /// Whether a command may have `words` words.
+    pub fn takes(&self, words: usize) -> bool {
+        let least = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { words >= least } else { words == least }
+    }
+
+    /// The error for a wrong number of words.
+    pub fn arity_error(&self) -> String {
+        format!("ERR wrong number of arguments for '{}' command", self.name.to_ascii_lowercase())
+    }
+
+    /// The places of the keys among `words` words.
+    pub fn key_places(&self, words: usize) -> impl Iterator<Item = usize> {
+        let first = usize::try_from(self.keys.first).unwrap_or(0);
+        let last = match usize::try_from(self.keys.last) {
+            Ok(last) => last,
+            Err(_) => words.saturating_sub(usize::from(self.keys.last.unsigned_abs())),
+        };
+        let step = usize::try_from(self.keys.step).unwrap_or(1).max(1);
+        (first..=last).step_by(step).filter(move |n| *n > 0 && *n < words)
+    }
+}
+
+/// A command on keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name and nature.
+    pub spec: Spec,
+    run: fn(&mut Call<'_, '_>) -> Outcome,
+}
+
+/// One run of a command.
+pub(crate) struct Call<'c, 't> {
+    pub args: Args<'c>,
+    pub txn: &'c mut Txn<'t>,
+    pub out: &'c mut dyn Answer,
+}
+
+/// Why a command did not do its work.
+pub(crate) enum Failure {
+    /// The client's mistake, as the client shall read it.
+    Told(Cow<'static, str>),
+    /// The engine's.
+    Engine(Error),
+}
+
+pub(crate) type Outcome = std::result::Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Engine(error)
+    }
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Failure {
+        Failure::Told(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Told(Cow::Owned(text))
+    }
+}
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+const fn command(
+    name: &'static str,
+    arity: i16,
+    flags: u8,
+    keys: (i8, i8, i8),
+    run: fn(&mut Call<'_, '_>) -> Outcome,
+) -> Command {
+    let keys = Keys { first: keys.0, last: keys.1, step: keys.2 };
+    Command { spec: Spec { name, arity, flags, keys }, run }
+}
+
+const READ: u8 = Spec::READ | Spec::FAST;
+const WALK: u8 = Spec::READ | Spec::WALKS;
+const WRITE: u8 = Spec::WRITE | Spec::FAST;
+const GROW: u8 = Spec::WRITE | Spec::GROWS | Spec::FAST;
+const ONE: (i8, i8, i8) = (1, 1, 1);
+const ALL: (i8, i8, i8) = (1, -1, 1);
+const PAIRS: (i8, i8, i8) = (1, -1, 2);
+const NONE: (i8, i8, i8) = (0, 0, 0);
+
+/// All commands on keys, in the order of their names.
+pub static COMMANDS: &[Command] = &[
+    command("APPEND", 3, GROW, ONE, strings::append),
+    command("DBSIZE", 1, WALK, NONE, scan::dbsize),
+    command("DECR", 2, GROW, ONE, counters::decr),
+    command("DECRBY", 3, GROW, ONE, counters::decrby),
+    command("DEL", -2, WRITE, ALL, keys::del),
+    command("EXISTS", -2, READ, ALL, keys::exists),
+    command("EXPIRE", -3, WRITE, ONE, expire::expire),
+    command("EXPIREAT", -3, WRITE, ONE, expire::expireat),
+    command("EXPIRETIME", 2, READ, ONE, expire::expiretime),
+    command("FLUSHALL", -1, WRITE, NONE, keys::flush),
+    command("FLUSHDB", -1, WRITE, NONE, keys::flush),
+    command("GET", 2, READ, ONE, strings::get),
+    command("GETDEL", 2, WRITE, ONE, strings::getdel),
+    command("GETEX", -2, WRITE, ONE, expire::getex),
+    command("GETRANGE", 4, READ, ONE, strings::getrange),
+    command("GETSET", 3, GROW, ONE, strings::getset),
+    command("INCR", 2, GROW, ONE, counters::incr),
+    command("INCRBY", 3, GROW, ONE, counters::incrby),
+    command("INCRBYFLOAT", 3, GROW, ONE, counters::incrbyfloat),
+    command("KEYS", 2, WALK, NONE, scan::keys),
+    command("MGET", -2, READ, ALL, strings::mget),
+    command("MSET", -3, GROW, PAIRS, strings::mset),
+    command("MSETNX", -3, GROW, PAIRS, strings::msetnx),
+    command("PERSIST", 2, WRITE, ONE, expire::persist),
+    command("PEXPIRE", -3, WRITE, ONE, expire::pexpire),
+    command("PEXPIREAT", -3, WRITE, ONE, expire::pexpireat),
+    command("PEXPIRETIME", 2, READ, ONE, expire::pexpiretime),
+    command("PSETEX", 4, GROW, ONE, strings::psetex),
+    command("PTTL", 2, READ, ONE, expire::pttl),
+    command("SCAN", -2, Spec::READ, NONE, scan::scan),
+    command("SET", -3, GROW, ONE, strings::set),
+    command("SETEX", 4, GROW, ONE, strings::setex),
+    command("SETNX", 3, GROW, ONE, strings::setnx),
+    command("STRLEN", 2, READ, ONE, strings::strlen),
+    command("TOUCH", -2, READ, ALL, keys::exists),
+    command("TTL", 2, READ, ONE, expire::ttl),
+    command("TYPE", 2, READ, ONE, keys::kind),
+    command("UNLINK", -2, WRITE, ALL, keys::del),
+];
+
+/// Longest name of a command.
+const NAME_LIMIT: usize = 16;
+
+/// The command of a name, in whatever case.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut upper = [0u8; NAME_LIMIT];
+    let upper = upper.get_mut(..name.len())?;
+    upper.copy_from_slice(name);
+    upper.make_ascii_uppercase();
+    let at = COMMANDS.binary_search_by(|c| c.spec.name.as_bytes().cmp(upper)).ok()?;
+    COMMANDS.get(at)
+}
+
+/// Runs one command: exactly one whole reply goes to `out`, an error if it could not be done, and then nothing
+/// was changed.
+pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut dyn Answer) {
+    let spec = &command.spec;
+    if !spec.takes(args.len()) {
+        return out.error(&spec.arity_error());
+    }
+    if spec.has(Spec::WRITE) {
+        if let Some(refusal) = txn.refusal()
+            && (!refusal.growth_only || spec.has(Spec::GROWS))
+        {
+            return out.error(&refusal.text);
+        }
+        let limit = txn.limits().key;
+        if spec.key_places(args.len()).any(|n| args.get(n).len() > limit) {
+            return out.error(&format!("ERR a key is longer than the limit of {limit} bytes"));
+        }
+    }
+    let mark = out.mark();
+    match (command.run)(&mut Call { args, txn, out }) {
+        Ok(()) => {}
+        Err(Failure::Told(text)) => {
+            out.rollback(mark);
+            out.error(&text);
+        }
+        Err(Failure::Engine(error)) => {
+            out.rollback(mark);
+            tracing::error!(command = spec.name, %error, "a command failed");
+            out.error(&client_text(&error));
+        }
+    }
+}
+
+/// An engine's error in the words that clients see.
+pub(crate) fn client_text(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::NoSpace => {
+            format!("ERR {error}; delete keys, or give the server a larger drive, then try again")
+        }
+        ErrorKind::Fatal => {
+            format!("MISCONF {error}; the server takes no writes until it is restarted; see its log")
+        }
+        _ => format!("ERR {error}"),
+    }
+}

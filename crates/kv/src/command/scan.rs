@@ -1,0 +1,95 @@
+//! Commands that walk the keys.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
+use crate::{glob, parse_integer};
+
+/// Keys that one SCAN looks at when it is not told.
+const COUNT: i64 = 10;
+
+/// Keys that one SCAN looks at, whatever it is told: COUNT is a hint, and others wait.
+const COUNT_LIMIT: i64 = 10_000;
+
+/// Exact, and so as slow as a walk over the whole database: RocksDB keeps estimates only.
+pub(super) fn dbsize(call: &mut Call<'_, '_>) -> Outcome {
+    let mut count = 0;
+    call.txn.scan(b"", |_, record| {
+        count += i64::from(record.is_some());
+        ControlFlow::Continue(())
+    })?;
+    call.out.integer(count);
+    Ok(())
+}
+
+pub(super) fn keys(call: &mut Call<'_, '_>) -> Outcome {
+    let pattern = call.args.get(1);
+    let mut found = Vec::new();
+    call.txn.scan(b"", |key, record| {
+        if record.is_some() && (pattern == b"*" || glob(pattern, key)) {
+            found.push(Bytes::copy_from_slice(key));
+        }
+        ControlFlow::Continue(())
+    })?;
+    page(call, &found);
+    Ok(())
+}
+
+pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
+    let Call { args, txn, .. } = call;
+    let cursor = std::str::from_utf8(args.get(1)).ok().and_then(|c| c.parse::<u64>().ok());
+    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count, mut wanted) = (None, COUNT, true);
+    for n in (2..args.len()).step_by(2) {
+        let (name, value) = (args.get(n), args.get(n + 1));
+        if n + 1 >= args.len() {
+            return Err(SYNTAX.into());
+        } else if name.eq_ignore_ascii_case(b"COUNT") {
+            count = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
+            if count < 1 {
+                return Err(SYNTAX.into());
+            }
+        } else if name.eq_ignore_ascii_case(b"MATCH") {
+            pattern = Some(value).filter(|p| *p != b"*");
+        } else if name.eq_ignore_ascii_case(b"TYPE") {
+            wanted = value.eq_ignore_ascii_case(b"string");
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let from = match cursor {
+        0 => Bytes::new(),
+        id => txn
+            .cursors()
+            .get(id)
+            .ok_or_else(|| format!("ERR cursor {id} is not known any more; begin again with SCAN 0"))?,
+    };
+    let (mut left, mut found) = (count.min(COUNT_LIMIT), Vec::new());
+    let mut next = None;
+    txn.scan(&from, |key, record| {
+        if left == 0 {
+            next = Some(Bytes::copy_from_slice(key));
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        let hit = wanted && record.is_some() && pattern.is_none_or(|p| glob(p, key));
+        if hit {
+            found.push(Bytes::copy_from_slice(key));
+        }
+        ControlFlow::Continue(())
+    })?;
+    let next = next.map_or(0, |key| txn.cursors().put(key));
+    call.out.array(2);
+    call.out.bulk(next.to_string().as_bytes());
+    page(call, &found);
+    Ok(())
+}
+
+fn page(call: &mut Call<'_, '_>, keys: &[Bytes]) {
+    call.out.array(keys.len());
+    for key in keys {
+        call.out.bulk(key);
+    }
+}

@@ -1,0 +1,73 @@
+//! The engine's errors.
+
+/// The result of an engine's operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in the engine or in the store below it.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The drive has no room for a write.
+    #[error("no space left on the device: {0}")]
+    NoSpace(String),
+    /// A stored record that this build cannot read.
+    #[error("the record of key {key} is damaged: {detail}; read the drive with `furrow fs check`")]
+    Corrupt {
+        /// The key, escaped for people.
+        key: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database was written by another version.
+    #[error("the database's record format is version {found}, this build reads version {known}")]
+    Version {
+        /// What the database says.
+        found: u32,
+        /// What this build knows.
+        known: u32,
+    },
+    /// The store failed.
+    #[error("{doing}: {detail}")]
+    Store {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// The engine is shut down.
+    #[error("the engine is shut down")]
+    Closed,
+    /// Too much is waiting.
+    #[error("too many pipelines are waiting ({0}); try again")]
+    Busy(usize),
+}
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// Free something, then try again.
+    NoSpace,
+    /// Data is damaged or of another version.
+    Corrupt,
+    /// Try again later.
+    Retry,
+    /// The engine takes no writes any more.
+    Fatal,
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::NoSpace(_) => ErrorKind::NoSpace,
+            Error::Corrupt { .. } | Error::Version { .. } => ErrorKind::Corrupt,
+            Error::Busy(_) => ErrorKind::Retry,
+            Error::Store { .. } | Error::Closed => ErrorKind::Fatal,
+        }
+    }
+
+    /// A damaged record of `key`.
+    pub(crate) fn corrupt(key: &[u8], detail: impl Into<String>) -> Error {
+        Error::Corrupt { key: format!("\"{}\"", key.escape_ascii()), detail: detail.into() }
+    }
+}

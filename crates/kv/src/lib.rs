@@ -1,0 +1,41 @@
+//! The key-value engine: commands of the redis protocol executed over an ordered store, with one durable write
+//! for everything that is waiting.
+//!
+//! ```text
+//!  connections ── Work (one pipeline) ──> queue ──> writer thread:  run each on a Txn (overlay over the store)
+//!       │                                                           write the overlay as one batch, sync
+//!       └── read-only pipelines: Engine::read on any thread         answer everyone
+//! ```
+//!
+//! [`execute`] is pure: a command, its words, a [`Txn`] and an [`Answer`] to write the reply to. All the threads
+//! and all the waiting are in [`Engine`].
+#![forbid(unsafe_code)]
+
+mod answer;
+mod args;
+mod command;
+mod cursors;
+mod engine;
+mod error;
+mod expiry;
+mod glob;
+mod memory;
+mod number;
+mod overlay;
+mod record;
+mod store;
+mod txn;
+
+pub use answer::{Answer, Reply};
+pub use args::{Args, Span};
+pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
+pub use cursors::Cursors;
+pub use engine::{Durability, Engine, EngineOptions, Stats, Work};
+pub use error::{Error, ErrorKind, Result};
+pub use glob::glob;
+pub use memory::MemoryStore;
+pub use number::{parse_decimal, parse_integer};
+pub use overlay::Overlay;
+pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
+pub use store::{Room, Store, Visit};
+pub use txn::{Limits, Refusal, Txn};

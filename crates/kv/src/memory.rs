@@ -1,0 +1,131 @@
+//! A store in memory: for tests, and to tell the engine's own costs from RocksDB's.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use units::Bytes as Size;
+
+use crate::store::Visit;
+use crate::{Error, Overlay, Result, Room, Store};
+
+/// A map under a lock. Can be told to be full or broken.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Bytes it may hold; 0: no limit.
+    capacity: u64,
+    reserve: u64,
+    broken: AtomicBool,
+    writes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    /// One that holds `capacity` bytes of keys and records, of which the engine leaves `reserve` alone.
+    pub fn with_capacity(capacity: Size, reserve: Size) -> MemoryStore {
+        MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::default() }
+    }
+
+    /// From now on every write fails, as on a broken drive (or no longer).
+    pub fn set_broken(&self, broken: bool) {
+        self.broken.store(broken, Ordering::SeqCst);
+    }
+
+    /// How many batches were written.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// How many of the writes and syncs made things durable.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::SeqCst)
+    }
+
+    fn used(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
+        map.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum()
+    }
+}
+
+impl Store for MemoryStore {
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        found(self.map.read().get(key).map(Vec::as_slice));
+        Ok(())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let map = self.map.read();
+        for (n, key) in keys.iter().enumerate() {
+            found(n, map.get(*key).map(Vec::as_slice));
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+        let map = self.map.read();
+        for (key, record) in map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
+            if visit(key, record) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, batch: &Overlay, sync: bool) -> Result<()> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(Error::Store {
+                doing: "writing a batch",
+                detail: "the store was told to fail".into(),
+            });
+        }
+        let mut map = self.map.write();
+        if self.capacity > 0 {
+            let mut after = if batch.is_cleared() { BTreeMap::new() } else { map.clone() };
+            apply(&mut after, batch);
+            let (before, after) = (Self::used(&map), Self::used(&after));
+            if after > self.capacity && after > before {
+                return Err(Error::NoSpace(format!("{after} of {} bytes", self.capacity)));
+            }
+        }
+        if batch.is_cleared() {
+            map.clear();
+        }
+        apply(&mut map, batch);
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        if sync {
+            self.syncs.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn room(&self) -> Option<Room> {
+        (self.capacity > 0 && self.reserve > 0).then(|| Room {
+            free: Size(self.capacity.saturating_sub(Self::used(&self.map.read()))),
+            reserve: Size(self.reserve),
+        })
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn apply(map: &mut BTreeMap<Vec<u8>, Vec<u8>>, batch: &Overlay) {
+    for (key, record) in batch.entries() {
+        match record {
+            Some(record) => map.insert(key.to_vec(), record.encode()),
+            None => map.remove(&key[..]),
+        };
+    }
+}

@@ -1,0 +1,220 @@
+//! What a command sees and changes: the store, with the decided writes of the group laid over it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Cursors, Error, Expiry, Overlay, Record, RecordRef, Result, Store};
+
+/// Bounds on what is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest key in bytes.
+    pub key: usize,
+    /// Longest value in bytes.
+    pub value: usize,
+}
+
+impl Default for Limits {
+    /// Keys to 1 MiB, values to 64 MiB.
+    fn default() -> Limits {
+        Limits { key: 1 << 20, value: 64 << 20 }
+    }
+}
+
+/// Why writes are refused at the moment.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The error that a client gets.
+    pub text: Arc<str>,
+    /// Refuse only what grows the data; deletes go on.
+    pub growth_only: bool,
+}
+
+/// The state that the commands of a group see: their own and each other's writes over the store. Time stands
+/// still in it.
+#[derive(Debug)]
+pub struct Txn<'a> {
+    store: &'a dyn Store,
+    overlay: Option<&'a mut Overlay>,
+    cursors: &'a Cursors,
+    limits: Limits,
+    now_ms: u64,
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Txn<'a> {
+    /// A transaction that reads only.
+    pub fn reading(store: &'a dyn Store, cursors: &'a Cursors, limits: Limits, now_ms: u64) -> Txn<'a> {
+        Txn { store, overlay: None, cursors, limits, now_ms, refusal: None }
+    }
+
+    /// A transaction whose writes gather in `overlay`. There may be one at a time for a store.
+    pub fn writing(
+        store: &'a dyn Store,
+        overlay: &'a mut Overlay,
+        cursors: &'a Cursors,
+        limits: Limits,
+        now_ms: u64,
+        refusal: Option<Refusal>,
+    ) -> Txn<'a> {
+        Txn { store, overlay: Some(overlay), cursors, limits, now_ms, refusal }
+    }
+
+    /// Milliseconds since 1970, the same for the whole transaction.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The bounds on keys and values.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    /// SCAN's cursors.
+    pub fn cursors(&self) -> &'a Cursors {
+        self.cursors
+    }
+
+    /// Hands the live record of `key` to `then`, or nothing.
+    pub fn read<R>(&self, key: &[u8], then: impl FnOnce(Option<RecordRef<'_>>) -> R) -> Result<R> {
+        if let Some(entry) = self.overlay.as_ref().and_then(|o| o.get(key)) {
+            return Ok(then(entry.map(Record::as_ref).filter(|r| !r.expires.is_past(self.now_ms))));
+        }
+        let mut then = Some(then);
+        let mut result = None;
+        self.store.get(key, &mut |stored| {
+            if let Some(then) = then.take() {
+                result = Some(live(key, stored, self.now_ms).map(then));
+            }
+        })?;
+        result.expect("a store answers a get once")
+    }
+
+    /// Hands the live records of `keys` to `each`, in order and from one state.
+    pub fn read_many(
+        &self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(usize, Option<RecordRef<'_>>),
+    ) -> Result<()> {
+        if self.overlay.is_some() {
+            // Nobody else writes while this transaction lives.
+            for (n, key) in keys.iter().enumerate() {
+                self.read(key, |record| each(n, record))?;
+            }
+            return Ok(());
+        }
+        let mut result = Ok(());
+        self.store.multi_get(keys, &mut |n, stored| {
+            if result.is_ok() {
+                let key = keys.get(n).copied().unwrap_or_default();
+                result = live(key, stored, self.now_ms).map(|record| each(n, record));
+            }
+        })?;
+        result
+    }
+
+    /// The live value of `key`, copied.
+    pub fn value(&self, key: &[u8]) -> Result<Option<Record>> {
+        self.read(key, |record| {
+            record.map(|r| Record { expires: r.expires, value: Bytes::copy_from_slice(r.value) })
+        })
+    }
+
+    /// When `key` goes, if it is there.
+    pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
+        self.read(key, |record| record.map(|r| r.expires))
+    }
+
+    /// Whether `key` is there.
+    pub fn exists(&self, key: &[u8]) -> Result<bool> {
+        self.read(key, |record| record.is_some())
+    }
+
+    /// Visits keys at and after `from` in their order; a key whose time is past comes without a record.
+    pub fn scan(
+        &self,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], Option<RecordRef<'_>>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let now = self.now_ms;
+        let empty = Overlay::default();
+        let overlay: &Overlay = self.overlay.as_deref().unwrap_or(&empty);
+        let mut over = overlay.entries_from(from).peekable();
+        let mut result = Ok(());
+        let mut stopped = false;
+        let mut pass =
+            |key: &[u8], record: RecordRef<'_>| visit(key, Some(record).filter(|r| !r.expires.is_past(now)));
+        if !overlay.is_cleared() {
+            self.store.scan(from, &mut |key, stored| {
+                while let Some((mine, record)) = over.next_if(|(mine, _)| mine[..] <= *key) {
+                    let same = mine[..] == *key;
+                    if let Some(record) = record
+                        && pass(mine, record.as_ref()).is_break()
+                    {
+                        stopped = true;
+                        return ControlFlow::Break(());
+                    }
+                    if same {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                match RecordRef::decode(stored) {
+                    Ok(record) => {
+                        let flow = pass(key, record);
+                        stopped = flow.is_break();
+                        flow
+                    }
+                    Err(detail) => {
+                        result = Err(Error::corrupt(key, detail));
+                        stopped = true;
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+        }
+        if !stopped {
+            for (key, record) in over {
+                if let Some(record) = record
+                    && pass(key, record.as_ref()).is_break()
+                {
+                    break;
+                }
+            }
+        }
+        result
+    }
+
+    /// Sets `key`.
+    pub fn put(&mut self, key: Bytes, value: Bytes, expires: Expiry) {
+        self.overlay().put(key, Record { expires, value });
+    }
+
+    /// Deletes `key`, there or not.
+    pub fn delete(&mut self, key: Bytes) {
+        self.overlay().delete(key);
+    }
+
+    /// Deletes everything.
+    pub fn clear(&mut self) {
+        self.overlay().clear();
+    }
+
+    fn overlay(&mut self) -> &mut Overlay {
+        self.overlay.as_deref_mut().expect("a pipeline with a writing command runs in a writing transaction")
+    }
+}
+
+fn live<'r>(key: &[u8], stored: Option<&'r [u8]>, now_ms: u64) -> Result<Option<RecordRef<'r>>> {
+    match stored.map(RecordRef::decode) {
+        None => Ok(None),
+        Some(Ok(record)) => Ok(Some(record).filter(|r| !r.expires.is_past(now_ms))),
+        Some(Err(detail)) => Err(Error::corrupt(key, detail)),
+    }
+}
