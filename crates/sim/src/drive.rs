@@ -1,0 +1,64 @@
+//! Building the recorded drive again.
+
+use zoned::Blocks;
+use zoned::emu::{EmuOptions, Latency, Media, OpId};
+
+use crate::trace::{Drive, Event};
+use crate::{Error, Result};
+
+impl Drive {
+    /// The drive with tiny zones that the file targets run on: a zone is full after a few appends, the metadata log
+    /// rolls after a dozen commits, and what is removed must be reclaimed within a workload.
+    pub(crate) fn tiny(volatile_cache: bool) -> Drive {
+        Drive {
+            block_size: 4096,
+            zones: 40,
+            conventional: 0,
+            zone_size: 16,
+            zone_capacity: 14,
+            max_open: 8,
+            max_active: 10,
+            max_append: 8,
+            atomic_write: 1,
+            volatile_cache,
+        }
+    }
+
+    /// The emulator's settings.
+    pub(crate) fn options(&self, name: &str, latency: Latency) -> EmuOptions {
+        EmuOptions {
+            name: name.into(),
+            block_size: self.block_size,
+            zones: self.zones,
+            conventional: self.conventional,
+            zone_size: Blocks(self.zone_size.into()),
+            zone_capacity: Blocks(self.zone_capacity.into()),
+            max_open: Some(self.max_open),
+            max_active: Some(self.max_active),
+            max_append: Blocks(self.max_append.into()),
+            atomic_write: Blocks(self.atomic_write.into()),
+            volatile_cache: self.volatile_cache,
+            latency,
+            track_power_cuts: true,
+            ..EmuOptions::default()
+        }
+    }
+
+    /// The empty medium.
+    pub(crate) fn medium(&self) -> Result<Media> {
+        let options = self.options("emu:replay", Latency::NONE);
+        options.geometry().map_err(|e| Error::Replay(e.to_string()))?;
+        Ok(Media::new(&options))
+    }
+}
+
+/// Does an event on a medium. An operation that the drive refuses changes nothing, now as then.
+pub(crate) fn replay(media: &Media, event: &Event) {
+    match event {
+        Event::Submit { op, what } => {
+            let _refused = media.submit(OpId(op.0), what);
+        }
+        Event::Acked { op } => media.acknowledge(OpId(op.0)),
+        _ => {}
+    }
+}

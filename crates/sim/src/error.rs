@@ -1,0 +1,33 @@
+//! Why an exploration could not run. What it finds is in the report, not here.
+
+use std::path::PathBuf;
+
+/// The result of an exploration.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an exploration could not run.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A trace file cannot be read or written.
+    #[error("cannot {0} {1}: {2}")]
+    File(&'static str, PathBuf, #[source] std::io::Error),
+    /// A trace file is not one.
+    #[error("this is no usable trace: {0}")]
+    Trace(&'static str),
+    /// A trace does what its drive refuses.
+    #[error("the trace does not replay: {0}; record it again with this build")]
+    Replay(String),
+    /// The workload failed without any power cut.
+    #[error("the workload failed before any power cut: {0}")]
+    Workload(String),
+    /// A state's name cannot be read.
+    #[error("'{0}' names no state: they look like 0.120.e5 or 0.120.s5x")]
+    StateId(String),
+    /// A state's name does not fit the workload.
+    #[error("state {0} does not exist in this workload")]
+    NoState(String),
+    /// A target's name cannot be read.
+    #[error("'{0}' is no target: take fs, log or engine")]
+    Target(String),
+}

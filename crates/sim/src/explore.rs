@@ -1,0 +1,342 @@
+//! The walk over cuts and outcomes.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use zoned::emu::Media;
+
+use crate::choose::{Odometer, Sample};
+use crate::drive::replay;
+use crate::files::{self, FilesOracle};
+use crate::model::{Fault, Progress};
+use crate::plan::Plan;
+use crate::report::FailureKind;
+use crate::trace::{Event, Trace};
+use crate::{CrashOptions, Error, Failure, Outcome, Report, Result, Rng, StateId, Target};
+
+/// A cut with no more outcomes than this is explored in full.
+const ENUMERATED: u64 = 16;
+/// Samples of a cut that has more.
+const SAMPLED: u64 = 12;
+/// One image in this many is written on and cut again.
+const TWICE: u64 = 4;
+/// Failures that a report describes.
+const DESCRIBED: usize = 20;
+/// A seed is spent when this many workloads in a row show no new image.
+const BARREN: u32 = 8;
+
+/// Judges images of one workload.
+pub(crate) trait Oracle: Sync {
+    /// Mounts the image, compares it with the model, checks it.
+    fn probe(&self, image: Media, progress: &Progress, probe: Probe) -> Vec<Fault>;
+}
+
+/// How to look at an image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    pub twice: bool,
+    pub seed: u64,
+}
+
+/// A point at which the power is cut.
+struct Cut {
+    /// The event after which.
+    event: usize,
+    /// Begun by then, and promised before anything else happens at the device: the strictest pair.
+    progress: Arc<Progress>,
+    /// How many promises that is: equal images under equal promises are checked once.
+    promises: u64,
+}
+
+/// Explores; see [`CrashOptions`].
+///
+/// Defects are in the report. An error means that the exploration itself could not run.
+pub fn crash(options: &CrashOptions) -> Result<Report> {
+    let existing = options.trace.as_deref().filter(|path| path.exists());
+    if let Some(path) = existing {
+        let trace = Trace::load(path)?;
+        return explore(options, &trace, Some(path), options.states);
+    }
+    if let Some(only) = options.only {
+        let trace = record(options, only.workload)?;
+        return explore(options, &trace, None, 1);
+    }
+    let mut report = Report::default();
+    let mut barren = 0;
+    let mut workload = 0;
+    while report.states < options.states && barren < BARREN {
+        let trace = record(options, workload)?;
+        let saved = match (&options.trace, options.target) {
+            (Some(path), _) => Some(numbered(path, workload)),
+            (None, _) => None,
+        };
+        if let Some(path) = &saved {
+            trace.save(path)?;
+        }
+        let found = explore(options, &trace, saved.as_deref(), options.states - report.states)?;
+        barren = if found.states == 0 { barren + 1 } else { 0 };
+        report.add(found);
+        if options.first_failure && !report.is_clean() {
+            break;
+        }
+        workload += 1;
+    }
+    report.failures.sort();
+    report.failures.truncate(DESCRIBED);
+    Ok(report)
+}
+
+/// The first trace has the name that was asked for, the others a number behind it.
+fn numbered(path: &Path, workload: u64) -> PathBuf {
+    if workload == 0 { path.to_owned() } else { PathBuf::from(format!("{}.{workload}", path.display())) }
+}
+
+fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
+    let volatile = options.volatile_cache.unwrap_or(workload % 4 != 3);
+    files::record(options.target, options.seed, workload, volatile, options.sabotage)
+}
+
+fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
+    Box::new(FilesOracle::new(trace, options.sabotage))
+}
+
+/// Every point at which the power may be cut.
+fn cuts(trace: &Trace) -> Vec<Cut> {
+    let tasks = 1 + trace
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Attempt { step } => Some(Plan::place(*step).0),
+            _ => None,
+        })
+        .max()
+        .unwrap_or(0);
+    let mut progress = Progress::new(tasks);
+    let mut promises = 0;
+    let mut ready = false;
+    let mut cuts: Vec<Cut> = Vec::new();
+    for (at, event) in trace.events.iter().enumerate() {
+        match event {
+            Event::Attempt { step } => {
+                let (task, index) = Plan::place(*step);
+                progress.attempt(task, index);
+            }
+            Event::Acknowledged { step } => {
+                let (task, index) = Plan::place(*step);
+                progress.promise(task, index);
+                promises += 1;
+                if let Some(cut) = cuts.last_mut() {
+                    let strict = Progress {
+                        attempted: cut.progress.attempted.clone(),
+                        promised: progress.promised.clone(),
+                    };
+                    cut.progress = Arc::new(strict);
+                    cut.promises = promises;
+                }
+            }
+            Event::Ready => ready = true,
+            Event::Failed { .. } => {}
+            Event::Submit { .. } | Event::Acked { .. } => {
+                if ready {
+                    cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises });
+                }
+            }
+        }
+    }
+    cuts
+}
+
+/// What the threads of one exploration share.
+struct Walk<'a> {
+    options: &'a CrashOptions,
+    trace: &'a Trace,
+    saved: Option<&'a Path>,
+    oracle: &'a dyn Oracle,
+    cuts: Vec<Cut>,
+    limit: u64,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    images: HashSet<u128>,
+    checked: HashSet<(u128, u64)>,
+    report: Report,
+}
+
+fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: u64) -> Result<Report> {
+    let oracle = oracle_of(trace, options);
+    let mut cuts = cuts(trace);
+    if let Some(only) = options.only {
+        cuts.retain(|cut| cut.event as u64 == only.event);
+        if cuts.is_empty() {
+            return Err(Error::NoState(only.to_string()));
+        }
+    } else {
+        thin(&mut cuts, states, trace.seed ^ trace.workload);
+    }
+    let walk = Walk {
+        options,
+        trace,
+        saved,
+        oracle: &*oracle,
+        cuts,
+        limit: states,
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        found: Mutex::default(),
+    };
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = if options.only.is_some() { 1 } else { options.threads.unwrap_or(processors).max(1) };
+    let results = std::thread::scope(|scope| {
+        // Each state has a clock of its own: the threads share nothing but the list of what is left to do.
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| walk.run())).collect();
+        threads.into_iter().map(|t| t.join().expect("a walker catches panics")).collect::<Vec<_>>()
+    });
+    for result in results {
+        result?;
+    }
+    let found = walk.found.into_inner();
+    let mut report = found.report;
+    report.states = found.images.len() as u64;
+    report.failures.sort();
+    report.failures.truncate(DESCRIBED);
+    Ok(report)
+}
+
+/// Few states wanted: take some cuts at random rather than the first ones.
+fn thin(cuts: &mut Vec<Cut>, states: u64, seed: u64) {
+    let wanted = usize::try_from(states / 3 + 1).unwrap_or(usize::MAX);
+    let mut rng = Rng::at(seed, &[0xc07]);
+    let mut left = cuts.len();
+    let mut take = wanted.min(left);
+    cuts.retain(|_| {
+        let keep = rng.index(left) < take;
+        left -= 1;
+        take -= usize::from(keep);
+        keep
+    });
+}
+
+impl Walk<'_> {
+    /// Takes cut after cut, replaying the trace up to each.
+    fn run(&self) -> Result<()> {
+        let media = self.trace.drive.medium()?;
+        let mut events = self.trace.events.iter().enumerate();
+        let mut at = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some(cut) = self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            while at.is_none_or(|at| at < cut.event) {
+                let Some((index, event)) = events.next() else { break };
+                replay(&media, event);
+                at = Some(index);
+            }
+            self.outcomes(&media, cut);
+        }
+        Ok(())
+    }
+
+    fn outcomes(&self, media: &Media, cut: &Cut) {
+        let id = |outcome| StateId {
+            workload: self.trace.workload,
+            event: cut.event as u64,
+            outcome,
+            twice: false,
+        };
+        let mut odometer = Odometer::default();
+        let only = self.options.only.map(|only| only.outcome);
+        let mut enumerated = 0;
+        let more = loop {
+            let image = media.cut(&mut odometer);
+            if only.is_none_or(|only| only == Outcome::Enumerated(enumerated)) {
+                self.image(image, cut, id(Outcome::Enumerated(enumerated)));
+            }
+            enumerated += 1;
+            let more = odometer.advance();
+            if !more || enumerated == ENUMERATED || self.stop.load(Ordering::Relaxed) {
+                break more;
+            }
+        };
+        let samples = match only {
+            Some(Outcome::Sampled(n)) => n..n + 1,
+            Some(Outcome::Enumerated(_)) => 0..0,
+            None if more => 0..SAMPLED,
+            None => 0..0,
+        };
+        for n in samples {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let place = [self.trace.workload, cut.event as u64, n];
+            let image = media.cut(&mut Sample::new(Rng::at(self.options.seed, &place)));
+            self.image(image, cut, id(Outcome::Sampled(n)));
+        }
+    }
+
+    fn image(&self, image: Media, cut: &Cut, mut id: StateId) {
+        let fingerprint = image.fingerprint();
+        match self.options.only {
+            Some(only) => id.twice = only.twice,
+            None => id.twice = Rng::at(self.options.seed, &[fingerprint as u64]).below(TWICE) == 0,
+        }
+        {
+            let mut found = self.found.lock();
+            if !found.checked.insert((fingerprint, cut.promises)) {
+                return;
+            }
+            found.images.insert(fingerprint);
+            if found.images.len() as u64 >= self.limit {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let probe = Probe { twice: id.twice, seed: fingerprint as u64 };
+        let checked = catch_unwind(AssertUnwindSafe(|| self.oracle.probe(image, &cut.progress, probe)));
+        let faults = checked.unwrap_or_else(|panic| {
+            let what = panic.downcast_ref::<String>().cloned();
+            let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", what.unwrap_or_default()) }]
+        });
+        if faults.is_empty() {
+            return;
+        }
+        let mut found = self.found.lock();
+        for kind in [FailureKind::Lost, FailureKind::Invented, FailureKind::Mount, FailureKind::Check] {
+            let what: Vec<&str> = faults.iter().filter(|f| f.kind == kind).map(|f| f.what.as_str()).collect();
+            if what.is_empty() {
+                continue;
+            }
+            found.report.count(kind);
+            let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
+            if described < DESCRIBED {
+                let replay_command = self.command(id);
+                found.report.failures.push(Failure { kind, state: id, what: what.join("; "), replay_command });
+            }
+        }
+        if self.options.first_failure {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The command that replays a state.
+    fn command(&self, id: StateId) -> String {
+        let mut command = format!("furrow crash --target {} --seed {}", self.options.target, self.options.seed);
+        if let Some(volatile) = self.options.volatile_cache {
+            command += &format!(" --volatile-cache {volatile}");
+        }
+        if let Some(sabotage) = self.options.sabotage {
+            command += &format!(" --sabotage {}", format!("{sabotage:?}").to_lowercase());
+        }
+        if let Some(path) = self.saved {
+            command += &format!(" --trace {}", path.display());
+        } else if self.options.target == Target::Engine {
+            command += " --trace FILE";
+        }
+        command + &format!(" --state {id}")
+    }
+}

@@ -1,0 +1,467 @@
+//! The targets `fs` and `log`: running a plan on a recorded drive, and looking at what a power cut left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Sabotage, Uuid, Writer};
+use parking_lot::Mutex;
+use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency, Media};
+
+use crate::choose::Sample;
+use crate::drive::replay;
+use crate::explore::{Oracle, Probe};
+use crate::model::{Fault, Model, Progress, Seen, Snapshot};
+use crate::plan::{Act, FileNo, Plan, SHARED};
+use crate::report::FailureKind;
+use crate::trace::{Drive, Trace};
+use crate::{Error, Recorder, Result, Rng, Target};
+
+/// Steps of each task.
+const STEPS: usize = 70;
+/// The longest a task idles between two steps.
+const IDLE: Duration = Duration::from_micros(200);
+/// Acknowledgements come up to this much later than the drive's own delay.
+const JITTER: Duration = Duration::from_micros(60);
+/// The file that is written after a recovery.
+const AFTER: &str = "/after";
+
+/// Buffers small enough that files hand out data before they are synced.
+fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
+    MountOptions { log_buffer: 8 << 10, write_buffer: 16 << 10, sabotage, ..MountOptions::default() }
+}
+
+fn latency() -> Latency {
+    let micros = Duration::from_micros;
+    Latency { read: micros(5), write: micros(20), flush: micros(50), reset: micros(40), finish: micros(30), other: micros(5) }
+}
+
+/// Runs a workload of `target` and records it.
+pub(crate) fn record(
+    target: Target,
+    seed: u64,
+    workload: u64,
+    volatile_cache: bool,
+    sabotage: Option<Sabotage>,
+) -> Result<Trace> {
+    let drive = Drive::tiny(volatile_cache);
+    let plan = Arc::new(plan_of(target, seed, workload));
+    let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).next());
+    let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
+    let recorder = Recorder::new(emu, JITTER);
+    let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
+    block_on(&*driver, run(&plan, &recorder, seed ^ workload, sabotage)).map_err(failed)?;
+    Ok(Trace { target, seed, workload, drive, events: recorder.take() })
+}
+
+/// The workload's plan.
+fn plan_of(target: Target, seed: u64, workload: u64) -> Plan {
+    Plan::new(target, Rng::at(seed, &[workload]).next(), STEPS)
+}
+
+async fn run(plan: &Arc<Plan>, recorder: &Arc<Recorder>, salt: u64, sabotage: Option<Sabotage>) -> fs::Result<()> {
+    let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
+    let driver = Arc::clone(device.driver());
+    let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
+    Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
+    let fs = Fs::mount(device, &mount_options(sabotage)).await?;
+    fs.mkdir(SHARED).await?;
+    fs.sync().await?;
+    recorder.ready();
+    let ledger = Arc::new(Mutex::new(Ledger::new(plan.tasks.len())));
+    let tasks: Vec<_> = (0..plan.tasks.len())
+        .map(|task| {
+            let (plan, ledger, recorder) = (Arc::clone(plan), Arc::clone(&ledger), Arc::clone(recorder));
+            let runner = Runner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new() };
+            spawn(&*driver, "workload", runner.run())
+        })
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    if salt % 2 == 0 { fs.unmount().await } else { Ok(()) }
+}
+
+/// What has been done and what is promised, over all tasks.
+struct Ledger {
+    /// Per task: steps that have returned.
+    done: Vec<usize>,
+    promised: BTreeSet<(usize, usize)>,
+}
+
+impl Ledger {
+    fn new(tasks: usize) -> Ledger {
+        Ledger { done: vec![0; tasks], promised: BTreeSet::new() }
+    }
+}
+
+/// One task of the workload.
+struct Runner {
+    task: usize,
+    plan: Arc<Plan>,
+    fs: Fs,
+    recorder: Arc<Recorder>,
+    ledger: Arc<Mutex<Ledger>>,
+    writers: BTreeMap<FileNo, Writer>,
+}
+
+impl Runner {
+    async fn run(mut self) -> fs::Result<()> {
+        let plan = Arc::clone(&self.plan);
+        let acts = plan.tasks.get(self.task).map(Vec::as_slice).unwrap_or_default();
+        let driver = Arc::clone(self.fs.driver());
+        for (index, act) in acts.iter().enumerate() {
+            let step = Plan::step(self.task, index);
+            let covers = self.covered(acts, index, act);
+            self.recorder.attempt(step);
+            if let Err(error) = self.act(act, index).await {
+                self.recorder.failed(step);
+                // A full drive is no defect here: the task ends, and its last step may be there or not.
+                let full = matches!(error.kind(), ErrorKind::NoSpace);
+                tracing::debug!(task = self.task, index, %error, "a step failed");
+                return if full { Ok(()) } else { Err(error) };
+            }
+            {
+                let mut ledger = self.ledger.lock();
+                if let Some(done) = ledger.done.get_mut(self.task) {
+                    *done = index + 1;
+                }
+                for (task, index) in covers {
+                    if ledger.promised.insert((task, index)) {
+                        self.recorder.acknowledged(Plan::step(task, index));
+                    }
+                }
+            }
+            if driver.random() % 3 == 0 {
+                let idle = Duration::from_nanos(driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1));
+                sleep_until(&*driver, driver.now().after(idle)).await;
+            }
+        }
+        for writer in self.writers.values() {
+            writer.close().await?;
+        }
+        Ok(())
+    }
+
+    /// What is promised when `act` returns: decided when it begins.
+    fn covered(&self, acts: &[Act], index: usize, act: &Act) -> Vec<(usize, usize)> {
+        match act {
+            Act::Sync { file } => {
+                let mine = |act: &Act| {
+                    act.data_of() == Some(*file) || matches!(act, Act::Create { file: f, .. } if f == file)
+                };
+                let steps = acts.iter().take(index).enumerate().filter(|(_, act)| mine(act));
+                steps.map(|(index, _)| (self.task, index)).collect()
+            }
+            Act::SyncAll => {
+                let done = self.ledger.lock().done.clone();
+                let of = |(task, done): (usize, usize)| {
+                    let acts = self.plan.tasks.get(task).map(Vec::as_slice).unwrap_or_default();
+                    let steps = acts.iter().take(done).enumerate().filter(|(_, act)| act.is_metadata());
+                    steps.map(|(index, _)| (task, index)).collect::<Vec<_>>()
+                };
+                done.into_iter().enumerate().flat_map(of).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    async fn act(&mut self, act: &Act, index: usize) -> fs::Result<()> {
+        match act {
+            Act::Mkdir { path } => self.fs.mkdir(path).await,
+            Act::Rmdir { path } => self.fs.rmdir(path).await,
+            Act::Create { file, path, kind, lifetime } => {
+                let options = CreateOptions { kind: *kind, lifetime: *lifetime, preallocate: Bytes(0) };
+                let writer = self.fs.create(path, &options).await?;
+                self.writers.insert(*file, writer);
+                Ok(())
+            }
+            Act::Reopen { file, path } => {
+                let writer = self.fs.open_append(path).await?;
+                self.writers.insert(*file, writer);
+                Ok(())
+            }
+            Act::Append { file, len } => {
+                let data = self.plan.bytes(self.task, index, *len);
+                match self.writers.get(file) {
+                    Some(writer) => writer.append(&data).await,
+                    None => Ok(()),
+                }
+            }
+            Act::Flush { file } => match self.writers.get(file) {
+                Some(writer) => writer.flush().await,
+                None => Ok(()),
+            },
+            Act::Sync { file } => match self.writers.get(file) {
+                Some(writer) => writer.sync().await,
+                None => Ok(()),
+            },
+            Act::Close { file } => match self.writers.remove(file) {
+                Some(writer) => writer.close().await,
+                None => Ok(()),
+            },
+            Act::Truncate { file, size, path } => {
+                let size = Bytes(*size as u64);
+                match (path, self.writers.get(file)) {
+                    (Some(path), _) => self.fs.truncate(path, size).await,
+                    (None, Some(writer)) => writer.truncate(size).await,
+                    (None, None) => Ok(()),
+                }
+            }
+            Act::Rename { from, to } => self.fs.rename(from, to).await,
+            Act::Link { from, to } => self.fs.link(from, to).await,
+            Act::Unlink { path } => self.fs.unlink(path).await,
+            Act::SyncAll => self.fs.sync().await,
+        }
+    }
+}
+
+/// Checks images of one workload.
+pub(crate) struct FilesOracle {
+    plan: Plan,
+    model: Model,
+    sabotage: Option<Sabotage>,
+}
+
+impl FilesOracle {
+    pub(crate) fn new(trace: &Trace, sabotage: Option<Sabotage>) -> FilesOracle {
+        let plan = plan_of(trace.target, trace.seed, trace.workload);
+        let model = Model::new(&plan, trace.target == Target::Log);
+        FilesOracle { plan, model, sabotage }
+    }
+
+    async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
+        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
+            Ok(fs) => fs,
+            Err(e) => return vec![fault(FailureKind::Mount, e)],
+        };
+        let (seen, mut faults) = snapshot(&fs).await;
+        faults.extend(self.model.judge(&self.plan, progress, &seen));
+        if let Err(e) = fs.unmount().await {
+            faults.push(fault(FailureKind::Mount, format!("unmount: {e}")));
+        }
+        faults.extend(checked(&device, "after a mount").await);
+        faults
+    }
+
+    /// Mounts, writes on, cuts again anywhere in that, and looks again.
+    async fn twice(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress, rng: &mut Rng) -> Vec<Fault> {
+        let emu = Emu::from_media(image.clone(), "emu:image", Latency::NONE, Arc::clone(driver));
+        let recorder = Recorder::new(emu, Duration::ZERO);
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        let mut faults = checked(&device, "before a mount").await;
+        let first = self.write_on(&device, &recorder, rng).await;
+        let (between, recovered) = match first {
+            Ok((seen, at)) => (Some(seen), at),
+            Err(e) => {
+                // A drive that was full before the cut may be full after it.
+                if e.kind() != ErrorKind::NoSpace {
+                    faults.push(fault(FailureKind::Mount, e));
+                    return faults;
+                }
+                (None, u64::MAX)
+            }
+        };
+        let events = recorder.take();
+        let io = events.iter().filter(|e| e.is_io()).count() as u64;
+        // Often at the very end: what the recovery left must carry what comes after it.
+        let cut = if rng.chance(30) { io } else { rng.below(io + 1) };
+        let mut done = 0;
+        let mut after = AfterProgress::default();
+        let mut passed = false;
+        for event in &events {
+            if event.is_io() {
+                if done == cut {
+                    break;
+                }
+                done += 1;
+                replay(&image, event);
+            } else {
+                after.see(event);
+                passed |= matches!(event, crate::Event::Ready);
+            }
+        }
+        let _ = recovered;
+        let image = image.cut(&mut Sample::new(Rng::new(rng.next())));
+        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
+            Ok(fs) => fs,
+            Err(e) => {
+                faults.push(fault(FailureKind::Mount, format!("second mount: {e}")));
+                return faults;
+            }
+        };
+        let (mut seen, problems) = snapshot(&fs).await;
+        faults.extend(problems);
+        faults.extend(after.judge(seen.remove(AFTER)));
+        faults.extend(self.model.judge(&self.plan, progress, &seen));
+        if let (Some(between), true) = (between, passed)
+            && let Some(what) = difference(&between, &seen)
+        {
+            faults.push(fault(FailureKind::Lost, format!("a mount had shown otherwise: {what}")));
+        }
+        if let Err(e) = fs.unmount().await {
+            faults.push(fault(FailureKind::Mount, format!("second unmount: {e}")));
+        }
+        faults.extend(checked(&device, "after the second mount").await);
+        for fault in &mut faults {
+            fault.what += &format!(" (second cut after {cut} of {io} events)");
+        }
+        faults
+    }
+
+    /// Mounts, looks, writes the file [`AFTER`]. Marks `Ready` when the mount is through.
+    async fn write_on(
+        &self,
+        device: &Arc<dyn ZonedDevice>,
+        recorder: &Recorder,
+        rng: &mut Rng,
+    ) -> fs::Result<(Snapshot, u64)> {
+        let fs = Fs::mount(Arc::clone(device), &mount_options(self.sabotage)).await?;
+        let (seen, _) = snapshot(&fs).await;
+        recorder.ready();
+        recorder.attempt(AfterProgress::CREATE);
+        let kind = if rng.chance(50) { FileKind::Log } else { FileKind::Data };
+        let writer = fs.create(AFTER, &CreateOptions { kind, ..CreateOptions::default() }).await?;
+        recorder.attempt(AfterProgress::APPEND);
+        writer.append(AfterProgress::CONTENT).await?;
+        writer.sync().await?;
+        recorder.acknowledged(AfterProgress::APPEND);
+        if rng.chance(50) {
+            fs.sync().await?;
+            writer.close().await?;
+            fs.unmount().await?;
+        }
+        Ok((seen, 0))
+    }
+}
+
+/// How far the writing after a recovery had got.
+#[derive(Default)]
+struct AfterProgress {
+    created: bool,
+    appended: bool,
+    promised: bool,
+}
+
+impl AfterProgress {
+    const CREATE: crate::Step = crate::Step(u64::MAX);
+    const APPEND: crate::Step = crate::Step(u64::MAX - 1);
+    const CONTENT: &[u8] = &[0xaf; 5000];
+
+    fn see(&mut self, event: &crate::Event) {
+        match event {
+            crate::Event::Attempt { step } if *step == Self::CREATE => self.created = true,
+            crate::Event::Attempt { step } if *step == Self::APPEND => self.appended = true,
+            crate::Event::Acknowledged { step } if *step == Self::APPEND => self.promised = true,
+            _ => {}
+        }
+    }
+
+    fn judge(&self, seen: Option<Seen>) -> Option<Fault> {
+        let (kind, what) = match seen {
+            None if self.promised => (FailureKind::Lost, "is gone"),
+            None => return None,
+            Some(Seen::Directory) => (FailureKind::Invented, "is a directory"),
+            Some(Seen::File { .. }) if !self.created => (FailureKind::Invented, "was never created"),
+            Some(Seen::File { content, .. }) => {
+                let most = if self.appended { Self::CONTENT } else { &[] };
+                if self.promised && content.len() < most.len() {
+                    (FailureKind::Lost, "is too short")
+                } else if !most.starts_with(&content) {
+                    (FailureKind::Invented, "has other content")
+                } else {
+                    return None;
+                }
+            }
+        };
+        Some(fault(kind, format!("{AFTER}, synced after the first recovery, {what}")))
+    }
+}
+
+impl Oracle for FilesOracle {
+    fn probe(&self, image: Media, progress: &Progress, probe: Probe) -> Vec<Fault> {
+        let mut rng = Rng::new(probe.seed);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(rng.next());
+        block_on(&*driver, async {
+            if probe.twice {
+                self.twice(image, &driver, progress, &mut rng).await
+            } else {
+                self.once(image, &driver, progress).await
+            }
+        })
+    }
+}
+
+fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
+    Fault { kind, what: what.to_string() }
+}
+
+/// What `check` says.
+async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
+    match Fs::check(device).await {
+        Ok(report) => {
+            let problems = report.problems.into_iter();
+            problems.map(|p| fault(FailureKind::Check, format!("check {when}: {p}"))).collect()
+        }
+        Err(e) => vec![fault(FailureKind::Check, format!("check {when} failed: {e}"))],
+    }
+}
+
+/// Reads everything.
+async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
+    let (mut seen, mut faults) = (Snapshot::new(), Vec::new());
+    let mut directories = vec![String::new()];
+    while let Some(directory) = directories.pop() {
+        let path = if directory.is_empty() { "/" } else { directory.as_str() };
+        let entries = match fs.read_dir(path) {
+            Ok(entries) => entries,
+            Err(e) => {
+                faults.push(fault(FailureKind::Lost, e));
+                continue;
+            }
+        };
+        for entry in entries {
+            let path = format!("{directory}/{}", entry.name);
+            let kind = match entry.kind {
+                fs::Kind::Directory => {
+                    directories.push(path.clone());
+                    seen.insert(path, Seen::Directory);
+                    continue;
+                }
+                fs::Kind::Data => FileKind::Data,
+                fs::Kind::Log => FileKind::Log,
+            };
+            match content(fs, &path).await {
+                Ok(content) => {
+                    seen.insert(path, Seen::File { ino: entry.ino, kind, content });
+                }
+                Err(e) => faults.push(fault(FailureKind::Lost, format!("{path} cannot be read: {e}"))),
+            }
+        }
+    }
+    (seen, faults)
+}
+
+async fn content(fs: &Fs, path: &str) -> fs::Result<Vec<u8>> {
+    let reader = fs.open(path)?;
+    let mut content = vec![0; usize::try_from(reader.size().0).unwrap_or(usize::MAX)];
+    let read = reader.read_at(Bytes(0), &mut content).await?;
+    content.truncate(read);
+    Ok(content)
+}
+
+/// Where two views of the same file system differ.
+fn difference(before: &Snapshot, after: &Snapshot) -> Option<String> {
+    let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let path = paths.into_iter().find(|path| before.get(*path) != after.get(*path))?;
+    let describe = |seen: Option<&Seen>| match seen {
+        None => "nothing".to_owned(),
+        Some(Seen::Directory) => "a directory".to_owned(),
+        Some(Seen::File { ino, content, .. }) => format!("file {ino} of {} bytes", content.len()),
+    };
+    Some(format!("{path} was {}, now {}", describe(before.get(path)), describe(after.get(path))))
+}

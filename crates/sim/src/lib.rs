@@ -1,0 +1,39 @@
+//! The crash explorer.
+//!
+//! ```text
+//!   workload ---> fs, engine ---> Recorder ---> emulated drive
+//!                                    |
+//!                                  Trace: submitted, acknowledged, attempted, promised
+//!                                    |
+//!   for every event: replay up to it, cut the power, for every outcome that the contract allows:
+//!     mount a copy ---> compare with the model ---> check ---> write on, cut again, mount again
+//! ```
+//!
+//! [`crash`] runs it. Everything is a function of the seed, but for the engine's trace: RocksDB has threads of
+//! its own, so that its trace is saved, and a replay reads it.
+#![forbid(unsafe_code)]
+
+mod choose;
+mod drive;
+mod error;
+mod explore;
+mod files;
+mod model;
+mod options;
+mod plan;
+mod recorder;
+mod report;
+mod rng;
+mod state;
+mod trace;
+mod tree;
+
+pub use choose::{Odometer, Sample};
+pub use error::{Error, Result};
+pub use explore::crash;
+pub use options::{CrashOptions, Target};
+pub use recorder::Recorder;
+pub use report::{Failure, FailureKind, Report};
+pub use rng::Rng;
+pub use state::{Outcome, StateId};
+pub use trace::{Drive, Event, OpNumber, Step, Trace};

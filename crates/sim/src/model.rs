@@ -1,0 +1,404 @@
+//! What a file system may look like after a power cut, given what was promised and what was attempted.
+//!
+//! Each task owns its names, so that tasks are judged one by one. A task's names must be those after one of its
+//! steps, between the last promised and the last attempted: operations on names survive as a prefix. A file's
+//! content must be that after one of *its* steps, the last append perhaps in part: content survives as a prefix
+//! too, independent of the names. In the log target a later log with content means that the earlier ones are whole.
+
+use std::collections::BTreeMap;
+
+use fs::FileKind;
+
+use crate::plan::{Act, FileNo, Plan, SHARED};
+use crate::report::FailureKind;
+use crate::tree::{Node, Tree};
+
+/// What a mount shows: every path, the root excluded.
+pub(crate) type Snapshot = BTreeMap<String, Seen>;
+
+/// What is found at a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    Directory,
+    File { ino: u64, kind: FileKind, content: Vec<u8> },
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    pub kind: FailureKind,
+    pub what: String,
+}
+
+/// A step of a file's content.
+struct Change {
+    /// The task's step that does it.
+    step: usize,
+    appends: bool,
+    /// The content afterwards.
+    after: Vec<u8>,
+}
+
+/// What one task may leave.
+struct TaskModel {
+    /// The names before step 0, and after each step.
+    trees: Vec<Tree>,
+    files: BTreeMap<FileNo, Vec<Change>>,
+}
+
+/// How far the workload had got when the power was cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Per task: the number of steps begun.
+    pub attempted: Vec<usize>,
+    /// Per task: which steps are promised.
+    pub promised: Vec<Vec<bool>>,
+}
+
+impl Progress {
+    pub(crate) fn new(tasks: usize) -> Progress {
+        Progress { attempted: vec![0; tasks], promised: vec![Vec::new(); tasks] }
+    }
+
+    pub(crate) fn attempt(&mut self, task: usize, index: usize) {
+        if let Some(attempted) = self.attempted.get_mut(task) {
+            *attempted = (*attempted).max(index + 1);
+        }
+    }
+
+    pub(crate) fn promise(&mut self, task: usize, index: usize) {
+        if let Some(promised) = self.promised.get_mut(task) {
+            if promised.len() <= index {
+                promised.resize(index + 1, false);
+            }
+            if let Some(promised) = promised.get_mut(index) {
+                *promised = true;
+            }
+        }
+    }
+
+    fn is_promised(&self, task: usize, index: usize) -> bool {
+        self.promised.get(task).and_then(|p| p.get(index)).copied().unwrap_or(false)
+    }
+}
+
+/// The model of a workload.
+pub(crate) struct Model {
+    tasks: Vec<TaskModel>,
+    logs_in_order: bool,
+}
+
+impl Model {
+    /// The model of `plan`; `logs_in_order` adds the rule across log files.
+    pub(crate) fn new(plan: &Plan, logs_in_order: bool) -> Model {
+        let tasks = plan.tasks.iter().enumerate().map(|(task, acts)| TaskModel::new(plan, task, acts)).collect();
+        Model { tasks, logs_in_order }
+    }
+
+    /// Every rule that `seen` breaks.
+    pub(crate) fn judge(&self, plan: &Plan, progress: &Progress, seen: &Snapshot) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut parts: Vec<BTreeMap<&str, &Seen>> = self.tasks.iter().map(|_| BTreeMap::new()).collect();
+        for (path, what) in seen {
+            match owner(path).and_then(|task| parts.get_mut(task)) {
+                Some(part) => {
+                    part.insert(path, what);
+                }
+                None if path == SHARED && *what == Seen::Directory => {}
+                None => faults.push(Fault {
+                    kind: FailureKind::Invented,
+                    what: format!("{path} was never created"),
+                }),
+            }
+        }
+        if !seen.contains_key(SHARED) {
+            faults.push(Fault { kind: FailureKind::Lost, what: format!("{SHARED} is gone") });
+        }
+        for (task, (model, part)) in self.tasks.iter().zip(&parts).enumerate() {
+            let acts = plan.tasks.get(task).map(Vec::as_slice).unwrap_or_default();
+            faults.extend(model.judge(task, acts, progress, part, self.logs_in_order));
+        }
+        faults
+    }
+}
+
+/// The task that owns a path.
+fn owner(path: &str) -> Option<usize> {
+    let rest = path.strip_prefix(SHARED).unwrap_or(path).strip_prefix("/t")?;
+    let digits = rest.split(['/', '-']).next()?;
+    digits.parse().ok()
+}
+
+impl TaskModel {
+    fn new(plan: &Plan, task: usize, acts: &[Act]) -> TaskModel {
+        let mut trees = vec![Tree::default()];
+        let mut tree = Tree::default();
+        let mut files: BTreeMap<FileNo, Vec<Change>> = BTreeMap::new();
+        for (step, act) in acts.iter().enumerate() {
+            tree.apply(act);
+            trees.push(tree.clone());
+            let Some(file) = act.data_of() else { continue };
+            let changes = files.entry(file).or_default();
+            let mut after = changes.last().map(|c| c.after.clone()).unwrap_or_default();
+            let appends = match act {
+                Act::Append { len, .. } => {
+                    after.extend(plan.bytes(task, step, *len));
+                    true
+                }
+                Act::Truncate { size, .. } => {
+                    after.resize(*size, 0);
+                    false
+                }
+                _ => continue,
+            };
+            changes.push(Change { step, appends, after });
+        }
+        TaskModel { trees, files }
+    }
+
+    fn judge(
+        &self,
+        task: usize,
+        acts: &[Act],
+        progress: &Progress,
+        seen: &BTreeMap<&str, &Seen>,
+        logs_in_order: bool,
+    ) -> Vec<Fault> {
+        let promised = acts
+            .iter()
+            .enumerate()
+            .filter(|(index, act)| act.is_metadata() && progress.is_promised(task, *index))
+            .map(|(index, _)| index + 1)
+            .max()
+            .unwrap_or(0);
+        let attempted = progress.attempted.get(task).copied().unwrap_or(0).max(promised);
+        let mut best: Option<Vec<Fault>> = None;
+        let mut before = None;
+        for tree in self.trees.get(promised..=attempted).unwrap_or_default() {
+            // Most steps change no name.
+            if before == Some(tree) {
+                continue;
+            }
+            before = Some(tree);
+            let faults = self.compare(task, tree, progress, seen, logs_in_order);
+            if faults.is_empty() {
+                return faults;
+            }
+            if best.as_ref().is_none_or(|best| faults.len() < best.len()) {
+                best = Some(faults);
+            }
+        }
+        let mut faults = best.unwrap_or_default();
+        for fault in &mut faults {
+            fault.what += &format!(" (task {task}, names promised up to step {promised}, attempted {attempted})");
+        }
+        faults
+    }
+
+    fn compare(
+        &self,
+        task: usize,
+        tree: &Tree,
+        progress: &Progress,
+        seen: &BTreeMap<&str, &Seen>,
+        logs_in_order: bool,
+    ) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut fault = |kind, what| faults.push(Fault { kind, what });
+        let mut inodes: BTreeMap<FileNo, u64> = BTreeMap::new();
+        for (path, node) in tree.iter() {
+            match (node, seen.get(path)) {
+                (_, None) => fault(FailureKind::Lost, format!("{path} is gone")),
+                (Node::Directory, Some(Seen::Directory)) => {}
+                (Node::File { file, kind }, Some(Seen::File { ino, kind: found, content })) => {
+                    if kind != *found {
+                        fault(FailureKind::Invented, format!("{path} is a {found:?} file, not {kind:?}"));
+                    }
+                    let first = inodes.insert(file, *ino);
+                    if first.is_some_and(|first| first != *ino) {
+                        fault(FailureKind::Lost, format!("{path} is no longer the same file as its other name"));
+                    }
+                    if first.is_none()
+                        && let Err((kind, what)) = self.content(task, file, progress, content)
+                    {
+                        fault(kind, format!("{path}: {what}"));
+                    }
+                }
+                (node, Some(_)) => fault(FailureKind::Invented, format!("{path} is not {node:?} any more")),
+            }
+        }
+        for path in seen.keys().filter(|path| tree.get(path).is_none()) {
+            fault(FailureKind::Invented, format!("{path} should not be there"));
+        }
+        let distinct: std::collections::BTreeSet<u64> = inodes.values().copied().collect();
+        if distinct.len() < inodes.len() {
+            fault(FailureKind::Invented, "two files have become one".into());
+        }
+        if logs_in_order {
+            self.logs(tree, seen, &mut fault);
+        }
+        faults
+    }
+
+    /// Whether a content is one that the file may have.
+    fn content(
+        &self,
+        task: usize,
+        file: FileNo,
+        progress: &Progress,
+        found: &[u8],
+    ) -> Result<(), (FailureKind, String)> {
+        let changes = self.files.get(&file).map(Vec::as_slice).unwrap_or_default();
+        let promised = changes.iter().rposition(|c| progress.is_promised(task, c.step)).map_or(0, |at| at + 1);
+        let begun = progress.attempted.get(task).copied().unwrap_or(0);
+        let attempted = changes.iter().take_while(|c| c.step < begun).count().max(promised);
+        let after = |n: usize| match n.checked_sub(1) {
+            Some(at) => changes.get(at).map(|c| c.after.as_slice()).unwrap_or_default(),
+            None => &[],
+        };
+        let mut shortest = usize::MAX;
+        let mut agreed = 0;
+        for n in promised..=attempted {
+            if after(n) == found {
+                return Ok(());
+            }
+            shortest = shortest.min(after(n).len());
+            agreed = agreed.max(after(n).iter().zip(found).take_while(|(a, b)| a == b).count());
+            let next = changes.get(n).filter(|c| c.appends && n < attempted);
+            if next.is_some_and(|c| found.len() > after(n).len() && c.after.starts_with(found)) {
+                return Ok(());
+            }
+        }
+        let kind = if agreed == found.len() && found.len() < shortest { FailureKind::Lost } else { FailureKind::Invented };
+        let what = format!(
+            "{} bytes are there, promised {}, attempted {}; they are right up to byte {agreed}",
+            found.len(),
+            after(promised).len(),
+            after(attempted).len(),
+        );
+        Err((kind, what))
+    }
+
+    /// The older log is durable before the newer one's first entry.
+    fn logs(&self, tree: &Tree, seen: &BTreeMap<&str, &Seen>, fault: &mut impl FnMut(FailureKind, String)) {
+        let logs: BTreeMap<FileNo, (&str, &[u8])> = tree
+            .iter()
+            .filter_map(|(path, node)| match (node, seen.get(path)?) {
+                (Node::File { file, kind: FileKind::Log }, Seen::File { content, .. }) => {
+                    Some((file, (path, content.as_slice())))
+                }
+                _ => None,
+            })
+            .collect();
+        for (newer, (newer_path, content)) in &logs {
+            let first = self.files.get(newer).and_then(|changes| changes.first());
+            let Some(first) = first.filter(|_| !content.is_empty()) else { continue };
+            for (older, (path, content)) in logs.range(..newer) {
+                let changes = self.files.get(older).map(Vec::as_slice).unwrap_or_default();
+                let whole = changes.iter().rfind(|c| c.step < first.step).map_or(0, |c| c.after.len());
+                if content.len() < whole {
+                    fault(
+                        FailureKind::Lost,
+                        format!(
+                            "{path} has {} of {whole} bytes, though {newer_path}, begun later, has content",
+                            content.len()
+                        ),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fs::Lifetime;
+
+    const DATA: FileKind = FileKind::Data;
+
+    fn plan() -> Plan {
+        let (file, lifetime) = (FileNo(0), Lifetime::NotSet);
+        let acts = vec![
+            Act::Mkdir { path: "/t0".into() },
+            Act::Create { file, path: "/t0/a".into(), kind: DATA, lifetime },
+            Act::Append { file, len: 100 },
+            Act::Append { file, len: 50 },
+            Act::Rename { from: "/t0/a".into(), to: "/t0/b".into() },
+        ];
+        Plan { seed: 1, tasks: vec![acts] }
+    }
+
+    fn snapshot(files: &[(&str, &[u8])]) -> Snapshot {
+        let mut seen: Snapshot =
+            [SHARED, "/t0"].into_iter().map(|path| (path.to_owned(), Seen::Directory)).collect();
+        for (n, (path, content)) in files.iter().enumerate() {
+            let seen_file = Seen::File { ino: 10 + n as u64, kind: DATA, content: content.to_vec() };
+            seen.insert((*path).to_owned(), seen_file);
+        }
+        seen
+    }
+
+    fn kinds(progress: &Progress, seen: &Snapshot) -> Vec<FailureKind> {
+        let plan = plan();
+        Model::new(&plan, false).judge(&plan, progress, seen).into_iter().map(|f| f.kind).collect()
+    }
+
+    #[test]
+    fn whatever_lies_between_promise_and_attempt_is_allowed() {
+        let mut progress = Progress::new(1);
+        progress.attempt(0, 4);
+        progress.promise(0, 1);
+        progress.promise(0, 2);
+        let (one, two) = (plan().bytes(0, 2, 100), plan().bytes(0, 3, 50));
+        let all = [one.clone(), two].concat();
+        for name in ["/t0/a", "/t0/b"] {
+            for len in 100..=150 {
+                assert_eq!(kinds(&progress, &snapshot(&[(name, &all[..len])])), []);
+            }
+        }
+        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..99])])), [FailureKind::Lost]);
+        assert_eq!(kinds(&progress, &snapshot(&[("/t0/b", &[&one[..], &[7; 50]].concat())])), [
+            FailureKind::Invented
+        ]);
+        assert_eq!(kinds(&progress, &snapshot(&[])), [FailureKind::Lost]);
+        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &one), ("/t0/b", &one)])), [FailureKind::Invented]);
+    }
+
+    #[test]
+    fn what_was_never_attempted_may_not_appear() {
+        let mut progress = Progress::new(1);
+        progress.attempt(0, 2);
+        let all = [plan().bytes(0, 2, 100), plan().bytes(0, 3, 50)].concat();
+        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..100])])), []);
+        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..101])])), [FailureKind::Invented]);
+        let mut stray = snapshot(&[]);
+        stray.insert("/lost+found".into(), Seen::Directory);
+        assert_eq!(kinds(&progress, &stray), [FailureKind::Invented]);
+    }
+
+    #[test]
+    fn a_later_log_with_content_needs_the_earlier_one_whole() {
+        let (lifetime, kind) = (Lifetime::Short, FileKind::Log);
+        let create = |n: u32| Act::Create { file: FileNo(n), path: format!("/t0/{n}"), kind, lifetime };
+        let acts = vec![
+            Act::Mkdir { path: "/t0".into() },
+            create(0),
+            Act::Append { file: FileNo(0), len: 10 },
+            create(1),
+            Act::Append { file: FileNo(1), len: 10 },
+        ];
+        let plan = Plan { seed: 1, tasks: vec![acts] };
+        let (model, mut progress) = (Model::new(&plan, true), Progress::new(1));
+        progress.attempt(0, 4);
+        let with = |first: usize, second: usize| {
+            let mut seen = snapshot(&[]);
+            for (n, step, len) in [(0, 2, first), (1, 4, second)] {
+                let content = plan.bytes(0, step, 10)[..len].to_vec();
+                seen.insert(format!("/t0/{n}"), Seen::File { ino: n, kind, content });
+            }
+            model.judge(&plan, &progress, &seen).len()
+        };
+        assert_eq!((with(10, 3), with(4, 0), with(9, 1)), (0, 0, 1));
+    }
+}

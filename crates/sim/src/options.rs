@@ -1,0 +1,95 @@
+//! What to explore.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use fs::Sabotage;
+
+use crate::{Error, StateId};
+
+/// What to explore, and how far.
+#[derive(Clone, Debug)]
+pub struct CrashOptions {
+    /// Which layer the workload runs on.
+    pub target: Target,
+    /// What workloads and samples are functions of.
+    pub seed: u64,
+    /// Distinct images to check at least.
+    pub states: u64,
+    /// A rule to break, to prove that it would be noticed.
+    pub sabotage: Option<Sabotage>,
+    /// Whether the drive has a volatile cache; `None`: three workloads of four have one.
+    pub volatile_cache: Option<bool>,
+    /// The trace to explore instead of recording one; where no file is there yet, the recorded one goes there.
+    pub trace: Option<PathBuf>,
+    /// Check this state alone.
+    pub only: Option<StateId>,
+    /// End at the first failure.
+    pub first_failure: bool,
+    /// Threads that check states; `None`: as many as the machine has processors.
+    pub threads: Option<usize>,
+}
+
+impl CrashOptions {
+    /// All of `target` by `seed`, until `states` images are checked.
+    pub fn new(target: Target, seed: u64, states: u64) -> CrashOptions {
+        CrashOptions {
+            target,
+            seed,
+            states,
+            sabotage: None,
+            volatile_cache: None,
+            trace: None,
+            only: None,
+            first_failure: false,
+            threads: None,
+        }
+    }
+}
+
+/// Which layer the workload runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// The file system: names and data, several tasks at a time.
+    Fs,
+    /// The file system's logs: synced and unsynced appends, rolling.
+    Log,
+    /// RocksDB on the file system.
+    Engine,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Target; 3] = [Target::Fs, Target::Log, Target::Engine];
+
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Target::Fs => 1,
+            Target::Log => 2,
+            Target::Engine => 3,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32) -> Option<Target> {
+        Target::ALL.into_iter().find(|t| t.number() == number)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Target::Fs => "fs",
+            Target::Log => "log",
+            Target::Engine => "engine",
+        })
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Target, Error> {
+        Target::ALL.into_iter().find(|t| t.to_string() == text).ok_or_else(|| Error::Target(text.to_owned()))
+    }
+}

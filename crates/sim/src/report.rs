@@ -1,0 +1,81 @@
+//! What an exploration found.
+
+use serde::Serialize;
+
+use crate::StateId;
+
+/// The counts of an exploration, and its failures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Distinct images mounted and checked.
+    pub states: u64,
+    /// Images that lack something promised.
+    pub lost: u64,
+    /// Images that hold something never attempted.
+    pub invented: u64,
+    /// Images that do not mount.
+    pub mount_failures: u64,
+    /// Images that mount, and that `check` finds fault with.
+    pub check_failures: u64,
+    /// The first failures of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// One failure.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Failure {
+    /// The kind.
+    pub kind: FailureKind,
+    /// The state's name.
+    #[serde(serialize_with = "as_text")]
+    pub state: StateId,
+    /// What was found and what was expected.
+    pub what: String,
+    /// The command that replays it.
+    pub replay_command: String,
+}
+
+/// Which rule a state breaks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// Something promised is missing.
+    Lost,
+    /// Something is there that was never attempted.
+    Invented,
+    /// The mount fails.
+    Mount,
+    /// The check finds a problem.
+    Check,
+}
+
+fn as_text<S: serde::Serializer>(state: &StateId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(state)
+}
+
+impl Report {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        (self.lost, self.invented, self.mount_failures, self.check_failures) == (0, 0, 0, 0)
+    }
+
+    /// Adds another report's counts and failures.
+    pub fn add(&mut self, other: Report) {
+        self.states += other.states;
+        self.lost += other.lost;
+        self.invented += other.invented;
+        self.mount_failures += other.mount_failures;
+        self.check_failures += other.check_failures;
+        self.failures.extend(other.failures);
+    }
+
+    pub(crate) fn count(&mut self, kind: FailureKind) {
+        match kind {
+            FailureKind::Lost => self.lost += 1,
+            FailureKind::Invented => self.invented += 1,
+            FailureKind::Mount => self.mount_failures += 1,
+            FailureKind::Check => self.check_failures += 1,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What happened at a device, in order: the input of the explorer.
+
+mod format;
+
+use std::path::Path;
+
+use zoned::{Buf, Op};
+
+use crate::{Error, Result, Target};
+
+/// Identifies a recorded operation; in the order of submission.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpNumber(pub u64);
+
+/// Identifies a step of a workload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Step(pub u64);
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// An operation that changes the medium or makes it durable was submitted.
+    Submit {
+        /// Its number.
+        op: OpNumber,
+        /// What was asked for; never a read or a report.
+        what: Op,
+    },
+    /// The caller saw the operation succeed.
+    Acked {
+        /// Its number.
+        op: OpNumber,
+    },
+    /// The workload begins a step: from here on its effect may be seen.
+    Attempt {
+        /// The step.
+        step: Step,
+    },
+    /// From here on the step is promised to be durable.
+    Acknowledged {
+        /// The step.
+        step: Step,
+    },
+    /// The step failed and had no effect.
+    Failed {
+        /// The step.
+        step: Step,
+    },
+    /// The file system is made and mounted: cuts are taken from here on.
+    Ready,
+}
+
+impl Event {
+    /// Whether the event changes what a power cut may leave.
+    pub fn is_io(&self) -> bool {
+        matches!(self, Event::Submit { .. } | Event::Acked { .. })
+    }
+}
+
+/// The properties of the drive that a trace was recorded on: what an emulator needs to build it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drive {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Number of zones.
+    pub zones: u32,
+    /// Conventional zones.
+    pub conventional: u32,
+    /// Blocks between zone starts.
+    pub zone_size: u32,
+    /// Writable blocks of a zone.
+    pub zone_capacity: u32,
+    /// Open limit.
+    pub max_open: u32,
+    /// Active limit.
+    pub max_active: u32,
+    /// Longest append in blocks.
+    pub max_append: u32,
+    /// Blocks that do not tear.
+    pub atomic_write: u32,
+    /// Whether the cache is volatile.
+    pub volatile_cache: bool,
+}
+
+/// A recorded workload.
+#[derive(Debug)]
+pub struct Trace {
+    /// What ran.
+    pub target: Target,
+    /// The seed that the workload is a function of.
+    pub seed: u64,
+    /// Which workload of that seed.
+    pub workload: u64,
+    /// What it ran on.
+    pub drive: Drive,
+    /// What happened.
+    pub events: Vec<Event>,
+}
+
+impl Trace {
+    /// The trace as bytes: see [`format`] for the layout.
+    pub fn encode(&self) -> Vec<u8> {
+        format::encode(self)
+    }
+
+    /// Reads a trace back. Total: any bytes give a trace or an error.
+    pub fn decode(bytes: &[u8]) -> Result<Trace> {
+        format::decode(bytes)
+    }
+
+    /// Writes the trace to a file.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, self.encode()).map_err(|e| Error::File("write the trace", path.into(), e))
+    }
+
+    /// Reads a trace from a file.
+    pub fn load(path: &Path) -> Result<Trace> {
+        let bytes = std::fs::read(path).map_err(|e| Error::File("read the trace", path.into(), e))?;
+        Trace::decode(&bytes)
+    }
+}
+
+/// A second operation like `op`: the buffer of a write is shared, not copied. `None` for reads and reports,
+/// which leave nothing behind.
+pub(crate) fn copy_of(op: &Op) -> Option<Op> {
+    let shared = |data: &Buf| data.clone();
+    Some(match op {
+        Op::Write { at, data, how } => Op::Write { at: *at, data: shared(data), how: *how },
+        Op::Append { zone, data, how } => Op::Append { zone: *zone, data: shared(data), how: *how },
+        Op::Flush => Op::Flush,
+        Op::Zone { zone, action } => Op::Zone { zone: *zone, action: *action },
+        Op::Read { .. } | Op::Report { .. } => return None,
+    })
+}
