@@ -171,7 +171,16 @@ struct Found {
 }
 
 fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: u64) -> Result<Report> {
-    let oracle = oracle_of(trace, options);
+    walk(options, trace, saved, states, &*oracle_of(trace, options))
+}
+
+fn walk(
+    options: &CrashOptions,
+    trace: &Trace,
+    saved: Option<&Path>,
+    states: u64,
+    oracle: &dyn Oracle,
+) -> Result<Report> {
     let mut cuts = cuts(trace);
     if let Some(only) = options.only {
         cuts.retain(|cut| cut.event as u64 == only.event);
@@ -185,7 +194,7 @@ fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: 
         options,
         trace,
         saved,
-        oracle: &*oracle,
+        oracle,
         cuts,
         limit: states,
         next: AtomicUsize::new(0),
@@ -338,5 +347,97 @@ impl Walk<'_> {
             command += " --trace FILE";
         }
         command + &format!(" --state {id}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use units::{Driver, VirtualDriver, block_on};
+    use zoned::emu::{Emu, Latency, Media};
+    use zoned::{Buf, BufMut, Durability, Lba, ZonedDevice};
+
+    use super::*;
+    use crate::trace::Drive;
+    use crate::{Recorder, Step};
+
+    /// A workload that needs no file system: block after block in one zone, each promised once a flush that
+    /// began after its acknowledgement is through. `early` breaks that.
+    fn blocks(early: bool, volatile: bool) -> Trace {
+        let drive = Drive::tiny(volatile);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let latency = Latency::all(Duration::from_micros(10));
+        let recorder = Recorder::new(Emu::memory(drive.options("emu:test", latency), driver), Duration::ZERO);
+        let device = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        block_on(&**device.driver(), async {
+            recorder.ready();
+            for n in 0..8 {
+                recorder.attempt(Step(n));
+                let data = Buf::copy_from(&[n as u8 + 1; 4096]);
+                device.write(Lba(16 + n), data, Durability::Cached).await.expect("written");
+                if early {
+                    recorder.acknowledged(Step(n));
+                }
+                if n % 2 == 1 {
+                    device.flush().await.expect("flushed");
+                    recorder.acknowledged(Step(n - 1));
+                    recorder.acknowledged(Step(n));
+                }
+            }
+        });
+        Trace { target: Target::Log, seed: 1, workload: 0, drive, events: recorder.take() }
+    }
+
+    struct Blocks;
+
+    impl Oracle for Blocks {
+        fn probe(&self, image: Media, progress: &Progress, _: Probe) -> Vec<Fault> {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:test", Latency::NONE, driver);
+            // The pointer says nothing: an open zone may come back full.
+            let there = |n: usize| {
+                let block = device.read(Lba(16 + n as u64), BufMut::zeroed(4096)).wait().expect("read");
+                block[..] == [n as u8 + 1; 4096]
+            };
+            let mut faults = Vec::new();
+            let mut fault = |kind, n| faults.push(Fault { kind, what: format!("block {n}") });
+            (0..progress.promised[0].len()).filter(|n| !there(*n)).for_each(|n| fault(FailureKind::Lost, n));
+            (progress.attempted[0]..14).filter(|n| there(*n)).for_each(|n| fault(FailureKind::Invented, n));
+            faults
+        }
+    }
+
+    fn run(trace: &Trace, only: Option<StateId>) -> Report {
+        let options = CrashOptions { only, ..CrashOptions::new(Target::Log, 1, 100_000) };
+        walk(&options, trace, None, 100_000, &Blocks).expect("runs")
+    }
+
+    #[test]
+    fn what_a_flush_covers_survives_every_cut() {
+        for volatile in [true, false] {
+            let report = run(&blocks(false, volatile), None);
+            assert!(report.is_clean() && report.states > 16, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_promise_before_the_flush_is_found_and_its_state_replays() {
+        assert!(run(&blocks(true, false), None).is_clean(), "without a cache the promise holds");
+        let trace = blocks(true, true);
+        let report = run(&trace, None);
+        assert!(report.lost > 0 && report.invented == 0, "{report:?}");
+        for failure in &report.failures {
+            let again = run(&trace, Some(failure.state));
+            assert_eq!((again.states, again.lost), (1, 1), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_explores_the_same_after_a_trip_through_its_file() {
+        let trace = blocks(true, true);
+        let again = Trace::decode(&trace.encode()).expect("valid");
+        assert_eq!(run(&trace, None), run(&again, None));
     }
 }

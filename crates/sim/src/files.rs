@@ -254,15 +254,15 @@ impl FilesOracle {
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
         let mut faults = checked(&device, "before a mount").await;
         let first = self.write_on(&device, &recorder, rng).await;
-        let (between, recovered) = match first {
-            Ok((seen, at)) => (Some(seen), at),
+        let between = match first {
+            Ok(seen) => Some(seen),
             Err(e) => {
                 // A drive that was full before the cut may be full after it.
                 if e.kind() != ErrorKind::NoSpace {
                     faults.push(fault(FailureKind::Mount, e));
                     return faults;
                 }
-                (None, u64::MAX)
+                None
             }
         };
         let events = recorder.take();
@@ -284,7 +284,6 @@ impl FilesOracle {
                 passed |= matches!(event, crate::Event::Ready);
             }
         }
-        let _ = recovered;
         let image = image.cut(&mut Sample::new(Rng::new(rng.next())));
         let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
         let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
@@ -319,7 +318,7 @@ impl FilesOracle {
         device: &Arc<dyn ZonedDevice>,
         recorder: &Recorder,
         rng: &mut Rng,
-    ) -> fs::Result<(Snapshot, u64)> {
+    ) -> fs::Result<Snapshot> {
         let fs = Fs::mount(Arc::clone(device), &mount_options(self.sabotage)).await?;
         let (seen, _) = snapshot(&fs).await;
         recorder.ready();
@@ -335,7 +334,7 @@ impl FilesOracle {
             writer.close().await?;
             fs.unmount().await?;
         }
-        Ok((seen, 0))
+        Ok(seen)
     }
 }
 

@@ -1,0 +1,64 @@
+//! Proof that the explorer notices: each broken rule is found, and the same seeds with the rule intact are clean.
+
+use fs::Sabotage;
+use sim::{CrashOptions, Report, Target, crash};
+
+/// A broken rule must show within this many states.
+const STATES: u64 = 4000;
+/// And the intact one stays clean over this many.
+const CLEAN: u64 = 400;
+
+fn run(target: Target, seed: u64, states: u64, sabotage: Option<Sabotage>) -> Report {
+    let options =
+        CrashOptions { sabotage, first_failure: true, ..CrashOptions::new(target, seed, states) };
+    crash(&options).expect("the exploration runs")
+}
+
+/// Gives what the first failure says.
+fn is_found(target: Target, seed: u64, sabotage: Sabotage) -> String {
+    let report = run(target, seed, STATES, Some(sabotage));
+    assert!(
+        report.lost + report.invented + report.mount_failures > 0,
+        "{sabotage:?} was not noticed in {} states",
+        report.states
+    );
+    let clean = run(target, seed, CLEAN, None);
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+    report.failures.first().map(|f| f.what.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_sync_that_does_not_flush_is_found() {
+    is_found(Target::Fs, 11, Sabotage::Sync);
+    is_found(Target::Log, 12, Sabotage::Sync);
+}
+
+#[test]
+fn a_rename_that_deletes_first_is_found() {
+    is_found(Target::Fs, 13, Sabotage::Rename);
+}
+
+#[test]
+fn writing_behind_a_torn_tail_is_found() {
+    is_found(Target::Fs, 14, Sabotage::TornTail);
+}
+
+#[test]
+fn a_reset_before_the_metadata_is_durable_is_found() {
+    is_found(Target::Fs, 15, Sabotage::Reset);
+}
+
+#[test]
+fn a_failure_names_the_command_that_replays_it() {
+    let options = CrashOptions {
+        sabotage: Some(Sabotage::Sync),
+        first_failure: true,
+        ..CrashOptions::new(Target::Fs, 11, STATES)
+    };
+    let failure = crash(&options).expect("runs").failures.into_iter().next().expect("found");
+    assert!(failure.replay_command.starts_with("furrow crash --target fs --seed 11"), "{failure:?}");
+    assert!(failure.replay_command.ends_with(&format!("--state {}", failure.state)));
+    let again = crash(&CrashOptions { only: Some(failure.state), ..options }).expect("runs");
+    assert_eq!(again.states, 1);
+    assert_eq!(again.failures.first().map(|f| &f.what), Some(&failure.what));
+}
