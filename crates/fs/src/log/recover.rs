@@ -66,7 +66,6 @@ pub async fn recover(
         return Err(Error::new(ErrorKind::Corrupt, "recover a log").because(why));
     }
     let found = scan(dev, uuid, log_id, segments).await?;
-    let total = found.len();
     let survivors = survivors(found, cuts);
     let mut index = LogIndex::starting_at(Bytes::ZERO);
     let mut used: Vec<Blocks> = segments.iter().map(|s| s.start).collect();
@@ -76,8 +75,7 @@ pub async fn recover(
             *used = part.end.max(*used);
         }
     }
-    let Survivors { kept, next_sequence, missing, foreign } = survivors;
-    let dropped = total - foreign - kept.len();
+    let Survivors { kept, next_sequence, missing, dropped } = survivors;
     if dropped > 0 || missing.is_some() {
         tracing::debug!(log = log_id, kept = kept.len(), dropped, missing, "recovered a log with a gap");
     }
@@ -91,21 +89,20 @@ struct Survivors {
     kept: Vec<Found>,
     next_sequence: u64,
     missing: Option<u64>,
-    /// Parts that no epoch covers: what an earlier epoch left behind its cut.
-    foreign: usize,
+    /// Parts that are covered by an epoch, and not kept.
+    dropped: usize,
 }
 
 /// The rule, without I/O.
 fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
-    let before = found.len();
     found.retain(|part| in_its_epoch(part, cuts));
-    let foreign = before - found.len();
     let first = cuts.first().map_or(0, |cut| cut.first_sequence);
     let last_cut = cuts.last().map_or(0, |cut| cut.first_sequence);
 
     found.sort_by_key(|part| (part.header.sequence, part.header.part));
     // The same part twice can only be a hole that shows an old block again: the first one counts.
     found.dedup_by_key(|part| (part.header.sequence, part.header.part));
+    let covered = found.len();
 
     let mut kept: Vec<Found> = Vec::new();
     // The lowest sequence that does not exist.
@@ -129,10 +126,10 @@ fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
     }
     let behind_last = kept.last().map_or(first, |part| part.header.sequence + 1);
     Survivors {
-        kept,
         next_sequence: behind_last.max(last_cut),
         missing: (absent < last_cut).then_some(absent),
-        foreign,
+        dropped: covered - kept.len(),
+        kept,
     }
 }
 

@@ -1,1 +1,0 @@
-//! The log as a whole, on a device.

@@ -1,0 +1,120 @@
+//! Power cuts: nothing synced is lost, nothing is invented, the survivors are a prefix.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zoned::emu::{Exhaustive, Latency, Seeded};
+
+use super::*;
+
+/// What a cut may leave: at least `durable` bytes, at most `appended`.
+struct Bounds {
+    durable: usize,
+    appended: usize,
+}
+
+/// Checks one image; gives how many bytes it holds, or what is wrong with it.
+fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, String> {
+    let bench = Bench::from_media(media);
+    let found = bench.recover_from(&FIRST, segments);
+    let all = bench.content(&found);
+    if all.len() < bounds.durable {
+        return Err(format!("lost: {} bytes of {} synced ones", all.len(), bounds.durable));
+    }
+    if all.len() > bounds.appended || all != pattern(0, all.len()) {
+        return Err(format!("invented: {} bytes", all.len()));
+    }
+    assert_eq!(found.missing, None);
+    // The log goes on: a new epoch behind whatever the cut left.
+    let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: found.next_sequence }];
+    let zone = segments.last().map_or(1, |s| s.zone.0 + 1);
+    bench.source.left.lock().retain(|s| s.zone.0 >= zone);
+    let (dev, source) = (bench.dev(), bench.source.clone());
+    let at = found.next_sequence;
+    let writer = LogWriter::new(dev, uuid(), LOG, 2, at, found.size, LogOptions::default(), source);
+    bench.run(async {
+        writer.append(&pattern(all.len(), 5000)).await.expect("room");
+        writer.sync().await.expect("syncs");
+    });
+    let segments = [segments, &*bench.source.given.lock()].concat();
+    let again = bench.recover_from(&cuts, &segments);
+    if bench.content(&again) != pattern(0, all.len() + 5000) {
+        return Err("lost: the reopened log does not hold what was added".into());
+    }
+    Ok(all.len())
+}
+
+/// Runs appends and syncs, and cuts the power before and after each device operation, and while it is in flight.
+/// Every outcome where there are at most `bound` of them, as many by chance besides where there are more.
+fn explore(
+    skip_flush: bool,
+    buffer: usize,
+    transfer: u64,
+    steps: &[(usize, bool)],
+    bound: u64,
+) -> Result<usize, String> {
+    let delay =
+        Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
+    let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, transfer);
+    let options = LogOptions { buffer: buffer * BLOCK, skip_flush, ..LogOptions::default() };
+    let writer = LogWriter::new(bench.dev(), uuid(), LOG, 1, 0, 0, options, bench.source.clone());
+    *bench.drive.moments.lock() = Some(Vec::new());
+    bench.run(async {
+        let mut appended = 0;
+        for &(len, sync) in steps {
+            bench.drive.appended.store((appended + len) as u64, Ordering::Relaxed);
+            writer.append(&pattern(appended, len)).await.expect("room");
+            appended += len;
+            if sync {
+                writer.sync().await.expect("syncs");
+                bench.drive.synced.store(appended as u64, Ordering::Relaxed);
+            }
+        }
+    });
+    bench.drive.remember();
+    let moments = bench.drive.moments.lock().take().expect("they were wanted");
+    let segments = bench.source.given.lock().clone();
+    let mut images = BTreeSet::new();
+    for moment in moments {
+        let mut all = Exhaustive::new();
+        let mut cuts = 0;
+        let mut outcomes: Vec<Media> = Vec::new();
+        while cuts < bound && all.next() {
+            cuts += 1;
+            outcomes.push(moment.media.cut(&mut all));
+        }
+        if cuts == bound {
+            outcomes.extend((0..bound).map(|seed| moment.media.cut(&mut Seeded::new(seed))));
+        }
+        let bounds = Bounds { durable: moment.synced as usize, appended: moment.appended as usize };
+        for media in outcomes {
+            if images.insert((media.fingerprint(), moment.synced)) {
+                check(media, &segments, &bounds)?;
+            }
+        }
+    }
+    Ok(images.len())
+}
+
+const STEPS: [(usize, bool); 7] =
+    [(100, false), (100, true), (9000, false), (40, true), (4000, false), (20_000, false), (1, true)];
+
+#[test]
+fn nothing_synced_is_lost_and_a_prefix_survives() {
+    let states = explore(false, 3, 64, &STEPS, 300).expect("no state is wrong");
+    assert!(states >= 100, "{states} distinct images");
+}
+
+#[test]
+fn entries_in_parts_and_across_zones_survive_power_cuts() {
+    let steps =
+        [(30_000, true), (25_000, false), (100, false), (33_000, true), (9000, false), (50_000, true)];
+    let states = explore(false, 5, 2, &steps, 200).expect("no state is wrong");
+    assert!(states >= 100, "{states} distinct images");
+}
+
+#[test]
+fn a_sync_that_does_not_flush_is_found_out() {
+    let found = explore(true, 3, 64, &STEPS, 300).expect_err("the sabotage shows");
+    assert!(found.starts_with("lost"), "{found}");
+}
