@@ -1,0 +1,43 @@
+# `make serve` and `make test` are all that a fresh Debian machine needs: they install what is missing.
+
+DATA ?= furrow-data
+DEVICE ?= emu:$(DATA)/drive.img?zones=256&zone-size=64MiB
+LISTEN ?= 127.0.0.1:6380
+
+.DEFAULT_GOAL := help
+.PHONY: help serve demo test stock crash lint bench release
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+serve: release ## a key-value server, its data in the zones of an emulated drive in ./furrow-data
+	@mkdir -p '$(DATA)'
+	@echo
+	@echo "Any redis client talks to it. In another terminal type, for example:"
+	@echo "    redis-cli -p $(lastword $(subst :, ,$(LISTEN))) set greeting hello"
+	@echo "    redis-cli -p $(lastword $(subst :, ,$(LISTEN))) get greeting"
+	@echo "Stop it with Ctrl-C or with kill -9: what was acknowledged is there at the next make serve."
+	@echo
+	@exec target/release/furrow serve --device '$(DEVICE)' --listen '$(LISTEN)'
+
+demo: release ## load this machine's package lists, pull the plug, look for what was lost
+	@exec target/release/furrow demo --directory '$(DATA)'
+
+test: ## every test, the stock programs and the crash explorer
+	@exec scripts/test.sh
+
+stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, sst_dump
+	@exec scripts/stock.sh
+
+crash: ## only the crash explorer
+	@exec scripts/crash.sh
+
+lint: ## formatting, clippy, layering
+	@exec scripts/lint.sh
+
+bench: ## beside tmpfs and redis-server; takes a while and wants a quiet machine
+	@exec scripts/compare.sh
+
+release:
+	@scripts/setup.sh
+	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what a build needs and this machine lacks. Debian packages come by apt-get; cargo is the one that is
+# there if it is new enough, else Debian's own newer one.
+#
+#   scripts/setup.sh           what `make serve` needs
+#   scripts/setup.sh test      the same, for `make test`
+#   scripts/setup.sh lint      and rustfmt and clippy
+#   scripts/setup.sh bench     and redis-server, to compare with
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+what=${1:-build}
+case $what in
+  build | test | lint | bench) ;;
+  *) say "usage: scripts/setup.sh [build|test|lint|bench]"; exit 2 ;;
+esac
+
+packages=(g++ make ca-certificates librocksdb-dev rocksdb-tools redis-tools)
+[ "$what" = bench ] && packages+=(redis-server)
+cargo_dir >/dev/null || packages+=(rustc-web cargo-web)
+need_packages "${packages[@]}"
+use_cargo
+
+if [ "$what" = lint ] && { ! cargo fmt --version || ! cargo clippy --version; } >/dev/null 2>&1; then
+  # Debian's tools fit Debian's compiler; another toolchain brings its own.
+  [ "$(command -v cargo)" = /usr/bin/cargo ] ||
+    die "cargo is $(command -v cargo), which has no rustfmt or clippy: add them to that toolchain"
+  need_packages rustfmt-web rust-web-clippy
+fi

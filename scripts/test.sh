@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Every test: the workspace's own, the stock programs, the crash explorer.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+step "setup" scripts/setup.sh test
+use_cargo
+step "tests" cargo test --workspace --locked --no-fail-fast
+step "stock programs" scripts/stock.sh
+step "crash explorer" scripts/crash.sh
