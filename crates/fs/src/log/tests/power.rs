@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use units::{sleep_until, spawn};
 use zoned::emu::{Exhaustive, Latency, Seeded};
 
 use super::*;
@@ -117,4 +118,62 @@ fn entries_in_parts_and_across_zones_survive_power_cuts() {
 fn a_sync_that_does_not_flush_is_found_out() {
     let found = explore(true, 3, 64, &STEPS, 300).expect_err("the sabotage shows");
     assert!(found.starts_with("lost"), "{found}");
+}
+
+#[test]
+fn records_that_concurrent_tasks_synced_survive_every_cut() {
+    const TASKS: u8 = 6;
+    const ROUNDS: u8 = 5;
+    let delay =
+        Latency { write: Duration::from_micros(10), flush: Duration::from_micros(25), ..Latency::NONE };
+    let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, 2);
+    let writer = Arc::new(bench.writer(3));
+    *bench.drive.moments.lock() = Some(Vec::new());
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let (writer, drive, driver) = (writer.clone(), bench.drive.clone(), bench.driver.clone());
+            spawn(&*bench.driver, "syncer", async move {
+                for round in 0..ROUNDS {
+                    // Two bytes of name, two of length, and the rest of the record.
+                    let len = 4 + usize::from(task) * 700 + usize::from(round);
+                    let mut record = vec![task; len];
+                    record[1] = round;
+                    record[2..4].copy_from_slice(&(len as u16).to_le_bytes());
+                    writer.append(&record).await.expect("room");
+                    if (task + round) % 2 == 0 {
+                        writer.sync().await.expect("syncs");
+                        // One bit of `synced` says that this record is safe.
+                        drive.synced.fetch_or(1 << (task * ROUNDS + round), Ordering::Relaxed);
+                    }
+                    let pause = Duration::from_micros(u64::from(task) * 7);
+                    sleep_until(&*driver, driver.now().after(pause)).await;
+                }
+            })
+        })
+        .collect();
+    bench.run(async {
+        for task in tasks {
+            task.await;
+        }
+    });
+    let segments = bench.source.given.lock().clone();
+    let moments = bench.drive.moments.lock().take().expect("they were wanted");
+    assert!(moments.len() > 20, "{} moments", moments.len());
+    for (number, moment) in moments.iter().enumerate() {
+        for seed in 0..40 {
+            let after = Bench::from_media(moment.media.cut(&mut Seeded::new(seed)));
+            let all = after.content(&after.recover_from(&FIRST, &segments));
+            let (mut at, mut rounds, mut seen) = (0, [0; TASKS as usize], 0_u64);
+            while let Some(&[task, round, a, b]) = all[at..].first_chunk() {
+                assert_eq!(round, rounds[usize::from(task)], "a task's records come in its order");
+                rounds[usize::from(task)] += 1;
+                at += usize::from(u16::from_le_bytes([a, b]));
+                if at > all.len() {
+                    break;
+                }
+                seen |= 1 << (task * ROUNDS + round);
+            }
+            assert_eq!(moment.synced & !seen, 0, "synced records lost at moment {number}, seed {seed}");
+        }
+    }
 }

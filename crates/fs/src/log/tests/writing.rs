@@ -385,3 +385,41 @@ fn reading_neighbouring_entries_takes_one_operation() {
 fn the_writer_says_its_mode() {
     assert_eq!(LogOptions::default().mode, IoMode::Write);
 }
+
+#[test]
+fn threads_append_and_sync_in_real_time() {
+    let driver = units::RealDriver::new();
+    let latency = Latency::all(Duration::from_micros(30));
+    let options =
+        EmuOptions { latency, track_power_cuts: false, zone_size: Blocks(4096), ..EmuOptions::tiny() };
+    let emu = Emu::memory(EmuOptions { zone_capacity: Blocks(4000), ..options }, driver.clone());
+    let dev: Arc<dyn ZonedDevice> = emu.clone();
+    let zones = (1..8).map(|zone| segment(zone, 0, 4000));
+    let source = Arc::new(Zones { left: Mutex::new(zones.collect()), given: Mutex::default() });
+    let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
+    let writer = Arc::new(LogWriter::new(dev.clone(), uuid(), LOG, 1, 0, 0, options, source.clone()));
+    let threads: Vec<_> = (0..8_u8)
+        .map(|n| {
+            let writer = writer.clone();
+            spawn(&*driver, "syncer", async move {
+                for round in 0..200 {
+                    let len = 100 + usize::from(n) * 300;
+                    writer.append(&vec![n; len]).await.expect("room");
+                    if round % 4 == 0 {
+                        writer.sync().await.expect("syncs");
+                    }
+                }
+            })
+        })
+        .collect();
+    let total: u64 = (0..8).map(|n| 200 * (100 + n * 300)).sum();
+    block_on(&*driver, async {
+        for thread in threads {
+            thread.await;
+        }
+        writer.close().await.expect("closes");
+        let segments = source.given.lock().clone();
+        let found = recover(&dev, uuid(), LOG, &FIRST, &segments).await.expect("recovers");
+        assert_eq!((found.size, found.dropped, &found.index), (total, 0, &writer.index()));
+    });
+}
