@@ -52,7 +52,7 @@ fn batches(seed: u64, workload: u64) -> Vec<Batch> {
                 let len = if rng.chance(8) { 6000 + rng.index(9000) } else { rng.index(1500) };
                 let mut value = Vec::with_capacity(len + 8);
                 while value.len() < len {
-                    value.extend_from_slice(&rng.next().to_le_bytes());
+                    value.extend_from_slice(&rng.draw().to_le_bytes());
                 }
                 value.truncate(len);
                 value
@@ -88,9 +88,8 @@ pub(crate) fn record(
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
-    let failed = |e: &dyn std::fmt::Display| {
-        Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}"))
-    };
+    let failed =
+        |e: &dyn std::fmt::Display| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}"));
     let fs = block_on(&*driver, async {
         Fs::format(&device, &FormatOptions::default()).await?;
         Fs::mount(Arc::clone(&device), &mount_options(sabotage)).await
@@ -167,7 +166,9 @@ impl EngineOracle {
             Ok(db) => {
                 match content(&db) {
                     Ok(content) => faults.extend(with(&db, content)),
-                    Err(e) => faults.push(fault(FailureKind::Lost, format!("the database cannot be read: {e}"))),
+                    Err(e) => {
+                        faults.push(fault(FailureKind::Lost, format!("the database cannot be read: {e}")))
+                    }
                 }
                 if let Err(e) = db.close() {
                     faults.push(fault(FailureKind::Mount, format!("close: {e}")));
@@ -188,7 +189,8 @@ impl EngineOracle {
     }
 
     fn judge(&self, progress: &Progress, found: &Content) -> Vec<Fault> {
-        let promised = progress.promised.first().map_or(0, |p| p.iter().rposition(|p| *p).map_or(0, |at| at + 1));
+        let promised =
+            progress.promised.first().map_or(0, |p| p.iter().rposition(|p| *p).map_or(0, |at| at + 1));
         let attempted = progress.attempted.first().copied().unwrap_or(0).max(promised);
         let count = found.get(COUNT).and_then(|v| v.as_slice().try_into().ok()).map_or(0, u64::from_be_bytes);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -203,8 +205,7 @@ impl EngineOracle {
         match expected.keys().chain(found.keys()).find(differs) {
             None => Vec::new(),
             Some(key) => {
-                let kind =
-                    if found.contains_key(key) { FailureKind::Invented } else { FailureKind::Lost };
+                let kind = if found.contains_key(key) { FailureKind::Invented } else { FailureKind::Lost };
                 let what = format!("{range}, but key {} is another", String::from_utf8_lossy(key));
                 vec![fault(kind, what)]
             }

@@ -27,6 +27,9 @@ pub enum Error {
     /// A state's name does not fit the workload.
     #[error("state {0} does not exist in this workload")]
     NoState(String),
+    /// A state of the engine without its trace.
+    #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
+    NeedsTrace(String),
     /// A target's name cannot be read.
     #[error("'{0}' is no target: take fs, log or engine")]
     Target(String),

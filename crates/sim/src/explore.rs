@@ -62,6 +62,9 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         return explore(options, &trace, Some(path), options.states);
     }
     if let Some(only) = options.only {
+        if options.target == Target::Engine {
+            return Err(Error::NeedsTrace(only.to_string()));
+        }
         let trace = record(options, only.workload)?;
         return explore(options, &trace, None, 1);
     }
@@ -70,14 +73,22 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     let mut workload = 0;
     while report.states < options.states && barren < BARREN {
         let trace = record(options, workload)?;
+        // RocksDB's threads make every recording different: a replay needs this one.
         let saved = match (&options.trace, options.target) {
             (Some(path), _) => Some(numbered(path, workload)),
+            (None, Target::Engine) => {
+                let name = format!("furrow-engine-{}-{}.trace", options.seed, std::process::id());
+                Some(numbered(&std::env::temp_dir().join(name), workload))
+            }
             (None, _) => None,
         };
         if let Some(path) = &saved {
             trace.save(path)?;
         }
         let found = explore(options, &trace, saved.as_deref(), options.states - report.states)?;
+        if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
+            let _stays_in_the_temporary_directory = std::fs::remove_file(path);
+        }
         barren = if found.states == 0 { barren + 1 } else { 0 };
         report.add(found);
         if options.first_failure && !report.is_clean() {
@@ -324,7 +335,12 @@ impl Walk<'_> {
             let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
             if described < DESCRIBED {
                 let replay_command = self.command(id);
-                found.report.failures.push(Failure { kind, state: id, what: what.join("; "), replay_command });
+                found.report.failures.push(Failure {
+                    kind,
+                    state: id,
+                    what: what.join("; "),
+                    replay_command,
+                });
             }
         }
         if self.options.first_failure {
@@ -334,7 +350,8 @@ impl Walk<'_> {
 
     /// The command that replays a state.
     fn command(&self, id: StateId) -> String {
-        let mut command = format!("furrow crash --target {} --seed {}", self.options.target, self.options.seed);
+        let mut command =
+            format!("furrow crash --target {} --seed {}", self.options.target, self.options.seed);
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
         }
@@ -343,8 +360,6 @@ impl Walk<'_> {
         }
         if let Some(path) = self.saved {
             command += &format!(" --trace {}", path.display());
-        } else if self.options.target == Target::Engine {
-            command += " --trace FILE";
         }
         command + &format!(" --state {id}")
     }

@@ -35,7 +35,14 @@ fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
 
 fn latency() -> Latency {
     let micros = Duration::from_micros;
-    Latency { read: micros(5), write: micros(20), flush: micros(50), reset: micros(40), finish: micros(30), other: micros(5) }
+    Latency {
+        read: micros(5),
+        write: micros(20),
+        flush: micros(50),
+        reset: micros(40),
+        finish: micros(30),
+        other: micros(5),
+    }
 }
 
 /// Runs a workload of `target` and records it.
@@ -48,7 +55,7 @@ pub(crate) fn record(
 ) -> Result<Trace> {
     let drive = Drive::tiny(volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload));
-    let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).next());
+    let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
     let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
@@ -58,10 +65,15 @@ pub(crate) fn record(
 
 /// The workload's plan.
 fn plan_of(target: Target, seed: u64, workload: u64) -> Plan {
-    Plan::new(target, Rng::at(seed, &[workload]).next(), STEPS)
+    Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS)
 }
 
-async fn run(plan: &Arc<Plan>, recorder: &Arc<Recorder>, salt: u64, sabotage: Option<Sabotage>) -> fs::Result<()> {
+async fn run(
+    plan: &Arc<Plan>,
+    recorder: &Arc<Recorder>,
+    salt: u64,
+    sabotage: Option<Sabotage>,
+) -> fs::Result<()> {
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
     let driver = Arc::clone(device.driver());
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
@@ -81,7 +93,7 @@ async fn run(plan: &Arc<Plan>, recorder: &Arc<Recorder>, salt: u64, sabotage: Op
     for task in tasks {
         task.await?;
     }
-    if salt % 2 == 0 { fs.unmount().await } else { Ok(()) }
+    if salt.is_multiple_of(2) { fs.unmount().await } else { Ok(()) }
 }
 
 /// What has been done and what is promised, over all tasks.
@@ -134,8 +146,9 @@ impl Runner {
                     }
                 }
             }
-            if driver.random() % 3 == 0 {
-                let idle = Duration::from_nanos(driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1));
+            if driver.random().is_multiple_of(3) {
+                let idle =
+                    Duration::from_nanos(driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1));
                 sleep_until(&*driver, driver.now().after(idle)).await;
             }
         }
@@ -233,7 +246,8 @@ impl FilesOracle {
     }
 
     async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
-        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let device: Arc<dyn ZonedDevice> =
+            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
         let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
             Ok(fs) => fs,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
@@ -248,7 +262,13 @@ impl FilesOracle {
     }
 
     /// Mounts, writes on, cuts again anywhere in that, and looks again.
-    async fn twice(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress, rng: &mut Rng) -> Vec<Fault> {
+    async fn twice(
+        &self,
+        image: Media,
+        driver: &Arc<dyn Driver>,
+        progress: &Progress,
+        rng: &mut Rng,
+    ) -> Vec<Fault> {
         let emu = Emu::from_media(image.clone(), "emu:image", Latency::NONE, Arc::clone(driver));
         let recorder = Recorder::new(emu, Duration::ZERO);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
@@ -284,8 +304,9 @@ impl FilesOracle {
                 passed |= matches!(event, crate::Event::Ready);
             }
         }
-        let image = image.cut(&mut Sample::new(Rng::new(rng.next())));
-        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let image = image.cut(&mut Sample::new(Rng::new(rng.draw())));
+        let device: Arc<dyn ZonedDevice> =
+            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
         let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
             Ok(fs) => fs,
             Err(e) => {
@@ -384,7 +405,7 @@ impl AfterProgress {
 impl Oracle for FilesOracle {
     fn probe(&self, image: Media, progress: &Progress, probe: Probe) -> Vec<Fault> {
         let mut rng = Rng::new(probe.seed);
-        let driver: Arc<dyn Driver> = VirtualDriver::new(rng.next());
+        let driver: Arc<dyn Driver> = VirtualDriver::new(rng.draw());
         block_on(&*driver, async {
             if probe.twice {
                 self.twice(image, &driver, progress, &mut rng).await

@@ -91,7 +91,8 @@ pub(crate) struct Model {
 impl Model {
     /// The model of `plan`; `logs_in_order` adds the rule across log files.
     pub(crate) fn new(plan: &Plan, logs_in_order: bool) -> Model {
-        let tasks = plan.tasks.iter().enumerate().map(|(task, acts)| TaskModel::new(plan, task, acts)).collect();
+        let tasks =
+            plan.tasks.iter().enumerate().map(|(task, acts)| TaskModel::new(plan, task, acts)).collect();
         Model { tasks, logs_in_order }
     }
 
@@ -105,10 +106,8 @@ impl Model {
                     part.insert(path, what);
                 }
                 None if path == SHARED && *what == Seen::Directory => {}
-                None => faults.push(Fault {
-                    kind: FailureKind::Invented,
-                    what: format!("{path} was never created"),
-                }),
+                None => faults
+                    .push(Fault { kind: FailureKind::Invented, what: format!("{path} was never created") }),
             }
         }
         if !seen.contains_key(SHARED) {
@@ -190,7 +189,8 @@ impl TaskModel {
         }
         let mut faults = best.unwrap_or_default();
         for fault in &mut faults {
-            fault.what += &format!(" (task {task}, names promised up to step {promised}, attempted {attempted})");
+            fault.what +=
+                &format!(" (task {task}, names promised up to step {promised}, attempted {attempted})");
         }
         faults
     }
@@ -216,7 +216,10 @@ impl TaskModel {
                     }
                     let first = inodes.insert(file, *ino);
                     if first.is_some_and(|first| first != *ino) {
-                        fault(FailureKind::Lost, format!("{path} is no longer the same file as its other name"));
+                        fault(
+                            FailureKind::Lost,
+                            format!("{path} is no longer the same file as its other name"),
+                        );
                     }
                     if first.is_none()
                         && let Err((kind, what)) = self.content(task, file, progress, content)
@@ -249,7 +252,8 @@ impl TaskModel {
         found: &[u8],
     ) -> Result<(), (FailureKind, String)> {
         let changes = self.files.get(&file).map(Vec::as_slice).unwrap_or_default();
-        let promised = changes.iter().rposition(|c| progress.is_promised(task, c.step)).map_or(0, |at| at + 1);
+        let promised =
+            changes.iter().rposition(|c| progress.is_promised(task, c.step)).map_or(0, |at| at + 1);
         let begun = progress.attempted.get(task).copied().unwrap_or(0);
         let attempted = changes.iter().take_while(|c| c.step < begun).count().max(promised);
         let after = |n: usize| match n.checked_sub(1) {
@@ -269,7 +273,11 @@ impl TaskModel {
                 return Ok(());
             }
         }
-        let kind = if agreed == found.len() && found.len() < shortest { FailureKind::Lost } else { FailureKind::Invented };
+        let kind = if agreed == found.len() && found.len() < shortest {
+            FailureKind::Lost
+        } else {
+            FailureKind::Invented
+        };
         let what = format!(
             "{} bytes are there, promised {}, attempted {}; they are right up to byte {agreed}",
             found.len(),
@@ -358,9 +366,10 @@ mod tests {
             }
         }
         assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..99])])), [FailureKind::Lost]);
-        assert_eq!(kinds(&progress, &snapshot(&[("/t0/b", &[&one[..], &[7; 50]].concat())])), [
-            FailureKind::Invented
-        ]);
+        assert_eq!(
+            kinds(&progress, &snapshot(&[("/t0/b", &[&one[..], &[7; 50]].concat())])),
+            [FailureKind::Invented]
+        );
         assert_eq!(kinds(&progress, &snapshot(&[])), [FailureKind::Lost]);
         assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &one), ("/t0/b", &one)])), [FailureKind::Invented]);
     }

@@ -14,19 +14,52 @@ pub(crate) struct FileNo(pub u32);
 /// One step of a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
-    Mkdir { path: String },
-    Rmdir { path: String },
-    Create { file: FileNo, path: String, kind: FileKind, lifetime: Lifetime },
-    Reopen { file: FileNo, path: String },
-    Append { file: FileNo, len: usize },
-    Flush { file: FileNo },
-    Sync { file: FileNo },
-    Close { file: FileNo },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Create {
+        file: FileNo,
+        path: String,
+        kind: FileKind,
+        lifetime: Lifetime,
+    },
+    Reopen {
+        file: FileNo,
+        path: String,
+    },
+    Append {
+        file: FileNo,
+        len: usize,
+    },
+    Flush {
+        file: FileNo,
+    },
+    Sync {
+        file: FileNo,
+    },
+    Close {
+        file: FileNo,
+    },
     /// Through the writer, or by path when the file is closed.
-    Truncate { file: FileNo, size: usize, path: Option<String> },
-    Rename { from: String, to: String },
-    Link { from: String, to: String },
-    Unlink { path: String },
+    Truncate {
+        file: FileNo,
+        size: usize,
+        path: Option<String>,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Link {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
     SyncAll,
 }
 
@@ -104,7 +137,7 @@ impl Plan {
         let mut rng = Rng::at(self.seed, &[task as u64, index as u64, 0xda7a]);
         let mut out = Vec::with_capacity(len + 8);
         while out.len() < len {
-            out.extend_from_slice(&(rng.next() | 0x0101_0101_0101_0101).to_le_bytes());
+            out.extend_from_slice(&(rng.draw() | 0x0101_0101_0101_0101).to_le_bytes());
         }
         out.truncate(len);
         out
@@ -259,7 +292,8 @@ impl Maker {
             }
             76..78 => {
                 let home = self.home();
-                let empty: Vec<String> = self.directories().into_iter().filter(|d| self.tree.is_empty(d)).collect();
+                let empty: Vec<String> =
+                    self.directories().into_iter().filter(|d| self.tree.is_empty(d)).collect();
                 if let Some(path) = self.pick(&empty).filter(|path| *path != home) {
                     self.push(Act::Rmdir { path });
                 }
@@ -288,7 +322,8 @@ impl Maker {
         let over = self.rng.chance(20).then(|| self.pick(&replaceable)).flatten().map(|(path, _)| path);
         let path = over.unwrap_or_else(|| self.fresh_path());
         let kind = if self.rng.chance(15) { FileKind::Log } else { FileKind::Data };
-        let lifetimes = [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long, Lifetime::Extreme];
+        let lifetimes =
+            [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long, Lifetime::Extreme];
         let lifetime = self.pick(&lifetimes).unwrap_or_default();
         let file = FileNo(self.files);
         self.files += 1;

@@ -14,13 +14,13 @@ impl Rng {
     pub fn at(seed: u64, place: &[u64]) -> Rng {
         let mut rng = Rng(seed);
         for part in place {
-            rng.0 = rng.next().wrapping_add(*part);
+            rng.0 = rng.draw().wrapping_add(*part);
         }
         rng
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ impl Rng {
 
     /// A number below `n`, zero where `n` is zero.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next().checked_rem(n).unwrap_or(0)
+        self.draw().checked_rem(n).unwrap_or(0)
     }
 
     /// An index below `n`, zero where `n` is zero.

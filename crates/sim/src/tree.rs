@@ -60,6 +60,7 @@ impl Tree {
         self.0.get(path).copied()
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

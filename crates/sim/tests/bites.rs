@@ -9,8 +9,7 @@ const STATES: u64 = 4000;
 const CLEAN: u64 = 400;
 
 fn run(target: Target, seed: u64, states: u64, sabotage: Option<Sabotage>) -> Report {
-    let options =
-        CrashOptions { sabotage, first_failure: true, ..CrashOptions::new(target, seed, states) };
+    let options = CrashOptions { sabotage, first_failure: true, ..CrashOptions::new(target, seed, states) };
     crash(&options).expect("the exploration runs")
 }
 

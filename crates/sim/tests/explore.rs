@@ -7,18 +7,10 @@ use sim::{CrashOptions, Report, Target, crash};
 fn explore(target: Target, seed: u64, states: u64) {
     let asked = std::env::var("FURROW_CRASH_STATES").ok().and_then(|n| n.parse().ok());
     let states = asked.unwrap_or(states);
-    let trace = std::env::temp_dir().join(format!("furrow-{target}-{}.trace", std::process::id()));
-    let options = CrashOptions {
-        // RocksDB's threads make every recording different: a failure needs the recording to be replayed.
-        trace: (target == Target::Engine).then_some(trace),
-        ..CrashOptions::new(target, seed, states)
-    };
+    let options = CrashOptions::new(target, seed, states);
     let report = crash(&options).expect("the exploration runs");
     assert!(report.is_clean(), "{target}: {}", describe(&report));
     assert!(report.states >= states, "{target}: {} of {states} states", report.states);
-    if let Some(path) = options.trace {
-        let _gone = std::fs::remove_file(path);
-    }
 }
 
 fn describe(report: &Report) -> String {
@@ -27,7 +19,8 @@ fn describe(report: &Report) -> String {
         report.states, report.lost, report.invented, report.mount_failures, report.check_failures
     );
     for failure in report.failures.iter().take(8) {
-        let _infallible = write!(text, "\n  {:?}: {}\n    {}", failure.kind, failure.what, failure.replay_command);
+        let _infallible =
+            write!(text, "\n  {:?}: {}\n    {}", failure.kind, failure.what, failure.replay_command);
     }
     text
 }

@@ -146,8 +146,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
     if checksum(body) != u32::from_le_bytes(*crc) {
         return Err(Error::Trace("its checksum does not fit: it is damaged"));
     }
-    let [block_size, zones, conventional, zone_size, zone_capacity, max_open, max_active, max_append, atomic_write] =
-        header.drive.map(U32::get);
+    let [
+        block_size,
+        zones,
+        conventional,
+        zone_size,
+        zone_capacity,
+        max_open,
+        max_active,
+        max_append,
+        atomic_write,
+    ] = header.drive.map(U32::get);
     if !block_size.is_power_of_two() || zone_capacity > zone_size || zones == 0 || conventional > zones {
         return Err(Error::Trace("its drive cannot exist"));
     }
@@ -189,7 +198,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
 fn event(record: &Record, payload: &[u8]) -> Result<Event> {
     let (op, step) = (OpNumber(record.id.get()), Step(record.id.get()));
     let zone = || {
-        u32::try_from(record.place.get()).map(ZoneId).map_err(|_| Error::Trace("a zone's number is too large"))
+        u32::try_from(record.place.get())
+            .map(ZoneId)
+            .map_err(|_| Error::Trace("a zone's number is too large"))
     };
     let how = if record.detail == 1 { Durability::Durable } else { Durability::Cached };
     Ok(match record.kind {
@@ -293,7 +304,7 @@ mod tests {
             let mut bad = good[..good.len() - 4].to_vec();
             for _ in 0..3 {
                 let at = rng.index(bad.len());
-                bad[at] = rng.next() as u8;
+                bad[at] = rng.draw() as u8;
             }
             bad.truncate(88 + rng.index(bad.len()));
             let crc = checksum(&bad);
