@@ -1,0 +1,7 @@
+//! `libfurrow_rocksdb.so`: unmodified RocksDB programs load it with `LD_PRELOAD` and then know
+//! `--fs_uri=furrow://DEVICE-URL`. All of it is in `furrow-rocks`, but for the constructor (`cpp/preload.cc`).
+//!
+//! It takes RocksDB from the program's own librocksdb, whose version must be the one it was compiled against.
+#![forbid(unsafe_code)]
+
+pub use rocks::abi;

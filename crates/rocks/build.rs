@@ -1,0 +1,47 @@
+//! Compiles the C++ shim against the system's RocksDB, and links both.
+
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+const SHIM: &[&str] =
+    &["status.cc", "files.cc", "logger.cc", "file_system.cc", "register.cc", "expiry.cc", "db.cc"];
+const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
+
+fn main() {
+    println!("cargo:rerun-if-changed=cpp");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=ROCKSDB_INCLUDE");
+    if std::env::var_os("CARGO_FEATURE_SHIM").is_none() {
+        return;
+    }
+    // A RocksDB elsewhere: its headers; its library goes to the linker by RUSTFLAGS or LIBRARY_PATH.
+    let include = std::env::var_os("ROCKSDB_INCLUDE").map(PathBuf::from);
+    let headers = include.clone().unwrap_or_else(|| PathBuf::from("/usr/include"));
+    if !headers.join("rocksdb/file_system.h").is_file() {
+        eprintln!(
+            "error: RocksDB's headers are not in {} (looked for rocksdb/file_system.h).\n\
+             Install them with:  {APT_LINE}\n\
+             or set ROCKSDB_INCLUDE to the directory that holds rocksdb/.",
+            headers.display()
+        );
+        exit(1);
+    }
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").include("cpp").warnings(true).extra_warnings(true).opt_level(2);
+    build.files(SHIM.iter().map(|name| Path::new("cpp").join(name)));
+    if let Some(include) = include {
+        build.include(include);
+    }
+    // The registrar is reached by nothing that the linker can see: the archive goes in whole. Cargo's own line
+    // for the archive lacks the modifier, hence none of cc's metadata.
+    build.cargo_metadata(false);
+    if let Err(error) = build.try_compile("furrow_rocks_shim") {
+        eprintln!("error: compiling the RocksDB shim: {error}\nIf g++ is missing:  {APT_LINE}");
+        exit(1);
+    }
+    let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    println!("cargo:rustc-link-search=native={out}");
+    println!("cargo:rustc-link-lib=static:+whole-archive=furrow_rocks_shim");
+    println!("cargo:rustc-link-lib=dylib=rocksdb");
+    println!("cargo:rustc-link-lib=dylib=stdc++");
+}

@@ -1,0 +1,279 @@
+#include "db.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "expiry.h"
+#include "file_system.h"
+#include "rocksdb/cache.h"
+#include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/iterator.h"
+#include "rocksdb/options.h"
+#include "rocksdb/table.h"
+#include "rocksdb/write_batch.h"
+
+using rocksdb::Slice;
+using rocksdb::Status;
+
+// Members are destroyed from the last to the first: the database goes before its Env, and that before the mount.
+struct RocksDb {
+  std::shared_ptr<rocksdb::FileSystem> fs;
+  std::unique_ptr<rocksdb::Env> env;
+  std::shared_ptr<rocksdb::Cache> cache;
+  std::unique_ptr<rocksdb::DB> db;
+};
+
+// A value in the block cache; holds the cache, so that it may outlive the database.
+struct RocksPin {
+  std::shared_ptr<rocksdb::Cache> cache;
+  rocksdb::PinnableSlice slice;
+};
+
+struct RocksCursor {
+  std::unique_ptr<rocksdb::Iterator> it;
+};
+
+struct RocksBatch {
+  rocksdb::WriteBatch batch;
+};
+
+namespace {
+
+// The LOG of a database: this many files of this size.
+constexpr size_t kLogFiles = 4;
+constexpr size_t kLogFileBytes = 8 << 20;
+constexpr int kBloomBitsPerKey = 10;
+
+Slice S(RocksSlice slice) { return Slice(slice.data, slice.len); }
+RocksSlice R(const Slice& slice) { return RocksSlice{slice.data(), slice.size()}; }
+
+char* Copy(const std::string& text) {
+  char* copy = static_cast<char*>(malloc(text.size() + 1));
+  if (copy != nullptr) {
+    memcpy(copy, text.c_str(), text.size() + 1);
+  }
+  return copy;
+}
+
+RocksStatus ToRocksStatus(const Status& status) {
+  RocksStatus result = {};
+  if (status.ok()) {
+    return result;
+  }
+  if (status.IsNotFound()) {
+    result.code = ROCKS_NOT_FOUND;
+  } else if (status.IsNoSpace()) {
+    result.code = ROCKS_NO_SPACE;
+  } else if (status.IsCorruption()) {
+    result.code = ROCKS_CORRUPTION;
+  } else if (status.IsInvalidArgument() || status.IsNotSupported()) {
+    result.code = ROCKS_INVALID;
+  } else if (status.IsIOError()) {
+    result.code = ROCKS_IO_ERROR;
+  } else if (status.IsBusy() || status.IsTryAgain() || status.IsTimedOut() || status.IsIncomplete()) {
+    result.code = ROCKS_BUSY;
+    result.retryable = 1;
+  } else {
+    result.code = ROCKS_OTHER;
+  }
+  const std::string text = status.ToString();
+  result.message = Copy(text);
+  result.message_len = result.message == nullptr ? 0 : text.size();
+  return result;
+}
+
+rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const FurrowFs* mount) {
+  rocksdb::Options options;
+  options.env = db.env.get();
+  options.create_if_missing = given.create != 0;
+  options.paranoid_checks = true;
+  // The log's files return an intact prefix of what was written to them and nothing behind it, so that both this
+  // and kTolerateCorruptedTailRecords recover a cut log. This one also refuses to go on behind a gap between two
+  // log files, and opens where a log's tail was lost: what is left is a point in time.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  options.write_buffer_size = given.write_buffer;
+  options.max_write_buffer_number = given.write_buffers;
+  options.max_background_jobs = given.background_jobs;
+  options.target_file_size_base = given.table_size;
+  options.max_bytes_for_level_base = std::max<uint64_t>(given.write_buffer * 4, given.table_size * 4);
+  options.level_compaction_dynamic_level_bytes = true;
+  // Files are deleted, and with them zones reset, by background threads.
+  options.avoid_unnecessary_blocking_io = true;
+  options.skip_stats_update_on_db_open = true;
+  options.keep_log_file_num = kLogFiles;
+  options.max_log_file_size = kLogFileBytes;
+  // A zone cannot be overwritten: recycling a log file would copy nothing and save nothing.
+  options.recycle_log_file_num = 0;
+  options.compression = given.compression ? rocksdb::kLZ4Compression : rocksdb::kNoCompression;
+  if (given.expiry) {
+    options.compaction_filter_factory = std::make_shared<furrow::ExpiryFilterFactory>(mount);
+  }
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = db.cache;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBloomBitsPerKey));
+  table.cache_index_and_filter_blocks = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+RocksPin* Pin(RocksDb* db) {
+  auto pin = std::make_unique<RocksPin>();
+  pin->cache = db->cache;
+  return pin.release();
+}
+
+}  // namespace
+
+void rocks_free(char* message) noexcept { free(message); }
+
+RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* given, RocksDb** out) noexcept {
+  *out = nullptr;
+  auto db = std::make_unique<RocksDb>();
+  db->fs = std::make_shared<furrow::FurrowFileSystem>(fs);
+  db->env = rocksdb::NewCompositeEnv(db->fs);
+  db->cache = rocksdb::NewLRUCache(given->block_cache);
+  rocksdb::Options options = MakeOptions(*given, *db, fs);
+  rocksdb::DB* opened = nullptr;
+  Status status = rocksdb::DB::Open(options, std::string(path.data, path.len), &opened);
+  db->db.reset(opened);
+  if (status.ok()) {
+    *out = db.release();
+  }
+  return ToRocksStatus(status);
+}
+
+RocksStatus rocks_close(RocksDb* db) noexcept {
+  std::unique_ptr<RocksDb> owned(db);
+  rocksdb::CancelAllBackgroundWork(owned->db.get(), true);
+  Status status = owned->db->Close();
+  return ToRocksStatus(status);
+}
+
+RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept {
+  rocksdb::WriteOptions options;
+  options.sync = sync != 0;
+  return ToRocksStatus(db->db->Write(options, &batch->batch));
+}
+
+RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept {
+  *pin = nullptr;
+  std::unique_ptr<RocksPin> found(Pin(db));
+  Status status = db->db->Get(rocksdb::ReadOptions(), db->db->DefaultColumnFamily(), S(key), &found->slice);
+  if (status.IsNotFound()) {
+    return RocksStatus{};
+  }
+  if (status.ok()) {
+    *value = R(found->slice);
+    *pin = found.release();
+  }
+  return ToRocksStatus(status);
+}
+
+RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, RocksPin** pins,
+                            RocksSlice* values) noexcept {
+  std::vector<Slice> names;
+  names.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    names.push_back(S(keys[i]));
+    pins[i] = nullptr;
+  }
+  std::vector<rocksdb::PinnableSlice> found(n);
+  std::vector<Status> statuses(n);
+  db->db->MultiGet(rocksdb::ReadOptions(), db->db->DefaultColumnFamily(), n, names.data(), found.data(),
+                   statuses.data());
+  for (size_t i = 0; i < n; ++i) {
+    if (!statuses[i].ok() && !statuses[i].IsNotFound()) {
+      return ToRocksStatus(statuses[i]);
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (statuses[i].ok()) {
+      pins[i] = Pin(db);
+      pins[i]->slice = std::move(found[i]);
+      values[i] = R(pins[i]->slice);
+    }
+  }
+  return RocksStatus{};
+}
+
+void rocks_pin_free(RocksPin* pin) noexcept {
+  // The value lets go of its block before the cache may go.
+  pin->slice.Reset();
+  delete pin;
+}
+
+RocksCursor* rocks_cursor(RocksDb* db, RocksSlice from) noexcept {
+  auto cursor = std::make_unique<RocksCursor>();
+  cursor->it.reset(db->db->NewIterator(rocksdb::ReadOptions()));
+  cursor->it->Seek(S(from));
+  return cursor.release();
+}
+
+void rocks_cursor_free(RocksCursor* cursor) noexcept { delete cursor; }
+
+void rocks_cursor_seek(RocksCursor* cursor, RocksSlice key) noexcept { cursor->it->Seek(S(key)); }
+
+void rocks_cursor_next(RocksCursor* cursor) noexcept {
+  if (cursor->it->Valid()) {
+    cursor->it->Next();
+  }
+}
+
+uint8_t rocks_cursor_entry(const RocksCursor* cursor, RocksSlice* key, RocksSlice* value) noexcept {
+  if (!cursor->it->Valid()) {
+    return 0;
+  }
+  *key = R(cursor->it->key());
+  *value = R(cursor->it->value());
+  return 1;
+}
+
+RocksStatus rocks_cursor_status(const RocksCursor* cursor) noexcept { return ToRocksStatus(cursor->it->status()); }
+
+char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept {
+  std::string value;
+  if (!db->db->GetProperty(S(name), &value)) {
+    return nullptr;
+  }
+  *len = value.size();
+  return Copy(value);
+}
+
+RocksStatus rocks_flush(RocksDb* db) noexcept { return ToRocksStatus(db->db->Flush(rocksdb::FlushOptions())); }
+
+RocksStatus rocks_sync_wal(RocksDb* db) noexcept { return ToRocksStatus(db->db->FlushWAL(true)); }
+
+RocksStatus rocks_compact(RocksDb* db) noexcept {
+  rocksdb::CompactRangeOptions options;
+  options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  return ToRocksStatus(db->db->CompactRange(options, nullptr, nullptr));
+}
+
+RocksBatch* rocks_batch_new(void) noexcept { return new RocksBatch; }
+
+void rocks_batch_free(RocksBatch* batch) noexcept { delete batch; }
+
+RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept {
+  return ToRocksStatus(batch->batch.Put(S(key), S(value)));
+}
+
+RocksStatus rocks_batch_delete(RocksBatch* batch, RocksSlice key) noexcept {
+  return ToRocksStatus(batch->batch.Delete(S(key)));
+}
+
+RocksStatus rocks_batch_delete_range(RocksBatch* batch, RocksSlice from, RocksSlice to) noexcept {
+  return ToRocksStatus(batch->batch.DeleteRange(S(from), S(to)));
+}
+
+void rocks_batch_clear(RocksBatch* batch) noexcept { batch->batch.Clear(); }
+
+size_t rocks_batch_count(const RocksBatch* batch) noexcept { return static_cast<size_t>(batch->batch.Count()); }
+
+size_t rocks_batch_bytes(const RocksBatch* batch) noexcept { return batch->batch.GetDataSize(); }

@@ -1,0 +1,91 @@
+// A thin C face of rocksdb::DB for crates/rocks/src/ffi.rs. No exception leaves it: all is noexcept, and RocksDB
+// itself throws nothing but std::bad_alloc, which ends the process.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "furrow_abi.h"
+
+extern "C" {
+
+enum {
+  ROCKS_OK = 0,
+  ROCKS_NOT_FOUND = 1,
+  ROCKS_CORRUPTION = 2,
+  ROCKS_INVALID = 3,
+  ROCKS_IO_ERROR = 4,
+  ROCKS_NO_SPACE = 5,
+  ROCKS_BUSY = 6,
+  ROCKS_OTHER = 7,
+};
+
+// `message` is null on success and otherwise goes to rocks_free.
+typedef struct {
+  int32_t code;
+  uint8_t retryable;
+  uint8_t reserved[3];
+  char* message;
+  size_t message_len;
+} RocksStatus;
+
+typedef struct {
+  uint64_t write_buffer;
+  uint64_t block_cache;
+  uint64_t table_size;
+  int32_t write_buffers;
+  int32_t background_jobs;
+  uint8_t compression;
+  uint8_t expiry;
+  uint8_t create;
+  uint8_t reserved[5];
+} RocksOptions;
+
+typedef struct {
+  const char* data;
+  size_t len;
+} RocksSlice;
+
+typedef struct RocksDb RocksDb;
+typedef struct RocksPin RocksPin;
+typedef struct RocksCursor RocksCursor;
+typedef struct RocksBatch RocksBatch;
+
+void rocks_free(char* message) noexcept;
+
+// Takes over `fs`, on failure too.
+RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
+// Stops the background work and closes the database. `db` is gone afterwards, whatever the outcome.
+RocksStatus rocks_close(RocksDb* db) noexcept;
+
+RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
+// `pin` is null where the key is not there; else it goes to rocks_pin_free and may outlive the database.
+RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept;
+RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, RocksPin** pins,
+                            RocksSlice* values) noexcept;
+void rocks_pin_free(RocksPin* pin) noexcept;
+
+RocksCursor* rocks_cursor(RocksDb* db, RocksSlice from) noexcept;
+void rocks_cursor_free(RocksCursor* cursor) noexcept;
+void rocks_cursor_seek(RocksCursor* cursor, RocksSlice key) noexcept;
+void rocks_cursor_next(RocksCursor* cursor) noexcept;
+// Whether the cursor is at an entry, which then is in `key` and `value` until the cursor moves.
+uint8_t rocks_cursor_entry(const RocksCursor* cursor, RocksSlice* key, RocksSlice* value) noexcept;
+RocksStatus rocks_cursor_status(const RocksCursor* cursor) noexcept;
+
+// Null if there is no such property; else goes to rocks_free.
+char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept;
+RocksStatus rocks_flush(RocksDb* db) noexcept;
+RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
+RocksStatus rocks_compact(RocksDb* db) noexcept;
+
+RocksBatch* rocks_batch_new(void) noexcept;
+void rocks_batch_free(RocksBatch* batch) noexcept;
+RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
+RocksStatus rocks_batch_delete(RocksBatch* batch, RocksSlice key) noexcept;
+RocksStatus rocks_batch_delete_range(RocksBatch* batch, RocksSlice from, RocksSlice to) noexcept;
+void rocks_batch_clear(RocksBatch* batch) noexcept;
+size_t rocks_batch_count(const RocksBatch* batch) noexcept;
+size_t rocks_batch_bytes(const RocksBatch* batch) noexcept;
+
+}

@@ -1,0 +1,97 @@
+// RocksDB's file system over a mounted Furrow file system.
+//
+// Compiles against RocksDB 7.8 (Debian 12) and 10: what differs is behind ROCKSDB_MAJOR.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "furrow_abi.h"
+#include "rocksdb/file_system.h"
+#include "rocksdb/version.h"
+
+namespace furrow {
+
+class FurrowFileSystem : public rocksdb::FileSystem {
+ public:
+  // Takes over `fs`.
+  explicit FurrowFileSystem(FurrowFs* fs) : fs_(fs) {}
+  ~FurrowFileSystem() override { furrow_release(fs_); }
+
+  static const char* kClassName() { return "FurrowFileSystem"; }
+  const char* Name() const override { return kClassName(); }
+
+  rocksdb::IOStatus NewSequentialFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
+                                      std::unique_ptr<rocksdb::FSSequentialFile>* result,
+                                      rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+                                        rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewWritableFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* result,
+                                    rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus ReopenWritableFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
+                                       std::unique_ptr<rocksdb::FSWritableFile>* result,
+                                       rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus ReuseWritableFile(const std::string& fname, const std::string& old_fname,
+                                      const rocksdb::FileOptions& file_opts,
+                                      std::unique_ptr<rocksdb::FSWritableFile>* result,
+                                      rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewDirectory(const std::string& name, const rocksdb::IOOptions& io_opts,
+                                 std::unique_ptr<rocksdb::FSDirectory>* result,
+                                 rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus FileExists(const std::string& fname, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetChildren(const std::string& dir, const rocksdb::IOOptions& options,
+                                std::vector<std::string>* result, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus DeleteFile(const std::string& fname, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Truncate(const std::string& fname, size_t size, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus CreateDir(const std::string& dirname, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& dirname, const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus DeleteDir(const std::string& dirname, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetFileSize(const std::string& fname, const rocksdb::IOOptions& options,
+                                uint64_t* file_size, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetFileModificationTime(const std::string& fname, const rocksdb::IOOptions& options,
+                                            uint64_t* file_mtime, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus RenameFile(const std::string& src, const std::string& target,
+                               const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus LinkFile(const std::string& src, const std::string& target,
+                             const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NumFileLinks(const std::string& fname, const rocksdb::IOOptions& options, uint64_t* count,
+                                 rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus AreFilesSame(const std::string& first, const std::string& second,
+                                 const rocksdb::IOOptions& options, bool* res,
+                                 rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus LockFile(const std::string& fname, const rocksdb::IOOptions& options,
+                             rocksdb::FileLock** lock, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus UnlockFile(rocksdb::FileLock* lock, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetTestDirectory(const rocksdb::IOOptions& options, std::string* path,
+                                     rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewLogger(const std::string& fname, const rocksdb::IOOptions& io_opts,
+                              std::shared_ptr<rocksdb::Logger>* result, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetAbsolutePath(const std::string& db_path, const rocksdb::IOOptions& options,
+                                    std::string* output_path, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options, uint64_t* diskfree,
+                                 rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus IsDirectory(const std::string& path, const rocksdb::IOOptions& options, bool* is_dir,
+                                rocksdb::IODebugContext* dbg) override;
+#if ROCKSDB_MAJOR >= 8
+  // Reads are synchronous: without this RocksDB would queue them behind a ReadAsync that is not.
+  void SupportedOps(int64_t& supported_ops) override { supported_ops = 0; }
+#endif
+
+ private:
+  FurrowFs* fs_;
+  // What RocksDB preallocated for its latest write-ahead log: the size that the next one will have.
+  std::atomic<uint64_t> log_preallocation_{0};
+};
+
+}  // namespace furrow

@@ -1,0 +1,109 @@
+// RocksDB's four kinds of open file over the Rust file system.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "furrow_abi.h"
+#include "rocksdb/file_system.h"
+#include "status.h"
+
+namespace furrow {
+
+// The Rust side of an open file being read; owned.
+class Reader {
+ public:
+  explicit Reader(FurrowReader* reader) : reader_(reader) {}
+  ~Reader() { furrow_reader_free(reader_); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  rocksdb::IOStatus ReadAt(uint64_t offset, size_t n, rocksdb::Slice* result, char* scratch) const;
+  uint64_t ino() const { return furrow_reader_ino(reader_); }
+
+ private:
+  FurrowReader* reader_;
+};
+
+// Used by one thread at a time.
+class SequentialFile : public rocksdb::FSSequentialFile {
+ public:
+  explicit SequentialFile(FurrowReader* reader) : reader_(reader) {}
+
+  rocksdb::IOStatus Read(size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Skip(uint64_t n) override;
+  rocksdb::IOStatus PositionedRead(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                                   rocksdb::Slice* result, char* scratch,
+                                   rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
+
+ private:
+  Reader reader_;
+  uint64_t offset_ = 0;
+};
+
+// Used by any number of threads. Prefetch stays NotSupported, so that RocksDB reads ahead into its own buffer.
+class RandomAccessFile : public rocksdb::FSRandomAccessFile {
+ public:
+  explicit RandomAccessFile(FurrowReader* reader) : reader_(reader) {}
+
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result,
+                         char* scratch, rocksdb::IODebugContext* dbg) const override;
+  size_t GetUniqueId(char* id, size_t max_size) const override;
+  rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
+
+ private:
+  Reader reader_;
+};
+
+// Written by one thread at a time; Sync may run beside Append and Flush.
+class WritableFile : public rocksdb::FSWritableFile {
+ public:
+  // `preallocation` remembers what RocksDB said of this file, for the next one of its kind. May be null.
+  WritableFile(const rocksdb::FileOptions& options, FurrowWriter* writer, std::atomic<uint64_t>* preallocation)
+      : rocksdb::FSWritableFile(options), writer_(writer), preallocation_(preallocation) {}
+  ~WritableFile() override { furrow_writer_free(writer_); }
+
+  using rocksdb::FSWritableFile::Append;
+  using rocksdb::FSWritableFile::PositionedAppend;
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* dbg) override;
+  // Only at the end of the file: a zone takes no other write.
+  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
+                                     const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Truncate(uint64_t size, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Close(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Flush(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus RangeSync(uint64_t offset, uint64_t nbytes, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* dbg) override;
+  bool IsSyncThreadSafe() const override { return true; }
+  void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override;
+  uint64_t GetFileSize(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  void SetPreallocationBlockSize(size_t size) override;
+  // Space is taken from zones as data comes: there is nothing to prepare.
+  void PrepareWrite(size_t, size_t, const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {}
+  rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
+
+ private:
+  FurrowWriter* writer_;
+  std::atomic<uint64_t>* preallocation_;
+};
+
+// A directory, for its Fsync: metadata operations are one log, so any directory's sync covers them all.
+class Directory : public rocksdb::FSDirectory {
+ public:
+  Directory(const FurrowFs* fs, uint64_t ino) : fs_(fs), ino_(ino) {}
+
+  rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Close(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  size_t GetUniqueId(char* id, size_t max_size) const override;
+
+ private:
+  const FurrowFs* fs_;  // outlived by the FileSystem that made this
+  uint64_t ino_;
+};
+
+}  // namespace furrow

@@ -1,0 +1,166 @@
+#include "logger.h"
+
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace furrow {
+
+using rocksdb::Status;
+
+namespace {
+
+// Lines reach readers of the file within this time, or at RocksDB's own Flush.
+constexpr uint64_t kFlushEveryMicros = 1000 * 1000;
+constexpr size_t kLineOnStack = 1024;
+constexpr size_t kLongestLine = 64 * 1024;
+
+class ZonedSink : public LogSink {
+ public:
+  explicit ZonedSink(FurrowWriter* writer) : writer_(writer) {}
+  ~ZonedSink() override {
+    Forget(furrow_close(writer_));
+    furrow_writer_free(writer_);
+  }
+  bool Write(const char* data, size_t len) override { return Forget(furrow_append(writer_, data, len)); }
+  void Flush() override { Forget(furrow_flush(writer_)); }
+
+ private:
+  static bool Forget(FurrowStatus status) {
+    if (status.code == FURROW_OK) {
+      return true;
+    }
+    furrow_message_free(status.message, status.message_len);
+    return false;
+  }
+  FurrowWriter* writer_;
+};
+
+class HostSink : public LogSink {
+ public:
+  explicit HostSink(FILE* file) : file_(file) {}
+  ~HostSink() override { fclose(file_); }
+  bool Write(const char* data, size_t len) override { return fwrite(data, 1, len, file_) == len; }
+  void Flush() override { fflush(file_); }
+
+ private:
+  FILE* file_;
+};
+
+size_t Stamp(char* into, size_t size, const timeval& now) {
+  tm parts;
+  localtime_r(&now.tv_sec, &parts);
+  const auto thread = static_cast<unsigned long long>(std::hash<std::thread::id>()(std::this_thread::get_id()));
+  int n = snprintf(into, size, "%04d/%02d/%02d-%02d:%02d:%02d.%06d %llx ", parts.tm_year + 1900, parts.tm_mon + 1,
+                   parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, static_cast<int>(now.tv_usec), thread);
+  return n < 0 ? 0 : static_cast<size_t>(n);
+}
+
+}  // namespace
+
+FurrowLogger::~FurrowLogger() {
+  if (!closed_) {
+    closed_ = true;
+    CloseImpl().PermitUncheckedError();
+  }
+}
+
+void FurrowLogger::Logv(const char* format, va_list ap) {
+  timeval now;
+  gettimeofday(&now, nullptr);
+  char stack[kLineOnStack];
+  const size_t head = Stamp(stack, sizeof(stack), now);
+  va_list again;
+  va_copy(again, ap);
+  const int body = vsnprintf(stack + head, sizeof(stack) - head, format, ap);
+  if (body >= 0) {
+    size_t len = head + static_cast<size_t>(body);
+    if (len + 1 < sizeof(stack)) {
+      if (len == 0 || stack[len - 1] != '\n') {
+        stack[len++] = '\n';
+      }
+      Write(stack, len);
+    } else {
+      len = std::min(len, kLongestLine);
+      std::vector<char> line(len + 2);
+      memcpy(line.data(), stack, head);
+      vsnprintf(line.data() + head, len + 1 - head, format, again);
+      if (line[len - 1] != '\n') {
+        line[len++] = '\n';
+      }
+      Write(line.data(), len);
+    }
+  }
+  va_end(again);
+}
+
+void FurrowLogger::Write(const char* line, size_t len) {
+  timeval now;
+  gettimeofday(&now, nullptr);
+  const uint64_t micros = static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_usec);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (sink_ == nullptr) {
+    return;
+  }
+  if (!sink_->Write(line, len)) {
+    if (!failed_) {
+      failed_ = true;
+      fprintf(stderr, "furrow: RocksDB's LOG cannot be written any more; its lines are dropped\n");
+    }
+    return;
+  }
+  size_ += len;
+  if (micros - flushed_us_ >= kFlushEveryMicros) {
+    flushed_us_ = micros;
+    sink_->Flush();
+  }
+}
+
+void FurrowLogger::Flush() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (sink_ != nullptr) {
+    sink_->Flush();
+  }
+}
+
+size_t FurrowLogger::GetLogFileSize() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return size_;
+}
+
+Status FurrowLogger::CloseImpl() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  sink_.reset();
+  return Status::OK();
+}
+
+std::unique_ptr<LogSink> NewZonedSink(FurrowWriter* writer) { return std::make_unique<ZonedSink>(writer); }
+
+std::unique_ptr<LogSink> NewHostSink(const std::string& dir, const std::string& fname, std::string* message) {
+  std::string name;
+  for (char c : fname) {
+    if (c != '/') {
+      name.push_back(c);
+    } else if (!name.empty() && name.back() != '_') {
+      name.push_back('_');
+    }
+  }
+  const std::string path = dir + "/" + name;
+  const std::string old = path + ".old";
+  rename(path.c_str(), old.c_str());  // where there is none, there is nothing to keep
+  FILE* file = fopen(path.c_str(), "we");
+  if (file == nullptr) {
+    *message = "creating RocksDB's LOG as " + path + " (FURROW_LOG_DIR): " + strerror(errno) +
+               "; name an existing directory that may be written";
+    return nullptr;
+  }
+  return std::make_unique<HostSink>(file);
+}
+
+}  // namespace furrow

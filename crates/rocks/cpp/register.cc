@@ -1,0 +1,64 @@
+#include "register.h"
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+#include "file_system.h"
+#include "rocksdb/version.h"
+#include "status.h"
+
+namespace {
+
+constexpr char kScheme[] = "furrow";
+constexpr char kSeparator[] = "://";
+
+// Called once per use of the URI: `--fs_uri` and `--backup_fs_uri` may name the same device, and then share it.
+rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
+                                         std::string* message) {
+  const std::string url = uri.substr(sizeof(kScheme) - 1 + sizeof(kSeparator) - 1);
+  FurrowFs* fs = nullptr;
+  FurrowStatus status = furrow_mount(url.data(), url.size(), &fs);
+  if (status.code != FURROW_OK) {
+    message->assign(status.message == nullptr ? "" : status.message, status.message_len);
+    furrow_message_free(status.message, status.message_len);
+    // Not every program prints what RocksDB tells it of this; the reason must reach the person, once.
+    fprintf(stderr, "furrow: %s\n", message->c_str());
+    *message = "the device could not be mounted, see the line that begins with 'furrow:'";
+    return nullptr;
+  }
+  guard->reset(new furrow::FurrowFileSystem(fs));
+  return guard->get();
+}
+
+// After the program's own exit handlers and static destructors: what it left mounted is written out.
+__attribute__((destructor)) void Unload() { furrow_unmount_all(); }
+
+}  // namespace
+
+int register_furrow(rocksdb::ObjectLibrary& library, const std::string&) {
+  library.AddFactory<rocksdb::FileSystem>(
+      rocksdb::ObjectLibrary::PatternEntry(kScheme, false).AddSeparator(kSeparator),
+      [](const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard, std::string* message) {
+        return NewFurrowFileSystem(uri, guard, message);
+      });
+  return 1;
+}
+
+extern "C" int furrow_register_default(void) {
+  static std::once_flag once;
+  std::call_once(once, [] { register_furrow(*rocksdb::ObjectLibrary::Default(), ""); });
+  return rocksdb::ObjectLibrary::Default()->FindFactory<rocksdb::FileSystem>("furrow://emu:mem") != nullptr ? 1 : 0;
+}
+
+extern "C" void furrow_compiled_version(int* major, int* minor, int* patch) {
+  *major = ROCKSDB_MAJOR;
+  *minor = ROCKSDB_MINOR;
+  *patch = ROCKSDB_PATCH;
+}
+
+extern "C" void furrow_runtime_version(int* major, int* minor, int* patch) {
+  *major = *minor = *patch = 0;
+  const std::string version = rocksdb::GetRocksVersionAsString(true);
+  sscanf(version.c_str(), "%d.%d.%d", major, minor, patch);
+}

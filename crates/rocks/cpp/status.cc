@@ -1,0 +1,31 @@
+#include "status.h"
+
+namespace furrow {
+
+using rocksdb::IOStatus;
+
+IOStatus ToIOStatusSlow(const FurrowStatus& status, Missing missing) {
+  std::string message(status.message == nullptr ? "" : status.message, status.message_len);
+  furrow_message_free(status.message, status.message_len);
+  IOStatus result;
+  switch (status.code) {
+    case FURROW_NOT_FOUND:
+      result = missing == Missing::kProbe ? IOStatus::NotFound(message) : IOStatus::PathNotFound(message);
+      break;
+    case FURROW_NO_SPACE:
+      result = IOStatus::NoSpace(message);
+      break;
+    case FURROW_INVALID:
+      result = IOStatus::InvalidArgument(message);
+      break;
+    case FURROW_BUSY:
+    default:
+      result = IOStatus::IOError(message);
+      break;
+  }
+  result.SetRetryable(status.retryable != 0);
+  result.SetDataLoss(status.data_loss != 0);
+  return result;
+}
+
+}  // namespace furrow

@@ -1,0 +1,286 @@
+//! The mounted file system: names, directories, locks.
+
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use fs::{Bytes, FileLock, Fs, Kind};
+use units::{Driver, block_on};
+
+use super::logic::path;
+use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use crate::mount::{self, Mount};
+
+/// A mounted file system, in C++'s hands.
+#[derive(Debug)]
+pub struct FurrowFs {
+    fs: Fs,
+    /// Set where the plug-in mounted it: dropping the last one unmounts.
+    _mount: Option<Mount>,
+}
+
+impl FurrowFs {
+    /// A handle over `fs`, which stays mounted when the handle goes.
+    #[cfg(feature = "shim")]
+    pub(crate) fn borrowed(fs: Fs) -> *mut FurrowFs {
+        Box::into_raw(Box::new(FurrowFs { fs, _mount: None }))
+    }
+
+    pub(super) fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+        self.fs.driver()
+    }
+
+    fn wait<T>(&self, call: impl Future<Output = fs::Result<T>>) -> Result<T, Failure> {
+        Ok(block_on(&**self.driver(), call)?)
+    }
+}
+
+/// A held lock, in C++'s hands.
+#[derive(Debug)]
+pub struct FurrowLock(FileLock);
+
+/// `FurrowStat` of `furrow_abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FurrowStat {
+    ino: u64,
+    size: u64,
+    modified_ms: u64,
+    links: u64,
+    is_dir: u8,
+}
+
+/// Mounts what the URL names.
+///
+/// # Safety
+/// `url` and `out` are valid; the result goes to [`furrow_release`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_mount(
+    url: *const c_char,
+    len: usize,
+    out: *mut *mut FurrowFs,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let url = unsafe { super::logic::bytes(url, len) };
+        let url = std::str::from_utf8(url)
+            .map_err(|_| Failure::new(Code::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
+        let mount = mount::mount(url).map_err(|e| Failure::new(Code::IoError, e.to_string()))?;
+        let handle = Box::new(FurrowFs { fs: mount.fs().clone(), _mount: Some(mount) });
+        // SAFETY: the caller's promise.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// Lets go of a file system.
+///
+/// # Safety
+/// `fs` came from this library, is not in use and is not released again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_release(fs: *mut FurrowFs) {
+    // SAFETY: the caller's promise: this is the box that was handed out.
+    entry_or((), || drop(unsafe { Box::from_raw(fs) }));
+}
+
+/// Unmounts whatever is still mounted by URL, when the process ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn furrow_unmount_all() {
+    entry_or((), mount::unmount_all);
+}
+
+/// The time of day in milliseconds since 1970.
+///
+/// # Safety
+/// `fs` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
+    // SAFETY: the caller's promise.
+    entry_or(0, || unsafe { &*fs }.driver().unix_millis())
+}
+
+/// The bytes that can still be written.
+///
+/// # Safety
+/// `fs` is alive and `bytes` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_free_space(fs: *const FurrowFs, bytes: *mut u64) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        unsafe { *bytes = (*fs).fs.statfs().free.0 };
+        Ok(())
+    })
+}
+
+/// What is known of a path.
+///
+/// # Safety
+/// `fs` is alive; `name` and `out` are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_stat(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    out: *mut FurrowStat,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let stat = fs.fs.stat(&name)?;
+        let found = FurrowStat {
+            ino: stat.ino,
+            size: stat.size.0,
+            modified_ms: stat.modified_ms,
+            links: u64::from(stat.links),
+            is_dir: u8::from(stat.kind == Kind::Directory),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { *out = found };
+        Ok(())
+    })
+}
+
+/// An entry that does one thing to one path.
+macro_rules! one_path {
+    ($(#[$doc:meta])* $name:ident, $method:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `fs` is alive and `name` is valid.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fs: *const FurrowFs, name: *const c_char, len: usize) -> FurrowStatus {
+            entry(|| {
+                // SAFETY: the caller's promise.
+                let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+                fs.wait(fs.fs.$method(&name))
+            })
+        }
+    };
+}
+
+/// An entry that does one thing to two paths.
+macro_rules! two_paths {
+    ($(#[$doc:meta])* $name:ident, $method:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `fs` is alive and both names are valid.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            fs: *const FurrowFs,
+            from: *const c_char,
+            from_len: usize,
+            to: *const c_char,
+            to_len: usize,
+        ) -> FurrowStatus {
+            entry(|| {
+                // SAFETY: the caller's promise.
+                let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
+                fs.wait(fs.fs.$method(&from, &to))
+            })
+        }
+    };
+}
+
+one_path!(
+    /// Makes a directory.
+    furrow_mkdir, mkdir);
+one_path!(
+    /// Removes an empty directory.
+    furrow_rmdir, rmdir);
+one_path!(
+    /// Removes a file's name.
+    furrow_unlink, unlink);
+two_paths!(
+    /// Renames a file or directory, over a file if one is there.
+    furrow_rename, rename);
+two_paths!(
+    /// Gives a file a second name.
+    furrow_link, link);
+
+/// Cuts a file.
+///
+/// # Safety
+/// `fs` is alive and `name` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_truncate(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    size: u64,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        fs.wait(fs.fs.truncate(&name, Bytes(size)))
+    })
+}
+
+/// Makes all metadata operations so far durable.
+///
+/// # Safety
+/// `fs` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_sync(fs: *const FurrowFs) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let fs = unsafe { &*fs };
+        fs.wait(fs.fs.sync())
+    })
+}
+
+/// Calls `each` with every name in a directory.
+///
+/// # Safety
+/// `fs` is alive, `name` is valid, and `each` may be called with `context`; it does not throw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_read_dir(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    context: *mut c_void,
+    each: extern "C" fn(*mut c_void, *const c_char, usize),
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        for child in fs.fs.read_dir(&name)? {
+            each(context, child.name.as_ptr().cast(), child.name.len());
+        }
+        Ok(())
+    })
+}
+
+/// Takes the lock of a path, for this process.
+///
+/// # Safety
+/// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_unlock`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_lock(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    out: *mut *mut FurrowLock,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let lock = fs.fs.lock(&name)?;
+        // SAFETY: the caller's promise.
+        unsafe { *out = Box::into_raw(Box::new(FurrowLock(lock))) };
+        Ok(())
+    })
+}
+
+/// Lets go of a lock.
+///
+/// # Safety
+/// `lock` came from [`furrow_lock`] and is not unlocked again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_unlock(lock: *mut FurrowLock) {
+    // SAFETY: the caller's promise: this is the box that was handed out.
+    entry_or((), || drop(unsafe { Box::from_raw(lock) }));
+}

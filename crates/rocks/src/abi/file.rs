@@ -1,0 +1,269 @@
+//! Open files: the hot calls are here. A read into the caller's memory and an append that fits the buffer allocate
+//! nothing.
+
+use std::ffi::c_char;
+use std::slice;
+use std::sync::Arc;
+
+use fs::{Bytes, CreateOptions, FileKind, Reader, Writer};
+use units::{Driver, block_on};
+
+use super::dir::FurrowFs;
+use super::logic::{bytes, lifetime, path};
+use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+
+/// A file being written, in C++'s hands.
+#[derive(Debug)]
+pub struct FurrowWriter {
+    writer: Writer,
+    driver: Arc<dyn Driver>,
+}
+
+/// An open file, in C++'s hands.
+#[derive(Debug)]
+pub struct FurrowReader {
+    reader: Reader,
+    driver: Arc<dyn Driver>,
+    ino: u64,
+}
+
+impl FurrowWriter {
+    fn wait(&self, call: impl Future<Output = fs::Result<()>>) -> Result<(), Failure> {
+        Ok(block_on(&*self.driver, call)?)
+    }
+}
+
+/// Creates a file for writing.
+///
+/// # Safety
+/// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_writer_free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_create(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    log: u8,
+    hint: u8,
+    preallocate: u64,
+    out: *mut *mut FurrowWriter,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
+        let options = CreateOptions { kind, lifetime: lifetime(hint), preallocate: Bytes(preallocate) };
+        let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
+        // SAFETY: the caller's promise.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// Opens a file to append to it.
+///
+/// # Safety
+/// As for [`furrow_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_open_append(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    out: *mut *mut FurrowWriter,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
+        // SAFETY: the caller's promise.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// Appends.
+///
+/// # Safety
+/// `writer` is alive and `data` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_append(
+    writer: *const FurrowWriter,
+    data: *const c_char,
+    len: usize,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (writer, data) = unsafe { (&*writer, bytes(data, len)) };
+        writer.wait(writer.writer.append(data))
+    })
+}
+
+/// Promises nothing: as POSIX's write.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let writer = unsafe { &*writer };
+        writer.wait(writer.writer.flush())
+    })
+}
+
+/// Makes what was appended durable.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let writer = unsafe { &*writer };
+        writer.wait(writer.writer.sync())
+    })
+}
+
+/// Writes the buffer out and ends the writing.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let writer = unsafe { &*writer };
+        writer.wait(writer.writer.close())
+    })
+}
+
+/// Cuts the file being written.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size: u64) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let writer = unsafe { &*writer };
+        writer.wait(writer.writer.truncate(Bytes(size)))
+    })
+}
+
+/// The file's size so far.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
+    // SAFETY: the caller's promise.
+    entry_or(0, || unsafe { &*writer }.writer.size().0)
+}
+
+/// Says how long the file is expected to live.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: u8) {
+    // SAFETY: the caller's promise.
+    entry_or((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
+}
+
+/// Closes the file if nobody did, and lets go of it.
+///
+/// # Safety
+/// `writer` came from this library, is not in use and is not freed again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
+    entry_or((), || {
+        // SAFETY: the caller's promise: this is the box that was handed out.
+        let writer = unsafe { Box::from_raw(writer) };
+        if let Err(error) = block_on(&*writer.driver, writer.writer.close()) {
+            tracing::debug!(%error, "closing a file that RocksDB dropped without closing it");
+        }
+    });
+}
+
+/// Opens a file for reading.
+///
+/// # Safety
+/// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_reader_free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_open(
+    fs: *const FurrowFs,
+    name: *const c_char,
+    len: usize,
+    out: *mut *mut FurrowReader,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let ino = fs.fs().stat(&name)?.ino;
+        let reader = fs.fs().open(&name)?;
+        let handle = Box::new(FurrowReader { reader, driver: Arc::clone(fs.driver()), ino });
+        // SAFETY: the caller's promise.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// Reads `n` bytes, fewer only at the end of the file.
+///
+/// # Safety
+/// `reader` is alive, `into` has `n` bytes to write to that nobody else uses, and `got` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_read(
+    reader: *const FurrowReader,
+    offset: u64,
+    n: usize,
+    into: *mut c_char,
+    got: *mut usize,
+) -> FurrowStatus {
+    entry(|| {
+        if n == 0 {
+            return Ok(());
+        }
+        if into.is_null() {
+            return Err(Failure::new(Code::Invalid, "a read without memory to read into"));
+        }
+        // SAFETY: the caller's promise. The bytes may be uninitialised; u8 has no invalid values, the file system
+        // only writes to them, and the compiler cannot see across this call where they came from.
+        let (reader, into) = unsafe { (&*reader, slice::from_raw_parts_mut(into.cast::<u8>(), n)) };
+        let mut done = 0;
+        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let at = Bytes(offset.saturating_add(done as u64));
+            match block_on(&*reader.driver, reader.reader.read_at(at, rest))? {
+                0 => break,
+                more => done += more,
+            }
+            if done < n && offset.saturating_add(done as u64) >= reader.reader.size().0 {
+                break;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { *got = done };
+        Ok(())
+    })
+}
+
+/// The number that names the file while it is open.
+///
+/// # Safety
+/// `reader` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
+    // SAFETY: the caller's promise.
+    entry_or(0, || unsafe { &*reader }.ino)
+}
+
+/// Lets go of an open file.
+///
+/// # Safety
+/// `reader` came from [`furrow_open`], is not in use and is not freed again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_reader_free(reader: *mut FurrowReader) {
+    // SAFETY: the caller's promise: this is the box that was handed out.
+    entry_or((), || drop(unsafe { Box::from_raw(reader) }));
+}

@@ -1,0 +1,88 @@
+//! Paths and slices, from C++'s terms to ours.
+
+use std::borrow::Cow;
+use std::ffi::c_char;
+use std::slice;
+
+use fs::Lifetime;
+
+use super::status::{Code, Failure};
+
+/// The bytes at `data`.
+///
+/// # Safety
+/// `data` points to `len` readable bytes that stay as they are while the result lives; null with length 0 is fine.
+pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+    if len == 0 || data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+/// The path at `data` in the file system's form.
+///
+/// # Safety
+/// As for [`bytes`].
+pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a, str>, Failure> {
+    // SAFETY: the caller's promise.
+    let raw = unsafe { bytes(data, len) };
+    let text = std::str::from_utf8(raw).map_err(|_| {
+        let shown = String::from_utf8_lossy(raw);
+        Failure::new(Code::Invalid, format!("path '{shown}' is not UTF-8: rename it"))
+    })?;
+    Ok(normal(text))
+}
+
+/// RocksDB joins directories and names as they come: `//`, `/./` and trailing slashes go, and a relative path
+/// begins at the root. A path that is fine already, the usual case, is borrowed.
+fn normal(path: &str) -> Cow<'_, str> {
+    let fine = path.starts_with('/')
+        && (path.len() == 1
+            || path.get(1..).is_some_and(|rest| rest.split('/').all(|part| !part.is_empty() && part != ".")));
+    if fine {
+        return Cow::Borrowed(path);
+    }
+    let mut result = String::with_capacity(path.len() + 1);
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        result.push('/');
+        result.push_str(part);
+    }
+    if result.is_empty() {
+        result.push('/');
+    }
+    Cow::Owned(result)
+}
+
+/// From RocksDB's WriteLifeTimeHint.
+pub(super) fn lifetime(hint: u8) -> Lifetime {
+    match hint {
+        1 => Lifetime::None,
+        2 => Lifetime::Short,
+        3 => Lifetime::Medium,
+        4 => Lifetime::Long,
+        5 => Lifetime::Extreme,
+        _ => Lifetime::NotSet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_as_rocksdb_joins_them_come_out_normal() {
+        for (given, wanted) in [
+            ("/db/000001.log", "/db/000001.log"),
+            ("/db//LOCK", "/db/LOCK"),
+            ("/db/", "/db"),
+            ("db/./x", "/db/x"),
+            ("/", "/"),
+            ("", "/"),
+            ("//", "/"),
+        ] {
+            assert_eq!(normal(given), wanted, "{given}");
+        }
+        assert!(matches!(normal("/db/000001.log"), Cow::Borrowed(_)), "the usual path is not copied");
+    }
+}

@@ -1,0 +1,11 @@
+//! The functions of `cpp/furrow_abi.h`: what the C++ shim calls. Every entry is a thin translation; a panic becomes
+//! an I/O error and never crosses into C++.
+
+mod dir;
+mod file;
+mod logic;
+mod status;
+
+pub use dir::{FurrowFs, FurrowLock, FurrowStat};
+pub use file::{FurrowReader, FurrowWriter};
+pub use status::FurrowStatus;

@@ -1,0 +1,157 @@
+//! Outcomes, as C++ sees them.
+
+use std::any::Any;
+use std::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use fs::{Class, ErrorKind};
+
+/// `FurrowStatus` of `furrow_abi.h`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct FurrowStatus {
+    code: i32,
+    retryable: u8,
+    data_loss: u8,
+    reserved: [u8; 2],
+    message: *mut c_char,
+    message_len: usize,
+}
+
+/// The codes of `furrow_abi.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub(super) enum Code {
+    NotFound = 1,
+    NoSpace = 2,
+    IoError = 3,
+    Invalid = 4,
+    Busy = 5,
+}
+
+/// Why a call of the shim failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub code: Code,
+    pub retryable: bool,
+    pub data_loss: bool,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, retryable: false, data_loss: false, message: message.into() }
+    }
+}
+
+impl From<fs::Error> for Failure {
+    fn from(error: fs::Error) -> Failure {
+        let code = match (error.kind(), error.class()) {
+            (ErrorKind::NotFound | ErrorKind::NotADirectory, _) => Code::NotFound,
+            (_, Class::NoSpace) => Code::NoSpace,
+            (ErrorKind::Busy, _) => Code::Busy,
+            _ => Code::IoError,
+        };
+        Failure {
+            code,
+            retryable: error.class() == Class::Retry,
+            data_loss: error.class() == Class::Corrupt,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl FurrowStatus {
+    const OK: FurrowStatus = FurrowStatus {
+        code: 0,
+        retryable: 0,
+        data_loss: 0,
+        reserved: [0; 2],
+        message: ptr::null_mut(),
+        message_len: 0,
+    };
+
+    #[cold]
+    fn failed(failure: Failure) -> FurrowStatus {
+        let bytes = failure.message.into_bytes().into_boxed_slice();
+        let message_len = bytes.len();
+        FurrowStatus {
+            code: failure.code as i32,
+            retryable: u8::from(failure.retryable),
+            data_loss: u8::from(failure.data_loss),
+            reserved: [0; 2],
+            message: Box::into_raw(bytes).cast(),
+            message_len,
+        }
+    }
+}
+
+/// Runs the body of an entry. Success allocates nothing; a panic is an I/O error that says what panicked.
+pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => FurrowStatus::OK,
+        Ok(Err(failure)) => FurrowStatus::failed(failure),
+        Err(panic) => FurrowStatus::failed(Failure::new(
+            Code::IoError,
+            format!("the file system panicked, which is a defect of it: {}", words(&*panic)),
+        )),
+    }
+}
+
+/// Runs the body of an entry that cannot fail; `otherwise` stands in after a panic.
+pub(super) fn entry_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+/// Frees a status's message.
+///
+/// # Safety
+/// `message` and `len` come from one [`FurrowStatus`] and were not freed before; null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_message_free(message: *mut c_char, len: usize) {
+    if !message.is_null() {
+        // SAFETY: by the caller's promise this is the box that `failed` leaked, with its own length.
+        drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.cast::<u8>(), len)) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(status: FurrowStatus) -> (i32, String) {
+        // SAFETY: a status's message and length belong together, and it is read before it is freed.
+        let text = unsafe { std::slice::from_raw_parts(status.message.cast::<u8>(), status.message_len) };
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        // SAFETY: freed once.
+        unsafe { furrow_message_free(status.message, status.message_len) };
+        (status.code, text)
+    }
+
+    #[test]
+    fn a_panic_becomes_an_io_error_with_its_words() {
+        let (code, text) = take(entry(|| panic!("zone {} is upside down", 7)));
+        assert_eq!(code, Code::IoError as i32);
+        assert!(text.contains("zone 7 is upside down"), "{text}");
+        assert_eq!(entry_or(5, || panic!("no")), 5);
+    }
+
+    #[test]
+    fn a_full_device_is_no_space_and_a_missing_file_not_found() {
+        let full = fs::Error::new(ErrorKind::NoSpace, "appending").at_path("/a");
+        assert_eq!(Failure::from(full).code, Code::NoSpace);
+        let device = fs::Error::new(ErrorKind::Device(zoned::ErrorKind::Media), "reading");
+        let failure = Failure::from(device);
+        assert_eq!((failure.code, failure.data_loss), (Code::IoError, true));
+        assert_eq!(Failure::from(fs::Error::new(ErrorKind::NotFound, "opening")).code, Code::NotFound);
+    }
+}

@@ -1,0 +1,94 @@
+//! Walking over keys.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::db::Inner;
+use crate::error::Result;
+use crate::ffi::{self, RocksCursor, RocksSlice};
+
+/// A position in the database, in key order, over the state it had when the cursor was made.
+///
+/// While a cursor lives its database cannot be closed. A cursor that is not [`valid`](Cursor::valid) is past the
+/// end or has failed: [`status`](Cursor::status) tells.
+pub struct Cursor {
+    raw: NonNull<RocksCursor>,
+    entry: Option<(RocksSlice, RocksSlice)>,
+    db: Arc<Inner>,
+}
+
+// SAFETY: the cursor is owned, and RocksDB's iterators may be used from any thread, one at a time.
+unsafe impl Send for Cursor {}
+// SAFETY: shared access reads the bytes of the entry, which stay until the cursor moves, and the status.
+unsafe impl Sync for Cursor {}
+
+impl Cursor {
+    /// A cursor that is counted in `db` already.
+    pub(crate) fn from_raw(raw: *mut RocksCursor, db: Arc<Inner>) -> Cursor {
+        let raw = NonNull::new(raw).expect("C++'s new gives memory or ends the process");
+        let mut cursor = Cursor { raw, entry: None, db };
+        cursor.load();
+        cursor
+    }
+
+    /// Whether the cursor is at an entry.
+    pub fn valid(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// The key it is at; empty if it is not valid.
+    pub fn key(&self) -> &[u8] {
+        // SAFETY: the bytes stay until the cursor moves, which takes it exclusively.
+        self.entry.map_or(&[], |(key, _)| unsafe { key.bytes() })
+    }
+
+    /// The value it is at; empty if it is not valid.
+    pub fn value(&self) -> &[u8] {
+        // SAFETY: as for `key`.
+        self.entry.map_or(&[], |(_, value)| unsafe { value.bytes() })
+    }
+
+    /// Goes to the next entry.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends its entries: it cannot be an Iterator")]
+    pub fn next(&mut self) {
+        // SAFETY: the cursor is alive, and exclusively ours.
+        unsafe { ffi::rocks_cursor_next(self.raw.as_ptr()) };
+        self.load();
+    }
+
+    /// Goes to the first key that is not below `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        // SAFETY: the cursor is alive, and exclusively ours; the key lives during the call.
+        unsafe { ffi::rocks_cursor_seek(self.raw.as_ptr(), RocksSlice::of(key)) };
+        self.load();
+    }
+
+    /// Whether everything so far could be read.
+    pub fn status(&self) -> Result<()> {
+        // SAFETY: the cursor is alive; the call only reads.
+        let status = unsafe { ffi::rocks_cursor_status(self.raw.as_ptr()) };
+        status.check(|| String::from("reading in key order"))
+    }
+
+    fn load(&mut self) {
+        let (mut key, mut value) = (RocksSlice::EMPTY, RocksSlice::EMPTY);
+        // SAFETY: the cursor is alive, and exclusively ours.
+        let valid = unsafe { ffi::rocks_cursor_entry(self.raw.as_ptr(), &raw mut key, &raw mut value) };
+        self.entry = (valid != 0).then_some((key, value));
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: freed once, before the database may close.
+        unsafe { ffi::rocks_cursor_free(self.raw.as_ptr()) };
+        self.db.cursors.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cursor in {:?}, {}", self.db, if self.valid() { "at an entry" } else { "at no entry" })
+    }
+}

@@ -1,0 +1,204 @@
+//! A database on a mounted file system.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fs::Fs;
+use parking_lot::{RwLock, RwLockReadGuard};
+
+use crate::abi::FurrowFs;
+use crate::batch::WriteBatch;
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
+use crate::options::DbOptions;
+use crate::pinned::Pinned;
+
+/// An open RocksDB database. All methods may be called from any thread.
+///
+/// Dropping it closes it, like [`close`](Db::close) but without the outcome.
+#[derive(Debug)]
+pub struct Db {
+    inner: Arc<Inner>,
+}
+
+/// The C++ database; null once closed.
+struct Handle(*mut RocksDb);
+
+// SAFETY: rocksdb::DB may be used from any thread, by many at once.
+unsafe impl Send for Handle {}
+// SAFETY: the same.
+unsafe impl Sync for Handle {}
+
+pub(crate) struct Inner {
+    path: String,
+    /// Read-locked by every call, so that a close waits for calls and no call meets a closed database.
+    handle: RwLock<Handle>,
+    /// Cursors, which use the database without the lock: while there are any, it stays open.
+    pub(crate) cursors: AtomicUsize,
+}
+
+impl Db {
+    /// Opens the database in the directory `path` of `fs`, or creates it. Recovers what the log holds.
+    pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
+        options.validate()?;
+        let geometry = fs.device().geometry();
+        let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
+        let given = RocksOptions {
+            write_buffer: options.write_buffer as u64,
+            block_cache: options.block_cache as u64,
+            table_size: options.table_size_for(zone),
+            write_buffers: options.write_buffers,
+            background_jobs: options.background_jobs,
+            compression: u8::from(options.compression),
+            expiry: u8::from(options.expiry),
+            create: u8::from(options.create),
+            reserved: [0; 5],
+        };
+        let mut db = ptr::null_mut();
+        // SAFETY: the handle passes to C++ whatever happens; path and options live during the call.
+        let status = unsafe {
+            ffi::rocks_open(
+                FurrowFs::borrowed(fs.clone()),
+                RocksSlice::of(path.as_bytes()),
+                &raw const given,
+                &raw mut db,
+            )
+        };
+        status.check(|| format!("opening the database in {path}"))?;
+        let (handle, cursors) = (RwLock::new(Handle(db)), AtomicUsize::new(0));
+        Ok(Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors }) })
+    }
+
+    /// Applies a batch, wholly or not at all. With `sync` it is durable on return, with everything written before.
+    pub fn write(&self, batch: &WriteBatch, sync: bool) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives, and so is the batch; Write only reads it.
+        let status = unsafe { ffi::rocks_write(handle.0, batch.raw(), u8::from(sync)) };
+        status.check(|| format!("writing {} changes to {}", batch.len(), self.inner.path))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Pinned>> {
+        let handle = self.inner.open_handle()?;
+        let (mut pin, mut value) = (ptr::null_mut(), RocksSlice::EMPTY);
+        // SAFETY: the database is open while the guard lives; the key lives during the call.
+        let status = unsafe { ffi::rocks_get(handle.0, RocksSlice::of(key), &raw mut pin, &raw mut value) };
+        status.check(|| format!("reading a key of {}", self.inner.path))?;
+        // SAFETY: pin and value come from the call, and nobody else has them.
+        Ok(unsafe { Pinned::from_raw(pin, value) })
+    }
+
+    /// The values of several keys, in their order.
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Pinned>>> {
+        let handle = self.inner.open_handle()?;
+        let names: Vec<RocksSlice> = keys.iter().map(|key| RocksSlice::of(key)).collect();
+        let mut pins = vec![ptr::null_mut(); keys.len()];
+        let mut values = vec![RocksSlice::EMPTY; keys.len()];
+        // SAFETY: the database is open while the guard lives; all three arrays have `keys.len()` elements.
+        let status = unsafe {
+            let (names, pins, values) = (names.as_ptr(), pins.as_mut_ptr(), values.as_mut_ptr());
+            ffi::rocks_multi_get(handle.0, names, keys.len(), pins, values)
+        };
+        status.check(|| format!("reading {} keys of {}", keys.len(), self.inner.path))?;
+        // SAFETY: each pin comes from the call with its value, and nobody else has it.
+        Ok(pins.into_iter().zip(values).map(|(pin, value)| unsafe { Pinned::from_raw(pin, value) }).collect())
+    }
+
+    /// A cursor at the first key that is not below `from`. It sees the database as it is now.
+    pub fn iter(&self, from: &[u8]) -> Result<Cursor> {
+        let handle = self.inner.open_handle()?;
+        self.inner.cursors.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the database is open while the guard lives, and then while the cursor is counted.
+        let raw = unsafe { ffi::rocks_cursor(handle.0, RocksSlice::of(from)) };
+        Ok(Cursor::from_raw(raw, Arc::clone(&self.inner)))
+    }
+
+    /// One of RocksDB's properties, such as `rocksdb.stats`; none if it knows no such property or is closed.
+    pub fn property(&self, name: &str) -> Option<String> {
+        let handle = self.inner.open_handle().ok()?;
+        let mut len = 0;
+        // SAFETY: the database is open while the guard lives; the name lives during the call.
+        let raw = unsafe { ffi::rocks_property(handle.0, RocksSlice::of(name.as_bytes()), &raw mut len) };
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: the call gave `len` bytes that live until they are freed below.
+        let text = String::from_utf8_lossy(unsafe { RocksSlice { data: raw, len }.bytes() }).into_owned();
+        // SAFETY: freed once.
+        unsafe { ffi::rocks_free(raw) };
+        Some(text)
+    }
+
+    /// Writes the memtables to table files, and waits for it.
+    pub fn flush(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_flush(handle.0) }
+            .check(|| format!("flushing the memtables of {}", self.inner.path))
+    }
+
+    /// Makes every write so far durable.
+    pub fn sync_wal(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_sync_wal(handle.0) }.check(|| format!("syncing the log of {}", self.inner.path))
+    }
+
+    /// Compacts everything to the last level, which drops what is deleted or expired, and waits for it.
+    pub fn compact(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_compact(handle.0) }.check(|| format!("compacting {}", self.inner.path))
+    }
+
+    /// Makes every write durable, waits for calls that are running, stops the background work and closes the
+    /// database; later calls fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing,
+    /// while there are cursors. A second close does nothing.
+    pub fn close(&self) -> Result<()> {
+        let mut handle = self.inner.handle.write();
+        let cursors = self.inner.cursors.load(Ordering::Acquire);
+        if cursors > 0 {
+            let text =
+                format!("closing the database in {}: {cursors} cursors are open: drop them", self.inner.path);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        self.inner.close(&mut handle)
+    }
+}
+
+impl Inner {
+    fn open_handle(&self) -> Result<RwLockReadGuard<'_, Handle>> {
+        let handle = self.handle.read();
+        if handle.0.is_null() {
+            return Err(Error::new(ErrorKind::Closed, format!("the database in {} is closed", self.path)));
+        }
+        Ok(handle)
+    }
+
+    fn close(&self, handle: &mut Handle) -> Result<()> {
+        let db = std::mem::replace(&mut handle.0, ptr::null_mut());
+        if db.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the write lock (or the last reference) means that no call uses it, no cursor is left, and the
+        // pointer was just taken away: it is closed once.
+        unsafe { ffi::rocks_close(db) }.check(|| format!("closing the database in {}", self.path))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut handle = Handle(std::mem::replace(&mut self.handle.get_mut().0, ptr::null_mut()));
+        if let Err(error) = self.close(&mut handle) {
+            tracing::error!(%error, "a database was dropped without being closed");
+        }
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "database in {}", self.path)
+    }
+}

@@ -1,0 +1,146 @@
+//! `cpp/db.h` in Rust's terms.
+
+use std::ffi::c_char;
+use std::marker::{PhantomData, PhantomPinned};
+use std::ptr;
+use std::slice;
+
+use crate::abi::FurrowFs;
+use crate::error::{Error, ErrorKind, Result};
+
+macro_rules! opaque {
+    ($($name:ident),*) => {
+        $(#[repr(C)]
+        pub(crate) struct $name {
+            data: [u8; 0],
+            marker: PhantomData<(*mut u8, PhantomPinned)>,
+        })*
+    };
+}
+opaque!(RocksDb, RocksPin, RocksCursor, RocksBatch);
+
+#[repr(C)]
+pub(crate) struct RocksStatus {
+    code: i32,
+    retryable: u8,
+    reserved: [u8; 3],
+    message: *mut c_char,
+    message_len: usize,
+}
+
+#[repr(C)]
+pub(crate) struct RocksOptions {
+    pub write_buffer: u64,
+    pub block_cache: u64,
+    pub table_size: u64,
+    pub write_buffers: i32,
+    pub background_jobs: i32,
+    pub compression: u8,
+    pub expiry: u8,
+    pub create: u8,
+    pub reserved: [u8; 5],
+}
+
+/// A borrowed byte string. Valid as long as what it was made of, or as `db.h` says.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RocksSlice {
+    pub data: *const c_char,
+    pub len: usize,
+}
+
+impl RocksSlice {
+    pub const EMPTY: RocksSlice = RocksSlice { data: ptr::null(), len: 0 };
+
+    pub fn of(bytes: &[u8]) -> RocksSlice {
+        RocksSlice { data: bytes.as_ptr().cast(), len: bytes.len() }
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// What the slice was made of lives, unchanged, as long as `'a`.
+    pub unsafe fn bytes<'a>(self) -> &'a [u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts(self.data.cast(), self.len) }
+    }
+}
+
+#[expect(improper_ctypes, reason = "C++ only hands a FurrowFs back")]
+unsafe extern "C" {
+    pub(crate) fn rocks_free(message: *mut c_char);
+    pub(crate) fn rocks_open(
+        fs: *mut FurrowFs,
+        path: RocksSlice,
+        options: *const RocksOptions,
+        out: *mut *mut RocksDb,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_close(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_write(db: *mut RocksDb, batch: *mut RocksBatch, sync: u8) -> RocksStatus;
+    pub(crate) fn rocks_get(
+        db: *mut RocksDb,
+        key: RocksSlice,
+        pin: *mut *mut RocksPin,
+        value: *mut RocksSlice,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_multi_get(
+        db: *mut RocksDb,
+        keys: *const RocksSlice,
+        n: usize,
+        pins: *mut *mut RocksPin,
+        values: *mut RocksSlice,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_pin_free(pin: *mut RocksPin);
+    pub(crate) fn rocks_cursor(db: *mut RocksDb, from: RocksSlice) -> *mut RocksCursor;
+    pub(crate) fn rocks_cursor_free(cursor: *mut RocksCursor);
+    pub(crate) fn rocks_cursor_seek(cursor: *mut RocksCursor, key: RocksSlice);
+    pub(crate) fn rocks_cursor_next(cursor: *mut RocksCursor);
+    pub(crate) fn rocks_cursor_entry(
+        cursor: *const RocksCursor,
+        key: *mut RocksSlice,
+        value: *mut RocksSlice,
+    ) -> u8;
+    pub(crate) fn rocks_cursor_status(cursor: *const RocksCursor) -> RocksStatus;
+    pub(crate) fn rocks_property(db: *mut RocksDb, name: RocksSlice, len: *mut usize) -> *mut c_char;
+    pub(crate) fn rocks_flush(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_sync_wal(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_compact(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_batch_new() -> *mut RocksBatch;
+    pub(crate) fn rocks_batch_free(batch: *mut RocksBatch);
+    pub(crate) fn rocks_batch_put(batch: *mut RocksBatch, key: RocksSlice, value: RocksSlice) -> RocksStatus;
+    pub(crate) fn rocks_batch_delete(batch: *mut RocksBatch, key: RocksSlice) -> RocksStatus;
+    pub(crate) fn rocks_batch_delete_range(
+        batch: *mut RocksBatch,
+        from: RocksSlice,
+        to: RocksSlice,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_batch_clear(batch: *mut RocksBatch);
+    pub(crate) fn rocks_batch_count(batch: *const RocksBatch) -> usize;
+    pub(crate) fn rocks_batch_bytes(batch: *const RocksBatch) -> usize;
+}
+
+impl RocksStatus {
+    /// The outcome of `doing` something.
+    pub fn check(self, doing: impl FnOnce() -> String) -> Result<()> {
+        if self.code == 0 {
+            return Ok(());
+        }
+        let kind = match self.code {
+            2 => ErrorKind::Corrupt,
+            3 => ErrorKind::Invalid,
+            4 => ErrorKind::Io,
+            5 => ErrorKind::NoSpace,
+            6 => ErrorKind::Busy,
+            _ => ErrorKind::Other,
+        };
+        let message = RocksSlice { data: self.message, len: self.message_len };
+        // SAFETY: a status's message lives until it is freed below.
+        let said = String::from_utf8_lossy(unsafe { message.bytes() }).into_owned();
+        // SAFETY: freed once; null is allowed.
+        unsafe { rocks_free(self.message) };
+        Err(Error::rocksdb(&doing(), kind, self.retryable != 0, &said))
+    }
+}

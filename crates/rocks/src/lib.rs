@@ -1,0 +1,40 @@
+//! RocksDB over the zoned file system.
+//!
+//! Three things in one crate, because all of them are unsafe code at the border to C++ (`cpp/`): the file system
+//! that RocksDB calls ([`abi`]), the database wrapper that the engine calls ([`Db`]), and the set-up that runs
+//! RocksDB's stock programs on a zoned device ([`stock`]).
+//!
+//! ```text
+//!   kv -> Db -> ffi -> cpp/db.cc -> librocksdb -> cpp/file_system.cc -> abi -> fs
+//!              db_bench, ldb, ... -> librocksdb -> (plug-in) cpp/file_system.cc -> abi -> mount, fs
+//! ```
+
+pub mod abi;
+mod mount;
+pub mod stock;
+
+#[cfg(feature = "shim")]
+mod batch;
+#[cfg(feature = "shim")]
+mod cursor;
+#[cfg(feature = "shim")]
+mod db;
+mod error;
+#[cfg(feature = "shim")]
+mod ffi;
+#[cfg(feature = "shim")]
+mod options;
+#[cfg(feature = "shim")]
+mod pinned;
+
+#[cfg(feature = "shim")]
+pub use batch::WriteBatch;
+#[cfg(feature = "shim")]
+pub use cursor::Cursor;
+#[cfg(feature = "shim")]
+pub use db::Db;
+pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "shim")]
+pub use options::DbOptions;
+#[cfg(feature = "shim")]
+pub use pinned::Pinned;

@@ -1,0 +1,135 @@
+//! File systems that the plug-in mounts by URL: one mount per URL and process, however often RocksDB asks.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+
+use fs::{FormatOptions, Fs, MountOptions};
+use parking_lot::Mutex;
+use units::{Driver, RealDriver, block_on};
+use zoned::{ZoneKind, ZoneState, ZonedDevice};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Set to `1`, it formats the device whatever it holds.
+const FORMAT: &str = "FURROW_FORMAT";
+
+struct Entry {
+    fs: Fs,
+    users: usize,
+}
+
+/// Held while a file system is mounted or unmounted, so that the same URL is not mounted twice.
+static MOUNTS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
+
+/// A share in a mounted file system; the last one to go unmounts it.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    fs: Fs,
+    url: String,
+}
+
+impl Mount {
+    pub(crate) fn fs(&self) -> &Fs {
+        &self.fs
+    }
+}
+
+/// Mounts what `url` names, or shares the mount that is there.
+///
+/// A device with nothing in its zones (new memory, a new drive file) is formatted first. One that holds something
+/// else is refused, unless `FURROW_FORMAT=1` says to format it.
+pub(crate) fn mount(url: &str) -> Result<Mount> {
+    let mut mounts = MOUNTS.lock();
+    let entry = match mounts.entry(url.to_owned()) {
+        std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+        std::collections::btree_map::Entry::Vacant(slot) => {
+            slot.insert(Entry { fs: bring_up(url)?, users: 0 })
+        }
+    };
+    entry.users += 1;
+    Ok(Mount { fs: entry.fs.clone(), url: url.to_owned() })
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let mut mounts = MOUNTS.lock();
+        let last = mounts.get_mut(&self.url).is_some_and(|entry| {
+            entry.users -= 1;
+            entry.users == 0
+        });
+        if last && let Some(entry) = mounts.remove(&self.url) {
+            unmount(&self.url, entry.fs);
+        }
+    }
+}
+
+/// Unmounts everything: programs leave through `exit` without letting go of their file system.
+pub(crate) fn unmount_all() {
+    let mut mounts = MOUNTS.lock();
+    while let Some((url, entry)) = mounts.pop_first() {
+        unmount(&url, entry.fs);
+    }
+}
+
+/// On a thread of its own: at the end of a process the calling thread may have lost its thread-local state.
+fn unmount(url: &str, fs: Fs) {
+    let (done, wait) = mpsc::channel();
+    let driver = Arc::clone(fs.driver());
+    driver.spawn(
+        "unmount",
+        Box::pin(async move {
+            let _nobody_waits = done.send(fs.unmount().await);
+        }),
+    );
+    if let Ok(Err(error)) = wait.recv() {
+        eprintln!("furrow: unmounting {url}: {error}");
+    }
+}
+
+fn driver() -> Arc<dyn Driver> {
+    static DRIVER: OnceLock<Arc<RealDriver>> = OnceLock::new();
+    Arc::clone(DRIVER.get_or_init(RealDriver::new)) as Arc<dyn Driver>
+}
+
+fn bring_up(url: &str) -> Result<Fs> {
+    let driver = driver();
+    let device = zoned::open(url, Arc::clone(&driver)).map_err(|e| Error::device(url, &e))?;
+    let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
+    let options = MountOptions::default();
+    let format = |force: bool| {
+        let options = FormatOptions { force, ..FormatOptions::default() };
+        block_on(&*driver, Fs::format(&device, &options))
+            .map_err(|e| Error::fs(format!("formatting {url}"), &e))
+    };
+    if env::var_os(FORMAT).is_some_and(|value| value == "1") {
+        format(true)?;
+    } else if is_blank(&*device)? {
+        format(false)?;
+    }
+    block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
+        let mut error = failed(e);
+        error.add(&format!("; {FORMAT}=1 formats it, and what it holds is lost"));
+        error
+    })
+}
+
+/// Whether the device never held anything: a file system has at least its superblock in a zone.
+fn is_blank(device: &dyn ZonedDevice) -> Result<bool> {
+    let zones = device.report_all().map_err(|e| Error::device("the device", &e))?;
+    let mut sequential = zones.iter().filter(|zone| zone.kind == ZoneKind::Sequential).peekable();
+    Ok(sequential.peek().is_some() && sequential.all(|zone| zone.state == ZoneState::Empty))
+}
+
+impl Error {
+    fn device(url: &str, error: &zoned::Error) -> Error {
+        let mut text = format!("opening {url}: {error}");
+        if let zoned::ErrorKind::Held { pid } = error.kind() {
+            text.push_str(&format!(
+                "; one process holds a device at a time: stop process {pid} or wait for it"
+            ));
+        }
+        Error::new(ErrorKind::Io, text)
+    }
+}

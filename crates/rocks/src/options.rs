@@ -1,0 +1,96 @@
+//! Settings of a database.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The smallest and the largest table that [`DbOptions::table_size`] picks by itself.
+const TABLE_MIN: u64 = 2 << 20;
+const TABLE_MAX: u64 = 64 << 20;
+/// Bounds of the number of memtables.
+const WRITE_BUFFERS_MAX: i32 = 64;
+/// Bound of the number of background threads.
+const BACKGROUND_JOBS_MAX: i32 = 256;
+/// RocksDB's own lower bound.
+const WRITE_BUFFER_MIN: usize = 64 << 10;
+
+/// How [`Db::open`](crate::Db::open) opens a database.
+#[derive(Clone, Debug)]
+pub struct DbOptions {
+    /// Bytes of a memtable, at least 64 KiB: the log's size, and what a crash must replay. Default: 64 MiB.
+    pub write_buffer: usize,
+    /// Memtables, the active one included, before writers wait; 2 to 64. Default: 4.
+    pub write_buffers: i32,
+    /// Threads for flushes and compactions, 1 to 256. Default: 4.
+    pub background_jobs: i32,
+    /// Bytes of the block cache. Default: 64 MiB.
+    pub block_cache: usize,
+    /// Bytes of a table file. Default: none, which takes a zone's capacity within 2 and 64 MiB, so that a file
+    /// fits a zone and a deleted one frees it.
+    pub table_size: Option<u64>,
+    /// LZ4. Default: off.
+    pub compression: bool,
+    /// Drop values whose 8-byte little-endian header (milliseconds since 1970; 0 is never) is past, in compaction.
+    /// Every value then needs the header. Default: off.
+    pub expiry: bool,
+    /// Create the database where there is none. Default: on.
+    pub create: bool,
+}
+
+impl Default for DbOptions {
+    fn default() -> DbOptions {
+        DbOptions {
+            write_buffer: 64 << 20,
+            write_buffers: 4,
+            background_jobs: 4,
+            block_cache: 64 << 20,
+            table_size: None,
+            compression: false,
+            expiry: false,
+            create: true,
+        }
+    }
+}
+
+impl DbOptions {
+    /// Whether RocksDB will take them; the error names the field.
+    pub fn validate(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::new(ErrorKind::Invalid, format!("database options: {what}")));
+        if self.write_buffer < WRITE_BUFFER_MIN {
+            return wrong(&format!("write_buffer is {}, the least is {WRITE_BUFFER_MIN}", self.write_buffer));
+        }
+        if !(2..=WRITE_BUFFERS_MAX).contains(&self.write_buffers) {
+            return wrong(&format!("write_buffers is {}, not 2 to {WRITE_BUFFERS_MAX}", self.write_buffers));
+        }
+        if !(1..=BACKGROUND_JOBS_MAX).contains(&self.background_jobs) {
+            return wrong(&format!(
+                "background_jobs is {}, not 1 to {BACKGROUND_JOBS_MAX}",
+                self.background_jobs
+            ));
+        }
+        Ok(())
+    }
+
+    /// The table size on a device whose zones hold `zone` bytes.
+    pub(crate) fn table_size_for(&self, zone: u64) -> u64 {
+        self.table_size.unwrap_or_else(|| zone.clamp(TABLE_MIN, TABLE_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_a_zone_within_bounds() {
+        let options = DbOptions::default();
+        assert_eq!(options.table_size_for(8 << 20), 8 << 20);
+        assert_eq!(options.table_size_for(56 << 10), TABLE_MIN);
+        assert_eq!(options.table_size_for(1 << 30), TABLE_MAX);
+        assert_eq!(DbOptions { table_size: Some(5), ..options }.table_size_for(1 << 30), 5);
+    }
+
+    #[test]
+    fn a_bad_option_is_named() {
+        let bad = DbOptions { background_jobs: 0, ..DbOptions::default() };
+        assert!(bad.validate().unwrap_err().to_string().contains("background_jobs is 0"));
+    }
+}

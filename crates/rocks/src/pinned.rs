@@ -1,0 +1,56 @@
+//! Values as RocksDB holds them.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use crate::ffi::{self, RocksPin, RocksSlice};
+
+/// A value, where it can be still in the block cache: nothing was copied. It holds its block until dropped, and may
+/// outlive the database.
+pub struct Pinned {
+    pin: NonNull<RocksPin>,
+    value: RocksSlice,
+}
+
+// SAFETY: a pin is owned, its bytes never change, and a block may be released by any thread.
+unsafe impl Send for Pinned {}
+// SAFETY: shared access only reads bytes that never change.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// What a get gave: nothing for a missing key.
+    ///
+    /// # Safety
+    /// `pin` is null or a pin that nobody else frees, and `value` is its value.
+    pub(crate) unsafe fn from_raw(pin: *mut RocksPin, value: RocksSlice) -> Option<Pinned> {
+        NonNull::new(pin).map(|pin| Pinned { pin, value })
+    }
+}
+
+impl Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the pin keeps the bytes alive and unchanged as long as `self`.
+        unsafe { self.value.bytes() }
+    }
+}
+
+impl AsRef<[u8]> for Pinned {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: freed once, and `value` is not used afterwards.
+        unsafe { ffi::rocks_pin_free(self.pin.as_ptr()) };
+    }
+}
+
+impl std::fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", &**self)
+    }
+}

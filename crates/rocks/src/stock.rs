@@ -1,0 +1,350 @@
+//! Running RocksDB's own programs, unmodified, on a zoned device.
+//!
+//! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. Both fail silently or
+//! with a crash where something does not fit, so the same program is first started once as a *probe*: the plug-in
+//! announces itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before its `main`.
+//! Only then the program takes the place of this process, so that signals and exit code are its own.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{Read, pipe};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Names the plug-in's shared library, before any other place is looked at.
+pub const PLUGIN_VARIABLE: &str = "FURROW_PLUGIN";
+/// A host directory for RocksDB's LOG, which else is a file of the zoned file system.
+pub const LOG_DIR_VARIABLE: &str = "FURROW_LOG_DIR";
+/// Set to `1`: format the device, whatever it holds.
+pub const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
+/// The number of a descriptor to announce on. Set for probes only.
+const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
+
+const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
+const APT_LINE: &str = "apt-get install rocksdb-tools";
+/// How long a program may take until its constructors have run.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest announcement that is read.
+const ANNOUNCEMENT_MAX: u64 = 4096;
+/// Where the database is unless the caller says: the zoned file system has no /tmp.
+const DEFAULT_DB: &str = "/db";
+
+/// A program of Debian's rocksdb-tools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// `db_bench`.
+    DbBench,
+    /// `ldb`.
+    Ldb,
+    /// `sst_dump`.
+    SstDump,
+}
+
+impl Program {
+    /// The program that a command (`db-bench`, `ldb`, `sst-dump`) stands for.
+    pub fn named(command: &str) -> Option<Program> {
+        match command.replace('_', "-").as_str() {
+            "db-bench" => Some(Program::DbBench),
+            "ldb" => Some(Program::Ldb),
+            "sst-dump" => Some(Program::SstDump),
+            _ => None,
+        }
+    }
+
+    /// The file to run.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Program::DbBench => "db_bench",
+            Program::Ldb => "ldb",
+            Program::SstDump => "sst_dump",
+        }
+    }
+}
+
+/// How a stock program is run.
+#[derive(Clone, Debug, Default)]
+pub struct StockOptions {
+    /// The plug-in. Default: `FURROW_PLUGIN`, else beside this program, else in `../lib`.
+    pub plugin: Option<PathBuf>,
+    /// The program's file. Default: searched in `PATH`.
+    pub program: Option<PathBuf>,
+    /// A host directory for RocksDB's LOG. Default: `FURROW_LOG_DIR`, else the LOG is in the zoned file system.
+    pub log_dir: Option<PathBuf>,
+    /// Format the device first, whatever it holds. Default: only if it holds nothing.
+    pub format: bool,
+}
+
+/// What the plug-in says of itself: `furrow-rocksdb VERSION compiled=M.N.P runtime=M.N.P registered=yes|no`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Handshake {
+    /// The plug-in's version.
+    pub plugin: String,
+    /// The RocksDB it was compiled against.
+    pub compiled: String,
+    /// The RocksDB it runs with.
+    pub runtime: String,
+    /// Whether `furrow://` is known to that RocksDB.
+    pub registered: bool,
+}
+
+impl Handshake {
+    /// Reads an announcement; none if it is not one.
+    pub fn parse(line: &str) -> Option<Handshake> {
+        let mut words = line.trim_end().strip_prefix("furrow-rocksdb ")?.split(' ');
+        let plugin = words.next()?.to_owned();
+        let mut value = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
+        let (compiled, runtime) = (value("compiled")?, value("runtime")?);
+        let registered = value("registered")? == "yes";
+        Some(Handshake { plugin, compiled, runtime, registered })
+    }
+
+    fn check(&self, plugin: &Path) -> Result<()> {
+        let minor = |version: &str| version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+        if minor(&self.compiled) != minor(&self.runtime) {
+            return setup(format!(
+                "{} was compiled against RocksDB {}, and the program runs RocksDB {}: their interfaces differ; \
+                 build the plug-in against the headers of {}",
+                plugin.display(),
+                self.compiled,
+                self.runtime,
+                self.runtime
+            ));
+        }
+        if self.plugin != env!("CARGO_PKG_VERSION") {
+            return setup(format!(
+                "{} is version {}, and this program is {}: install both from one build, or set {PLUGIN_VARIABLE}",
+                plugin.display(),
+                self.plugin,
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        if !self.registered {
+            return setup(format!(
+                "{} loaded, but could not register furrow:// with RocksDB {}",
+                plugin.display(),
+                self.runtime
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Runs a program on the device that `url` names, in the place of this process: it returns errors only.
+pub fn run(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<ExitCode> {
+    let mut command = prepare(program, url, args, options)?;
+    let error = command.exec();
+    setup(format!("running {}: {error}", program.file_name()))
+}
+
+/// The command that runs a program on the device that `url` names. The plug-in was seen to fit.
+pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<Command> {
+    let file = match &options.program {
+        Some(file) => file.clone(),
+        None => find_program(program)?,
+    };
+    let plugin = find_plugin(options)?;
+    check_url(url)?;
+    let preload = preload(&plugin)?;
+    probe(&file, &plugin, &preload)?;
+
+    let mut command = Command::new(&file);
+    command.env("LD_PRELOAD", preload).args(arguments(program, url, args)?);
+    if let Some(dir) = &options.log_dir {
+        command.env(LOG_DIR_VARIABLE, dir);
+    }
+    if options.format {
+        command.env(FORMAT_VARIABLE, "1");
+    }
+    Ok(command)
+}
+
+/// The arguments with the device, and with the default database where none is named.
+fn arguments(program: Program, url: &str, args: &[OsString]) -> Result<Vec<OsString>> {
+    let starts = |prefix: &str| args.iter().any(|arg| arg.as_bytes().starts_with(prefix.as_bytes()));
+    for taken in ["--fs_uri", "--env_uri", "-fs_uri", "-env_uri"] {
+        if starts(taken) {
+            return setup(format!("{taken} is set from the device's URL: leave it out"));
+        }
+    }
+    let mut all = vec![OsString::from(format!("--fs_uri=furrow://{url}"))];
+    let named = ["--db=", "-db=", "--path="].iter().any(|prefix| starts(prefix));
+    if program != Program::SstDump && !named {
+        all.push(OsString::from(format!("--db={DEFAULT_DB}")));
+    }
+    all.extend_from_slice(args);
+    Ok(all)
+}
+
+fn check_url(url: &str) -> Result<()> {
+    // RocksDB reads `;` and braces in a URI as its own option syntax.
+    match url.chars().find(|c| matches!(c, ';' | '{' | '}') || c.is_control()) {
+        Some(bad) => {
+            setup(format!("the device URL '{url}' has a {bad:?}, which RocksDB would take apart: rename"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn find_program(program: Program) -> Result<PathBuf> {
+    let name = program.file_name();
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+        .map_or_else(|| setup(format!("{name} is not in PATH; install it with:  {APT_LINE}")), Ok)
+}
+
+fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
+    if let Some(file) = options.plugin.clone().or_else(|| env::var_os(PLUGIN_VARIABLE).map(PathBuf::from)) {
+        return match file.canonicalize() {
+            Ok(file) => Ok(file),
+            Err(error) => setup(format!("the plug-in {}: {error}; see {PLUGIN_VARIABLE}", file.display())),
+        };
+    }
+    let exe = env::current_exe().and_then(|exe| exe.canonicalize());
+    let Some(dir) = exe.as_ref().ok().and_then(|exe| exe.parent()) else {
+        return setup(format!(
+            "this program cannot tell where it is: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"
+        ));
+    };
+    let places =
+        [dir.join(PLUGIN_FILE), dir.join("../lib").join(PLUGIN_FILE), dir.join("..").join(PLUGIN_FILE)];
+    places.iter().find_map(|file| file.canonicalize().ok()).map_or_else(
+        || {
+            setup(format!(
+                "{PLUGIN_FILE} is neither in {} nor in its ../lib: build it with `cargo build -p furrow-plugin`, \
+                 or set {PLUGIN_VARIABLE}",
+                dir.display()
+            ))
+        },
+        Ok,
+    )
+}
+
+/// The value of LD_PRELOAD: the plug-in before what the caller preloads already.
+fn preload(plugin: &Path) -> Result<OsString> {
+    if plugin.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
+        return setup(format!(
+            "the plug-in's path {} has a space, a colon or a dollar sign, which LD_PRELOAD cannot carry: move it",
+            plugin.display()
+        ));
+    }
+    let mut value = plugin.as_os_str().to_owned();
+    if let Some(more) = env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
+        value.push(OsStr::new(":"));
+        value.push(more);
+    }
+    Ok(value)
+}
+
+/// Starts the program once, to hear what the plug-in says in it, and ends it.
+fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
+    let said =
+        |e: &dyn fmt::Display| Error::new(ErrorKind::Setup, format!("starting {}: {e}", program.display()));
+    let (mut hear, speak) = pipe().map_err(|e| said(&e))?;
+    fcntl_setfd(&speak, FdFlags::empty()).map_err(|e| said(&e))?;
+    let mut child = Command::new(program)
+        // What a program does without the plug-in must be harmless.
+        .arg("--help")
+        .env("LD_PRELOAD", preload)
+        .env(HANDSHAKE_VARIABLE, speak.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| said(&e))?;
+    drop(speak);
+    let mut line = String::new();
+    if readable(&hear) {
+        // Ends at the child's end, and the child is a probe: it ends with its announcement.
+        let _not_text = hear.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
+    }
+    let complaint = end(&mut child);
+    match Handshake::parse(&line) {
+        Some(handshake) => handshake.check(plugin),
+        None => setup(format!(
+            "{} did not load the plug-in {}{}{}; is it linked statically, or set-user-id, or of another machine?",
+            program.display(),
+            plugin.display(),
+            if complaint.is_empty() { "" } else { ": " },
+            complaint
+        )),
+    }
+}
+
+/// Waits until there is something to read, or the other end is closed.
+fn readable(pipe: &std::io::PipeReader) -> bool {
+    let timeout = Timespec { tv_sec: PROBE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut polled = [PollFd::new(pipe, PollFlags::IN)];
+    poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+/// Ends a probe; gives the loader's complaint, if there is one.
+fn end(child: &mut Child) -> String {
+    let _ended_already = child.kill();
+    let mut text = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        let _not_text = stderr.take(ANNOUNCEMENT_MAX).read_to_string(&mut text);
+    }
+    let _ended_already = child.wait();
+    text.lines().find(|line| line.contains("ld.so")).unwrap_or_default().trim().to_owned()
+}
+
+fn setup<T>(text: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Setup, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(args: &[&str]) -> Vec<OsString> {
+        args.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn an_announcement_is_read_and_anything_else_is_not() {
+        let line = "furrow-rocksdb 0.1.0 compiled=7.8.3 runtime=7.8.3 registered=yes\n";
+        let handshake = Handshake::parse(line).unwrap();
+        assert_eq!((handshake.runtime.as_str(), handshake.registered), ("7.8.3", true));
+        for other in ["", "hello", "furrow-rocksdb 0.1.0", "furrow-rocksdb 0.1.0 compiled=7 registered=yes"] {
+            assert_eq!(Handshake::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn another_version_of_rocksdb_is_refused_by_name() {
+        let handshake = |runtime: &str, registered| Handshake {
+            plugin: env!("CARGO_PKG_VERSION").into(),
+            compiled: "7.8.3".into(),
+            runtime: runtime.into(),
+            registered,
+        };
+        let plugin = Path::new("/p.so");
+        assert!(handshake("7.8.9", true).check(plugin).is_ok());
+        let text = handshake("8.1.0", true).check(plugin).unwrap_err().to_string();
+        assert!(text.contains("7.8.3") && text.contains("8.1.0"), "{text}");
+        assert!(handshake("7.8.3", false).check(plugin).is_err());
+    }
+
+    #[test]
+    fn the_database_has_a_default_and_the_device_is_not_named_twice() {
+        let args = arguments(Program::DbBench, "emu:mem?zones=9", &os(&["--num=1"])).unwrap();
+        assert_eq!(args, os(&["--fs_uri=furrow://emu:mem?zones=9", "--db=/db", "--num=1"]));
+        let args = arguments(Program::Ldb, "emu:mem", &os(&["--db=/x", "scan"])).unwrap();
+        assert_eq!(args, os(&["--fs_uri=furrow://emu:mem", "--db=/x", "scan"]));
+        assert!(arguments(Program::Ldb, "emu:mem", &os(&["--fs_uri=posix://"])).is_err());
+        assert!(check_url("emu:/a;b").is_err());
+        assert!(check_url("emu:/a?x=1&y=2").is_ok());
+    }
+}

@@ -1,0 +1,216 @@
+//! The database wrapper over the emulated drive.
+
+use std::sync::Arc;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use rocks::{Db, DbOptions, ErrorKind, WriteBatch};
+use units::{Blocks, Driver, RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+
+struct Drive {
+    driver: Arc<dyn Driver>,
+    emu: Arc<Emu>,
+    device: Arc<dyn ZonedDevice>,
+}
+
+impl Drive {
+    fn new() -> Drive {
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        let zone = Blocks(1024);
+        let options = EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+        let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+        block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
+        drive
+    }
+
+    fn over(emu: Arc<Emu>, driver: Arc<dyn Driver>) -> Drive {
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+        Drive { driver, emu, device }
+    }
+
+    /// What is left when the power goes now; chance decides, by seed, what was not durable.
+    fn after_a_cut(&self, seed: u64) -> Drive {
+        let media = self.emu.media().cut(&mut Seeded::new(seed));
+        let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
+        Drive::over(emu, Arc::clone(&self.driver))
+    }
+
+    fn mount(&self) -> Fs {
+        block_on(&*self.driver, Fs::mount(Arc::clone(&self.device), &MountOptions::default())).unwrap()
+    }
+
+    fn unmount(&self, fs: &Fs) {
+        block_on(&*self.driver, fs.unmount()).unwrap();
+    }
+}
+
+fn small() -> DbOptions {
+    DbOptions { write_buffer: 256 << 10, block_cache: 1 << 20, background_jobs: 2, ..DbOptions::default() }
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:08}").into_bytes()
+}
+
+/// Never expires.
+fn value(i: u32) -> Vec<u8> {
+    let mut value = 0u64.to_le_bytes().to_vec();
+    value.extend(format!("value {i} ").repeat(20).into_bytes());
+    value
+}
+
+fn fill(db: &Db, range: std::ops::Range<u32>, sync: bool) {
+    let mut batch = WriteBatch::new();
+    for i in range {
+        batch.put(&key(i), &value(i));
+        if batch.len() == 100 {
+            db.write(&batch, sync).unwrap();
+            batch.clear();
+        }
+    }
+    db.write(&batch, sync).unwrap();
+}
+
+fn keys(db: &Db) -> Vec<Vec<u8>> {
+    let mut cursor = db.iter(b"").unwrap();
+    let mut found = Vec::new();
+    while cursor.valid() {
+        found.push(cursor.key().to_vec());
+        cursor.next();
+    }
+    cursor.status().unwrap();
+    found
+}
+
+#[test]
+fn what_was_put_is_there_after_flush_compaction_and_reopen() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    fill(&db, 0..4000, false);
+    assert_eq!(db.get(&key(17)).unwrap().as_deref(), Some(&value(17)[..]));
+    assert!(db.get(b"absent").unwrap().is_none());
+    db.flush().unwrap();
+    fill(&db, 4000..5000, false);
+    db.compact().unwrap();
+    assert_eq!(keys(&db).len(), 5000);
+    let (a, b) = (key(0), key(4999));
+    let found = db.multi_get(&[&a, b"absent", &b]).unwrap();
+    assert_eq!(found[0].as_deref(), Some(&value(0)[..]));
+    assert!(found[1].is_none());
+    assert_eq!(found[2].as_deref(), Some(&value(4999)[..]));
+    assert_ne!(db.property("rocksdb.estimate-num-keys").unwrap(), "0");
+    assert!(db.property("rocksdb.no-such").is_none());
+    db.close().unwrap();
+    drive.unmount(&fs);
+
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    assert_eq!(keys(&db), (0..5000).map(key).collect::<Vec<_>>());
+    drop(db);
+    drive.unmount(&fs);
+    let report = block_on(&*drive.driver, Fs::check(&drive.device)).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+#[test]
+fn synced_writes_survive_without_a_clean_close() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    fill(&db, 0..300, true);
+    fill(&db, 300..310, false);
+    db.sync_wal().unwrap();
+    for seed in 0..4 {
+        let after = drive.after_a_cut(seed);
+        let fs = after.mount();
+        let db = Db::open(&fs, "/db", &small()).unwrap();
+        assert_eq!(keys(&db), (0..310).map(key).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+#[test]
+fn deletes_and_range_deletes_hide_what_they_cover() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    fill(&db, 0..100, false);
+    let mut batch = WriteBatch::new();
+    batch.delete(&key(5));
+    batch.delete_range(&key(10), &key(90));
+    batch.delete_range(&key(99), &key(98));
+    assert_eq!(batch.len(), 2);
+    assert!(batch.byte_size() > 0);
+    db.write(&batch, true).unwrap();
+    let left: Vec<_> = (0..5).chain(6..10).chain(90..100).map(key).collect();
+    assert_eq!(keys(&db), left);
+    let mut cursor = db.iter(&key(50)).unwrap();
+    assert_eq!(cursor.key(), key(90));
+    cursor.seek(&key(1));
+    assert_eq!((cursor.key(), cursor.value()), (&key(1)[..], &value(1)[..]));
+}
+
+#[test]
+fn a_compaction_drops_what_has_expired_and_nothing_else() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &DbOptions { expiry: true, ..small() }).unwrap();
+    let now = drive.driver.unix_millis();
+    let mut batch = WriteBatch::new();
+    batch.put(b"gone", &[&(now - 1).to_le_bytes()[..], b"x"].concat());
+    batch.put(b"later", &[&(now + 3_600_000).to_le_bytes()[..], b"x"].concat());
+    batch.put(b"never", &[&0u64.to_le_bytes()[..], b"x"].concat());
+    batch.put(b"short", b"x");
+    db.write(&batch, false).unwrap();
+    assert!(db.get(b"gone").unwrap().is_some(), "only a compaction drops");
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_eq!(keys(&db), [&b"later"[..], b"never", b"short"]);
+}
+
+#[test]
+fn a_pinned_value_outlives_its_database() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    fill(&db, 0..2000, false);
+    db.flush().unwrap();
+    let pinned = db.get(&key(7)).unwrap().unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(&*pinned, value(7));
+}
+
+#[test]
+fn a_closed_database_says_so_and_a_cursor_keeps_it_open() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let cursor = db.iter(b"").unwrap();
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Busy);
+    drop(cursor);
+    db.close().unwrap();
+    db.close().unwrap();
+    assert_eq!(db.get(b"a").unwrap_err().kind(), ErrorKind::Closed);
+    assert!(db.property("rocksdb.stats").is_none());
+}
+
+#[test]
+fn a_database_is_opened_once_per_process() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let first = Db::open(&fs, "/db", &small()).unwrap();
+    let error = Db::open(&fs, "/db", &small()).unwrap_err();
+    assert!(error.to_string().contains("LOCK"), "{error}");
+    first.close().unwrap();
+    Db::open(&fs, "/db", &small()).unwrap();
+}
+
+#[test]
+fn a_missing_database_is_not_made_unless_asked() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let error = Db::open(&fs, "/db", &DbOptions { create: false, ..small() }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
