@@ -7,12 +7,12 @@ use crate::trace::{Drive, Event};
 use crate::{Error, Result};
 
 impl Drive {
-    /// The drive with tiny zones that the file targets run on: a zone is full after a few appends, the metadata log
-    /// rolls after a dozen commits, and what is removed must be reclaimed within a workload.
+    /// A drive with tiny zones: a zone is full after a few appends, the metadata log rolls after a dozen commits,
+    /// and what is removed must be reclaimed within a workload.
     pub(crate) fn tiny(volatile_cache: bool) -> Drive {
         Drive {
             block_size: 4096,
-            zones: 40,
+            zones: 32,
             conventional: 0,
             zone_size: 16,
             zone_capacity: 14,
@@ -21,6 +21,16 @@ impl Drive {
             max_append: 8,
             atomic_write: 1,
             volatile_cache,
+        }
+    }
+
+    /// The drive of a workload: sometimes so few open zones that everything has to share.
+    pub(crate) fn of_workload(volatile_cache: bool, workload: u64) -> Drive {
+        let tiny = Drive::tiny(volatile_cache);
+        match workload % 3 {
+            0 => tiny,
+            1 => Drive { zones: 28, ..tiny },
+            _ => Drive { max_open: 5, max_active: 5, ..tiny },
         }
     }
 

@@ -20,7 +20,7 @@ use crate::trace::{Drive, Trace};
 use crate::{Error, Recorder, Result, Rng, Target};
 
 /// Steps of each task.
-const STEPS: usize = 70;
+const STEPS: usize = 110;
 /// The longest a task idles between two steps.
 const IDLE: Duration = Duration::from_micros(200);
 /// Acknowledgements come up to this much later than the drive's own delay.
@@ -53,7 +53,7 @@ pub(crate) fn record(
     volatile_cache: bool,
     sabotage: Option<Sabotage>,
 ) -> Result<Trace> {
-    let drive = Drive::tiny(volatile_cache);
+    let drive = Drive::of_workload(volatile_cache, workload);
     let plan = Arc::new(plan_of(target, seed, workload));
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
     let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));

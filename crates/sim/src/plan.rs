@@ -102,7 +102,7 @@ const TASKS: usize = 3;
 /// Files that a task writes at a time.
 const OPEN_FILES: usize = 3;
 /// Bytes that a task's files may hold; what is above is removed before more is written.
-const LIVE_LIMIT: usize = 120 << 10;
+const LIVE_LIMIT: usize = 64 << 10;
 
 impl Plan {
     /// The workload of `seed` for `target`, which is not the engine.
@@ -393,7 +393,7 @@ impl Maker {
 
     fn log_step(&mut self) {
         let current = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
-        let full = current.and_then(|file| self.sizes.get(&file)).is_some_and(|size| *size > 90 << 10);
+        let full = current.and_then(|file| self.sizes.get(&file)).is_some_and(|size| *size > 40 << 10);
         let oldest = (self.logs.len() > 3).then(|| self.logs.first().cloned()).flatten();
         match (self.rng.below(100), current) {
             (_, None) => self.new_log(),

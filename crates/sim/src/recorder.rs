@@ -96,3 +96,41 @@ impl ZonedDevice for Recorder {
         self.inner.driver()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{VirtualDriver, block_on};
+    use zoned::emu::{Emu, Latency};
+    use zoned::{Action, Buf, BufMut, Durability, Lba, ZoneId};
+
+    use crate::drive::replay;
+    use crate::trace::Drive;
+
+    #[test]
+    fn a_replay_leaves_the_medium_as_the_workload_did() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drive = Drive::tiny(true);
+        let emu = Emu::memory(drive.options("emu:test", Latency::all(Duration::from_micros(20))), driver);
+        let recorder = Recorder::new(Arc::clone(&emu) as Arc<dyn ZonedDevice>, Duration::from_micros(50));
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        let data = |n: u8| Buf::copy_from(&[n; 4096]);
+        block_on(&**device.driver(), async {
+            let first = device.append(ZoneId(1), data(1), Durability::Cached);
+            let second = device.append(ZoneId(1), data(2), Durability::Durable);
+            device.write(Lba(32), data(3), Durability::Cached).await.expect("written");
+            device.write(Lba(99), data(3), Durability::Cached).await.expect_err("not at the pointer");
+            assert_eq!((first.await.expect("ok"), second.await.expect("ok")), (Lba(16), Lba(17)));
+            device.read(Lba(16), BufMut::zeroed(4096)).await.expect("read");
+            device.zone(ZoneId(2), Action::Finish).await.expect("finished");
+            device.flush().await.expect("flushed");
+        });
+        let events = recorder.take();
+        let submitted = events.iter().filter(|e| matches!(e, Event::Submit { .. })).count();
+        let acked = events.iter().filter(|e| matches!(e, Event::Acked { .. })).count();
+        assert_eq!((submitted, acked), (6, 5), "reads leave nothing behind, and a failure is never acknowledged");
+        let media = drive.medium().expect("valid");
+        events.iter().for_each(|event| replay(&media, event));
+        assert_eq!(media.fingerprint(), emu.media().fingerprint());
+    }
+}
