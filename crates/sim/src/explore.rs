@@ -11,6 +11,7 @@ use zoned::emu::Media;
 
 use crate::choose::{Odometer, Sample};
 use crate::drive::replay;
+use crate::engine::{self, EngineOracle};
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
@@ -108,11 +109,19 @@ fn numbered(path: &Path, workload: u64) -> PathBuf {
 
 fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     let volatile = options.volatile_cache.unwrap_or(workload % 4 != 3);
-    files::record(options.target, options.seed, workload, volatile, options.sabotage)
+    match options.target {
+        Target::Fs | Target::Log => {
+            files::record(options.target, options.seed, workload, volatile, options.sabotage)
+        }
+        Target::Engine => engine::record(options.seed, workload, volatile, options.sabotage),
+    }
 }
 
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
-    Box::new(FilesOracle::new(trace, options.sabotage))
+    match trace.target {
+        Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.sabotage)),
+        Target::Engine => Box::new(EngineOracle::new(trace, options.sabotage)),
+    }
 }
 
 /// Every point at which the power may be cut.
@@ -294,7 +303,7 @@ impl Walk<'_> {
                 return;
             }
             let place = [self.trace.workload, cut.event as u64, n];
-            let image = media.cut(&mut Sample::new(Rng::at(self.options.seed, &place)));
+            let image = media.cut(&mut Sample::new(Rng::at(self.trace.seed, &place)));
             self.image(image, cut, id(Outcome::Sampled(n)));
         }
     }
@@ -303,7 +312,7 @@ impl Walk<'_> {
         let fingerprint = image.fingerprint();
         match self.options.only {
             Some(only) => id.twice = only.twice,
-            None => id.twice = Rng::at(self.options.seed, &[fingerprint as u64]).below(TWICE) == 0,
+            None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(TWICE) == 0,
         }
         {
             let mut found = self.found.lock();
@@ -351,7 +360,7 @@ impl Walk<'_> {
     /// The command that replays a state.
     fn command(&self, id: StateId) -> String {
         let mut command =
-            format!("furrow crash --target {} --seed {}", self.options.target, self.options.seed);
+            format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
         }

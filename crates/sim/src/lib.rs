@@ -15,6 +15,7 @@
 
 mod choose;
 mod drive;
+mod engine;
 mod error;
 mod explore;
 mod files;

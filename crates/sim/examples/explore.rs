@@ -1,0 +1,40 @@
+//! Explores a target from the command line, without the `furrow` binary:
+//! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--break sync|rename|torntail|reset]
+//! [--trace FILE]`
+
+use fs::Sabotage;
+use sim::{CrashOptions, Target, crash};
+use units::{Driver, RealDriver};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = Vec::new();
+    let mut args = std::env::args().skip(1);
+    let (mut sabotage, mut trace) = (None, None);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--break" => {
+                sabotage = match args.next().as_deref() {
+                    Some("sync") => Some(Sabotage::Sync),
+                    Some("rename") => Some(Sabotage::Rename),
+                    Some("torntail") => Some(Sabotage::TornTail),
+                    Some("reset") => Some(Sabotage::Reset),
+                    other => return Err(format!("--break {other:?}: take sync, rename, torntail or reset").into()),
+                }
+            }
+            "--trace" => trace = args.next().map(Into::into),
+            _ => words.push(arg),
+        }
+    }
+    let word = |at: usize| words.get(at).map(String::as_str);
+    let target: Target = word(0).unwrap_or("fs").parse()?;
+    let seed = word(1).unwrap_or("1").parse()?;
+    let states = word(2).unwrap_or("500").parse()?;
+    let only = word(3).map(str::parse).transpose()?;
+    let clock = RealDriver::new();
+    let begun = clock.now();
+    let options = CrashOptions { sabotage, trace, only, ..CrashOptions::new(target, seed, states) };
+    let report = crash(&options)?;
+    let seconds = clock.now().since(begun).as_secs_f64();
+    println!("{} in {seconds:.1} s", serde_json::to_string_pretty(&report)?);
+    Ok(())
+}
