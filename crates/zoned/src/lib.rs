@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod buf;
+pub mod conformance;
 mod device;
 pub mod emu;
 mod error;
 mod geometry;
 mod io;
 mod op;
+mod url;
 mod zone;
 
 pub use buf::{Buf, BufMut};
@@ -20,4 +22,5 @@ pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
 pub use op::{Action, Done, Durability, Op};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
+pub use url::{DeviceUrl, EMU_PARAMETERS, open};
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

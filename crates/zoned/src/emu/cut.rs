@@ -2,7 +2,6 @@
 //! one freedom that it leaves.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::emu::Media;
 use crate::emu::content::{Content, Pool};
@@ -102,8 +101,9 @@ impl Media {
         let mut zones = Vec::with_capacity(self.zones.len());
         for (slot, index) in self.zones.iter().zip(0_u64..) {
             let zone = slot.0.lock();
-            let mut after = Cut { geometry: &self.geometry, pool: &self.pool, choose, start: 0 }
-                .zone(&zone, index * self.geometry.zone_size.0);
+            let mut after =
+                Cut { geometry: &self.geometry, pool: &self.pool, choose, start: 0, seed: self.seed }
+                    .zone(&zone, index * self.geometry.zone_size.0);
             if fills && zone.state.is_open() && after.state == ZoneState::Closed && choose.choose(2) == 1 {
                 after.state = ZoneState::Full;
             }
@@ -123,10 +123,7 @@ impl Media {
                 active -= 1;
             }
         }
-        let mut media =
-            Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), self.track, zones);
-        media.lower = self.lower.clone();
-        media
+        self.with_zones(zones)
     }
 }
 
@@ -137,6 +134,7 @@ struct Cut<'a> {
     choose: &'a mut dyn Choose,
     /// The zone's first block: what makes one block's garbage differ from another's.
     start: u64,
+    seed: u64,
 }
 
 /// What the medium holds of a block that was being written.
@@ -265,7 +263,7 @@ impl Cut<'_> {
         for block in from..to {
             let mut data = vec![0; size];
             if kind == Garbage::Noise {
-                let mut noise = Seeded::new(0x6172_6261_6765 ^ (self.start + block) << 8);
+                let mut noise = Seeded::new(self.seed ^ ((self.start + block) << 8));
                 data.fill_with(|| noise.choose(256) as u8);
             }
             content.write(self.pool, block as usize * size, &data, false);

@@ -57,17 +57,17 @@ impl Emu {
         }
     }
 
-    /// A copy of the medium as it is now; it shares the data until one of them writes.
+    /// A copy of the medium as it is now; it shares the data until one of them writes. What a drive file holds
+    /// is read into memory: panics where that fails.
     pub fn media(&self) -> Media {
         self.settle();
-        self.media.clone()
+        self.media.detached().expect("the drive file is readable")
     }
 
     /// One outcome of a power cut now. Needs [`EmuOptions::track_power_cuts`]; without it everything submitted
     /// survives.
     pub fn power_cut(&self, choose: &mut dyn Choose) -> Media {
-        self.settle();
-        self.media.cut(choose)
+        self.media().cut(choose)
     }
 
     /// Wears a zone out: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].

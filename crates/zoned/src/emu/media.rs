@@ -8,7 +8,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::emu::EmuOptions;
-use crate::emu::content::{Hash128, Pool};
+use crate::emu::content::{Content, Hash128, Pool};
+use crate::emu::file::drive::Drive;
 use crate::emu::history::Sequence;
 use crate::emu::resources::{Admission, Resources};
 use crate::emu::zone::{Origin, Zone};
@@ -34,13 +35,9 @@ pub struct Media {
     pub(super) track: bool,
     resources: Mutex<Resources>,
     tracker: Mutex<Tracker>,
-    pub(super) lower: Option<Arc<dyn Lower>>,
-}
-
-/// Where the blocks are that memory does not hold.
-pub(super) trait Lower: Send + Sync + std::fmt::Debug {
-    /// Fills `into` from byte `at` of `zone`.
-    fn read(&self, zone: ZoneId, at: u64, into: &mut [u8]) -> std::io::Result<()>;
+    pub(super) seed: u64,
+    /// The file that holds what memory does not.
+    pub(super) drive: Option<Arc<Drive>>,
 }
 
 /// A zone, alone on its cache lines: neighbours' locks must not slow it down.
@@ -69,21 +66,19 @@ impl Media {
         let geometry = options.geometry().expect("the settings fit together");
         let conventional = geometry.conventional;
         let zones = (0..geometry.zones).map(|z| Zone::new(z < conventional)).collect();
-        Media::from_zones(Arc::new(geometry), options.track_power_cuts, zones)
+        Media::from_zones(Arc::new(geometry), options, zones)
     }
 
     /// A drive made of `zones`, their states counted.
-    pub(super) fn from_zones(geometry: Arc<Geometry>, track: bool, zones: Vec<Zone>) -> Media {
+    pub(super) fn from_zones(geometry: Arc<Geometry>, options: &EmuOptions, zones: Vec<Zone>) -> Media {
         let pool = Arc::new(Pool::new(geometry.block_size, geometry.zone_size.bytes(geometry.block_size).0));
-        Media::with_pool(geometry, pool, track, zones)
+        let mut media = Media::with_pool(geometry, pool, zones);
+        media.track = options.track_power_cuts;
+        media.seed = options.seed;
+        media
     }
 
-    pub(super) fn with_pool(
-        geometry: Arc<Geometry>,
-        pool: Arc<Pool>,
-        track: bool,
-        zones: Vec<Zone>,
-    ) -> Media {
+    fn with_pool(geometry: Arc<Geometry>, pool: Arc<Pool>, zones: Vec<Zone>) -> Media {
         let mut resources = Resources::default();
         for (zone, id) in zones.iter().zip(0..) {
             resources.moved(ZoneId(id), ZoneState::Empty, zone.state);
@@ -92,11 +87,53 @@ impl Media {
             geometry,
             pool,
             zones: zones.into_iter().map(|z| Slot(Mutex::new(z))).collect(),
-            track,
+            track: false,
             resources: Mutex::new(resources),
             tracker: Mutex::default(),
-            lower: None,
+            seed: 0,
+            drive: None,
         }
+    }
+
+    /// The same drive with other zones and nothing in flight.
+    pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Media {
+        let mut media = Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), zones);
+        (media.track, media.seed) = (self.track, self.seed);
+        media
+    }
+
+    /// A copy without the file below: what that holds is read into memory.
+    pub(super) fn detached(&self) -> Result<Media> {
+        let Some(drive) = &self.drive else { return Ok(self.clone()) };
+        let size = u64::from(self.geometry.block_size);
+        let mut zones = Vec::with_capacity(self.zones.len());
+        for id in 0..self.geometry.zones {
+            let zone = self.lock(ZoneId(id));
+            let mut copy = zone.clone();
+            let conventional = zone.state == ZoneState::Conventional;
+            let below = if conventional { self.geometry.zone_size.0 } else { zone.stored } * size;
+            let (mut at, mut buffer) = (0, vec![0; self.pool.chunk()]);
+            let mut content = Content::default();
+            while at < below {
+                let n = (below - at).min(buffer.len() as u64) as usize;
+                let part = buffer.get_mut(..n).expect("no longer than a chunk");
+                drive.read(ZoneId(id), at, part).map_err(|e| self.host("read", ZoneId(id), e))?;
+                content.write(&self.pool, at as usize, part, true);
+                at += n as u64;
+            }
+            let upper = (zone.written.saturating_sub(zone.stored) * size) as usize;
+            if upper > 0 {
+                let mut data = vec![0; upper];
+                zone.content.read(&self.pool, below as usize, &mut data);
+                content.write(&self.pool, below as usize, &data, true);
+            }
+            for (block, data) in std::mem::take(&mut copy.overlay) {
+                content.write(&self.pool, (block * size) as usize, &data, true);
+            }
+            (copy.content, copy.stored) = (content, 0);
+            zones.push(copy);
+        }
+        Ok(self.with_zones(zones))
     }
 
     /// What the drive is like.
@@ -111,10 +148,7 @@ impl Media {
             Op::Read { at, into } => self.read(*at, BufMut::zeroed(into.len())).map(Done::Read),
             Op::Write { at, data, how } => self.write(id, *at, data, *how).map(|()| Done::Unit),
             Op::Append { zone, data, how } => self.append(id, *zone, data, *how).map(Done::At),
-            Op::Flush => {
-                self.flush(id);
-                Ok(Done::Unit)
-            }
+            Op::Flush => self.flush(id).map(|()| Done::Unit),
             Op::Zone { zone, action } => self.act(id, *zone, *action).map(|()| Done::Unit),
             Op::Report { zones } => Ok(Done::Zones(self.report(zones.clone()))),
         }
@@ -151,13 +185,18 @@ impl Media {
         };
         let (data, rest) = into.split_at_mut((held * size) as usize);
         rest.fill(0);
-        let below = zone.stored.saturating_sub(offset).min(held);
+        let below = match (&self.drive, zone.state) {
+            (None, _) => 0,
+            (Some(_), ZoneState::Conventional) => held,
+            (Some(_), _) => zone.stored.saturating_sub(offset).min(held),
+        };
         let (lower, upper) = data.split_at_mut((below * size) as usize);
-        if !lower.is_empty()
-            && let Some(file) = &self.lower
-        {
-            file.read(id, offset * size, lower)
-                .map_err(|e| self.error(ErrorKind::Host, "read", id).at(at).from_source(e))?;
+        if let (Some(drive), false) = (&self.drive, lower.is_empty()) {
+            drive.read(id, offset * size, lower).map_err(|e| self.host("read", id, e).at(at))?;
+            for (block, data) in zone.overlay.range(offset..offset + below) {
+                let from = ((block - offset) * size) as usize;
+                lower.get_mut(from..from + data.len()).expect("a block within").copy_from_slice(data);
+            }
         }
         zone.content.read(&self.pool, ((offset + below) * size) as usize, upper);
         Ok(())
@@ -176,15 +215,16 @@ impl Media {
             ZoneState::ReadOnly => return Err(self.error(ErrorKind::ZoneReadOnly, "write", id).at(at)),
             _ => {}
         }
-        zone.rewrite(
-            &self.pool,
-            u64::from(self.geometry.block_size),
-            offset,
-            data,
-            self.track.then_some(origin),
-        );
+        let size = self.geometry.block_size as usize;
+        if self.drive.is_some() {
+            for block in 0..data.len() / size {
+                zone.overlay.insert(offset + block as u64, data.slice(block * size..(block + 1) * size));
+            }
+        } else {
+            zone.rewrite(&self.pool, size as u64, offset, data, self.track.then_some(origin));
+        }
         self.expect_ack(op, id);
-        Ok(())
+        self.wrote("write", id, zone, data.len(), origin.fua)
     }
 
     /// Writes at the pointer, wherever that is.
@@ -227,7 +267,7 @@ impl Media {
             if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
                 zone.put(&self.pool, size, data, track);
                 self.expect_ack(origin.id, id);
-                return Ok(offset);
+                return self.wrote(name, id, zone, data.len(), origin.fua).map(|()| offset);
             }
         }
         let mut resources = self.resources.lock();
@@ -255,17 +295,54 @@ impl Media {
         self.transition(&mut resources, &mut zone, name, id, event)?;
         zone.put(&self.pool, size, data, track);
         self.expect_ack(origin.id, id);
-        Ok(offset)
+        drop(resources);
+        self.wrote(name, id, zone, data.len(), origin.fua).map(|()| offset)
+    }
+
+    /// A zone changed: a drive file must learn of it, now or at the next flush.
+    fn wrote(
+        &self,
+        name: &'static str,
+        id: ZoneId,
+        mut zone: MutexGuard<'_, Zone>,
+        bytes: usize,
+        fua: bool,
+    ) -> Result<()> {
+        let Some(drive) = &self.drive else { return Ok(()) };
+        if !std::mem::replace(&mut zone.touched, true) {
+            drive.touch(id);
+        }
+        drop(zone);
+        let result = if fua || !self.geometry.volatile_cache {
+            drive.flush_zone(self, id)
+        } else if drive.grew(bytes) {
+            drive.flush(self)
+        } else {
+            return Ok(());
+        };
+        result.map_err(|e| self.host(name, id, e))
+    }
+
+    fn host(&self, name: &'static str, id: ZoneId, e: std::io::Error) -> Error {
+        self.error(ErrorKind::Host, name, id).because(e.to_string()).from_source(e)
     }
 
     /// Remembers a flush; [`Media::acknowledge`] makes durable what it covers.
-    pub(super) fn flush(&self, op: OpId) {
+    pub(super) fn flush(&self, op: OpId) -> Result<()> {
+        if let Some(drive) = &self.drive {
+            let failed = |e: std::io::Error| {
+                let error = Error::new(ErrorKind::Host, &self.geometry.name, "flush").because(e.to_string());
+                error.from_source(e)
+            };
+            drive.flush(self).map_err(failed)?;
+        }
         if self.track {
             let mut tracker = self.tracker.lock();
             let covers = tracker.sequence;
             tracker.last = tracker.last.max(op);
             tracker.in_flight.insert(op, Target::Flush { covers });
         }
+        Ok(())
     }
 
     /// A zone command.
@@ -295,7 +372,8 @@ impl Media {
             _ => return Ok(()),
         }
         self.expect_ack(op, id);
-        Ok(())
+        drop(resources);
+        self.wrote(name, id, zone, 0, false)
     }
 
     /// The states of `zones`.
@@ -347,6 +425,11 @@ impl Media {
         let mut zone = self.lock(id);
         resources.moved(id, zone.state, state);
         zone.state = state;
+        if let Some(drive) = &self.drive
+            && !std::mem::replace(&mut zone.touched, true)
+        {
+            drive.touch(id);
+        }
     }
 
     /// Open and active zones.
@@ -496,7 +579,8 @@ impl Clone for Media {
             track: self.track,
             resources: Mutex::new(resources.clone()),
             tracker: Mutex::new(self.tracker.lock().clone()),
-            lower: self.lower.clone(),
+            seed: self.seed,
+            drive: self.drive.clone(),
         }
     }
 }

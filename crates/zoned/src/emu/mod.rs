@@ -4,7 +4,7 @@
 //!   Emu      the ZonedDevice: driver, delays, injected faults
 //!     Media    the medium and its rules: no time, no threads of its own; copy-on-write clones
 //!       Zone     one zone: state, pointer, content, what is not durable yet
-//!     Drive    emu:PATH only: the file below, and the order of its writes
+//!     Drive    emu:PATH only: the file below, and the order of writes to it
 //! ```
 
 mod content;
@@ -13,6 +13,7 @@ mod cut;
 mod cut_tests;
 mod device;
 mod fault;
+mod file;
 mod history;
 mod media;
 mod options;
@@ -23,6 +24,7 @@ mod zone;
 pub use cut::{Choose, Exhaustive, Seeded};
 pub use device::Emu;
 pub use fault::{FaultOp, FaultSpec};
+pub(crate) use file::drive::contradiction;
 pub use media::{Media, OpId};
 pub use options::EmuOptions;
 pub use timing::{Latency, Timing};

@@ -37,6 +37,8 @@ pub struct EmuOptions {
     /// Whether the drive remembers what is not durable, so that [`Emu::power_cut`](crate::emu::Emu::power_cut)
     /// gives every outcome. Costs an allocation now and then. Default false.
     pub track_power_cuts: bool,
+    /// Decides what blocks that never landed read as after a power cut. Default 0.
+    pub seed: u64,
 }
 
 /// The longest read or write of an emulated drive, in bytes.
@@ -59,6 +61,7 @@ impl Default for EmuOptions {
             read_past_pointer: true,
             latency: Latency::NONE,
             track_power_cuts: false,
+            seed: 0,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One zone: state, pointer, content, and what of it is not durable.
 
+use std::collections::BTreeMap;
+
 use crate::emu::OpId;
 use crate::emu::content::{Content, Pool};
 use crate::emu::history::{History, Pending, Rewrite, Rewrites, Sequence};
@@ -16,6 +18,10 @@ pub(super) struct Zone {
     /// Grows with every reset.
     pub(super) resets: u64,
     pub(super) content: Content,
+    /// Blocks of a conventional zone that the drive file lacks.
+    pub(super) overlay: BTreeMap<u64, Buf>,
+    /// Changed since the drive file was last written.
+    pub(super) touched: bool,
     /// What is not durable; absent where power cuts are not tracked.
     pub(super) doubt: Doubt,
 }
@@ -48,6 +54,8 @@ impl Zone {
             stored: 0,
             resets: 0,
             content: Content::default(),
+            overlay: BTreeMap::new(),
+            touched: false,
             doubt: Doubt::None,
         }
     }

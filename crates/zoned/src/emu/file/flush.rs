@@ -1,0 +1,162 @@
+//! The order of writes to a drive file.
+//!
+//! 1. Zones that were reset get an empty entry; sync. Only then may new data overwrite the old.
+//! 2. Data; sync.
+//! 3. Entries with the new pointers; sync.
+//!
+//! Whenever the host loses power, each zone's newest valid entry describes data that is there, of one epoch.
+//! (A conventional block is overwritten in place: it is as atomic as the host's own disk makes it.)
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use zerocopy::IntoBytes;
+
+use crate::emu::Media;
+use crate::emu::file::drive::{Drive, Table};
+use crate::emu::file::format::Stored;
+use crate::{Buf, ZoneId, ZoneState};
+
+/// A zone as a flush found it.
+struct Snapshot {
+    id: ZoneId,
+    state: ZoneState,
+    written: u64,
+    stored: u64,
+    resets: u64,
+    rewrites: Vec<(u64, Buf)>,
+}
+
+impl Drive {
+    /// Makes everything durable that was submitted before.
+    pub(in crate::emu) fn flush(&self, media: &Media) -> io::Result<()> {
+        let mut table = self.table.lock();
+        self.unflushed.store(0, Ordering::Relaxed);
+        let touched = std::mem::take(&mut *self.touched.lock());
+        self.flush_zones(media, &mut table, &touched)
+    }
+
+    /// Makes one zone durable.
+    pub(in crate::emu) fn flush_zone(&self, media: &Media, zone: ZoneId) -> io::Result<()> {
+        let mut table = self.table.lock();
+        self.touched.lock().retain(|z| *z != zone);
+        self.flush_zones(media, &mut table, &[zone])
+    }
+
+    fn flush_zones(&self, media: &Media, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+        if table.failed {
+            return Err(io::Error::other("an earlier flush failed: the drive must be opened again"));
+        }
+        let result = self.try_flush(media, table, zones);
+        table.failed = result.is_err();
+        result
+    }
+
+    fn try_flush(&self, media: &Media, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+        if zones.is_empty() {
+            return Ok(());
+        }
+        let mut snapshots: Vec<Snapshot> = zones.iter().map(|id| snapshot(media, *id)).collect();
+        let mut emptied = Vec::new();
+        for snap in &snapshots {
+            let before = entry(table, snap.id);
+            if before.resets != snap.resets && before.written > 0 {
+                let empty = Stored { state: ZoneState::Empty, written: 0, resets: snap.resets, ..*before };
+                self.record(snap.id, before, empty)?;
+                emptied.push(snap.id);
+            }
+        }
+        if !emptied.is_empty() {
+            self.file.sync_data()?;
+            emptied.into_iter().for_each(|zone| self.punch(zone));
+        }
+        let mut data = false;
+        for snap in &mut snapshots {
+            data |= self.write_data(media, snap)?;
+        }
+        if data {
+            self.file.sync_data()?;
+        }
+        let mut entries = false;
+        for snap in &snapshots {
+            let before = entry(table, snap.id);
+            let (state, written, resets) = (snap.state, snap.written, snap.resets);
+            let after = Stored { state, written, resets, ..*before };
+            if after != *before {
+                self.record(snap.id, before, after)?;
+                entries = true;
+            }
+        }
+        if entries {
+            self.file.sync_data()?;
+        }
+        snapshots.into_iter().for_each(|snap| forget(media, snap));
+        Ok(())
+    }
+
+    /// Writes an entry into the slot that does not hold the last one.
+    fn record(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
+        let after = Stored { sequence: before.sequence + 1, ..after };
+        let bytes = after.encode(&self.header.uuid, zone.0);
+        self.file.write_all_at(bytes.as_bytes(), self.header.slot_at(zone.0, after.sequence % 2))?;
+        *before = after;
+        Ok(())
+    }
+
+    /// Writes what the file lacks of a zone. A zone that was reset meanwhile is recorded as empty.
+    fn write_data(&self, media: &Media, snap: &mut Snapshot) -> io::Result<bool> {
+        let size = u64::from(media.geometry.block_size);
+        for (block, data) in &snap.rewrites {
+            self.file.write_all_at(data, self.at(snap.id, block * size))?;
+        }
+        let (mut at, end) = ((snap.stored * size) as usize, (snap.written * size) as usize);
+        let some = at < end || !snap.rewrites.is_empty();
+        while at < end {
+            // The lock is taken chunk by chunk, so that the zone's writers wait for one chunk at most.
+            let zone = media.lock(snap.id);
+            if zone.resets != snap.resets {
+                (snap.resets, snap.written, snap.state) = (zone.resets, 0, ZoneState::Empty);
+                break;
+            }
+            let part = zone.content.part(&media.pool, at, end);
+            assert!(!part.is_empty(), "what is not stored is in memory");
+            self.file.write_all_at(part, self.at(snap.id, at as u64))?;
+            at += part.len();
+        }
+        Ok(some)
+    }
+}
+
+fn entry(table: &mut Table, id: ZoneId) -> &mut Stored {
+    table.zones.get_mut(id.index()).expect("checked against the geometry")
+}
+
+fn snapshot(media: &Media, id: ZoneId) -> Snapshot {
+    let mut zone = media.lock(id);
+    zone.touched = false;
+    let state = match zone.state {
+        ZoneState::ImplicitOpen | ZoneState::ExplicitOpen | ZoneState::Closed if zone.written == 0 => {
+            ZoneState::Empty
+        }
+        ZoneState::ImplicitOpen | ZoneState::ExplicitOpen => ZoneState::Closed,
+        other => other,
+    };
+    let rewrites = zone.overlay.iter().map(|(block, data)| (*block, data.clone())).collect();
+    Snapshot { id, state, written: zone.written, stored: zone.stored, resets: zone.resets, rewrites }
+}
+
+/// Drops from memory what the file holds now.
+fn forget(media: &Media, snap: Snapshot) {
+    let size = u64::from(media.geometry.block_size);
+    let mut zone = media.lock(snap.id);
+    if zone.resets == snap.resets {
+        zone.stored = snap.written;
+        zone.content.release(&media.pool, (snap.written * size) as usize);
+    }
+    for (block, data) in snap.rewrites {
+        if zone.overlay.get(&block).is_some_and(|now| now.as_ptr() == data.as_ptr()) {
+            zone.overlay.remove(&block);
+        }
+    }
+}

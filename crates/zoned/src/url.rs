@@ -1,0 +1,317 @@
+//! Devices by URL, everywhere one is named.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+use crate::emu::{Emu, EmuOptions, Latency, contradiction};
+use crate::{Blocks, Driver, Error, ErrorKind, Result, ZonedDevice};
+
+/// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`.
+///
+/// Sizes are as people write them (`4096`, `64MiB`, `1GB`), limits may be `none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUrl {
+    place: Place,
+    parameters: BTreeMap<&'static str, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Memory,
+    File(PathBuf),
+}
+
+/// What an emulated drive's URL may say, and what it means.
+pub const EMU_PARAMETERS: &[(&str, &str)] = &[
+    ("profile", "the time model: null (no delay)"),
+    ("delay", "every operation takes this long: 15us"),
+    ("zones", "number of zones"),
+    ("zone-size", "from one zone to the next: 64MiB"),
+    ("zone-capacity", "writable part of a zone; the whole by default"),
+    ("conventional", "number of conventional zones, the first ones"),
+    ("block-size", "bytes in a block: 4096"),
+    ("max-open", "zones open at once, or none"),
+    ("max-active", "zones active at once, or none"),
+    ("max-append", "longest append: 128KiB"),
+    ("cache", "volatile or none"),
+    ("seed", "decides what chance decides"),
+];
+
+/// The profiles that there are.
+const PROFILES: &[&str] = &["null"];
+
+impl FromStr for DeviceUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<DeviceUrl> {
+        let (scheme, rest) =
+            url.split_once(':').ok_or_else(|| invalid(url, format!("no scheme: did you mean emu:{url}?")))?;
+        match scheme {
+            "emu" => {}
+            "blk" | "nvme" | "array" => {
+                let error = Error::new(ErrorKind::Unsupported, &Arc::from(url), "open");
+                return Err(error
+                    .because(format!("this version has no {scheme}: devices yet; use emu:PATH or emu:mem")));
+            }
+            _ => return Err(invalid(url, format!("unknown scheme {scheme}: use emu:PATH or emu:mem"))),
+        }
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let place = match place {
+            "" => return Err(invalid(url, "no path: use emu:PATH, or emu:mem for a drive in memory".into())),
+            "mem" => Place::Memory,
+            path => Place::File(PathBuf::from(path)),
+        };
+        let mut parameters = BTreeMap::new();
+        for pair in query.split('&').filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some((key, _)) = EMU_PARAMETERS.iter().find(|(known, _)| *known == key) else {
+                let known: Vec<&str> = EMU_PARAMETERS.iter().map(|(name, _)| *name).collect();
+                return Err(invalid(url, format!("unknown parameter {key}; known are {}", known.join(", "))));
+            };
+            if parameters.insert(*key, value.to_string()).is_some() {
+                return Err(invalid(url, format!("{key} is given twice")));
+            }
+        }
+        let url = DeviceUrl { place, parameters };
+        url.options()?;
+        Ok(url)
+    }
+}
+
+fn invalid(url: &str, why: String) -> Error {
+    Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
+}
+
+impl DeviceUrl {
+    /// The drive file's path; `None` for a drive in memory.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Memory => None,
+            Place::File(path) => Some(path),
+        }
+    }
+
+    /// The settings of a new drive.
+    pub fn options(&self) -> Result<EmuOptions> {
+        let mut options = EmuOptions { name: self.name(), ..EmuOptions::default() };
+        if let Some(profile) = self.parameters.get("profile")
+            && !PROFILES.contains(&profile.as_str())
+        {
+            return Err(self.invalid(format!("unknown profile {profile}; known are {}", PROFILES.join(", "))));
+        }
+        options.block_size = self.number("block-size", options.block_size, size)?;
+        options.zones = self.number("zones", options.zones, count)?;
+        options.conventional = self.number("conventional", 0, count)?;
+        let block = options.block_size.max(1);
+        let blocks = |text: &str| {
+            let bytes = size(text)?;
+            bytes.is_multiple_of(u64::from(block)).then_some(Blocks(bytes / u64::from(block)))
+        };
+        let whole = |key: &str, default: u64| match self.parameters.get(key) {
+            None => Ok(Blocks(default / u64::from(block))),
+            Some(text) => blocks(text).ok_or_else(|| {
+                self.invalid(format!(
+                    "{key}={text}: a size in whole blocks of {block} bytes is needed, as in 64MiB"
+                ))
+            }),
+        };
+        options.zone_size = whole("zone-size", 64 << 20)?;
+        options.zone_capacity = whole("zone-capacity", options.zone_size.bytes(block).0)?;
+        options.max_append = whole("max-append", 128 << 10)?;
+        options.max_open = self.limit("max-open", options.max_open)?;
+        let active = match (options.max_open, options.max_active) {
+            (Some(open), Some(active)) => Some(open.max(active)),
+            _ => None,
+        };
+        options.max_active = self.limit("max-active", active)?;
+        if !self.parameters.contains_key("max-open")
+            && let Some(active) = options.max_active
+        {
+            options.max_open = options.max_open.map(|open| open.min(active));
+        }
+        options.volatile_cache = match self.parameters.get("cache").map(String::as_str) {
+            None | Some("volatile") => true,
+            Some("none") => false,
+            Some(other) => return Err(self.invalid(format!("cache={other}: use volatile or none"))),
+        };
+        options.seed = self.number("seed", 0, |text| text.parse().ok())?;
+        let delay = match self.parameters.get("delay") {
+            None => Duration::ZERO,
+            Some(text) => humantime::parse_duration(text)
+                .map_err(|e| self.invalid(format!("delay={text}: {e}; a time is needed, as in 15us")))?,
+        };
+        options.latency = Latency::all(delay);
+        options.geometry()?;
+        Ok(options)
+    }
+
+    /// Opens the device, making its file where there is none.
+    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        Ok(self.open_emu(driver)?)
+    }
+
+    /// The same, as the emulated drive that it is.
+    pub fn open_emu(&self, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
+        let options = self.options()?;
+        match &self.place {
+            Place::Memory => Ok(Emu::memory(options, driver)),
+            Place::File(path) => {
+                let wanted = options.clone();
+                Emu::open_checked(path, options, driver, &|found| self.agrees(&wanted, found))
+            }
+        }
+    }
+
+    /// Whether a drive file's settings are what the URL says; what it does not say is the file's.
+    fn agrees(&self, wanted: &EmuOptions, found: &EmuOptions) -> Result<(), String> {
+        let differs = |key: &str| match key {
+            "zones" => wanted.zones != found.zones,
+            "zone-size" => {
+                wanted.zone_size.bytes(wanted.block_size) != found.zone_size.bytes(found.block_size)
+            }
+            "zone-capacity" => {
+                wanted.zone_capacity.bytes(wanted.block_size) != found.zone_capacity.bytes(found.block_size)
+            }
+            "conventional" => wanted.conventional != found.conventional,
+            "block-size" => wanted.block_size != found.block_size,
+            "max-open" => wanted.max_open != found.max_open,
+            "max-active" => wanted.max_active != found.max_active,
+            "max-append" => {
+                wanted.max_append.bytes(wanted.block_size) != found.max_append.bytes(found.block_size)
+            }
+            "cache" => wanted.volatile_cache != found.volatile_cache,
+            _ => false,
+        };
+        let limit = |n: Option<u32>| n.map_or("none".to_string(), |n| n.to_string());
+        let human = |blocks: Blocks| ByteSize(blocks.bytes(found.block_size).0).to_string().replace(' ', "");
+        let of_file = |key: &str| match key {
+            "zones" => found.zones.to_string(),
+            "zone-size" => human(found.zone_size),
+            "zone-capacity" => human(found.zone_capacity),
+            "conventional" => found.conventional.to_string(),
+            "block-size" => found.block_size.to_string(),
+            "max-open" => limit(found.max_open),
+            "max-active" => limit(found.max_active),
+            "max-append" => human(found.max_append),
+            _ => if found.volatile_cache { "volatile" } else { "none" }.to_string(),
+        };
+        match self.parameters.iter().find(|(key, _)| differs(key)) {
+            Some((key, value)) => Err(contradiction(key, value, &of_file(key))),
+            None => Ok(()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.place {
+            Place::Memory => "emu:mem".into(),
+            Place::File(path) => format!("emu:{}", path.display()),
+        }
+    }
+
+    fn invalid(&self, why: String) -> Error {
+        invalid(&self.to_string(), why)
+    }
+
+    fn number<N: TryFrom<u64>>(&self, key: &str, default: N, parse: fn(&str) -> Option<u64>) -> Result<N> {
+        let Some(text) = self.parameters.get(key) else { return Ok(default) };
+        let number = parse(text).and_then(|n| N::try_from(n).ok());
+        number.ok_or_else(|| self.invalid(format!("{key}={text}: a number in range is needed")))
+    }
+
+    fn limit(&self, key: &str, default: Option<u32>) -> Result<Option<u32>> {
+        match self.parameters.get(key).map(String::as_str) {
+            None => Ok(default),
+            Some("none") => Ok(None),
+            Some(_) => self.number(key, 0, count).map(Some),
+        }
+    }
+}
+
+fn size(text: &str) -> Option<u64> {
+    text.parse::<ByteSize>().ok().map(|size| size.as_u64())
+}
+
+fn count(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+impl fmt::Display for DeviceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())?;
+        for (index, (key, value)) in self.parameters.iter().enumerate() {
+            write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the device that `url` names ([`DeviceUrl`] says how).
+pub fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    url.parse::<DeviceUrl>()?.open(driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::VirtualDriver;
+
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        open(url, VirtualDriver::new(1)).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn sizes_and_limits_are_read_as_people_write_them() {
+        let url = "emu:mem?zones=8&zone-size=1MiB&zone-capacity=768KiB&block-size=512&max-open=none&cache=none&delay=15us";
+        let options = url.parse::<DeviceUrl>().and_then(|u| u.options()).expect("valid");
+        assert_eq!(
+            (options.zones, options.zone_size, options.zone_capacity),
+            (8, Blocks(2048), Blocks(1536))
+        );
+        assert_eq!((options.max_open, options.max_active, options.volatile_cache), (None, None, false));
+        assert_eq!(options.latency.read, Duration::from_micros(15));
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
+        let text = refusal("emu:mem?zonez=8");
+        assert!(text.contains("zonez") && text.contains("zone-capacity"), "{text}");
+        let text = refusal("emu:mem?profile=fast");
+        assert!(text.contains("fast") && text.contains("null"), "{text}");
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (url, part) in [
+            ("mem", "emu:mem"),
+            ("emu:", "no path"),
+            ("ssd:x", "unknown scheme ssd"),
+            ("blk:/dev/x", "no blk: devices yet"),
+            ("emu:mem?zones=many", "zones=many"),
+            ("emu:mem?zones=8&zones=9", "twice"),
+            ("emu:mem?zone-size=5000", "zone-size=5000"),
+            ("emu:mem?zone-size=1MiB&zone-capacity=2MiB", "capacity"),
+            ("emu:mem?delay=soon", "delay=soon"),
+            ("emu:mem?block-size=1000", "1000 bytes"),
+            ("emu:mem?cache=maybe", "cache=maybe"),
+            ("emu:mem?max-open=0", "at least one"),
+        ] {
+            let text = refusal(url);
+            assert!(text.contains(part), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_url_reads_back_as_it_is_shown() {
+        let text = "emu:/a/b.img?cache=none&zones=8";
+        let url: DeviceUrl = text.parse().expect("valid");
+        assert_eq!(url.to_string(), text);
+        assert_eq!(url.path(), Some(Path::new("/a/b.img")));
+    }
+}

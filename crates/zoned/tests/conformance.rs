@@ -1,0 +1,88 @@
+//! The conformance suite over the emulated drive, in memory and in a file, in many shapes.
+
+use std::sync::Arc;
+
+use units::{Driver, RealDriver, VirtualDriver};
+use zoned::ZonedDevice;
+
+const SHAPES: &[&str] = &[
+    "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8",
+    "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8&cache=none",
+    "zones=20&zone-size=1MiB&conventional=3&max-open=none&max-active=none",
+    "zones=40&zone-size=100KiB&block-size=512&max-append=8KiB&conventional=1",
+    "zones=20&zone-size=8MiB&zone-capacity=5MiB&max-open=2&max-active=2",
+    "zones=4&zone-size=4KiB",
+];
+
+fn conforms(dev: &Arc<dyn ZonedDevice>) {
+    let mut failures = Vec::new();
+    let mut count = 0;
+    zoned::conformance::run(dev, &mut |name, result| {
+        count += 1;
+        if let Err(why) = result {
+            failures.push(format!("{name}: {why}"));
+        }
+    });
+    assert_eq!(count, zoned::conformance::names().len() + 1);
+    assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
+}
+
+fn over(place: &str, extra: &str, driver: fn() -> Arc<dyn Driver>) {
+    for shape in SHAPES {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("drive.img");
+        let place = if place == "mem" { place.to_string() } else { path.display().to_string() };
+        let url = format!("emu:{place}?{shape}{extra}");
+        conforms(&zoned::open(&url, driver()).expect(&url));
+    }
+}
+
+#[test]
+fn memory_without_delay() {
+    over("mem", "", || VirtualDriver::new(1));
+}
+
+#[test]
+fn memory_with_a_delay_in_virtual_time() {
+    over("mem", "&delay=15us", || VirtualDriver::new(1));
+}
+
+#[test]
+fn memory_with_a_delay_in_real_time() {
+    over("mem", "&delay=15us", || RealDriver::new());
+}
+
+#[test]
+fn a_file_in_virtual_time() {
+    over("file", "", || VirtualDriver::new(1));
+}
+
+#[test]
+fn a_file_with_a_delay_in_real_time() {
+    over("file", "&delay=15us", || RealDriver::new());
+}
+
+#[test]
+fn a_drive_that_tracks_power_cuts_and_refuses_reads_past_the_pointer() {
+    for volatile_cache in [true, false] {
+        let options = zoned::emu::EmuOptions {
+            volatile_cache,
+            read_past_pointer: false,
+            conventional: 2,
+            ..zoned::emu::EmuOptions::tiny()
+        };
+        let dev: Arc<dyn ZonedDevice> = zoned::emu::Emu::memory(options, VirtualDriver::new(1));
+        conforms(&dev);
+    }
+}
+
+#[test]
+fn the_suite_finds_a_device_that_does_not_conform() {
+    let options = zoned::emu::EmuOptions::tiny();
+    let emu = zoned::emu::Emu::memory(options, VirtualDriver::new(1));
+    emu.fail(zoned::emu::FaultSpec::all(zoned::emu::FaultOp::Flush));
+    let dev: Arc<dyn ZonedDevice> = emu;
+    let mut failed = 0;
+    zoned::conformance::run(&dev, &mut |_, result| failed += usize::from(result.is_err()));
+    assert!(failed >= 2);
+}
