@@ -1,0 +1,22 @@
+//! The redis protocol and HTTP over the key-value engine.
+//!
+//! A connection reads what its client sent, runs all of it as one pipeline (on the engine's writer if any command
+//! writes, else where it is) and sends the replies in one write. The only crate with an async runtime.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod connection;
+mod error;
+mod http;
+mod local;
+mod metrics;
+mod options;
+mod pipeline;
+pub mod resp;
+mod server;
+mod session;
+mod shared;
+
+pub use error::{Error, Result};
+pub use options::{Durability, ServeOptions};
+pub use server::Server;

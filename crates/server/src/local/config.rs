@@ -1,0 +1,56 @@
+//! CONFIG: what can be read; settings are given when the server is started.
+
+use kv::{Answer, glob};
+
+use super::{LocalCall, Outcome, subcommand_arity, unknown_subcommand};
+use crate::shared::Shared;
+
+/// The settings under the names that clients and tools ask for.
+fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    let options = &shared.options;
+    vec![
+        ("appendfsync", if options.durability.is_sync() { "always" } else { "everysec" }.into()),
+        ("appendonly", "yes".into()),
+        ("bind", options.bind.to_string()),
+        ("databases", "1".into()),
+        ("durability", options.durability.to_string()),
+        ("maxclients", options.max_clients.to_string()),
+        ("maxmemory", "0".into()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.port.to_string()),
+        ("proto-max-bulk-len", options.max_value.to_string()),
+        ("save", String::new()),
+        ("timeout", options.idle_seconds.to_string()),
+    ]
+}
+
+pub(super) fn config(call: &mut LocalCall<'_>) -> Outcome {
+    let args = call.args;
+    match args.get(1).to_ascii_uppercase().as_slice() {
+        b"GET" if args.len() >= 3 => {
+            let mut found = settings(call.shared);
+            found.retain(|(name, _)| {
+                args.rest(2).any(|pattern| glob(&pattern.to_ascii_lowercase(), name.as_bytes()))
+            });
+            call.out.map(found.len());
+            for (name, value) in found {
+                call.out.bulk(name.as_bytes());
+                call.out.bulk(value.as_bytes());
+            }
+            Ok(())
+        }
+        b"SET" if args.len() >= 4 => {
+            let name = String::from_utf8_lossy(args.get(2)).into_owned();
+            Err(format!(
+                "ERR CONFIG SET {name}: settings are given when the server is started; see furrow serve --help"
+            ))
+        }
+        b"RESETSTAT" if args.len() == 2 => {
+            call.out.simple("OK");
+            Ok(())
+        }
+        b"REWRITE" => Err("ERR The server is running without a config file".into()),
+        b"GET" | b"SET" | b"RESETSTAT" => Err(subcommand_arity(args)),
+        _ => Err(unknown_subcommand(args, "CONFIG")),
+    }
+}

@@ -1,0 +1,84 @@
+//! COMMAND.
+
+use kv::{Answer, Spec};
+
+use super::{LOCALS, LocalCall, Outcome, subcommand_arity, unknown_subcommand};
+use crate::resp::Encoder;
+
+fn specs() -> impl Iterator<Item = Spec> {
+    kv::COMMANDS.iter().map(|c| c.spec).chain(LOCALS.iter().map(|l| l.spec))
+}
+
+fn spec_of(name: &[u8]) -> Option<Spec> {
+    kv::find(name).map(|c| c.spec).or_else(|| super::find(name).map(|l| l.spec))
+}
+
+pub(super) fn command(call: &mut LocalCall<'_>) -> Outcome {
+    let args = call.args;
+    let out = &mut *call.out;
+    if args.len() == 1 {
+        out.array(specs().count());
+        specs().for_each(|spec| describe(out, &spec));
+        return Ok(());
+    }
+    match args.get(1).to_ascii_uppercase().as_slice() {
+        b"COUNT" if args.len() == 2 => out.integer(specs().count() as i64),
+        b"LIST" if args.len() == 2 => {
+            out.array(specs().count());
+            specs().for_each(|spec| out.bulk(spec.name.to_ascii_lowercase().as_bytes()));
+        }
+        b"INFO" if args.len() == 2 => {
+            out.array(specs().count());
+            specs().for_each(|spec| describe(out, &spec));
+        }
+        b"INFO" => {
+            out.array(args.len() - 2);
+            for name in args.rest(2) {
+                match spec_of(name) {
+                    Some(spec) => describe(out, &spec),
+                    None => out.null(),
+                }
+            }
+        }
+        // The interactive client asks at its start; without texts it shows no hints.
+        b"DOCS" => out.map(0),
+        b"GETKEYS" if args.len() >= 3 => {
+            let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
+            let words = args.len() - 2;
+            if !spec.takes(words) {
+                return Err("ERR Invalid number of arguments specified for command".into());
+            }
+            let places: Vec<usize> = spec.key_places(words).collect();
+            if places.is_empty() {
+                return Err("ERR The command has no key arguments".into());
+            }
+            out.array(places.len());
+            places.iter().for_each(|n| out.bulk(args.get(n + 2)));
+        }
+        b"COUNT" | b"LIST" | b"GETKEYS" => return Err(subcommand_arity(args)),
+        _ => return Err(unknown_subcommand(args, "COMMAND")),
+    }
+    Ok(())
+}
+
+fn describe(out: &mut Encoder, spec: &Spec) {
+    const FLAGS: [(u8, &str); 6] = [
+        (Spec::WRITE, "write"),
+        (Spec::READ, "readonly"),
+        (Spec::GROWS, "denyoom"),
+        (Spec::ADMIN, "admin"),
+        (Spec::FAST, "fast"),
+        (Spec::NO_AUTH, "no_auth"),
+    ];
+    out.array(10);
+    out.bulk(spec.name.to_ascii_lowercase().as_bytes());
+    out.integer(i64::from(spec.arity));
+    let flags = || FLAGS.iter().filter(|(flag, _)| spec.has(*flag));
+    out.array(flags().count());
+    flags().for_each(|(_, name)| out.simple(name));
+    out.integer(i64::from(spec.keys.first));
+    out.integer(i64::from(spec.keys.last));
+    out.integer(i64::from(spec.keys.step));
+    // Categories, tips, key specifications, subcommands.
+    (0..4).for_each(|_| out.array(0));
+}

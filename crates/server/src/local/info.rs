@@ -1,0 +1,115 @@
+//! INFO.
+
+use std::fmt::Write;
+
+use kv::Answer;
+
+use super::hello::COMPATIBLE_VERSION;
+use super::{LocalCall, Outcome};
+use crate::shared::Shared;
+
+const SECTIONS: [&str; 7] =
+    ["server", "clients", "persistence", "stats", "engine", "replication", "keyspace"];
+
+pub(super) fn info(call: &mut LocalCall<'_>) -> Outcome {
+    let named: Vec<String> = call.args.rest(1).map(|w| String::from_utf8_lossy(w).to_lowercase()).collect();
+    let all =
+        named.is_empty() || named.iter().any(|n| matches!(n.as_str(), "all" | "default" | "everything"));
+    let text = info_text(call.shared, |section| all || named.iter().any(|n| n == section));
+    call.out.bulk(text.as_bytes());
+    Ok(())
+}
+
+/// The sections that `wanted` accepts.
+pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    for section in SECTIONS.into_iter().filter(|s| wanted(s)) {
+        let mut title = section.to_owned();
+        if let Some(first) = title.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let _infallible = write!(text, "# {title}\r\n");
+        for (name, value) in lines(shared, section) {
+            let _infallible = write!(text, "{name}:{value}\r\n");
+        }
+    }
+    text
+}
+
+fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
+    let mut out: Vec<(String, String)> = Vec::new();
+    let mut put = |name: &str, value: String| out.push((name.into(), value));
+    let engine = &shared.engine;
+    let stats = engine.stats();
+    let (connected, accepted, refused) = shared.clients.counts();
+    match section {
+        "server" => {
+            put("redis_version", COMPATIBLE_VERSION.into());
+            put("furrow_version", env!("CARGO_PKG_VERSION").into());
+            put("redis_mode", "standalone".into());
+            put("os", std::env::consts::OS.into());
+            put("arch_bits", usize::BITS.to_string());
+            put("process_id", std::process::id().to_string());
+            put("tcp_port", shared.port.to_string());
+            let seconds = shared.now_ms().saturating_sub(shared.started_ms) / 1000;
+            put("uptime_in_seconds", seconds.to_string());
+            put("uptime_in_days", (seconds / 86_400).to_string());
+        }
+        "clients" => {
+            put("connected_clients", connected.to_string());
+            put("maxclients", shared.options.max_clients.to_string());
+        }
+        "persistence" => {
+            put("loading", "0".into());
+            put("durability", shared.options.durability.to_string());
+            let promise = match shared.options.durability.is_sync() {
+                true => "acknowledged writes are durable",
+                false => "up to about a second of acknowledged writes may be lost",
+            };
+            put("durability_promise", promise.into());
+            put("aof_enabled", "1".into());
+            put("aof_last_write_status", if engine.failure().is_none() { "ok" } else { "err" }.into());
+            put("writes_refused", engine.failure().unwrap_or_else(|| "no".into()).replace(['\r', '\n'], " "));
+            if let Some(room) = engine.room() {
+                put("drive_free_bytes", room.free.0.to_string());
+                put("drive_reserve_bytes", room.reserve.0.to_string());
+                put("drive_full", u8::from(room.is_short()).to_string());
+            }
+        }
+        "stats" => {
+            put("total_connections_received", accepted.to_string());
+            put("rejected_connections", refused.to_string());
+            put("total_commands_processed", shared.metrics.commands_total().to_string());
+            put("expired_keys", stats.expired.to_string());
+        }
+        "engine" => {
+            put("write_groups", stats.groups.to_string());
+            put("write_pipelines", stats.pipelines.to_string());
+            put("write_keys", stats.keys_written.to_string());
+            put("write_bytes", stats.bytes_written.to_string());
+            put("write_failures", stats.failed.to_string());
+            put("read_pipelines", stats.reads.to_string());
+            for (name, value) in engine.describe_store() {
+                put(&name, value);
+            }
+        }
+        "replication" => {
+            put("role", "master".into());
+            put("connected_slaves", "0".into());
+        }
+        // An exact count walks all keys: DBSIZE does.
+        "keyspace" => {
+            if let Some((_, keys)) =
+                engine.describe_store().into_iter().find(|(name, _)| name == "keys_estimate")
+                && keys != "0"
+            {
+                put("db0", format!("keys={keys},expires=0,avg_ttl=0"));
+            }
+        }
+        _ => {}
+    }
+    out
+}

@@ -1,0 +1,145 @@
+//! What is counted, under which names.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::pipeline::{Needs, command_names};
+use crate::shared::Shared;
+
+// The exposition format adds `_total` to the names of counters.
+const COMMANDS: &str = "furrow_server_commands";
+const PIPELINE_SECONDS: &str = "furrow_server_pipeline_seconds";
+const CLIENTS: &str = "furrow_server_connected_clients";
+const CONNECTIONS: &str = "furrow_server_accepted_connections";
+const REFUSED: &str = "furrow_server_refused_connections";
+const UPTIME: &str = "furrow_server_uptime_seconds";
+const GROUPS: &str = "furrow_kv_write_groups";
+const PIPELINES: &str = "furrow_kv_write_pipelines";
+const KEYS: &str = "furrow_kv_written_keys";
+const BYTES: &str = "furrow_kv_written_bytes";
+const FAILED: &str = "furrow_kv_failed_pipelines";
+const EXPIRED: &str = "furrow_kv_expired_keys";
+const READS: &str = "furrow_kv_read_pipelines";
+const READ_ONLY: &str = "furrow_kv_writes_refused";
+const FREE: &str = "furrow_fs_free_bytes";
+const RESERVE: &str = "furrow_fs_reserve_bytes";
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// Counters of the server.
+pub(crate) struct Metrics {
+    commands: Family<Labels, Counter>,
+    /// The counters of the family, found without its lock.
+    by_name: BTreeMap<&'static str, Counter>,
+    seconds: Family<Labels, Histogram>,
+    by_needs: [Histogram; 4],
+}
+
+impl Metrics {
+    /// All zero.
+    pub fn new() -> Metrics {
+        let commands = Family::<Labels, Counter>::default();
+        let by_name = command_names()
+            .map(|name| (name, commands.get_or_create_owned(&vec![("command", name)])))
+            .collect();
+        let seconds = Family::<Labels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(20e-6, 2.0, 20))
+        });
+        let by_needs = ["none", "read", "walk", "write"]
+            .map(|needs| seconds.get_or_create_owned(&vec![("needs", needs)]));
+        Metrics { commands, by_name, seconds, by_needs }
+    }
+
+    /// One command more.
+    pub fn count(&self, name: &'static str) {
+        if let Some(counter) = self.by_name.get(name) {
+            counter.inc();
+        }
+    }
+
+    /// How long a pipeline took from its last byte to its replies.
+    pub fn observe(&self, needs: Needs, took: Duration) {
+        if let Some(histogram) = self.by_needs.get(needs as usize) {
+            histogram.observe(took.as_secs_f64());
+        }
+    }
+
+    /// All commands so far.
+    pub fn commands_total(&self) -> u64 {
+        self.by_name.values().map(Counter::get).sum()
+    }
+
+    /// Everything in the exposition format.
+    pub fn render(&self, shared: &Shared) -> String {
+        let mut registry = Registry::default();
+        registry.register(COMMANDS, "Commands by name", self.commands.clone());
+        registry.register(
+            PIPELINE_SECONDS,
+            "From the last byte of a pipeline to its replies",
+            self.seconds.clone(),
+        );
+        registry.register_collector(Box::new(Now::of(shared)));
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &registry) {
+            Ok(()) => text,
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+}
+
+/// What is asked for at the moment of a scrape.
+#[derive(Debug)]
+struct Now {
+    counters: Vec<(&'static str, &'static str, u64)>,
+    gauges: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Now {
+    fn of(shared: &Shared) -> Now {
+        let stats = shared.engine.stats();
+        let (connected, accepted, refused) = shared.clients.counts();
+        let counters = vec![
+            (CONNECTIONS, "Connections taken in", accepted),
+            (REFUSED, "Connections refused: too many clients", refused),
+            (GROUPS, "Batches written to the store", stats.groups),
+            (PIPELINES, "Pipelines in those batches", stats.pipelines),
+            (KEYS, "Keys put and deleted", stats.keys_written),
+            (BYTES, "Bytes of keys and values written", stats.bytes_written),
+            (FAILED, "Pipelines whose write failed", stats.failed),
+            (EXPIRED, "Expired keys deleted in the background", stats.expired),
+            (READS, "Read-only pipelines", stats.reads),
+        ];
+        let mut gauges = vec![
+            (CLIENTS, "Clients connected", connected as u64),
+            (UPTIME, "Seconds since the start", shared.now_ms().saturating_sub(shared.started_ms) / 1000),
+            (READ_ONLY, "1 if the engine takes no writes", u64::from(shared.engine.failure().is_some())),
+        ];
+        if let Some(room) = shared.engine.room() {
+            gauges.push((FREE, "Bytes that can still be written", room.free.0));
+            gauges.push((RESERVE, "Bytes kept back for deletes", room.reserve.0));
+        }
+        Now { counters, gauges }
+    }
+}
+
+impl Collector for Now {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (name, help, value) in &self.counters {
+            let counter = ConstCounter::new(*value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+        }
+        for (name, help, value) in &self.gauges {
+            let gauge = ConstGauge::new(i64::try_from(*value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! The server's settings.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Largest value that may be allowed: a request's spans are 32 bits wide and its memory is the server's.
+const MAX_VALUE_LIMIT: u64 = 512 << 20;
+
+/// What an acknowledgement promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Acknowledged is durable.
+    #[default]
+    Sync,
+    /// Made durable once a second.
+    Async,
+}
+
+impl Durability {
+    /// Whether acknowledged means durable.
+    pub fn is_sync(self) -> bool {
+        self == Durability::Sync
+    }
+}
+
+impl std::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Durability, String> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "async" => Ok(Durability::Async),
+            other => Err(format!("durability is 'sync' or 'async', not '{other}'")),
+        }
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Durability::Sync => "sync",
+            Durability::Async => "async",
+        })
+    }
+}
+
+/// How `furrow serve` works. Every field has a default but `device`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServeOptions {
+    /// URL of the device that holds the data, such as `emu:drive.img`. No default.
+    pub device: String,
+    /// Make a file system on a drive that holds nothing. Default: yes; a drive that holds data is never formatted.
+    pub format_if_blank: bool,
+    /// Directory of the database in the file system. Default: `/db`.
+    pub db_path: String,
+    /// Address to listen on. Default: 127.0.0.1; others only with a password.
+    pub bind: IpAddr,
+    /// Port of the redis protocol; 0 takes a free one. Default: 6379.
+    pub port: u16,
+    /// Address of the HTTP port with metrics and status; none: no such port. Default: 127.0.0.1:9121.
+    pub http: Option<SocketAddr>,
+    /// What an acknowledgement promises. Default: sync.
+    pub durability: Durability,
+    /// File whose first line is the password that clients give with AUTH. Default: none is asked.
+    pub password_file: Option<PathBuf>,
+    /// Clients at a time, 1 to 100,000. Default: 1000.
+    pub max_clients: usize,
+    /// Longest value in bytes, 1 KiB to 512 MiB. Default: 64 MiB.
+    pub max_value: u64,
+    /// Bytes of replies that one pipeline may have before its client is closed; at least twice `max_value`.
+    /// Default: 256 MiB.
+    pub max_output: u64,
+    /// Seconds that a client may take no reply before it is closed. Default: 60.
+    pub stall_seconds: u64,
+    /// Seconds without a command after which a client is closed; 0: never. Default: 0.
+    pub idle_seconds: u64,
+    /// Bytes of RocksDB's block cache. Default: 64 MiB.
+    pub block_cache: usize,
+    /// Bytes of RocksDB's memtable, which the reserve on the drive follows. None (the default): 64 MiB, or less on
+    /// a small drive.
+    pub write_buffer: Option<usize>,
+}
+
+impl Default for ServeOptions {
+    fn default() -> ServeOptions {
+        ServeOptions {
+            device: String::new(),
+            format_if_blank: true,
+            db_path: "/db".into(),
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 6379,
+            http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9121))),
+            durability: Durability::Sync,
+            password_file: None,
+            max_clients: 1000,
+            max_value: 64 << 20,
+            max_output: 256 << 20,
+            stall_seconds: 60,
+            idle_seconds: 0,
+            block_cache: 64 << 20,
+            write_buffer: None,
+        }
+    }
+}
+
+impl ServeOptions {
+    /// Whether the settings make sense together; the error says which does not and what to do.
+    pub fn validate(&self) -> Result<()> {
+        let wrong = |text: String| Err(Error::Options(text));
+        if !self.bind.is_loopback() && self.password_file.is_none() {
+            return wrong(format!(
+                "--bind {} is reachable from other machines: give --password-file FILE, or bind 127.0.0.1",
+                self.bind
+            ));
+        }
+        if let Some(http) = self.http
+            && !http.ip().is_loopback()
+            && self.password_file.is_none()
+        {
+            return wrong(format!(
+                "--http {http} is reachable from other machines and asks for no password: give 127.0.0.1:{}, or \
+                 give --password-file too if that is what you want",
+                http.port()
+            ));
+        }
+        if !(1..=100_000).contains(&self.max_clients) {
+            return wrong(format!("--max-clients {} is not within 1 and 100000", self.max_clients));
+        }
+        if !(1024..=MAX_VALUE_LIMIT).contains(&self.max_value) {
+            return wrong(format!("--max-value {} is not within 1 KiB and 512 MiB", self.max_value));
+        }
+        if self.max_output < 2 * self.max_value {
+            return wrong(format!(
+                "--max-output {} is less than twice --max-value {}",
+                self.max_output, self.max_value
+            ));
+        }
+        if self.stall_seconds == 0 {
+            return wrong("--stall-seconds 0 would close every client: give at least 1".into());
+        }
+        if !self.db_path.starts_with('/') || self.db_path == "/" {
+            return wrong(format!("--db-path '{}' is not a directory below /", self.db_path));
+        }
+        Ok(())
+    }
+
+    /// The password, read from its file.
+    pub(crate) fn password(&self) -> Result<Option<Vec<u8>>> {
+        let Some(path) = &self.password_file else { return Ok(None) };
+        let wrong = |detail: String| Error::Password { path: path.clone(), detail };
+        let text = std::fs::read(path).map_err(|e| wrong(format!("{e}; give a readable file")))?;
+        let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Err(wrong("its first line is empty; write the password there".into()));
+        }
+        Ok(Some(line.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_local() {
+        ServeOptions::default().validate().expect("valid");
+    }
+
+    #[test]
+    fn an_open_address_needs_a_password() {
+        let mut options = ServeOptions { bind: IpAddr::from([0, 0, 0, 0]), ..ServeOptions::default() };
+        let text = options.validate().expect_err("refused").to_string();
+        assert!(text.contains("0.0.0.0") && text.contains("--password-file"), "{text}");
+        options.password_file = Some("secret".into());
+        options.validate().expect("valid");
+        assert!(matches!(options.password(), Err(Error::Password { .. })));
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        for (options, name) in [
+            (ServeOptions { max_clients: 0, ..ServeOptions::default() }, "--max-clients"),
+            (ServeOptions { max_value: 1, ..ServeOptions::default() }, "--max-value"),
+            (ServeOptions { max_output: 1, ..ServeOptions::default() }, "--max-output"),
+            (ServeOptions { db_path: "db".into(), ..ServeOptions::default() }, "--db-path"),
+        ] {
+            assert!(options.validate().expect_err("refused").to_string().contains(name));
+        }
+    }
+}

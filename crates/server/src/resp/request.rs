@@ -1,0 +1,342 @@
+//! The request parser: incremental and total. Any bytes, cut anywhere, give the same commands or the same error.
+
+use bytes::{Bytes, BytesMut};
+use kv::{Args, Span, parse_integer};
+
+/// Bytes of a line: a count, or an inline command.
+const LINE_LIMIT: usize = 64 << 10;
+
+/// Bytes of one request, whatever the other limits say: spans are 32 bits wide.
+const REQUEST_LIMIT: usize = 1 << 30;
+
+/// What one who has not given the password may send.
+const STRANGER_ARGS: usize = 10;
+const STRANGER_BULK: usize = 16 << 10;
+
+/// Bounds on what is read before it is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct ParserLimits {
+    /// Longest word in bytes.
+    pub bulk: usize,
+    /// Most words of a command.
+    pub args: usize,
+    /// Longest command in bytes; at most 1 GiB.
+    pub request: usize,
+}
+
+/// Why a connection is closed; the text follows `-ERR Protocol error: `.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ProtocolError(String);
+
+/// Whole commands, in the buffer that they were read into.
+#[derive(Debug, Default)]
+pub struct Requests {
+    buffer: Bytes,
+    spans: Vec<Span>,
+    /// For each command the number of spans up to its end.
+    ends: Vec<u32>,
+}
+
+impl Requests {
+    /// How many commands.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The words of each command.
+    pub fn iter(&self) -> impl Iterator<Item = Args<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let spans = self.spans.get(start..end as usize).unwrap_or_default();
+            start = end as usize;
+            Args::new(&self.buffer, spans)
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Before a command.
+    Idle,
+    /// Before the `$` of a word; so many are still to come, this one counted.
+    Word { left: usize },
+    /// In a word of so many bytes.
+    Body { left: usize, len: usize },
+}
+
+/// Splits what comes from a socket into commands.
+#[derive(Debug)]
+pub struct Parser {
+    buffer: BytesMut,
+    /// The next byte to look at.
+    at: usize,
+    /// One past the last whole command: where the one being read begins.
+    whole: usize,
+    state: State,
+    spans: Vec<Span>,
+    ends: Vec<u32>,
+    limits: ParserLimits,
+    stranger: bool,
+    failed: Option<ProtocolError>,
+}
+
+impl Parser {
+    /// A parser with nothing read. A `stranger` has not given the password yet and gets small limits.
+    pub fn new(limits: ParserLimits, stranger: bool) -> Parser {
+        Parser {
+            buffer: BytesMut::new(),
+            at: 0,
+            whole: 0,
+            state: State::Idle,
+            spans: Vec::new(),
+            ends: Vec::new(),
+            limits: ParserLimits { request: limits.request.min(REQUEST_LIMIT), ..limits },
+            stranger,
+            failed: None,
+        }
+    }
+
+    /// Where to read into; call [`parse`](Parser::parse) afterwards.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// Whether the small limits hold.
+    pub fn set_stranger(&mut self, stranger: bool) {
+        self.stranger = stranger;
+    }
+
+    /// Reads as many commands as are there. After an error nothing more is read, but the commands before it
+    /// can be taken.
+    pub fn parse(&mut self) -> Result<(), ProtocolError> {
+        if self.failed.is_none() {
+            self.failed = self.parse_all().err();
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The whole commands read so far. `used` is an earlier result, whose memory is used again.
+    pub fn take(&mut self, mut used: Requests) -> Requests {
+        used.spans.clear();
+        used.ends.clear();
+        let done = self.ends.last().map_or(0, |&end| end as usize);
+        used.buffer = self.buffer.split_to(self.whole).freeze();
+        used.ends.append(&mut self.ends);
+        used.spans.extend_from_slice(self.spans.get(..done).unwrap_or_default());
+        self.spans.drain(..done);
+        let moved = u32::try_from(self.whole).expect("the buffer is below 4 GiB");
+        for span in &mut self.spans {
+            span.start -= moved;
+            span.end -= moved;
+        }
+        self.at -= self.whole;
+        self.whole = 0;
+        used
+    }
+
+    fn parse_all(&mut self) -> Result<(), ProtocolError> {
+        loop {
+            let went_on = match self.state {
+                State::Idle => self.begin()?,
+                State::Word { left } => self.word(left)?,
+                State::Body { left, len } => self.body(left, len)?,
+            };
+            if !went_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The line at the pointer without its end, and where the next begins; nothing if it is not whole.
+    fn line(&self, too_long: &str) -> Result<Option<(Span, usize)>, ProtocolError> {
+        let rest = self.buffer.get(self.at..).unwrap_or_default();
+        let window = rest.get(..LINE_LIMIT + 2).unwrap_or(rest);
+        let Some(len) = window.iter().position(|&b| b == b'\n') else {
+            return if rest.len() > LINE_LIMIT { fail(too_long) } else { Ok(None) };
+        };
+        let text = window.get(..len).unwrap_or_default();
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if text.len() > LINE_LIMIT {
+            return fail(too_long);
+        }
+        Ok(Some((span(self.at, self.at + text.len()), self.at + len + 1)))
+    }
+
+    fn text(&self, span: Span) -> &[u8] {
+        self.buffer.get(span.start as usize..span.end as usize).unwrap_or_default()
+    }
+
+    fn begin(&mut self) -> Result<bool, ProtocolError> {
+        let Some(&first) = self.buffer.get(self.at) else { return Ok(false) };
+        if first != b'*' {
+            return self.inline();
+        }
+        let Some((line, next)) = self.line("too big mbulk count string")? else { return Ok(false) };
+        let count = self.text(line).get(1..).and_then(parse_integer);
+        let Some(count) = count.filter(|n| *n <= self.limits.args as i64) else {
+            return fail("invalid multibulk length");
+        };
+        let left = usize::try_from(count).unwrap_or(0);
+        if self.stranger && left > STRANGER_ARGS {
+            return fail("unauthenticated multibulk length");
+        }
+        self.at = next;
+        if left == 0 {
+            self.whole = self.at;
+        } else {
+            self.state = State::Word { left };
+        }
+        Ok(true)
+    }
+
+    fn word(&mut self, left: usize) -> Result<bool, ProtocolError> {
+        match self.buffer.get(self.at) {
+            None => return Ok(false),
+            Some(b'$') => {}
+            Some(&other) => return fail(format!("expected '$', got '{}'", other.escape_ascii())),
+        }
+        let Some((line, next)) = self.line("too big bulk count string")? else { return Ok(false) };
+        let len = self.text(line).get(1..).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+        let Some(len) = len.filter(|len| *len <= self.limits.bulk) else {
+            return fail("invalid bulk length");
+        };
+        if self.stranger && len > STRANGER_BULK {
+            return fail("unauthenticated bulk length");
+        }
+        if next + len + 2 - self.whole > self.limits.request {
+            return fail(format!("request is longer than {} bytes", self.limits.request));
+        }
+        self.at = next;
+        self.state = State::Body { left, len };
+        Ok(true)
+    }
+
+    fn body(&mut self, left: usize, len: usize) -> Result<bool, ProtocolError> {
+        let end = self.at + len;
+        let Some(tail) = self.buffer.get(end..end + 2) else { return Ok(false) };
+        if tail != b"\r\n" {
+            return fail("a bulk string does not end where its length says");
+        }
+        self.spans.push(span(self.at, end));
+        self.at = end + 2;
+        self.state = match left {
+            1 => {
+                self.finish_command();
+                State::Idle
+            }
+            _ => State::Word { left: left - 1 },
+        };
+        Ok(true)
+    }
+
+    fn inline(&mut self) -> Result<bool, ProtocolError> {
+        let Some((line, next)) = self.line("too big inline request")? else { return Ok(false) };
+        let (start, end) = (line.start as usize, line.end as usize);
+        let text = self.buffer.get_mut(start..end).unwrap_or_default();
+        let before = self.spans.len();
+        if !split_words(text, start, &mut self.spans) {
+            self.spans.truncate(before);
+            return fail("unbalanced quotes in request");
+        }
+        self.at = next;
+        if self.spans.len() > before {
+            if self.stranger && self.spans.len() - before > STRANGER_ARGS {
+                return fail("unauthenticated multibulk length");
+            }
+            self.finish_command();
+        } else {
+            self.whole = self.at;
+        }
+        Ok(true)
+    }
+
+    fn finish_command(&mut self) {
+        self.ends.push(u32::try_from(self.spans.len()).expect("far fewer words than bytes"));
+        self.whole = self.at;
+    }
+}
+
+fn fail<T>(text: impl Into<String>) -> Result<T, ProtocolError> {
+    Err(ProtocolError(text.into()))
+}
+
+fn span(start: usize, end: usize) -> Span {
+    let narrow = |n| u32::try_from(n).expect("the buffer is below 4 GiB");
+    Span { start: narrow(start), end: narrow(end) }
+}
+
+/// Splits a line into words: at blanks, with "quotes" that know escapes and 'quotes' that know only `\'`. A quoted
+/// word is unescaped where it stands. False if a quote is not closed, or more follows it at once.
+fn split_words(text: &mut [u8], base: usize, spans: &mut Vec<Span>) -> bool {
+    let (mut read, len) = (0, text.len());
+    let at = |text: &[u8], n: usize| text.get(n).copied();
+    while read < len {
+        if at(text, read).is_some_and(|b| b.is_ascii_whitespace() || b == 0) {
+            read += 1;
+            continue;
+        }
+        let start = read;
+        let mut write = read;
+        let mut quote = None;
+        loop {
+            let Some(byte) = at(text, read) else {
+                if quote.is_some() {
+                    return false;
+                }
+                break;
+            };
+            let mut kept = byte;
+            read += 1;
+            match quote {
+                None if byte.is_ascii_whitespace() || byte == 0 => break,
+                None if byte == b'"' || byte == b'\'' => {
+                    quote = Some(byte);
+                    continue;
+                }
+                None => {}
+                Some(q) if byte == q => {
+                    if at(text, read).is_some_and(|b| !b.is_ascii_whitespace()) {
+                        return false;
+                    }
+                    break;
+                }
+                Some(b'"') if byte == b'\\' => {
+                    let Some(escaped) = at(text, read) else { return false };
+                    let digits = text.get(read + 1..read + 3).and_then(|d| std::str::from_utf8(d).ok());
+                    let hex = digits
+                        .filter(|d| escaped == b'x' && d.bytes().all(|b| b.is_ascii_hexdigit()))
+                        .and_then(|d| u8::from_str_radix(d, 16).ok());
+                    read += if hex.is_some() { 3 } else { 1 };
+                    kept = hex.unwrap_or(match escaped {
+                        b'n' => b'\n',
+                        b'r' => b'\r',
+                        b't' => b'\t',
+                        b'b' => 8,
+                        b'a' => 7,
+                        other => other,
+                    });
+                }
+                Some(_) if byte == b'\\' && at(text, read) == Some(b'\'') => {
+                    kept = b'\'';
+                    read += 1;
+                }
+                Some(_) => {}
+            }
+            if let Some(slot) = text.get_mut(write) {
+                *slot = kept;
+            }
+            write += 1;
+        }
+        spans.push(span(base + start, base + write));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

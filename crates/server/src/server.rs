@@ -1,0 +1,199 @@
+//! The running server: its sockets, its threads, its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kv::Engine;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::clients::Clients;
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+use crate::{Error, Result, ServeOptions, connection, http};
+
+/// Worker threads, at least: one may wait for the drive while others serve sockets.
+const LEAST_WORKERS: usize = 4;
+
+/// Threads for walks over the database and for reads that find the workers taken.
+const READER_THREADS: usize = 8;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// How long connections may take to end at a shutdown.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// After an accept failed, for want of file descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A server that runs. [`wait`](Server::wait) for its end, or it ends abruptly when dropped.
+pub struct Server {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    http_address: Option<SocketAddr>,
+    listening: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens, and serves `engine` from threads of its own.
+    ///
+    /// # Errors
+    /// Settings that make no sense, an unreadable password file, a port that is taken.
+    pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
+        options.validate()?;
+        let password = options.password()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores.max(LEAST_WORKERS);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .max_blocking_threads(READER_THREADS)
+            .thread_name("furrow-server")
+            .enable_all()
+            .build()?;
+        let guard = runtime.enter();
+        let listener = listen(SocketAddr::new(options.bind, options.port), "redis protocol", "--port")?;
+        let http_listener = options.http.map(|at| listen(at, "HTTP", "--http")).transpose()?;
+        let address = listener.local_addr()?;
+        let http_address = http_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        drop(guard);
+        let shared = Arc::new(Shared {
+            started_ms: engine.driver().unix_millis(),
+            engine,
+            password,
+            clients: Clients::default(),
+            metrics: Arc::new(Metrics::new()),
+            port: address.port(),
+            readers: Semaphore::new(workers - 1),
+            stopping: watch::Sender::new(false),
+            options,
+        });
+        if let Some(listener) = http_listener {
+            runtime.spawn(http::serve(listener, Arc::clone(&shared)));
+        }
+        let listening = runtime.spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Server { runtime, shared, address, http_address, listening })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it answers HTTP.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Begins the shutdown; [`wait`](Server::wait) for its end.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// SIGTERM and SIGINT begin the shutdown; a second one ends the process at once.
+    pub fn stop_on_signals(&self) -> Result<()> {
+        let _guard = self.runtime.enter();
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let shared = Arc::clone(&self.shared);
+        self.runtime.spawn(async move {
+            for again in [false, true] {
+                let name = tokio::select! { _ = term.recv() => "SIGTERM", _ = int.recv() => "SIGINT" };
+                if again {
+                    tracing::warn!("{name} again: ending at once");
+                    std::process::exit(SECOND_SIGNAL_CODE);
+                }
+                tracing::info!("{name}: shutting down; again to end at once");
+                shared.stop();
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits until someone asks for the shutdown, lets the connections finish, and closes the engine.
+    pub fn wait(self) -> Result<()> {
+        let Server { runtime, shared, listening, .. } = self;
+        let listened = runtime.block_on(listening);
+        let closed = shared.engine.close();
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        listened.map_err(|error| Error::System(std::io::Error::other(error)))?;
+        Ok(closed?)
+    }
+}
+
+/// The exit code when a second signal ends the process.
+const SECOND_SIGNAL_CODE: i32 = 130;
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+fn listen(address: SocketAddr, what: &'static str, option: &str) -> Result<TcpListener> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|source| {
+        let advice = match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!(
+                    "; another program has port {}: stop it, or give another with {option}",
+                    address.port()
+                )
+            }
+            std::io::ErrorKind::PermissionDenied => format!("; give a port above 1023 with {option}"),
+            _ => String::new(),
+        };
+        Error::Listen { address, what, source, advice }
+    })
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let (mut stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let local = stream.local_addr().unwrap_or(address);
+        let driver = &**shared.engine.driver();
+        match shared.clients.admit(address, local, shared.options.max_clients, driver) {
+            Some(client) => {
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "TCP_NODELAY");
+                }
+                connections.spawn(connection::serve(stream, client, Arc::clone(&shared)));
+            }
+            None => {
+                connections.spawn(async move {
+                    let refusal = stream.write_all(b"-ERR max number of clients reached\r\n");
+                    let _gone = tokio::time::timeout(Duration::from_secs(1), refusal).await;
+                });
+            }
+        }
+    }
+    drop(listener);
+    let ended = tokio::time::timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    if ended.is_err() {
+        tracing::warn!(left = connections.len(), "connections did not end in time and are cut");
+    }
+}

@@ -1,0 +1,273 @@
+//! A server over memory, and a client that knows just enough.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kv::{Engine, EngineOptions, MemoryStore, Store};
+use server::{ServeOptions, Server};
+use units::RealDriver;
+
+/// Nothing in a test takes longer than this.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that is stopped at the end of a test.
+pub struct Running {
+    pub address: SocketAddr,
+    pub http: Option<SocketAddr>,
+    ended: Option<JoinHandle<server::Result<()>>>,
+}
+
+pub fn options() -> ServeOptions {
+    ServeOptions { port: 0, http: None, ..ServeOptions::default() }
+}
+
+pub fn start(options: ServeOptions) -> Running {
+    start_over(Arc::new(MemoryStore::new()), options)
+}
+
+pub fn start_over(store: Arc<dyn Store>, options: ServeOptions) -> Running {
+    let durability = match options.durability {
+        server::Durability::Sync => kv::Durability::Sync,
+        server::Durability::Async => kv::Durability::Async,
+    };
+    let engine =
+        Engine::start(store, RealDriver::new(), EngineOptions { durability, ..EngineOptions::default() });
+    let server = Server::start(engine, options).expect("the server starts");
+    let (address, http) = (server.address(), server.http_address());
+    let ended = std::thread::Builder::new().spawn(move || server.wait()).expect("a thread");
+    Running { address, http, ended: Some(ended) }
+}
+
+impl Running {
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
+    /// Waits for the end that someone asked for.
+    pub fn end(mut self) -> server::Result<()> {
+        let ended = self.ended.take().expect("once");
+        let until = Instant::now() + PATIENCE;
+        while !ended.is_finished() {
+            assert!(Instant::now() < until, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ended.join().expect("no panic")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended.is_some()
+            && let Ok(stream) = TcpStream::connect(self.address)
+        {
+            let mut stream = stream;
+            let _gone = stream.write_all(b"SHUTDOWN\r\n");
+        }
+    }
+}
+
+/// A reply, read from the wire.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Simple(String),
+    Error(String),
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Null,
+    Array(Vec<Value>),
+    Map(Vec<Value>),
+}
+
+impl Value {
+    pub fn text(&self) -> String {
+        match self {
+            Value::Simple(text) | Value::Error(text) => text.clone(),
+            Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::Integer(n) => n.to_string(),
+            other => panic!("{other:?} is no text"),
+        }
+    }
+
+    pub fn items(self) -> Vec<Value> {
+        match self {
+            Value::Array(items) | Value::Map(items) => items,
+            other => panic!("{other:?} is no array"),
+        }
+    }
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    read: Vec<u8>,
+    at: usize,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Client { stream, read: Vec::new(), at: 0 }
+    }
+
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
+    pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            let word = word.as_ref();
+            bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend(b"\r\n");
+        }
+        bytes
+    }
+
+    pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) {
+        self.send_raw(&Client::encode(words));
+    }
+
+    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Value {
+        self.send(words);
+        self.reply().expect("a reply")
+    }
+
+    /// Asks with the words of a line.
+    pub fn line(&mut self, line: &str) -> Value {
+        self.ask(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut piece = [0; 64 << 10];
+        match self.stream.read(&mut piece) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.read.extend_from_slice(&piece[..n]);
+                true
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(e) => panic!("no reply: {e}"),
+        }
+    }
+
+    fn take_line(&mut self) -> Option<String> {
+        loop {
+            if let Some(n) = self.read[self.at..].windows(2).position(|w| w == b"\r\n") {
+                let line = String::from_utf8_lossy(&self.read[self.at..self.at + n]).into_owned();
+                self.at += n + 2;
+                return Some(line);
+            }
+            if !self.fill() {
+                return None;
+            }
+        }
+    }
+
+    /// The next reply; nothing if the connection ended.
+    pub fn reply(&mut self) -> Option<Value> {
+        if self.at > 1 << 20 {
+            self.read.drain(..self.at);
+            self.at = 0;
+        }
+        let line = self.take_line()?;
+        let rest = line[1..].to_owned();
+        let count = || rest.parse::<i64>().expect("a count");
+        Some(match line.as_bytes()[0] {
+            b'+' => Value::Simple(rest),
+            b'-' => Value::Error(rest),
+            b':' => Value::Integer(count()),
+            b'_' => Value::Null,
+            b'$' | b'*' if rest == "-1" => Value::Null,
+            b'$' => {
+                let len = count() as usize;
+                while self.read.len() < self.at + len + 2 {
+                    if !self.fill() {
+                        return None;
+                    }
+                }
+                let bytes = self.read[self.at..self.at + len].to_vec();
+                self.at += len + 2;
+                Value::Bulk(bytes)
+            }
+            b'*' | b'~' => Value::Array((0..count()).map(|_| self.reply()).collect::<Option<_>>()?),
+            b'%' => Value::Map((0..2 * count()).map(|_| self.reply()).collect::<Option<_>>()?),
+            other => panic!("reply of kind {other} in {line:?}"),
+        })
+    }
+
+    /// Whether the server closes the connection without another reply.
+    pub fn is_closed(&mut self) -> bool {
+        self.reply().is_none()
+    }
+}
+
+/// A child process of the test, killed at its end.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+/// Starts a stock program, or says how to get it.
+pub fn stock(program: &str) -> Command {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(found.is_ok(), "{program} is missing: apt-get install redis-server redis-tools");
+    Command::new(program)
+}
+
+/// Runs a program to its end, within the patience.
+pub fn run(command: &mut Command) -> Output {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut killed = Killed(child);
+    let (stdout, stderr) = (collect(killed.0.stdout.take()), collect(killed.0.stderr.take()));
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = killed.0.try_wait().expect("a child") {
+            break status;
+        }
+        assert!(Instant::now() < until, "{command:?} does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = |t: JoinHandle<std::io::Result<Vec<u8>>>| t.join().expect("no panic").expect("readable");
+    Output { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    let mut from = from.expect("piped");
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).map(|_| all)
+    })
+}
+
+impl Client {
+    /// The next `len` bytes as they came.
+    pub fn take_raw(&mut self, len: usize) -> Vec<u8> {
+        while self.read.len() < self.at + len {
+            assert!(self.fill(), "the connection ended");
+        }
+        let bytes = self.read[self.at..self.at + len].to_vec();
+        self.at += len;
+        bytes
+    }
+}

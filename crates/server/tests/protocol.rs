@@ -1,0 +1,290 @@
+//! The server over loopback: pipelines, malformed input, limits, passwords, the end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests over real sockets and processes"
+)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use kv::{Engine, EngineOptions, MemoryStore};
+use server::{ServeOptions, Server};
+use units::RealDriver;
+
+fn ok() -> Value {
+    Value::Simple("OK".into())
+}
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(text.as_bytes().to_vec())
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_and_is_one_batch() {
+    let store = Arc::new(MemoryStore::new());
+    let server = start_over(Arc::clone(&store) as Arc<dyn kv::Store>, options());
+    let mut client = server.client();
+    let mut bytes = Vec::new();
+    for n in 0..100 {
+        bytes.extend(Client::encode(&["INCR", "n"]));
+        bytes.extend(Client::encode(&["PING", &n.to_string()]));
+        bytes.extend(Client::encode(&["GET", "n"]));
+    }
+    client.send_raw(&bytes);
+    for n in 0..100 {
+        assert_eq!(client.reply(), Some(Value::Integer(n + 1)));
+        assert_eq!(client.reply(), Some(bulk(&n.to_string())));
+        assert_eq!(client.reply(), Some(bulk(&(n + 1).to_string())));
+    }
+    // The system may deliver it in a few pieces; it never is a batch per command.
+    assert!(store.writes() <= 5, "{} batches", store.writes());
+    assert_eq!(store.writes(), store.syncs());
+}
+
+#[test]
+fn malformed_input_closes_its_connection_and_no_other() {
+    let server = start(options());
+    let mut other = server.client();
+    assert_eq!(other.line("SET a 1"), ok());
+    for (bytes, error) in [
+        (&b"*1\r\nfoo\r\n"[..], "expected '$', got 'f'"),
+        (b"*9999999999\r\n", "invalid multibulk length"),
+        (b"*1\r\n$99999999999\r\n", "invalid bulk length"),
+        (b"SET a \"b\r\n", "unbalanced quotes in request"),
+        (b"*1\r\n$1\r\nabc", "a bulk string does not end where its length says"),
+    ] {
+        let mut client = server.client();
+        client.send_raw(b"SET b 2\r\n");
+        client.send_raw(bytes);
+        assert_eq!(client.reply(), Some(ok()));
+        assert_eq!(client.reply(), Some(Value::Error(format!("ERR Protocol error: {error}"))));
+        assert!(client.is_closed());
+        assert_eq!(other.line("MGET a b"), Value::Array(vec![bulk("1"), bulk("2")]));
+    }
+}
+
+#[test]
+fn commands_may_come_a_byte_at_a_time_or_by_hand() {
+    let server = start(options());
+    let mut client = server.client();
+    for byte in Client::encode(&["SET", "k", "a\r\nb\0c"]) {
+        client.send_raw(&[byte]);
+    }
+    assert_eq!(client.reply(), Some(ok()));
+    client.send_raw(b"\r\n  get   k  \n");
+    assert_eq!(client.reply(), Some(Value::Bulk(b"a\r\nb\0c".to_vec())));
+}
+
+#[test]
+fn hello_3_switches_the_protocol_within_a_pipeline() {
+    let server = start(options());
+    let mut client = server.client();
+    client.send_raw(
+        b"GET no\r\nHELLO 3 SETNAME me\r\nGET no\r\nCONFIG GET save\r\nCLIENT GETNAME\r\nHELLO 2\r\n",
+    );
+    assert_eq!(client.take_raw(b"$-1\r\n%7\r\n".len()), b"$-1\r\n%7\r\n");
+    for _ in 0..14 {
+        client.reply().unwrap();
+    }
+    assert_eq!(client.take_raw(3), b"_\r\n");
+    assert_eq!(client.reply(), Some(Value::Map(vec![bulk("save"), bulk("")])));
+    assert_eq!(client.reply(), Some(bulk("me")));
+    assert_eq!(client.reply().unwrap().items().len(), 14);
+    assert_eq!(client.line("HELLO 9").text(), "NOPROTO unsupported protocol version");
+    assert_eq!(client.line("RESET").text(), "RESET");
+    assert_eq!(client.line("CLIENT GETNAME"), Value::Null);
+}
+
+#[test]
+fn nothing_is_answered_before_the_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("password");
+    std::fs::write(&path, "s3cret\n").unwrap();
+    let server = start(ServeOptions { password_file: Some(path), ..options() });
+    let mut client = server.client();
+    for line in ["GET a", "SET a 1", "PING", "SHUTDOWN", "CONFIG GET *", "NOSUCH"] {
+        assert_eq!(client.line(line).text(), "NOAUTH Authentication required.", "{line}");
+    }
+    assert!(client.line("HELLO 3").text().starts_with("NOAUTH HELLO"));
+    for line in ["AUTH wrong", "AUTH s3cre", "AUTH other s3cret", "HELLO 2 AUTH default no"] {
+        assert!(client.line(line).text().starts_with("WRONGPASS"), "{line}");
+    }
+    // The password and the command that needs it may come together.
+    client.send_raw(b"AUTH s3cret\r\nSET a 1\r\nRESET\r\nGET a\r\nHELLO 3 AUTH default s3cret\r\n");
+    assert_eq!(client.reply(), Some(ok()));
+    assert_eq!(client.reply(), Some(ok()));
+    assert_eq!(client.reply().unwrap().text(), "RESET");
+    assert_eq!(client.reply().unwrap().text(), "NOAUTH Authentication required.");
+    assert!(matches!(client.reply(), Some(Value::Map(_))));
+    let mut stranger = server.client();
+    stranger.send_raw(b"*2\r\n$4\r\nECHO\r\n$1000000\r\n");
+    assert!(stranger.reply().unwrap().text().contains("unauthenticated bulk length"));
+    client.send(&["SHUTDOWN"]);
+    server.end().unwrap();
+}
+
+#[test]
+fn an_open_address_without_a_password_is_refused() {
+    let engine = || Engine::start(Arc::new(MemoryStore::new()), RealDriver::new(), EngineOptions::default());
+    let open = ServeOptions { bind: IpAddr::V4(Ipv4Addr::UNSPECIFIED), ..options() };
+    let error = Server::start(engine(), open).unwrap_err().to_string();
+    assert!(error.contains("--password-file"), "{error}");
+}
+
+#[test]
+fn a_taken_port_is_named_with_what_to_do() {
+    let first = start(options());
+    let engine = Engine::start(Arc::new(MemoryStore::new()), RealDriver::new(), EngineOptions::default());
+    let port = first.address.port();
+    let error = Server::start(engine.clone(), ServeOptions { port, ..options() }).unwrap_err().to_string();
+    assert!(error.contains(&port.to_string()) && error.contains("--port"), "{error}");
+    engine.close().unwrap();
+}
+
+#[test]
+fn one_client_too_many_is_told_so_and_a_place_that_frees_up_is_given() {
+    let server = start(ServeOptions { max_clients: 2, ..options() });
+    let (mut a, mut b) = (server.client(), server.client());
+    assert_eq!((a.line("PING").text(), b.line("PING").text()), ("PONG".into(), "PONG".into()));
+    let mut c = server.client();
+    assert_eq!(c.reply(), Some(Value::Error("ERR max number of clients reached".into())));
+    assert!(c.is_closed());
+    drop(b);
+    for _ in 0..500 {
+        let mut again = server.client();
+        again.send_raw(b"PING\r\n");
+        if again.reply() == Some(Value::Simple("PONG".into())) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the place was not given");
+}
+
+#[test]
+fn a_value_above_the_limit_is_refused_before_it_is_read() {
+    let server = start(ServeOptions { max_value: 4096, max_output: 8192, ..options() });
+    let mut client = server.client();
+    assert_eq!(client.ask(&["SET", "k", &"x".repeat(4096)]), ok());
+    client.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4097\r\n");
+    assert_eq!(client.reply().unwrap().text(), "ERR Protocol error: invalid bulk length");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn more_replies_than_allowed_end_the_connection() {
+    let server = start(ServeOptions { max_value: 4096, max_output: 8192, ..options() });
+    let mut client = server.client();
+    assert_eq!(client.ask(&["SET", "k", &"x".repeat(4000)]), ok());
+    assert_eq!(client.line("MGET k k").items().len(), 2);
+    client.line("PING");
+    client.send(&["MGET", "k", "k", "k"]);
+    assert!(client.is_closed());
+    assert_eq!(server.client().line("STRLEN k"), Value::Integer(4000));
+}
+
+#[test]
+fn a_client_that_takes_no_replies_is_closed_and_others_go_on() {
+    let server = start(ServeOptions { stall_seconds: 1, ..options() });
+    let mut slow = server.client();
+    assert_eq!(slow.ask(&["SET", "k", &"x".repeat(4 << 20)]), ok());
+    let mut bytes = Vec::new();
+    for _ in 0..20 {
+        bytes.extend(Client::encode(&["GET", "k"]));
+    }
+    slow.send_raw(&bytes);
+    let mut other = server.client();
+    for _ in 0..600 {
+        let clients = other.line("CLIENT LIST").text().lines().count();
+        if clients == 1 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the slow client is still there");
+}
+
+#[test]
+fn a_full_drive_is_an_error_to_the_writer_while_others_read_and_delete() {
+    let store = Arc::new(MemoryStore::with_capacity(units::Bytes(1000), units::Bytes(0)));
+    let server = start_over(store, options());
+    let mut client = server.client();
+    let value = "x".repeat(900);
+    assert_eq!(client.ask(&["SET", "a", &value]), ok());
+    let error = client.ask(&["SET", "b", &value]).text();
+    assert!(error.starts_with("ERR no space left on the device") && error.contains("delete keys"), "{error}");
+    assert_eq!(client.line("STRLEN a"), Value::Integer(900));
+    assert_eq!(client.line("DEL a"), Value::Integer(1));
+    assert_eq!(client.ask(&["SET", "b", &value]), ok());
+}
+
+#[test]
+fn clients_are_listed_named_and_killed() {
+    let server = start(options());
+    let (mut a, mut b) = (server.client(), server.client());
+    assert_eq!(a.line("CLIENT SETNAME first"), ok());
+    let id = b.line("CLIENT ID").text();
+    let list = a.line("CLIENT LIST").text();
+    assert!(list.lines().count() == 2 && list.contains("name=first"), "{list}");
+    assert!(b.line("CLIENT INFO").text().contains(&format!("id={id} ")));
+    assert_eq!(a.line(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
+    assert!(b.is_closed());
+    assert!(a.line("CLIENT SETNAME bad\u{7f}name").text().starts_with("ERR Client names"));
+}
+
+#[test]
+fn shutdown_answers_what_runs_and_closes_the_rest() {
+    let server = start(options());
+    let mut idle = server.client();
+    assert_eq!(idle.line("PING").text(), "PONG");
+    let mut client = server.client();
+    assert_eq!(client.line("SHUTDOWN LATER").text(), "ERR syntax error");
+    client.send_raw(b"SET a 1\r\nSHUTDOWN NOSAVE\r\nSET a 2\r\n");
+    assert_eq!(client.reply(), Some(ok()));
+    assert!(client.is_closed());
+    assert!(idle.is_closed());
+    let address = server.address;
+    server.end().unwrap();
+    assert!(TcpStream::connect(address).is_err());
+}
+
+fn http(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn metrics_health_and_a_page_are_served() {
+    let store = Arc::new(MemoryStore::new());
+    let http_at = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let server =
+        start_over(Arc::clone(&store) as Arc<dyn kv::Store>, ServeOptions { http: http_at, ..options() });
+    let at = server.http.unwrap();
+    let mut client = server.client();
+    assert_eq!(client.line("SET a 1"), ok());
+    let metrics = http(at, "/metrics");
+    for line in [
+        "furrow_server_commands_total{command=\"SET\"} 1",
+        "furrow_server_connected_clients 1",
+        "furrow_kv_written_keys_total 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in {metrics}");
+    }
+    assert!(http(at, "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(http(at, "/").contains("connected clients"));
+    store.set_broken(true);
+    assert!(client.line("SET a 2").text().starts_with("MISCONF"));
+    assert_eq!(client.line("GET a"), bulk("1"));
+    assert!(http(at, "/healthz").starts_with("HTTP/1.1 503"));
+}
