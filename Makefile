@@ -2,7 +2,7 @@
 
 DATA ?= furrow-data
 DEVICE ?= emu:$(DATA)/drive.img?zones=256&zone-size=64MiB
-LISTEN ?= 127.0.0.1:6380
+PORT ?= 6379
 
 .DEFAULT_GOAL := help
 .PHONY: help serve demo test stock crash lint bench release
@@ -14,11 +14,11 @@ serve: release ## a key-value server, its data in the zones of an emulated drive
 	@mkdir -p '$(DATA)'
 	@echo
 	@echo "Any redis client talks to it. In another terminal type, for example:"
-	@echo "    redis-cli -p $(lastword $(subst :, ,$(LISTEN))) set greeting hello"
-	@echo "    redis-cli -p $(lastword $(subst :, ,$(LISTEN))) get greeting"
+	@echo "    redis-cli -p $(PORT) set greeting hello"
+	@echo "    redis-cli -p $(PORT) get greeting"
 	@echo "Stop it with Ctrl-C or with kill -9: what was acknowledged is there at the next make serve."
 	@echo
-	@exec target/release/furrow serve --device '$(DEVICE)' --listen '$(LISTEN)'
+	@exec target/release/furrow serve --device '$(DEVICE)' --port '$(PORT)'
 
 demo: release ## load this machine's package lists, pull the plug, look for what was lost
 	@exec target/release/furrow demo --directory '$(DATA)'

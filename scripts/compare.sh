@@ -77,7 +77,7 @@ compare_redis() {
   for i in $(seq "$runs"); do
     say "redis-benchmark, run $i of $runs"
     port=$(free_port)
-    FURROW_LOG=warn "$furrow" serve --device "emu:$shm/drive.img?zones=128&zone-size=64MiB" --listen "127.0.0.1:$port" \
+    FURROW_LOG=warn "$furrow" serve --device "emu:$shm/drive.img?zones=128&zone-size=64MiB" --port "$port" --http none \
       >/dev/null 2>&1 </dev/null &
     pids=($!)
     wait_ready "$port" "${pids[0]}"

@@ -31,7 +31,7 @@ expect() {
 
 start_server() { # device
   port=$(free_port)
-  FURROW_LOG=warn "$furrow" serve --device "$1" --listen "127.0.0.1:$port" >"$work/server" 2>&1 </dev/null &
+  FURROW_LOG=warn "$furrow" serve --device "$1" --port "$port" --http none >"$work/server" 2>&1 </dev/null &
   server=$!
   wait_ready "$port" "$server" || { cat "$work/server" >&2; return 1; }
 }

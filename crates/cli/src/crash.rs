@@ -1,0 +1,106 @@
+//! `furrow crash`: the crash explorer.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::fs::Sabotage;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use sim::{CrashOptions, Report, StateId, Target};
+
+use crate::context::Context;
+use crate::exit::Code;
+use crate::output;
+
+/// `furrow crash`
+#[derive(Debug, Args)]
+pub struct CrashArgs {
+    /// The layer to explore: fs, log or engine [default: one after the other]
+    #[arg(long)]
+    target: Option<Target>,
+    /// What workloads and samples are functions of.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Distinct images to check, of each target.
+    #[arg(long, default_value_t = 2000)]
+    states: u64,
+    /// Explore this recorded trace; where there is none yet, record it there.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Check this state alone, as a failure's message names it.
+    #[arg(long, value_name = "ID")]
+    state: Option<StateId>,
+    /// Give every drive a volatile cache, or none [default: three of four have one]
+    #[arg(long, value_name = "BOOL")]
+    volatile_cache: Option<bool>,
+    /// End at the first failure.
+    #[arg(long)]
+    first_failure: bool,
+    /// Threads that check states [default: as many as there are processors]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Break a rule on purpose, to see that it is noticed.
+    #[arg(long, hide = true)]
+    sabotage: Option<Rule>,
+}
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "lower")]
+enum Rule {
+    Sync,
+    Rename,
+    TornTail,
+    Reset,
+}
+
+impl From<Rule> for Sabotage {
+    fn from(rule: Rule) -> Sabotage {
+        match rule {
+            Rule::Sync => Sabotage::Sync,
+            Rule::Rename => Sabotage::Rename,
+            Rule::TornTail => Sabotage::TornTail,
+            Rule::Reset => Sabotage::Reset,
+        }
+    }
+}
+
+/// Explores: exit code 1 where anything was found.
+pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
+    let targets = args.target.map_or_else(|| Target::ALL.to_vec(), |target| vec![target]);
+    let mut total = Report::default();
+    for target in targets {
+        let start = context.now();
+        let report = sim::crash(&CrashOptions {
+            target,
+            seed: args.seed,
+            states: args.states,
+            sabotage: args.sabotage.map(Sabotage::from),
+            volatile_cache: args.volatile_cache,
+            trace: args.trace.clone(),
+            only: args.state.clone(),
+            first_failure: args.first_failure,
+            threads: args.threads,
+        })?;
+        if !context.json {
+            print(target, &report, context.now().since(start).as_secs_f64())?;
+        }
+        total.add(report);
+    }
+    if context.json {
+        output::line(serde_json::to_string(&total)?)?;
+    }
+    Ok(if total.is_clean() { ExitCode::SUCCESS } else { Code::Failure.into() })
+}
+
+fn print(target: Target, report: &Report, seconds: f64) -> Result<()> {
+    output::line(format!(
+        "{target}: {} states, {} lost, {} invented, {} mount failures, {} check failures, {seconds:.1} s",
+        report.states, report.lost, report.invented, report.mount_failures, report.check_failures
+    ))?;
+    for failure in &report.failures {
+        output::line(format!("  {:?} in state {}: {}", failure.kind, failure.state, failure.what))?;
+        output::line(format!("    again: {}", failure.replay_command))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Loads records over several connections and remembers what the server acknowledged.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
+
+use crate::demo::resp::{Client, Reply};
+
+/// Connections at once.
+const CONNECTIONS: usize = 4;
+
+/// Commands in a pipeline.
+const PIPELINE: usize = 64;
+
+/// One write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// Whether the server acknowledged it.
+    pub acknowledged: bool,
+}
+
+/// Sets all of `writes` and marks what was acknowledged. `acknowledged` counts along. A server that dies ends the
+/// load without an error; one that refuses a write ends it with one.
+pub fn set(at: SocketAddr, writes: &mut [Write], bar: &ProgressBar, acknowledged: &AtomicU64) -> Result<()> {
+    let share = writes.len().div_ceil(CONNECTIONS).max(1);
+    each_share(writes, share, |writes| {
+        let mut client = Client::connect(at).context("connecting to the server")?;
+        for batch in writes.chunks_mut(PIPELINE) {
+            for write in batch.iter() {
+                client.queue(&[b"SET", write.key.as_bytes(), write.value.as_bytes()]);
+            }
+            if client.send().is_err() {
+                return Ok(());
+            }
+            for write in batch {
+                match client.reply() {
+                    Ok(Reply::Status(status)) if status == "OK" => write.acknowledged = true,
+                    Ok(reply) => bail!("the server answered SET {} with {reply:?}", write.key),
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error.into()),
+                    Err(_) => return Ok(()),
+                }
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+                bar.inc(1);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads every key and hands its value to `verdict`; gives the sentences that `verdict` returned.
+pub fn check<T: Sync>(
+    at: SocketAddr,
+    expected: &[T],
+    key: impl Fn(&T) -> &str + Sync,
+    verdict: impl Fn(&T, Option<&[u8]>) -> Option<String> + Sync,
+    bar: &ProgressBar,
+) -> Result<Vec<String>> {
+    let problems = std::sync::Mutex::new(Vec::new());
+    let mut shares: Vec<&T> = expected.iter().collect();
+    let share = shares.len().div_ceil(CONNECTIONS).max(1);
+    each_share(&mut shares, share, |expected| {
+        let mut client = Client::connect(at).context("connecting to the server")?;
+        for batch in expected.chunks(PIPELINE) {
+            for item in batch {
+                client.queue(&[b"GET", key(item).as_bytes()]);
+            }
+            client.send()?;
+            for item in batch {
+                let Reply::Bulk(value) = client.reply()? else {
+                    bail!("the server did not answer GET {} with a value", key(item));
+                };
+                if let Some(problem) = verdict(item, value.as_deref()) {
+                    problems.lock().expect("no thread panics while it holds this").push(problem);
+                }
+                bar.inc(1);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(problems.into_inner().expect("no thread panics while it holds this"))
+}
+
+/// Runs `work` on each share of `items` in a thread of its own.
+fn each_share<T: Send>(
+    items: &mut [T],
+    share: usize,
+    work: impl Fn(&mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.chunks_mut(share).map(|share| scope.spawn(|| work(share))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a loader does not panic"))
+    })
+}

@@ -1,0 +1,127 @@
+//! As much of a RESP client as the demo needs.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long the server may be silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A reply longer than this is none of ours.
+const MAX_BULK: usize = 64 << 20;
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<TcpStream>,
+    out: Vec<u8>,
+}
+
+/// A reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// `+OK` and its like.
+    Status(String),
+    /// `-ERR ...`
+    Error(String),
+    /// `:7`
+    Integer(i64),
+    /// A value, or that there is none.
+    Bulk(Option<Vec<u8>>),
+    /// Several replies.
+    Array(Vec<Reply>),
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(at: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client { stream: BufReader::with_capacity(256 << 10, stream), out: Vec::new() })
+    }
+
+    /// Adds a command to the pipeline.
+    pub fn queue(&mut self, command: &[&[u8]]) {
+        self.out.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
+        for part in command {
+            self.out.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
+            self.out.extend_from_slice(part);
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Sends the pipeline.
+    pub fn send(&mut self) -> io::Result<()> {
+        let sent = self.stream.get_mut().write_all(&self.out);
+        self.out.clear();
+        sent
+    }
+
+    /// Sends one command and reads its reply.
+    pub fn call(&mut self, command: &[&[u8]]) -> io::Result<Reply> {
+        self.queue(command);
+        self.send()?;
+        self.reply()
+    }
+
+    /// Reads a reply.
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        read(&mut self.stream)
+    }
+}
+
+fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+    }
+    let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line:?}"));
+    let line = line.strip_suffix("\r\n").ok_or_else(strange)?;
+    let kind = line.chars().next().ok_or_else(strange)?;
+    let rest = line.get(kind.len_utf8()..).ok_or_else(strange)?;
+    match kind {
+        '+' => Ok(Reply::Status(rest.to_owned())),
+        '-' => Ok(Reply::Error(rest.to_owned())),
+        ':' => rest.parse().map(Reply::Integer).map_err(|_| strange()),
+        '$' if rest == "-1" => Ok(Reply::Bulk(None)),
+        '$' => {
+            let length: usize = rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(strange)?;
+            let mut value = vec![0; length];
+            stream.read_exact(&mut value)?;
+            stream.read_exact(&mut [0; 2])?;
+            Ok(Reply::Bulk(Some(value)))
+        }
+        '*' => {
+            let length: usize = rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(strange)?;
+            (0..length).map(|_| read(stream)).collect::<io::Result<_>>().map(Reply::Array)
+        }
+        _ => Err(strange()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(bytes: &[u8]) -> io::Result<Reply> {
+        read(&mut io::BufReader::new(bytes))
+    }
+
+    #[test]
+    fn replies_of_every_kind_are_read() {
+        assert_eq!(parse(b"+OK\r\n").unwrap(), Reply::Status("OK".into()));
+        assert_eq!(parse(b":12\r\n").unwrap(), Reply::Integer(12));
+        assert_eq!(
+            parse(b"*2\r\n$3\r\na\r\n\r\n$-1\r\n").unwrap(),
+            Reply::Array(vec![Reply::Bulk(Some(b"a\r\n".to_vec())), Reply::Bulk(None)])
+        );
+    }
+
+    #[test]
+    fn a_reply_cut_short_is_an_error() {
+        assert!(parse(b"$3\r\nab").is_err());
+        assert!(parse(b"").is_err());
+        assert!(parse(b"what\r\n").is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! `furrow fs cat`
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::fs::{Bytes, Fs};
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::exit::{self, Code};
+use crate::fs::path::absolute;
+
+/// Bytes read at once.
+const CHUNK: usize = 1 << 20;
+
+/// How often a followed file is looked at.
+const FOLLOW: Duration = Duration::from_millis(500);
+
+/// `furrow fs cat`
+#[derive(Debug, Args)]
+pub struct CatArgs {
+    /// The files.
+    #[arg(required = true)]
+    paths: Vec<String>,
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Go on printing what is added, until interrupted. While another process holds the drive, wait for it.
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Prints.
+pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if !args.follow {
+        let fs = context.mount(&args.device, true)?;
+        for path in &args.paths {
+            print(context, &fs, &absolute(path), Bytes::ZERO, &mut out)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [path] = args.paths.as_slice() else {
+        return Err(exit::Failure::usage("--follow takes one file"));
+    };
+    let path = absolute(path);
+    let mut printed = Bytes::ZERO;
+    let mut waiting = false;
+    loop {
+        match context.mount(&args.device, true) {
+            Ok(fs) => {
+                waiting = false;
+                printed = print(context, &fs, &path, printed, &mut out)?;
+                // Let go at once: whoever writes the file needs the drive.
+                context.wait(fs.unmount())?;
+            }
+            Err(error) if exit::code(&error) == Code::Busy => {
+                if !waiting {
+                    eprintln!("furrow: waiting: {}", exit::message(&error));
+                }
+                waiting = true;
+            }
+            Err(error) => return Err(error),
+        }
+        context.sleep(FOLLOW);
+    }
+}
+
+/// Prints `path` from `from` on; gives the offset it came to. A file that has become shorter is printed anew.
+fn print(context: &Context, fs: &Fs, path: &str, from: Bytes, out: &mut impl Write) -> Result<Bytes> {
+    let reader = fs.open(path)?;
+    let mut at = if reader.size() < from { Bytes::ZERO } else { from };
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let n = context.wait(reader.read_at(at, &mut buffer))?;
+        let Some(read) = buffer.get(..n).filter(|read| !read.is_empty()) else {
+            out.flush().context("writing to stdout")?;
+            return Ok(at);
+        };
+        out.write_all(read).context("writing to stdout")?;
+        at = at.plus(Bytes(n as u64));
+    }
+}

@@ -1,0 +1,74 @@
+//! `furrow fs check` and `furrow fs dump`
+
+use std::process::ExitCode;
+
+use ::fs::Fs;
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::exit::Code;
+use crate::{output, size};
+
+/// `furrow fs check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+}
+
+/// `furrow fs dump`
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+}
+
+/// Checks: exit code 1 where something is wrong.
+pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
+    let device = context.open(&args.device)?;
+    let report = context.wait(Fs::check(&device))?;
+    let live = report.live.bytes(device.geometry().block_size);
+    if context.json {
+        output::json(&json!({
+            "problems": report.problems, "files": report.files, "directories": report.directories,
+            "extents": report.extents, "segments": report.segments, "records": report.records, "live": live.0,
+        }))?;
+    } else {
+        for problem in &report.problems {
+            output::line(problem)?;
+        }
+        output::line(format!(
+            "{}: {} files, {} directories, {} extents, {} log segments, {} metadata records, {} live: {}",
+            device.geometry().name,
+            report.files,
+            report.directories,
+            report.extents,
+            report.segments,
+            report.records,
+            size::show(live),
+            match report.problems.len() {
+                0 => "clean".to_owned(),
+                1 => "1 problem".to_owned(),
+                n => format!("{n} problems"),
+            },
+        ))?;
+    }
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { Code::Failure.into() })
+}
+
+/// Prints what is on the device.
+pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
+    let device = context.open(&args.device)?;
+    let lines = context.wait(Fs::dump(&device))?;
+    if context.json {
+        output::json(&json!(lines))?;
+    } else {
+        for line in lines {
+            output::line(line)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

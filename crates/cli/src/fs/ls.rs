@@ -1,0 +1,84 @@
+//! `furrow fs ls`
+
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::fs::{Fs, Kind, Stat};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::fs::path::{absolute, join};
+use crate::{output, size};
+
+/// `furrow fs ls`
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Where to look.
+    #[arg(default_value = "/")]
+    path: String,
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Directories below too.
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+/// Lists.
+pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
+    let fs = context.mount(&args.device, true)?;
+    let path = absolute(&args.path);
+    let mut found = Vec::new();
+    let stat = fs.stat(&path)?;
+    if stat.kind == Kind::Directory {
+        collect(&fs, &path, args.recursive, &mut found)?;
+    } else {
+        found.push((path, stat));
+    }
+    if context.json {
+        let entries = found.iter().map(|(path, stat)| {
+            json!({
+                "path": path, "kind": word(stat.kind), "bytes": stat.size.0, "ino": stat.ino,
+                "links": stat.links, "modified_ms": stat.modified_ms,
+            })
+        });
+        output::json(&entries.collect())?;
+    } else {
+        let rows = found.iter().map(|(path, stat)| {
+            let size = match stat.kind {
+                Kind::Directory => format!("{} entries", stat.size.0),
+                Kind::Data | Kind::Log => size::show(stat.size),
+            };
+            vec![word(stat.kind).to_owned(), size, when(stat.modified_ms), path.clone()]
+        });
+        output::table(&["kind", "size", "modified", "path"], &["size"], rows.collect())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>) -> Result<()> {
+    for entry in fs.read_dir(path)? {
+        let path = join(path, &entry.name);
+        let stat = fs.stat(&path)?;
+        found.push((path.clone(), stat));
+        if recursive && stat.kind == Kind::Directory {
+            collect(fs, &path, recursive, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The kind in a word.
+pub fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Data => "data",
+        Kind::Log => "log",
+        Kind::Directory => "dir",
+    }
+}
+
+fn when(ms: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
+}

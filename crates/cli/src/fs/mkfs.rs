@@ -1,0 +1,75 @@
+//! `furrow fs mkfs`
+
+use std::process::ExitCode;
+
+use ::fs::{FormatOptions, Fs};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use crate::args::{DeviceArg, ForceArg};
+use crate::context::Context;
+use crate::device::is_written;
+use crate::{output, size};
+
+/// `furrow fs mkfs`
+#[derive(Debug, Args)]
+pub struct MkfsArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// A name for people.
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Zones for the metadata log, at least 2 [default: enough for a drive full of files]
+    #[arg(long, value_name = "N")]
+    metadata_zones: Option<u32>,
+    #[command(flatten)]
+    force: ForceArg,
+}
+
+/// Makes the file system.
+pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
+    let device = context.open(&args.device)?;
+    if args.force.dry_run {
+        let zones = device.report_all()?;
+        let written = zones.iter().filter(|zone| is_written(zone)).count();
+        let name = &device.geometry().name;
+        output::line(match written {
+            0 => format!("would make a file system on {name}: its {} zones are empty", zones.len()),
+            n if args.force.force => {
+                format!("would erase {n} written zones of {name} and make a file system")
+            }
+            n => format!("would refuse: {n} zones of {name} are written; --force erases them"),
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = FormatOptions {
+        force: args.force.force,
+        label: args.label.clone(),
+        metadata_zones: args.metadata_zones,
+        ..FormatOptions::default()
+    };
+    let made = context.wait(Fs::format(&device, &options))?;
+    let size = made.zone_capacity.bytes(made.block_size).0 * u64::from(made.zones);
+    if context.json {
+        output::json(&json!({
+            "device": &*device.geometry().name,
+            "uuid": made.uuid.to_string(),
+            "label": made.label,
+            "version": made.version,
+            "zones": made.zones,
+            "metadata_zones": made.metadata_zones,
+            "bytes": size,
+        }))?;
+    } else {
+        output::line(format!(
+            "{}: file system {} (version {}), {} zones, {}",
+            device.geometry().name,
+            made.uuid,
+            made.version,
+            made.zones,
+            size::show(units::Bytes(size)),
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,68 @@
+//! A place to copy from or to: on this machine or on the drive.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// `fs:/dir/file` lies on the drive; everything else, and `host:PATH`, on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine.
+    Host(PathBuf),
+    /// On the drive: an absolute path.
+    Drive(String),
+}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Place, Infallible> {
+        Ok(match text.strip_prefix("fs:") {
+            Some(path) => Place::Drive(absolute(path)),
+            None => Place::Host(text.strip_prefix("host:").unwrap_or(text).into()),
+        })
+    }
+}
+
+impl Place {
+    /// The last part of the path.
+    pub fn name(&self) -> Option<String> {
+        let path = match self {
+            Place::Host(path) => path.as_path(),
+            Place::Drive(path) => Path::new(path),
+        };
+        Some(path.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+/// The path from the root, without a slash at its end. Users may leave the first slash and `fs:` out.
+pub fn absolute(path: &str) -> String {
+    let path = path.strip_prefix("fs:").unwrap_or(path);
+    format!("/{}", path.trim_matches('/'))
+}
+
+/// `name` within the directory `parent`.
+pub fn join(parent: &str, name: &str) -> String {
+    format!("{}/{name}", parent.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_prefix_leads_to_the_drive() {
+        let place = |text: &str| text.parse::<Place>().unwrap();
+        assert_eq!(place("fs:/a/b"), Place::Drive("/a/b".into()));
+        assert_eq!(place("fs:a/"), Place::Drive("/a".into()));
+        assert_eq!(place("fs:"), Place::Drive("/".into()));
+        assert_eq!(place("/a/b"), Place::Host("/a/b".into()));
+        assert_eq!(place("host:fs:x"), Place::Host("fs:x".into()));
+    }
+
+    #[test]
+    fn a_name_below_the_root_gets_one_slash() {
+        assert_eq!(join("/", "a"), "/a");
+        assert_eq!(join("/a", "b"), "/a/b");
+    }
+}

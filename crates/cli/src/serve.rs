@@ -1,0 +1,104 @@
+//! `furrow serve`
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use server::{Durability, ServeOptions};
+use units::Bytes;
+
+use crate::args::DeviceArg;
+use crate::exit::Failure;
+use crate::size;
+
+/// `furrow serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Address to listen on; one that other machines reach needs --password-file.
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    bind: IpAddr,
+    /// Port of the redis protocol; 0 takes a free one.
+    #[arg(long, default_value_t = 6379)]
+    port: u16,
+    /// Address of the metrics and status pages, or none.
+    #[arg(long, default_value = "127.0.0.1:9121", value_name = "ADDRESS")]
+    http: Http,
+    /// sync: acknowledged is durable. async: made durable once a second.
+    #[arg(long, default_value_t = Durability::Sync, value_name = "sync|async")]
+    durability: Durability,
+    /// File whose first line is the password that clients give with AUTH.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Directory of the database in the file system.
+    #[arg(long, default_value = "/db", value_name = "PATH")]
+    db_path: String,
+    /// Refuse a blank drive instead of making a file system on it.
+    #[arg(long)]
+    no_format: bool,
+    /// Clients at a time.
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    max_clients: usize,
+    /// Longest value.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
+    max_value: Bytes,
+    /// Replies that one pipeline may have before its client is closed.
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = size::parse)]
+    max_output: Bytes,
+    /// Close a client that takes no reply for so long.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    stall_seconds: u64,
+    /// Close a client that says nothing for so long; 0: never.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    idle_seconds: u64,
+    /// RocksDB's block cache.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
+    block_cache: Bytes,
+    /// RocksDB's memtable [default: 64MiB, less on a small drive]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    write_buffer: Option<Bytes>,
+}
+
+/// The address of the pages, if any.
+#[derive(Clone, Copy, Debug)]
+struct Http(Option<SocketAddr>);
+
+impl std::str::FromStr for Http {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Http, String> {
+        if text == "none" {
+            return Ok(Http(None));
+        }
+        let address = text.parse().map_err(|_| format!("'{text}' is no address: 127.0.0.1:9121, or none"))?;
+        Ok(Http(Some(address)))
+    }
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: ServeArgs) -> Result<ExitCode> {
+    let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
+    let options = ServeOptions {
+        device: args.device.device,
+        format_if_blank: !args.no_format,
+        db_path: args.db_path,
+        bind: args.bind,
+        port: args.port,
+        http: args.http.0,
+        durability: args.durability,
+        password_file: args.password_file,
+        max_clients: args.max_clients,
+        max_value: args.max_value.0,
+        max_output: args.max_output.0,
+        stall_seconds: args.stall_seconds,
+        idle_seconds: args.idle_seconds,
+        block_cache: bytes(args.block_cache)?,
+        write_buffer: args.write_buffer.map(bytes).transpose()?,
+    };
+    options.validate().map_err(|error| Failure::usage(error.to_string()))?;
+    server::run(options)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,45 @@
+//! `furrow db-bench`, `furrow ldb`, `furrow sst-dump`: the machine's own programs on a drive.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+pub use rocks::stock::Program;
+use rocks::stock::{self, StockOptions};
+
+use crate::args::DeviceArg;
+
+/// The arguments of all three.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A drive that holds nothing gets a file system first. Unless you name another, the database is /db."
+)]
+pub struct StockArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Put RocksDB's LOG into this directory of the host, not beside the database.
+    #[arg(long, env = stock::LOG_DIR_VARIABLE, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// The plug-in [default: beside this program, or in its ../lib]
+    #[arg(long, env = stock::PLUGIN_VARIABLE, value_name = "FILE")]
+    plugin: Option<PathBuf>,
+    /// Make a new file system first: what the drive holds is lost.
+    #[arg(long)]
+    format: bool,
+    /// The program's own arguments, after --
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+/// Becomes the program.
+pub fn run(program: Program, args: &StockArgs) -> Result<ExitCode> {
+    let options = StockOptions {
+        plugin: args.plugin.clone(),
+        program: None,
+        log_dir: args.log_dir.clone(),
+        format: args.format,
+    };
+    Ok(stock::run(program, &args.device.device, &args.args, &options)?)
+}

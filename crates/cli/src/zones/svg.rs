@@ -1,0 +1,238 @@
+//! The zone map as an SVG. It fits light and dark pages: what is not a zone takes the page's own colour.
+
+use std::fmt::Write;
+
+use crate::device::state;
+use crate::size;
+use crate::zones::{Cell, Map, Paint};
+
+/// Width of the picture, in its own units.
+const WIDTH: f64 = 960.0;
+
+/// Space around the picture.
+const MARGIN: f64 = 16.0;
+
+/// Height of the title.
+const TITLE: f64 = 44.0;
+
+/// Height of a legend line.
+const LEGEND_LINE: f64 = 22.0;
+
+/// Legend entries in a line.
+const LEGEND_ACROSS: usize = 4;
+
+/// Draws the map: the outline of a cell is a zone, its fill the part written, the strong part what is live.
+pub fn draw(map: &Map) -> String {
+    let inner = WIDTH - 2.0 * MARGIN;
+    let across = (map.zones.len() as f64 * 1.8).sqrt().ceil().clamp(16.0, 400.0);
+    let pitch = inner / across;
+    let gap = if pitch >= 8.0 { pitch * 0.12 } else { 0.0 };
+    let rows = (map.zones.len() as f64 / across).ceil();
+    let used: Vec<Paint> =
+        Paint::ALL.into_iter().filter(|paint| map.zones.iter().any(|cell| cell.paint == *paint)).collect();
+    let legend_top = MARGIN + TITLE + rows * pitch + 12.0;
+    let lines = (used.len() + 1).div_ceil(LEGEND_ACROSS) as f64;
+    let height = legend_top + lines * LEGEND_LINE + MARGIN;
+
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="zone map">"##
+    );
+    out.push_str(
+        "<style>\ntext{fill:#1c2733} .quiet{fill:#5b6875} .free{fill:#9aa7b418;stroke:#9aa7b4}\n\
+         @media (prefers-color-scheme:dark){text{fill:#e6edf3} .quiet{fill:#9aa7b4} .free{stroke:#5b6875}}\n\
+         .zone{stroke-width:.8}\n",
+    );
+    for paint in Paint::ALL {
+        let _ = writeln!(
+            out,
+            ".{}{{fill:{c}}} .{}-edge{{stroke:{c};fill:{c}22}}",
+            class(paint),
+            class(paint),
+            c = colour(paint)
+        );
+    }
+    out.push_str("</style>\n");
+    let _ = writeln!(
+        out,
+        r#"<text x="{MARGIN}" y="{:.0}" font-size="17">{}</text>"#,
+        MARGIN + 14.0,
+        escape(&title(map))
+    );
+    let _ = writeln!(
+        out,
+        r#"<text class="quiet" x="{MARGIN}" y="{:.0}">{}</text>"#,
+        MARGIN + 33.0,
+        escape(&subtitle(map))
+    );
+    for (index, cell) in map.zones.iter().enumerate() {
+        let column = index as f64 % across;
+        let row = (index as f64 / across).floor();
+        zone(&mut out, map, cell, MARGIN + column * pitch, MARGIN + TITLE + row * pitch, pitch - gap);
+    }
+    for (index, paint) in used.iter().enumerate() {
+        let count = map.zones.iter().filter(|cell| cell.paint == *paint).count();
+        let text = format!("{} ({count})", paint.name());
+        legend(&mut out, index, legend_top, &edge(*paint), class(*paint), *paint != Paint::Free, &text);
+    }
+    legend(&mut out, used.len(), legend_top, "quiet-box", "", false, "pale: written, no longer live");
+    out.push_str("</svg>");
+    out
+}
+
+fn title(map: &Map) -> String {
+    match &map.space {
+        Some(space) if !space.label.is_empty() => format!("{} ({})", map.device, space.label),
+        _ => map.device.clone(),
+    }
+}
+
+fn subtitle(map: &Map) -> String {
+    let zones = format!("{} zones", map.zones.len());
+    match &map.space {
+        Some(space) => {
+            format!("{zones}, {} of {} used", size::show(space.used), size::show(space.capacity))
+        }
+        None => format!("{zones}, no file system"),
+    }
+}
+
+/// One zone: filled from below, the live part strong.
+fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
+    let bytes = |blocks: units::Blocks| size::show(blocks.bytes(map.block_size));
+    let live = cell.live.map(|live| format!(", {} live", bytes(live))).unwrap_or_default();
+    let _ = write!(
+        out,
+        r#"<g><title>zone {}: {}, {}, {} of {} written{live}</title>"#,
+        cell.zone,
+        cell.paint.name(),
+        state(cell.state),
+        bytes(cell.pointer),
+        bytes(cell.capacity),
+    );
+    let _ = write!(
+        out,
+        r#"<rect class="zone {}" x="{x:.1}" y="{y:.1}" width="{side:.1}" height="{side:.1}"/>"#,
+        edge(cell.paint)
+    );
+    let mut bar = |share: f64, opacity: &str| {
+        let height = side * share;
+        if height > 0.0 {
+            let _ = write!(
+                out,
+                r#"<rect class="{}"{opacity} x="{x:.1}" y="{:.1}" width="{side:.1}" height="{height:.1}"/>"#,
+                class(cell.paint),
+                y + side - height,
+            );
+        }
+    };
+    if cell.paint != Paint::Free {
+        bar(cell.filled(), r#" opacity=".35""#);
+        bar(cell.alive(), "");
+    }
+    out.push_str("</g>\n");
+}
+
+fn legend(out: &mut String, index: usize, top: f64, edge: &str, class: &str, filled: bool, text: &str) {
+    let across = (WIDTH - 2.0 * MARGIN) / LEGEND_ACROSS as f64;
+    let x = MARGIN + (index % LEGEND_ACROSS) as f64 * across;
+    let y = top + (index / LEGEND_ACROSS) as f64 * LEGEND_LINE;
+    if edge == "quiet-box" {
+        let _ = write!(
+            out,
+            r##"<rect class="quiet" opacity=".35" x="{x:.1}" y="{y:.1}" width="13" height="13"/>"##
+        );
+    } else {
+        let _ = write!(out, r#"<rect class="zone {edge}" x="{x:.1}" y="{y:.1}" width="13" height="13"/>"#);
+    }
+    if filled {
+        let _ = write!(out, r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="13" height="13"/>"#);
+    }
+    let _ = writeln!(out, r#"<text x="{:.1}" y="{:.1}">{}</text>"#, x + 20.0, y + 11.0, escape(text));
+}
+
+fn edge(paint: Paint) -> String {
+    match paint {
+        Paint::Free => "free".to_owned(),
+        paint => format!("{}-edge", class(paint)),
+    }
+}
+
+fn class(paint: Paint) -> &'static str {
+    match paint {
+        Paint::Superblock => "super",
+        Paint::Metadata => "meta",
+        Paint::Log => "log",
+        Paint::Data => "data",
+        Paint::Short => "short",
+        Paint::Medium => "medium",
+        Paint::Long => "long",
+        Paint::Extreme => "extreme",
+        Paint::Unknown => "unknown",
+        Paint::Worn => "worn",
+        Paint::Free => "free-zone",
+    }
+}
+
+fn colour(paint: Paint) -> &'static str {
+    match paint {
+        Paint::Superblock => "#6b7785",
+        Paint::Metadata => "#8e5bd0",
+        Paint::Log => "#e07b21",
+        Paint::Data => "#1b9aaa",
+        Paint::Short => "#e0566b",
+        Paint::Medium => "#c9a227",
+        Paint::Long => "#3fa45b",
+        Paint::Extreme => "#3b7dd8",
+        Paint::Unknown => "#1b9aaa",
+        Paint::Worn => "#b3261e",
+        Paint::Free => "#9aa7b4",
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{Blocks, ZoneId};
+    use zoned::ZoneState;
+
+    fn map(zones: u32) -> Map {
+        let cell = |zone| Cell {
+            zone: ZoneId(zone),
+            paint: if zone == 0 { Paint::Superblock } else { Paint::Long },
+            state: ZoneState::Full,
+            pointer: Blocks(10),
+            capacity: Blocks(10),
+            live: Some(Blocks(5)),
+        };
+        let zones = (0..zones).map(cell).collect();
+        Map { device: "emu:a<b".into(), space: None, zones, block_size: 4096 }
+    }
+
+    #[test]
+    fn every_zone_is_drawn_and_names_are_escaped() {
+        let svg = draw(&map(100));
+        assert_eq!(svg.matches("<g>").count(), 100);
+        assert!(svg.contains("emu:a&lt;b") && !svg.contains("a<b"));
+        assert!(svg.contains("data, long-lived (99)"));
+    }
+
+    #[test]
+    fn a_zone_half_dead_is_half_strong() {
+        let svg = draw(&map(1));
+        let heights: Vec<f64> = svg
+            .lines()
+            .find(|line| line.contains("<g>"))
+            .unwrap()
+            .split("height=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert!((heights[1] - 2.0 * heights[2]).abs() < 0.2, "{heights:?}");
+    }
+}

@@ -1,0 +1,225 @@
+//! What the program says and which code it ends with.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use units::RealDriver;
+
+const SMALL: &str = "zones=24&zone-size=1MiB";
+
+struct Drive {
+    directory: TempDir,
+    url: String,
+}
+
+impl Drive {
+    fn new() -> Drive {
+        let directory = TempDir::new().unwrap();
+        let url = format!("emu:{}?{SMALL}", directory.path().join("drive.img").display());
+        Drive { directory, url }
+    }
+
+    fn formatted() -> Drive {
+        let drive = Drive::new();
+        done(&drive.furrow(&["fs", "mkfs", "--label", "test"]));
+        drive
+    }
+
+    fn furrow(&self, args: &[&str]) -> Output {
+        run(Some(&self.url), args)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+}
+
+fn run(device: Option<&str>, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_furrow"));
+    command.env_remove("FURROW_DEVICE").env_remove("FURROW_LOG").args(args).stdin(Stdio::null());
+    if let Some(device) = device {
+        command.env("FURROW_DEVICE", device);
+    }
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, printed(output), said(output));
+    printed(output)
+}
+
+/// One line of complaint that begins with the program's name.
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.starts_with("furrow: ") && said.trim_end().lines().count() == 1, "{said}");
+    for word in words {
+        assert!(said.contains(word), "'{word}' is not in: {said}");
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_command_without_a_device_names_the_flag() {
+    let output = run(None, &["device", "info"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--device"), "{}", said(&output));
+}
+
+#[test]
+fn a_noun_alone_shows_its_verbs() {
+    let output = run(None, &["fs"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("mkfs") && said(&output).contains("check"));
+}
+
+#[test]
+fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
+    let output = run(Some("emu:mem?zons=8"), &["device", "info"]);
+    refused(&output, 2, &["zons", "zone-size", "max-open"]);
+}
+
+#[test]
+fn a_path_without_a_scheme_is_refused_with_advice() {
+    refused(&run(Some("drive.img"), &["device", "info"]), 2, &["drive.img", "emu:"]);
+}
+
+#[test]
+fn the_properties_of_a_drive_are_shown_and_parse() {
+    let drive = Drive::new();
+    assert!(done(&drive.furrow(&["device", "info"])).contains("1.0 MiB"));
+    let info = json(&done(&drive.furrow(&["device", "info", "--json"])));
+    assert_eq!((info["zones"].as_u64(), info["zone_size"].as_u64()), (Some(24), Some(1 << 20)));
+    let zones = json(&done(&drive.furrow(&["device", "zones", "--json"])));
+    assert_eq!(zones.as_array().unwrap().len(), 24);
+    assert_eq!(zones[3]["state"], "empty");
+}
+
+#[test]
+fn a_held_drive_is_refused_with_the_holders_pid() {
+    let drive = Drive::new();
+    let _holder = zoned::open(&drive.url, RealDriver::new()).unwrap();
+    let pid = std::process::id().to_string();
+    for args in [&["device", "info"][..], &["fs", "ls"], &["fs", "mkfs", "--force"], &["fs", "check"]] {
+        refused(&drive.furrow(args), 3, &["drive.img", &pid]);
+    }
+}
+
+#[test]
+fn a_drive_with_data_is_formatted_only_by_force() {
+    let drive = Drive::formatted();
+    refused(&drive.furrow(&["fs", "mkfs"]), 1, &["--force"]);
+    assert!(done(&drive.furrow(&["fs", "mkfs", "--dry-run"])).contains("would refuse"));
+    assert!(done(&drive.furrow(&["fs", "df"])).contains("test"), "the dry run left it alone");
+    done(&drive.furrow(&["fs", "mkfs", "--force", "--label", "second"]));
+    assert!(done(&drive.furrow(&["fs", "df"])).contains("second"));
+}
+
+#[test]
+fn a_drive_with_data_is_tested_only_by_force() {
+    let drive = Drive::formatted();
+    refused(&drive.furrow(&["device", "check"]), 1, &["--force"]);
+    done(&drive.furrow(&["fs", "df"]));
+}
+
+#[test]
+fn a_drive_without_a_file_system_says_how_to_make_one() {
+    let output = Drive::new().furrow(&["fs", "ls"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("mkfs"), "{}", said(&output));
+}
+
+#[test]
+fn files_survive_the_way_there_and_back() {
+    let drive = Drive::formatted();
+    let tree = Path::new(&drive.file("tree")).join("sub");
+    std::fs::create_dir_all(&tree).unwrap();
+    let big: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    std::fs::write(tree.join("big"), &big).unwrap();
+    std::fs::write(tree.join("empty"), b"").unwrap();
+    let from = drive.file("tree");
+    assert!(said(&drive.furrow(&["fs", "cp", &from, "fs:/tree"])).contains("-r"));
+    done(&drive.furrow(&["fs", "cp", "-r", &from, "fs:/tree"]));
+    let back = drive.file("back");
+    done(&drive.furrow(&["fs", "cp", "-r", "fs:/tree", &back]));
+    assert_eq!(std::fs::read(Path::new(&back).join("sub/big")).unwrap(), big);
+    assert_eq!(std::fs::read(Path::new(&back).join("sub/empty")).unwrap(), b"");
+    assert_eq!(drive.furrow(&["fs", "cat", "/tree/sub/big"]).stdout, big);
+
+    let listed = json(&done(&drive.furrow(&["fs", "ls", "-r", "--json"])));
+    let paths: Vec<&str> =
+        listed.as_array().unwrap().iter().filter_map(|entry| entry["path"].as_str()).collect();
+    assert_eq!(paths, ["/tree", "/tree/sub", "/tree/sub/big", "/tree/sub/empty"]);
+    assert!(done(&drive.furrow(&["fs", "check"])).contains("clean"));
+    assert!(!done(&drive.furrow(&["fs", "dump"])).is_empty());
+
+    refused(&drive.furrow(&["fs", "rm", "/tree"]), 2, &["--yes"]);
+    assert!(
+        done(&drive.furrow(&["fs", "rm", "-r", "--dry-run", "/tree"])).contains("would remove /tree/sub/big")
+    );
+    done(&drive.furrow(&["fs", "rm", "-r", "--yes", "/tree"]));
+    assert_eq!(json(&done(&drive.furrow(&["fs", "ls", "--json"]))), Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    refused(&Drive::formatted().furrow(&["fs", "cat", "/nothing"]), 1, &["/nothing", "not found"]);
+}
+
+#[test]
+fn a_full_drive_has_its_own_exit_code_and_still_reads() {
+    let drive = Drive::formatted();
+    let big = drive.file("big");
+    std::fs::write(&big, vec![7; 30 << 20]).unwrap();
+    std::fs::write(drive.file("small"), b"kept").unwrap();
+    done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/small"]));
+    refused(&drive.furrow(&["fs", "cp", &big, "fs:/big"]), 4, &["no space"]);
+    assert_eq!(drive.furrow(&["fs", "cat", "/small"]).stdout, b"kept");
+    done(&drive.furrow(&["fs", "rm", "/big"]));
+    done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/again"]));
+}
+
+#[test]
+fn a_copy_between_two_host_paths_is_refused() {
+    refused(&Drive::formatted().furrow(&["fs", "cp", "a", "b"]), 2, &["fs:"]);
+}
+
+#[test]
+fn the_zone_map_shows_every_zone() {
+    let drive = Drive::formatted();
+    let text = done(&drive.furrow(&["zones"]));
+    assert!(text.contains("superblock") && text.contains("free"), "{text}");
+    let svg = drive.file("map.svg");
+    done(&drive.furrow(&["zones", "--svg", &svg]));
+    assert_eq!(std::fs::read_to_string(svg).unwrap().matches("<g>").count(), 24);
+    let zones = json(&done(&drive.furrow(&["zones", "--json"])));
+    assert_eq!(zones[0]["use"], "superblock");
+    assert!(done(&Drive::new().furrow(&["zones"])).contains("24 zones"), "without a file system too");
+}
+
+#[test]
+fn an_address_open_to_others_needs_a_password() {
+    refused(&run(Some("emu:mem"), &["serve", "--bind", "0.0.0.0"]), 2, &["--password-file"]);
+}
+
+#[test]
+fn a_crash_target_that_does_not_exist_is_refused() {
+    let output = run(None, &["crash", "--target", "moon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("engine"), "{}", said(&output));
+}
