@@ -1,0 +1,181 @@
+//! What the device contract costs: a zero-delay drive in memory beside plain copies of the same buffers.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use serde::Serialize;
+use units::{Driver, RealDriver};
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Action, Blocks, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
+
+/// Source buffers, used in turn: as many as a busy program has.
+const SOURCES: usize = 64;
+/// Blocks written to a zone before it is reset: 16 MiB over all zones, more than a core's own cache.
+const ZONE_BLOCKS: u64 = 1024;
+const ZONES: u32 = 4;
+const BLOCK: usize = 4096;
+/// A block so small that its copy is next to nothing.
+const SMALL: usize = 512;
+
+/// One run's numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Numbers {
+    /// 4 KiB copied from the source buffers, ns each.
+    pub copy_ns: f64,
+    /// 4 KiB appended from the same buffers, resets included, ns each.
+    pub append_ns: f64,
+    /// The copies' time over the appends': the goal is 0.8.
+    pub append_rate: f64,
+    /// 4 KiB written at the pointer, ns each.
+    pub write_ns: f64,
+    /// 4 KiB read into one buffer, ns each.
+    pub read_ns: f64,
+    /// An append's time without its copy, ns: the goal is below 1,000.
+    pub overhead_ns: f64,
+    /// 512 bytes appended on a drive of 512-byte blocks, ns each.
+    pub small_append_ns: f64,
+    /// A flush with nothing to do: submit and completion alone, ns.
+    pub flush_ns: f64,
+    /// Allocations per 4 KiB append.
+    pub append_allocations: f64,
+    /// Allocations per 4 KiB read.
+    pub read_allocations: f64,
+    /// 4 KiB appends per second of two threads, each in its own zones, over those of one.
+    pub two_threads: f64,
+}
+
+/// Takes the numbers: `rounds` rounds, the median of each. `allocations` counts those of this process so far.
+pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let dev = drive(BLOCK, Arc::clone(&driver));
+    let small = drive(SMALL, Arc::clone(&driver));
+    let sources = sources(BLOCK);
+    let small_sources = self::sources(SMALL);
+    let mut memory = vec![0_u8; BLOCK * (ZONE_BLOCKS * u64::from(ZONES)) as usize];
+    let mut buffer = Some(BufMut::zeroed(BLOCK));
+    let mut columns: [Vec<f64>; 8] = Default::default();
+    let count = (ZONE_BLOCKS * u64::from(ZONES)) as f64;
+    let mut allocated = [0; 2];
+    for round in 0..=rounds {
+        let mut results = [0.0; 8];
+        let [copy, append, write, read, small_append, flush, both, one] = &mut results;
+        *copy = time(&*driver, || {
+            for (to, from) in memory.chunks_exact_mut(BLOCK).zip(sources.iter().cycle()) {
+                to.copy_from_slice(black_box(from));
+            }
+            black_box(&mut memory);
+        });
+        let before = allocations();
+        *append = time(&*driver, || appends(&dev, &sources, 0..ZONES));
+        allocated = [allocations() - before, allocated[1]];
+        let before = allocations();
+        *read = time(&*driver, || reads(&dev, &mut buffer));
+        allocated = [allocated[0], allocations() - before];
+        *write = time(&*driver, || writes(&dev, &sources));
+        *small_append = time(&*driver, || appends(&small, &small_sources, 0..ZONES));
+        *flush = time(&*driver, || {
+            (0..ZONE_BLOCKS * u64::from(ZONES)).for_each(|_| dev.flush().wait().expect("nothing to do"));
+        });
+        *one = time(&*driver, || appends(&dev, &sources, 0..ZONES));
+        *both = time(&*driver, || {
+            std::thread::scope(|scope| {
+                for half in [0..ZONES / 2, ZONES / 2..ZONES] {
+                    let (dev, sources) = (&dev, &sources);
+                    scope.spawn(move || (0..2).for_each(|_| appends(dev, sources, half.clone())));
+                }
+            });
+        });
+        // The first round warms up: fresh memory and cold code.
+        if round > 0 {
+            columns.iter_mut().zip(results).for_each(|(column, ns)| column.push(ns / count));
+        }
+    }
+    let [copy, append, write, read, small_append, flush, both, one] = columns.map(median);
+    Numbers {
+        copy_ns: copy,
+        append_ns: append,
+        append_rate: copy / append,
+        write_ns: write,
+        read_ns: read,
+        overhead_ns: (append - copy).max(0.0),
+        small_append_ns: small_append,
+        flush_ns: flush,
+        append_allocations: allocated[0] as f64 / count,
+        read_allocations: allocated[1] as f64 / count,
+        two_threads: 2.0 * one / both,
+    }
+}
+
+fn drive(block: usize, driver: Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
+    // The same bytes per zone whatever the block: small zones are kept in another way.
+    let zone_size = Blocks(ZONE_BLOCKS * BLOCK as u64 / block as u64);
+    Emu::memory(
+        EmuOptions {
+            block_size: block as u32,
+            zones: ZONES,
+            zone_size,
+            zone_capacity: zone_size,
+            ..EmuOptions::default()
+        },
+        driver,
+    )
+}
+
+fn sources(block: usize) -> Vec<Buf> {
+    (0..SOURCES).map(|n| Buf::copy_from(&vec![n as u8 + 1; block])).collect()
+}
+
+/// Fills every zone, resetting each first.
+fn appends(dev: &Arc<dyn ZonedDevice>, sources: &[Buf], zones: std::ops::Range<u32>) {
+    let mut sources = sources.iter().cycle();
+    for zone in zones.map(ZoneId) {
+        dev.zone(zone, Action::Reset).wait().expect("legal");
+        for _ in 0..ZONE_BLOCKS {
+            let source = sources.next().expect("endless").clone();
+            black_box(dev.append(zone, source, Durability::Cached).wait().expect("fits"));
+        }
+    }
+}
+
+fn writes(dev: &Arc<dyn ZonedDevice>, sources: &[Buf]) {
+    let mut sources = sources.iter().cycle();
+    for zone in (0..ZONES).map(ZoneId) {
+        dev.zone(zone, Action::Reset).wait().expect("legal");
+        let start = dev.geometry().start(zone);
+        for at in 0..ZONE_BLOCKS {
+            let source = sources.next().expect("endless").clone();
+            dev.write(start.plus(Blocks(at)), source, Durability::Cached).wait().expect("at the pointer");
+        }
+    }
+}
+
+fn reads(dev: &Arc<dyn ZonedDevice>, buffer: &mut Option<BufMut>) {
+    for at in 0..ZONE_BLOCKS * u64::from(ZONES) {
+        let into = buffer.take().expect("given back");
+        *buffer = Some(black_box(dev.read(Lba(at), into).wait().expect("written")));
+    }
+}
+
+fn time(driver: &dyn Driver, work: impl FnOnce()) -> f64 {
+    let start = driver.now();
+    work();
+    driver.now().since(start).as_nanos() as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_gives_every_number() {
+        let numbers = measure(1, &|| 0);
+        let times = [numbers.copy_ns, numbers.append_ns, numbers.write_ns, numbers.read_ns, numbers.flush_ns];
+        assert!(times.iter().all(|ns| *ns > 0.0), "{numbers:?}");
+        assert!(numbers.two_threads > 0.0 && numbers.append_rate > 0.0);
+    }
+}
