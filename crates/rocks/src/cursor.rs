@@ -50,7 +50,6 @@ impl Cursor {
     }
 
     /// Goes to the next entry.
-    #[expect(clippy::should_implement_trait, reason = "a cursor lends its entries: it cannot be an Iterator")]
     pub fn next(&mut self) {
         // SAFETY: the cursor is alive, and exclusively ours.
         unsafe { ffi::rocks_cursor_next(self.raw.as_ptr()) };

@@ -1,4 +1,5 @@
 //! The database wrapper over the emulated drive.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::Arc;
 

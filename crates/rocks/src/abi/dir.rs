@@ -40,7 +40,9 @@ impl FurrowFs {
 
 /// A held lock, in C++'s hands.
 #[derive(Debug)]
-pub struct FurrowLock(FileLock);
+pub struct FurrowLock {
+    _held: FileLock,
+}
 
 /// `FurrowStat` of `furrow_abi.h`.
 #[repr(C)]
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn furrow_lock(
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let lock = fs.fs.lock(&name)?;
         // SAFETY: the caller's promise.
-        unsafe { *out = Box::into_raw(Box::new(FurrowLock(lock))) };
+        unsafe { *out = Box::into_raw(Box::new(FurrowLock { _held: lock })) };
         Ok(())
     })
 }

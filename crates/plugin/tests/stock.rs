@@ -1,0 +1,277 @@
+//! Debian's own `db_bench`, `ldb` and `sst_dump`, unmodified, on emulated drives through the plug-in.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rocks::stock::{Program, StockOptions, prepare};
+use tempfile::TempDir;
+
+/// Drives small enough for a test, with room for a few thousand records.
+const SMALL: &str = "zones=64&zone-size=4MiB";
+
+/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
+fn plugin() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
+        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
+        let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
+        assert!(built.status.success(), "building the plug-in: {}", text(&built));
+        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        deps.parent().unwrap().join("libfurrow_rocksdb.so")
+    });
+    built.clone()
+}
+
+fn options() -> StockOptions {
+    StockOptions { plugin: Some(plugin()), ..Default::default() }
+}
+
+fn os(args: &[&str]) -> Vec<OsString> {
+    args.iter().map(OsString::from).collect()
+}
+
+/// The command; a missing program fails the test with the line that installs it.
+fn command(program: Program, url: &str, args: &[&str]) -> Command {
+    prepare(program, url, &os(args), &options()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run(program: Program, url: &str, args: &[&str]) -> Output {
+    command(program, url, args).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Runs to success; gives what it printed.
+fn works(program: Program, url: &str, args: &[&str]) -> String {
+    let output = run(program, url, args);
+    assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+struct Drive {
+    dir: TempDir,
+}
+
+impl Drive {
+    fn new() -> Drive {
+        Drive { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn url(&self) -> String {
+        format!("emu:{}?{SMALL}", self.file().display())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("drive.img")
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Fills `/db` with keys `key0` to `key{n-1}` through ldb.
+    fn with_keys(n: usize) -> Drive {
+        let drive = Drive::new();
+        let mut args = vec![String::from("--create_if_missing"), String::from("batchput")];
+        for i in 0..n {
+            args.extend([format!("key{i:04}"), format!("value{i}")]);
+        }
+        works(Program::Ldb, &drive.url(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        drive
+    }
+}
+
+fn scan(url: &str, db: &str) -> String {
+    works(Program::Ldb, url, &[&format!("--db={db}"), "scan"])
+}
+
+#[test]
+fn db_bench_writes_and_reads_back_through_flushes_and_compactions() {
+    let url = format!("emu:mem?{SMALL}");
+    let out = works(
+        Program::DbBench,
+        &url,
+        &[
+            "--benchmarks=fillseq,fillrandom,overwrite,readrandom,readwhilewriting,verifychecksum,compact,levelstats",
+            "--num=20000",
+            "--threads=4",
+            "--write_buffer_size=1048576",
+            "--target_file_size_base=2097152",
+            "--max_bytes_for_level_base=4194304",
+            "--compression_type=none",
+        ],
+    );
+    for name in ["fillseq", "fillrandom", "overwrite", "readrandom", "readwhilewriting"] {
+        let line =
+            out.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {out}"));
+        assert!(line.contains("ops/sec"), "{line}");
+    }
+    assert!(!out.contains("Corruption"), "{out}");
+}
+
+#[test]
+fn synced_writes_recycled_logs_and_range_syncs_work() {
+    let url = format!("emu:mem?{SMALL}");
+    let out = works(
+        Program::DbBench,
+        &url,
+        &[
+            "--benchmarks=fillrandom,readrandom",
+            "--sync=1",
+            "--num=3000",
+            "--threads=2",
+            "--write_buffer_size=131072",
+            "--wal_bytes_per_sync=65536",
+            "--bytes_per_sync=65536",
+            "--use_direct_io_for_flush_and_compaction=true",
+            "--use_direct_reads=true",
+        ],
+    );
+    assert!(out.contains("found"), "{out}");
+}
+
+#[test]
+fn a_database_is_there_when_the_next_program_opens_the_drive() {
+    let drive = Drive::with_keys(200);
+    let listed = scan(&drive.url(), "/db");
+    assert_eq!(listed.lines().count(), 200, "{listed}");
+    assert!(listed.contains("key0199"), "{listed}");
+}
+
+#[test]
+fn a_checkpoint_and_a_backup_hold_what_the_database_holds() {
+    let drive = Drive::with_keys(100);
+    let url = drive.url();
+    works(Program::Ldb, &url, &["checkpoint", "--checkpoint_dir=/copy"]);
+    let whole = scan(&url, "/db");
+    assert_eq!(scan(&url, "/copy"), whole);
+
+    // The database's file system and the backup's are one URI: RocksDB asks for it twice.
+    let uri = format!("--backup_fs_uri=furrow://{url}");
+    works(Program::Ldb, &url, &["backup", &uri, "--backup_dir=/backup"]);
+    works(Program::Ldb, &url, &["--db=/restored", "restore", &uri, "--backup_dir=/backup"]);
+    assert_eq!(scan(&url, "/restored"), whole);
+}
+
+#[test]
+fn sst_dump_verifies_the_tables_of_the_drive() {
+    let drive = Drive::with_keys(100);
+    works(Program::Ldb, &drive.url(), &["compact"]);
+    let out = works(Program::SstDump, &drive.url(), &["--file=/db", "--command=verify"]);
+    assert!(out.contains(".sst"), "{out}");
+    assert!(!out.contains("Corruption"), "{out}");
+}
+
+#[test]
+fn the_second_process_on_a_drive_is_told_who_holds_it() {
+    let drive = Drive::new();
+    let mut holder = writer(&drive);
+    wait_for(|| drive.file().is_file());
+    // The holder may be between making the file and taking it: then the second process takes it, and lets go.
+    let mut output = None;
+    wait_for(|| {
+        output = Some(run(Program::Ldb, &drive.url(), &["list_column_families"]));
+        output.as_ref().is_some_and(|o| text(o).contains(&holder.id().to_string()))
+    });
+    let output = output.unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output).contains("furrow: "), "{}", text(&output));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_killed_process_leaves_no_lock_and_no_damage() {
+    let drive = Drive::with_keys(50);
+    let mut holder = writer(&drive);
+    std::thread::sleep(Duration::from_millis(700));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let listed = scan(&drive.url(), "/db");
+    assert_eq!(listed.lines().filter(|line| line.starts_with("key")).count(), 50, "{listed}");
+    let out = works(Program::DbBench, &drive.url(), &["--use_existing_db=1", "--benchmarks=verifychecksum"]);
+    assert!(!out.contains("Corruption"), "{out}");
+}
+
+#[test]
+fn the_log_goes_to_the_host_when_asked() {
+    let drive = Drive::new();
+    let log_dir = drive.path().join("logs");
+    std::fs::create_dir(&log_dir).unwrap();
+    let with_log = StockOptions { log_dir: Some(log_dir.clone()), ..options() };
+    let args = os(&["--create_if_missing", "put", "a", "b"]);
+    let output = prepare(Program::Ldb, &drive.url(), &args, &with_log).unwrap().output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let log = std::fs::read_to_string(log_dir.join("db_LOG")).unwrap();
+    assert!(log.contains("RocksDB version"), "{log}");
+
+    let nowhere = StockOptions { log_dir: Some(drive.path().join("absent")), ..options() };
+    let output = prepare(Program::Ldb, &drive.url(), &args, &nowhere).unwrap().output().unwrap();
+    assert!(text(&output).contains("FURROW_LOG_DIR"), "{}", text(&output));
+}
+
+#[test]
+fn a_wrong_device_is_named_with_what_is_wrong() {
+    let output = run(Program::DbBench, "emu:mem?zoness=4", &["--benchmarks=fillseq", "--num=1"]);
+    assert!(!output.status.success());
+    let said = text(&output);
+    assert!(said.contains("zoness") && said.contains("zone-size"), "{said}");
+}
+
+#[test]
+fn a_plug_in_that_does_not_load_is_a_clear_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = dir.path().join("libfurrow_rocksdb.so");
+    std::fs::write(&broken, "not a library").unwrap();
+    let with_broken = StockOptions { plugin: Some(broken), ..options() };
+    let error = prepare(Program::Ldb, "emu:mem", &[], &with_broken).unwrap_err().to_string();
+    assert!(error.contains("did not load the plug-in"), "{error}");
+
+    let missing = StockOptions { plugin: Some(dir.path().join("no.so")), ..options() };
+    let error = prepare(Program::Ldb, "emu:mem", &[], &missing).unwrap_err().to_string();
+    assert!(error.contains("no.so"), "{error}");
+}
+
+#[test]
+fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
+    let ldd = Command::new("ldd").arg(std::env::current_exe().unwrap()).output().unwrap();
+    let listed = String::from_utf8(ldd.stdout).unwrap();
+    let libc = listed.lines().find_map(|line| line.split_once("libc.so.6 => ")).unwrap().1;
+    let other = PathBuf::from(libc.split(' ').next().unwrap());
+    let with_other = StockOptions { plugin: Some(other), ..options() };
+    let error = prepare(Program::DbBench, "emu:mem", &[], &with_other).unwrap_err().to_string();
+    assert!(error.contains("did not load the plug-in"), "{error}");
+}
+
+/// A db_bench that writes until it is killed.
+fn writer(drive: &Drive) -> Child {
+    let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=60", "--sync=1", "--value_size=50"];
+    let place = ["--write_buffer_size=262144", "--db=/bench"];
+    command(Program::DbBench, &drive.url(), &[&args[..], &place].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_for(mut done: impl FnMut() -> bool) {
+    for _ in 0..100 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited for 5 s in vain");
+}
