@@ -292,6 +292,9 @@ impl Media {
         }
         let event = ZoneEvent::Write { fills: offset + blocks == capacity };
         self.admit(&mut resources, &zone, name, id)?;
+        if self.track {
+            zone.remember();
+        }
         self.transition(&mut resources, &mut zone, name, id, event)?;
         zone.put(&self.pool, size, data, track);
         self.expect_ack(origin.id, id);
@@ -363,6 +366,9 @@ impl Media {
         };
         if action == Action::Open && was.transition(event).is_ok() {
             self.admit(&mut resources, &zone, name, id)?;
+        }
+        if self.track && was != ZoneState::Conventional {
+            zone.remember();
         }
         self.transition(&mut resources, &mut zone, name, id, event)?;
         let track = self.track.then_some(op);

@@ -10,6 +10,8 @@
 mod content;
 mod cut;
 #[cfg(test)]
+mod cut_model;
+#[cfg(test)]
 mod cut_tests;
 mod device;
 mod fault;

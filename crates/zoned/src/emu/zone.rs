@@ -60,6 +60,11 @@ impl Zone {
         }
     }
 
+    /// Begins to keep track of a sequential zone: before its state changes, for the state is part of it.
+    pub(super) fn remember(&mut self) {
+        self.history();
+    }
+
     /// The history, begun here if there is none yet.
     fn history(&mut self) -> &mut History {
         if !matches!(self.doubt, Doubt::Sequential(_)) {
