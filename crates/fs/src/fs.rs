@@ -1,113 +1,401 @@
 //! The handle of a mounted file system.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::ZonedDevice;
 
+use crate::format::record::Record;
+use crate::log::LogWriter;
+use crate::logs::LogFile;
+use crate::path;
+use crate::shared::{Handle, Shared};
+use crate::state::{Node, State};
 use crate::{
-    CheckReport, CreateOptions, DirEntry, FormatOptions, MountOptions, Reader, Result, Stat, StatFs, Superblock,
-    Writer, ZoneUse,
+    CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime, MountOptions,
+    Reader, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount, usage,
 };
 
 /// A mounted file system. Cloning gives another handle of the same mount.
+///
+/// Paths are absolute and UTF-8. Changes of names are atomic, and durable in the order of the calls: `sync`, or
+/// the `sync` of any file, makes everything before it durable. Calls may come from any number of threads.
 #[derive(Clone, Debug)]
 pub struct Fs {
-    shared: Arc<()>,
+    shared: Arc<Shared>,
 }
 
 /// A lock that [`Fs::lock`] gave; dropping it releases it.
 #[derive(Debug)]
-pub struct FileLock {}
+pub struct FileLock {
+    locks: Arc<Mutex<BTreeSet<String>>>,
+    path: String,
+}
 
-#[allow(unused_variables, clippy::todo, clippy::unused_async)]
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        self.locks.lock().remove(&self.path);
+    }
+}
+
+fn error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
+    Error::new(kind, doing).at_path(path)
+}
+
 impl Fs {
     /// Makes a file system on `dev`. Refuses a device that holds anything unless `options.force`.
     pub async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
-        todo!()
+        mkfs::format(dev, options).await
     }
-    /// Mounts: reads the superblock and the metadata log, recovers open logs.
+
+    /// Mounts: reads the superblock and the metadata log, recovers open logs. A read-only mount writes nothing.
     pub async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Fs> {
-        todo!()
+        Ok(Fs { shared: mount::mount(dev, options).await? })
     }
-    /// Writes everything out and stops background work; later calls fail with `Closed`.
+
+    /// Makes closed files and all names durable and stops background work; later calls fail with `Closed`.
     pub async fn unmount(&self) -> Result<()> {
-        todo!()
+        let shared = &self.shared;
+        if shared.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let committed = if shared.options.read_only { Ok(()) } else { shared.commit_all().await };
+        shared.closed.store(true, Ordering::Release);
+        loop {
+            let seen = shared.space.version();
+            shared.kick_cleaner();
+            if shared.stopped.load(Ordering::Acquire) {
+                return committed;
+            }
+            shared.space.changed_since(seen).await;
+        }
     }
+
     /// The clock everything runs on.
     pub fn driver(&self) -> &Arc<dyn Driver> {
-        todo!()
+        &self.shared.driver
     }
+
     /// The device underneath.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
-        todo!()
+        &self.shared.dev
     }
+
+    /// What the superblock says.
+    pub fn superblock(&self) -> &Superblock {
+        &self.shared.superblock
+    }
+
     /// Space and counts.
     pub fn statfs(&self) -> StatFs {
-        todo!()
+        usage::statfs(&self.shared)
     }
+
     /// Every zone and its use.
     pub fn zone_map(&self) -> Vec<ZoneUse> {
-        todo!()
+        usage::zone_map(&self.shared)
     }
+
     /// Creates a file, or truncates an existing one: handles of the old content still read it.
     pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<Writer> {
-        todo!()
+        const DOING: &str = "creating";
+        let shared = &self.shared;
+        shared.check_writable()?;
+        let (handle, older) = {
+            let mut state = shared.state.lock();
+            let (parent, name) = state.parent(DOING, path)?;
+            if let Some(ino) = state.lookup(parent, name)
+                && matches!(state.nodes.get(&ino), Some(Node::Directory { .. }))
+            {
+                return Err(error(ErrorKind::IsADirectory, DOING, path));
+            }
+            let kind = match options.kind {
+                FileKind::Data => Kind::Data,
+                FileKind::Log => Kind::Log,
+            };
+            let ino = self.make(&mut state, parent, name, kind, options.lifetime)?;
+            let older = if kind == Kind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
+            (self.writing_handle(&mut state, ino, DOING, path)?, older)
+        };
+        shared.bound_journal().await?;
+        self.writer(handle, older).await
     }
-    /// Opens a file to write on at its end.
+
+    /// Opens a file to write on at its end. Fails with `Busy` while it has a writer.
     pub async fn open_append(&self, path: &str) -> Result<Writer> {
-        todo!()
+        const DOING: &str = "opening for append";
+        self.shared.check_writable()?;
+        let (handle, older) = {
+            let mut state = self.shared.state.lock();
+            let (parent, name) = state.parent(DOING, path)?;
+            let ino = state.lookup(parent, name).ok_or_else(|| error(ErrorKind::NotFound, DOING, path))?;
+            let older = open_logs(&state, parent, ino);
+            (self.writing_handle(&mut state, ino, DOING, path)?, older)
+        };
+        self.writer(handle, older).await
     }
+
+    async fn writer(&self, handle: Arc<Handle>, older: Vec<Arc<LogWriter>>) -> Result<Writer> {
+        let ino = handle.file.ino;
+        let opened = match handle.file.kind {
+            FileKind::Data => {
+                let writer = Writer::data(handle);
+                writer.resume().await.map(|()| writer)
+            }
+            FileKind::Log => LogFile::open(handle, older).await.map(Writer::log),
+        };
+        if opened.is_err()
+            && let Some(node) = self.shared.state.lock().file_node(ino)
+        {
+            node.writing = false;
+        }
+        opened
+    }
+
+    fn writing_handle(&self, state: &mut State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<Handle>> {
+        let node = state.file_node(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
+        if std::mem::replace(&mut node.writing, true) {
+            return Err(error(ErrorKind::Busy, doing, path).because("it has a writer already; close that one first"));
+        }
+        let file = Arc::clone(&node.file);
+        Ok(Handle::counted(&self.shared, state, &file))
+    }
+
+    fn make(&self, state: &mut State, parent: u64, name: &str, kind: Kind, lifetime: Lifetime) -> Result<u64> {
+        self.shared.check_metadata_room(state, 256 + name.len() as u64)?;
+        let (ino, modified_ms) = (state.next_ino, self.shared.driver.unix_millis());
+        state.commit(Record::Create { ino, parent, modified_ms, kind, lifetime, name: name.to_owned() })?;
+        Ok(ino)
+    }
+
     /// Opens a file to read.
     pub fn open(&self, path: &str) -> Result<Reader> {
-        todo!()
+        const DOING: &str = "opening";
+        self.shared.check_open()?;
+        let mut state = self.shared.state.lock();
+        let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
+        let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, DOING, path))?;
+        Ok(Reader::new(Handle::counted(&self.shared, &mut state, &file)))
     }
+
     /// Makes a directory.
     pub async fn mkdir(&self, path: &str) -> Result<()> {
-        todo!()
+        const DOING: &str = "making a directory";
+        self.shared.check_writable()?;
+        {
+            let mut state = self.shared.state.lock();
+            if path::parts(DOING, path)?.is_empty() {
+                return Err(error(ErrorKind::Exists, DOING, path));
+            }
+            let (parent, name) = state.parent(DOING, path)?;
+            if state.lookup(parent, name).is_some() {
+                return Err(error(ErrorKind::Exists, DOING, path));
+            }
+            self.make(&mut state, parent, name, Kind::Directory, Lifetime::NotSet)?;
+        }
+        self.shared.bound_journal().await
     }
+
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &str) -> Result<()> {
-        todo!()
+        self.remove("removing a directory", path, true).await
     }
+
     /// Removes a name of a file; the content goes with its last name and handle.
     pub async fn unlink(&self, path: &str) -> Result<()> {
-        todo!()
+        self.remove("removing", path, false).await
     }
-    /// Renames a file or directory; an existing file is replaced atomically.
+
+    async fn remove(&self, doing: &'static str, path: &str, directory: bool) -> Result<()> {
+        self.shared.check_writable()?;
+        {
+            let mut state = self.shared.state.lock();
+            let (parent, name) = state.parent(doing, path)?;
+            let ino = state.lookup(parent, name).ok_or_else(|| error(ErrorKind::NotFound, doing, path))?;
+            match state.nodes.get(&ino) {
+                Some(Node::Directory { entries, .. }) if directory => {
+                    if !entries.is_empty() {
+                        return Err(error(ErrorKind::NotEmpty, doing, path));
+                    }
+                }
+                Some(Node::Directory { .. }) => return Err(error(ErrorKind::IsADirectory, doing, path)),
+                _ if directory => return Err(error(ErrorKind::NotADirectory, doing, path)),
+                _ => {}
+            }
+            state.commit(Record::Unlink { parent, name: name.to_owned() })?;
+        }
+        self.shared.kick_cleaner();
+        self.shared.bound_journal().await
+    }
+
+    /// Renames a file or directory; an existing file, or empty directory, is replaced atomically.
     pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
-        todo!()
+        self.shared.check_writable()?;
+        if self.shared.options.sabotage == Some(Sabotage::Rename) {
+            return self.rename_in_two_steps(from, to).await;
+        }
+        {
+            let mut state = self.shared.state.lock();
+            let ((from_parent, from), (to_parent, to)) = check_rename(&state, from, to)?;
+            let (from, to) = (from.to_owned(), to.to_owned());
+            state.commit(Record::Rename { from_parent, to_parent, from, to })?;
+        }
+        self.shared.kick_cleaner();
+        self.shared.bound_journal().await
     }
+
+    /// What others do, and what loses files: for tests that must notice it.
+    async fn rename_in_two_steps(&self, from: &str, to: &str) -> Result<()> {
+        let ((from_parent, from), (to_parent, to)) = check_rename(&self.shared.state.lock(), from, to)?;
+        let replaced = self.shared.state.lock().lookup(to_parent, to);
+        if replaced.is_some() {
+            self.shared.state.lock().commit(Record::Unlink { parent: to_parent, name: to.to_owned() })?;
+            self.shared.commit_all().await?;
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.shared.state.lock().commit(Record::Rename { from_parent, to_parent, from, to })
+    }
+
     /// Gives a file a second name.
     pub async fn link(&self, from: &str, to: &str) -> Result<()> {
-        todo!()
+        const DOING: &str = "linking";
+        self.shared.check_writable()?;
+        {
+            let mut state = self.shared.state.lock();
+            let ino = state.resolve(DOING, from, &path::parts(DOING, from)?)?;
+            if state.file(ino).is_none() {
+                return Err(error(ErrorKind::IsADirectory, DOING, from));
+            }
+            let (parent, name) = state.parent(DOING, to)?;
+            if state.lookup(parent, name).is_some() {
+                return Err(error(ErrorKind::Exists, DOING, to));
+            }
+            self.shared.check_metadata_room(&state, 64 + name.len() as u64)?;
+            state.commit(Record::Link { ino, parent, name: name.to_owned() })?;
+        }
+        self.shared.bound_journal().await
     }
-    /// Cuts or extends (with zeroes) a file that nobody writes.
+
+    /// Cuts or extends (with zeroes) a file that nobody writes. Logs keep their length.
     pub async fn truncate(&self, path: &str, size: Bytes) -> Result<()> {
-        todo!()
+        let writer = self.open_append(path).await?;
+        let truncated = writer.truncate(size).await;
+        writer.close().await?;
+        truncated
     }
+
     /// What a path names.
     pub fn stat(&self, path: &str) -> Result<Stat> {
-        todo!()
+        const DOING: &str = "looking up";
+        self.shared.check_open()?;
+        let state = self.shared.state.lock();
+        let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
+        match state.nodes.get(&ino) {
+            Some(Node::Directory { entries, modified_ms, .. }) => {
+                let (kind, size, modified_ms) = (Kind::Directory, Bytes(entries.len() as u64), *modified_ms);
+                Ok(Stat { ino, kind, size, modified_ms, links: 1 })
+            }
+            Some(Node::File(node)) => {
+                let (size, modified_ms) = (Bytes(node.file.size()), node.file.content.read().modified_ms);
+                Ok(Stat { ino, kind: kind_of(node.file.kind), size, modified_ms, links: node.links })
+            }
+            None => Err(error(ErrorKind::NotFound, DOING, path)),
+        }
     }
+
     /// The entries of a directory, in name order.
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
-        todo!()
+        const DOING: &str = "listing";
+        self.shared.check_open()?;
+        let state = self.shared.state.lock();
+        let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
+        let entry = |(name, &ino): (&String, &u64)| {
+            let kind = state.file(ino).map_or(Kind::Directory, |file| kind_of(file.kind));
+            DirEntry { name: name.clone(), kind, ino }
+        };
+        Ok(state.directory(DOING, path, ino)?.iter().map(entry).collect())
     }
-    /// Makes every metadata operation so far durable.
+
+    /// Makes every metadata operation so far durable, and the data that files were closed or synced with.
     pub async fn sync(&self) -> Result<()> {
-        todo!()
+        self.shared.check_open()?;
+        if self.shared.options.read_only {
+            return Ok(());
+        }
+        self.shared.commit_all().await
     }
+
     /// Checks an unmounted file system without writing.
     pub async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
-        todo!()
+        check::check(dev).await
     }
+
     /// The superblock and every metadata record that a mount would replay, one per line, for people.
     pub async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
-        todo!()
+        check::dump(dev).await
     }
-    /// Locks a path within this process; a second lock of the same path fails with `Busy`.
+
+    /// Locks a path within this process; a second lock of the same path fails with `Busy`. The path needs no
+    /// file.
     pub fn lock(&self, path: &str) -> Result<FileLock> {
-        todo!()
+        const DOING: &str = "locking";
+        let parts = path::parts(DOING, path)?.join("/");
+        if !self.shared.locks.lock().insert(parts.clone()) {
+            return Err(error(ErrorKind::Busy, DOING, path).because("it is locked already in this process"));
+        }
+        Ok(FileLock { locks: Arc::clone(&self.shared.locks), path: parts })
     }
+}
+
+fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Data => Kind::Data,
+        FileKind::Log => Kind::Log,
+    }
+}
+
+/// The open logs of a directory but `ino`.
+fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
+    let Ok(entries) = state.directory("", "", parent) else { return Vec::new() };
+    let others = entries.values().filter(|other| **other != ino).filter_map(|other| state.file(*other));
+    others.filter_map(|file| file.content.read().log.writer.clone()).collect()
+}
+
+type Place<'a> = (u64, &'a str);
+
+/// Where a rename moves what; fails where it may not.
+fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<'a>, Place<'a>)> {
+    const DOING: &str = "renaming";
+    let (from_parent, from_name) = state.parent(DOING, from)?;
+    let (to_parent, to_name) = state.parent(DOING, to)?;
+    let ino = state.lookup(from_parent, from_name).ok_or_else(|| error(ErrorKind::NotFound, DOING, from))?;
+    let moves_directory = matches!(state.nodes.get(&ino), Some(Node::Directory { .. }));
+    if moves_directory {
+        let mut up = to_parent;
+        loop {
+            if up == ino {
+                return Err(error(ErrorKind::Invalid, DOING, to).because("a directory cannot move into itself"));
+            }
+            match state.nodes.get(&up) {
+                Some(Node::Directory { parent, .. }) if *parent != up => up = *parent,
+                _ => break,
+            }
+        }
+    }
+    if let Some(replaced) = state.lookup(to_parent, to_name).filter(|replaced| *replaced != ino) {
+        match state.nodes.get(&replaced) {
+            Some(Node::Directory { .. }) if !moves_directory => {
+                return Err(error(ErrorKind::IsADirectory, DOING, to));
+            }
+            Some(Node::Directory { entries, .. }) if !entries.is_empty() => {
+                return Err(error(ErrorKind::NotEmpty, DOING, to));
+            }
+            Some(Node::File(_)) if moves_directory => return Err(error(ErrorKind::NotADirectory, DOING, to)),
+            _ => {}
+        }
+    }
+    Ok(((from_parent, from_name), (to_parent, to_name)))
 }

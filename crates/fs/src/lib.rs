@@ -5,13 +5,31 @@
 //! a plain thread wraps calls in [`units::block_on`].
 #![forbid(unsafe_code)]
 
+mod alloc;
+mod chain;
+mod check;
+mod cleaner;
 mod error;
+mod extents;
+mod file;
+mod format;
 mod fs;
 pub mod log;
+mod logs;
+mod meta;
+mod mkfs;
+mod mount;
 mod options;
+mod path;
+mod pool;
 mod reader;
+mod replay;
+mod shared;
 mod stat;
+mod state;
+mod usage;
 mod writer;
+mod zones;
 
 pub use error::{Class, Error, ErrorKind, Result};
 pub use fs::{FileLock, Fs};

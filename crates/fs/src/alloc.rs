@@ -1,0 +1,346 @@
+//! Placement: which zone a write goes to, within the device's open and active limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use units::{Blocks, ZoneId};
+use zoned::{Buf, Durability, Geometry, ZoneState};
+
+use crate::format::record::lifetime_byte;
+use crate::log::Segment;
+use crate::shared::Shared;
+use crate::state::State;
+use crate::zones::Phase;
+use crate::{Error, ErrorKind, Lifetime, Result, ZoneRole};
+
+/// Zones open at once where the device has no limit.
+const UNLIMITED: usize = 32;
+/// Data zones open at once: one per lifetime and one for reclaim.
+const MAX_DATA: usize = 7;
+/// The fewest open zones the file system works with: metadata, a log, data.
+pub(crate) const MIN_SLOTS: usize = 3;
+/// Below this many, one metadata zone is open at a time.
+const SLOTS_FOR_TWO_METADATA: usize = 7;
+/// A device with at least this many zones keeps two zones for reclaim, otherwise one.
+const ZONES_FOR_TWO_RESERVED: u64 = 64;
+
+/// How the device's open zones are shared out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    pub total: usize,
+    pub metadata: usize,
+    pub data: usize,
+}
+
+impl Slots {
+    /// The shares on a device with these limits.
+    pub(crate) fn of(geometry: &Geometry) -> Slots {
+        let limit = |l: Option<u32>| l.map_or(UNLIMITED, |l| l as usize);
+        let total = limit(geometry.max_open).min(limit(geometry.max_active)).min(UNLIMITED);
+        let metadata = if total >= SLOTS_FOR_TWO_METADATA { 2 } else { 1 };
+        let logs = if total > MIN_SLOTS + 1 { 2 } else { 1 };
+        Slots { total, metadata, data: total.saturating_sub(metadata + logs).clamp(1, MAX_DATA) }
+    }
+}
+
+/// Zones that file data is being written to.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    pub open: Vec<Arc<OpenZone>>,
+    pub slots: Option<Slots>,
+    /// Zones that wait for a finish, and hold a slot till then.
+    pub finishing: Vec<ZoneId>,
+    /// Zones with log segments in front and room behind.
+    pub rests: Vec<ZoneId>,
+    /// Zones that open logs write to, by log.
+    pub leases: BTreeMap<u64, Lease>,
+    /// Next segments, made ahead, by log.
+    pub ahead: BTreeMap<u64, Segment>,
+    /// Logs that want one.
+    pub want_ahead: BTreeSet<u64>,
+    /// Logs for which one is being made.
+    pub making: BTreeSet<u64>,
+    /// Empty zones kept for reclaim.
+    pub reserve: usize,
+    /// A writer waits for space.
+    pub wanted: bool,
+    /// The cleaner found nothing to reclaim, and nothing was freed since.
+    pub hopeless: bool,
+    /// Zones whose reclaim failed: not tried again.
+    pub stuck: Vec<ZoneId>,
+}
+
+/// The zone that an open log writes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub zone: ZoneId,
+    /// The segment handed to its writer last.
+    pub segment: Segment,
+    /// The zone is still being written: it holds a slot.
+    pub active: bool,
+}
+
+/// A zone that file data is written to.
+#[derive(Debug)]
+pub(crate) struct OpenZone {
+    pub zone: ZoneId,
+    pub lifetime: Lifetime,
+    pub reclaim: bool,
+    capacity: u64,
+    /// The next block. Held while a write is submitted: submission order is pointer order.
+    next: Mutex<u64>,
+    /// The same without the lock: a waiting writer must not stop those who choose a zone.
+    hint: AtomicU64,
+    in_flight: AtomicU32,
+    failed: AtomicBool,
+}
+
+impl OpenZone {
+    /// A zone whose pointer is at block `next`.
+    pub(crate) fn new(zone: ZoneId, lifetime: Lifetime, reclaim: bool, capacity: u64, next: u64) -> Arc<OpenZone> {
+        Arc::new(OpenZone {
+            zone,
+            lifetime,
+            reclaim,
+            capacity,
+            next: Mutex::new(next),
+            hint: AtomicU64::new(next),
+            in_flight: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    fn has_room(&self) -> bool {
+        !self.failed.load(Ordering::Acquire) && self.hint.load(Ordering::Acquire) < self.capacity
+    }
+
+    /// Ends the zone where it is, if nothing is in flight: gives its pointer.
+    fn retire(&self) -> Option<u64> {
+        let mut next = self.next.lock();
+        if self.in_flight.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        self.hint.store(self.capacity, Ordering::Release);
+        Some(std::mem::replace(&mut *next, self.capacity))
+    }
+
+    /// Blocks submitted.
+    pub(crate) fn pointer(&self) -> u64 {
+        self.hint.load(Ordering::Acquire)
+    }
+}
+
+/// Where a write may go.
+enum Pick {
+    Zone(Arc<OpenZone>),
+    /// A zone or a slot comes free in a moment.
+    Wait,
+    /// Only reclaim can help.
+    Starved,
+}
+
+impl State {
+    /// Open zones of all uses.
+    fn slots_taken(&self) -> usize {
+        let places = &self.places;
+        let metadata = places.slots.map_or(1, |s| s.metadata);
+        let leased = places.leases.values().filter(|lease| lease.active).count();
+        metadata + places.open.len() + leased + places.rests.len() + places.finishing.len()
+    }
+
+    /// Whether one more zone may be open.
+    pub(crate) fn slot_free(&self) -> bool {
+        self.places.slots.is_none_or(|slots| self.slots_taken() < slots.total)
+    }
+
+    /// Whether a writer may take an empty zone.
+    pub(crate) fn may_take_free(&self, privileged: bool) -> bool {
+        let least = if privileged { 0 } else { self.places.reserve };
+        self.zones.free_count() > least
+    }
+
+    /// Ends the use of an idle zone, so that its slot comes free once it is finished.
+    pub(crate) fn give_up_a_slot(&mut self) {
+        if let Some(rest) = self.places.rests.pop() {
+            self.places.finishing.push(rest);
+            return;
+        }
+        if self.places.open.len() < 2 {
+            return;
+        }
+        let idle = self.places.open.iter().enumerate().find_map(|(i, z)| Some((i, z.retire()?)));
+        if let Some((index, pointer)) = idle {
+            let zone = self.places.open.remove(index).zone;
+            self.zones.note(zone, ZoneState::Closed, pointer);
+            self.places.finishing.push(zone);
+        }
+    }
+
+    fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
+        let spacious = self.zones.free_count() > self.places.reserve;
+        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || spacious || !z.reclaim);
+        let distance = |z: &&Arc<OpenZone>| {
+            let (a, b) = (lifetime_byte(z.lifetime), lifetime_byte(lifetime));
+            // Reclaimed data lives long: it goes with its like.
+            (z.reclaim != privileged, a.abs_diff(b))
+        };
+        let best = self.places.open.iter().filter(usable).min_by_key(distance).cloned();
+        if let Some(zone) = &best
+            && distance(&zone) == (false, 0)
+        {
+            return Pick::Zone(Arc::clone(zone));
+        }
+        let data_slots = self.places.slots.map_or(MAX_DATA, |s| s.data);
+        let may_open = self.places.open.len() < data_slots && self.slot_free();
+        if may_open
+            && self.may_take_free(privileged)
+            && let Some(zone) = self.zones.first_free()
+        {
+            // The last empty zones serve all: only plenty is shared out by lifetime.
+            let plenty = self.zones.free_count() > self.places.reserve + data_slots;
+            if best.is_none() || plenty {
+                return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+            }
+        }
+        if let Some(zone) = best {
+            return Pick::Zone(zone);
+        }
+        let passing = self.places.open.iter().any(|z| z.in_flight.load(Ordering::Acquire) > 0);
+        if passing || !self.places.finishing.is_empty() || (self.may_take_free(privileged) && !may_open) {
+            return Pick::Wait;
+        }
+        Pick::Starved
+    }
+
+    fn open_zone(&mut self, zone: ZoneId, lifetime: Lifetime, reclaim: bool) -> Arc<OpenZone> {
+        let capacity = self.zones.get(zone).map_or(0, |z| z.capacity);
+        self.zones.set(zone, Phase::Data, ZoneRole::Data { lifetime });
+        self.zones.note(zone, ZoneState::ImplicitOpen, 0);
+        let open = OpenZone::new(zone, lifetime, reclaim, capacity, 0);
+        self.places.open.push(Arc::clone(&open));
+        open
+    }
+}
+
+/// Sets the reserve for a device with `usable` blocks for files.
+pub(crate) fn reserve(zones: u64) -> usize {
+    if zones >= ZONES_FOR_TWO_RESERVED { 2 } else { 1 }
+}
+
+/// Blocks on the device that no file refers to yet. Dropping it lets their zones go on.
+#[derive(Debug)]
+pub(crate) struct Placed<'a> {
+    shared: &'a Shared,
+    /// Zone, first block within it, number of blocks: in the order of the data.
+    pub runs: Vec<(ZoneId, Blocks, u64)>,
+    held: Vec<Arc<OpenZone>>,
+}
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        for zone in std::mem::take(&mut self.held) {
+            self.shared.let_go(&zone);
+        }
+    }
+}
+
+impl Shared {
+    /// Writes whole blocks to zones of `lifetime`, and waits until the device has them. Waits for reclaim before
+    /// it fails with `NoSpace`. `privileged`: may take the zones kept for reclaim.
+    pub(crate) async fn place(&self, lifetime: Lifetime, data: &Buf, privileged: bool) -> Result<Placed<'_>> {
+        let geometry = self.dev.geometry();
+        let block = geometry.block_size as usize;
+        let mut placed = Placed { shared: self, runs: Vec::new(), held: Vec::new() };
+        let mut ios = Vec::new();
+        let mut at = 0;
+        let mut failed = None;
+        while at < data.len() {
+            let open = match self.zone_for(lifetime, privileged).await {
+                Ok(open) => open,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
+            let mut next = open.next.lock();
+            let left = ((data.len() - at) / block) as u64;
+            let n = left.min(open.capacity.saturating_sub(*next)).min(geometry.max_transfer.0);
+            if n == 0 {
+                continue;
+            }
+            let to = at + usize::try_from(n).expect("no longer than the data") * block;
+            open.in_flight.fetch_add(1, Ordering::AcqRel);
+            let lba = geometry.start(open.zone).plus(Blocks(*next));
+            ios.push(self.dev.write(lba, data.slice(at..to), Durability::Cached));
+            placed.runs.push((open.zone, Blocks(*next), n));
+            *next += n;
+            open.hint.store(*next, Ordering::Release);
+            drop(next);
+            placed.held.push(open);
+            at = to;
+        }
+        // Every one is waited for, whatever the others say: the pointers are known then.
+        for (result, open) in zoned::join_all(ios).await.into_iter().zip(&placed.held) {
+            if let Err(error) = result {
+                open.failed.store(true, Ordering::Release);
+                failed = Some(Error::device("writing file data", error));
+            }
+        }
+        failed.map_or(Ok(placed), Err)
+    }
+
+    async fn zone_for(&self, lifetime: Lifetime, privileged: bool) -> Result<Arc<OpenZone>> {
+        loop {
+            let seen = self.space.version();
+            self.check_open()?;
+            {
+                let mut state = self.state.lock();
+                match state.pick(lifetime, privileged) {
+                    Pick::Zone(zone) => return Ok(zone),
+                    Pick::Wait if !privileged => {}
+                    Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
+                    // Reclaim itself waits only for writes that are under way.
+                    Pick::Wait if !state.places.open.is_empty() && state.places.finishing.is_empty() => {}
+                    Pick::Wait | Pick::Starved => return Err(no_space(&state)),
+                }
+            }
+            self.kick_cleaner();
+            self.space.changed_since(seen).await;
+        }
+    }
+
+    /// A write to `open` is over and accounted for.
+    fn let_go(&self, open: &Arc<OpenZone>) {
+        let mut state = self.state.lock();
+        let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
+        state.zones.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
+        if !last || open.has_room() {
+            return;
+        }
+        let before = state.places.open.len();
+        state.places.open.retain(|z| !Arc::ptr_eq(z, open));
+        if state.places.open.len() == before {
+            return;
+        }
+        if open.failed.load(Ordering::Acquire) {
+            state.zones.note(open.zone, ZoneState::Closed, open.capacity);
+            state.places.finishing.push(open.zone);
+        } else {
+            state.zones.note(open.zone, ZoneState::Full, open.capacity);
+            state.zones.set_phase(open.zone, Phase::Full);
+        }
+        drop(state);
+        self.kick_cleaner();
+        self.space.notify();
+    }
+}
+
+pub(crate) fn no_space(state: &State) -> Error {
+    let free = state.zones.usable().saturating_sub(state.zones.live());
+    Error::new(ErrorKind::NoSpace, "allocating blocks").because(format!(
+        "{} blocks are in use, {free} are not and are needed for reclaim; delete something",
+        state.zones.live()
+    ))
+}

@@ -1,0 +1,175 @@
+//! Where a file's content lies: a sorted list of extents, searched by bisection.
+
+use units::{Blocks, ZoneId};
+
+/// A run of blocks that holds a part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// Offset in the file: a multiple of the block size.
+    pub offset: u64,
+    /// Length; whole blocks unless it is cut short by the file's end.
+    pub bytes: u64,
+    /// First block within the zone.
+    pub start: Blocks,
+    /// The zone.
+    pub zone: ZoneId,
+}
+
+impl Extent {
+    /// The file offset behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Blocks that a file no longer refers to.
+pub(crate) type Freed = Vec<(ZoneId, u64)>;
+
+/// The extents of one file, without overlaps, in order. What lies between them reads as zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExtentMap(Vec<Extent>);
+
+impl ExtentMap {
+    /// The extents in order.
+    pub(crate) fn as_slice(&self) -> &[Extent] {
+        &self.0
+    }
+
+    /// The first extent that ends behind `offset`: it holds `offset`, or begins after it.
+    pub(crate) fn at_or_after(&self, offset: u64) -> Option<Extent> {
+        self.search(offset).0
+    }
+
+    fn search(&self, offset: u64) -> (Option<Extent>, u32) {
+        let mut steps = 0;
+        let index = self.0.partition_point(|e| {
+            steps += 1;
+            e.end() <= offset
+        });
+        (self.0.get(index).copied(), steps)
+    }
+
+    /// Forgets everything from `offset` on. An extent that spans it keeps the blocks before it.
+    pub(crate) fn cut(&mut self, offset: u64, block: u64) -> Freed {
+        let index = self.0.partition_point(|e| e.end() <= offset);
+        let mut freed = Vec::new();
+        for e in self.0.drain(index..).as_slice() {
+            freed.push(*e);
+        }
+        let mut out = Freed::new();
+        let mut kept = None;
+        for e in freed {
+            let before = offset.saturating_sub(e.offset);
+            let keep = before.div_ceil(block);
+            out.push((e.zone, e.bytes.div_ceil(block) - keep));
+            if before > 0 {
+                kept = Some(Extent { bytes: before, ..e });
+            }
+        }
+        self.0.extend(kept);
+        out.retain(|(_, blocks)| *blocks > 0);
+        out
+    }
+
+    /// Adds an extent behind the others; joins it to the last one where both lie side by side.
+    pub(crate) fn push(&mut self, extent: Extent, block: u64) {
+        if let Some(last) = self.0.last_mut()
+            && last.zone == extent.zone
+            && last.end() == extent.offset
+            && last.bytes.is_multiple_of(block)
+            && last.start.0 + last.bytes / block == extent.start.0
+        {
+            last.bytes += extent.bytes;
+            return;
+        }
+        self.0.push(extent);
+    }
+
+    /// Moves the content of the extents' ranges to where they say. Ranges that no extent covers wholly are left
+    /// alone: gives what was freed and, in the same order, what was taken.
+    pub(crate) fn remap(&mut self, moved: &[Extent], block: u64) -> (Freed, Vec<Extent>) {
+        let (mut freed, mut taken) = (Freed::new(), Vec::new());
+        for m in moved {
+            let index = self.0.partition_point(|e| e.end() <= m.offset);
+            let Some(old) = self.0.get(index).copied() else { continue };
+            let cut_tail = m.end() != old.end() && !m.bytes.is_multiple_of(block);
+            if old.offset > m.offset || old.end() < m.end() || m.bytes == 0 || cut_tail {
+                continue;
+            }
+            let head = Extent { bytes: m.offset - old.offset, ..old };
+            let skip = (m.end() - old.offset) / block;
+            let tail = Extent {
+                offset: m.end(),
+                bytes: old.end() - m.end(),
+                start: old.start.plus(Blocks(skip)),
+                zone: old.zone,
+            };
+            let parts = [head, *m, tail].into_iter().filter(|e| e.bytes > 0);
+            self.0.splice(index..=index, parts);
+            freed.push((old.zone, m.bytes.div_ceil(block)));
+            taken.push(*m);
+        }
+        (freed, taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(offset: u64, bytes: u64, start: u64, zone: u32) -> Extent {
+        Extent { offset, bytes, start: Blocks(start), zone: ZoneId(zone) }
+    }
+
+    #[test]
+    fn extents_are_found_in_logarithmic_steps() {
+        let mut map = ExtentMap::default();
+        for n in 0..100_000 {
+            map.push(extent(n * 4096, 4096, n % 7 * 3, 1), 4096);
+        }
+        assert!(map.as_slice().len() > 90_000);
+        for offset in [0, 4095, 4096, 77_777 * 4096 + 9, 99_999 * 4096] {
+            let (found, steps) = map.search(offset);
+            assert_eq!(found.expect("there").offset, offset / 4096 * 4096);
+            assert!(steps <= 18, "{steps} steps");
+        }
+        assert_eq!(map.at_or_after(100_000 * 4096), None);
+    }
+
+    #[test]
+    fn neighbours_join() {
+        let mut map = ExtentMap::default();
+        map.push(extent(0, 8192, 4, 1), 4096);
+        map.push(extent(8192, 100, 6, 1), 4096);
+        assert_eq!(map.as_slice(), [extent(0, 8292, 4, 1)]);
+    }
+
+    #[test]
+    fn a_cut_frees_whole_blocks_behind_it() {
+        let mut map = ExtentMap::default();
+        map.push(extent(0, 8292, 4, 1), 4096);
+        map.push(extent(12288, 4096, 0, 2), 4096);
+        assert_eq!(map.cut(4097, 4096), [(ZoneId(1), 1), (ZoneId(2), 1)]);
+        assert_eq!(map.as_slice(), [extent(0, 4097, 4, 1)]);
+        assert_eq!(map.cut(0, 4096), [(ZoneId(1), 2)]);
+    }
+
+    #[test]
+    fn a_part_of_an_extent_moves() {
+        let mut map = ExtentMap::default();
+        map.push(extent(0, 5 * 4096, 0, 1), 4096);
+        let (freed, taken) = map.remap(&[extent(4096, 8192, 9, 3)], 4096);
+        assert_eq!((freed, taken.len()), (vec![(ZoneId(1), 2)], 1));
+        assert_eq!(
+            map.as_slice(),
+            [extent(0, 4096, 0, 1), extent(4096, 8192, 9, 3), extent(12288, 8192, 3, 1)]
+        );
+    }
+
+    #[test]
+    fn what_is_no_longer_there_does_not_move() {
+        let mut map = ExtentMap::default();
+        map.push(extent(0, 4096, 0, 1), 4096);
+        assert!(map.remap(&[extent(4096, 4096, 9, 3), extent(0, 8192, 9, 3)], 4096).1.is_empty());
+    }
+}

@@ -1,0 +1,66 @@
+//! A file in memory: shared by its readers, its writer and the name space.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use zoned::{Buf, BufMut};
+
+use crate::extents::ExtentMap;
+use crate::log::{Cut, LogIndex, LogWriter, Segment};
+use crate::{FileKind, Lifetime};
+
+/// One inode of a file.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub ino: u64,
+    pub kind: FileKind,
+    /// Locked after the file system's state, never the other way round.
+    pub content: RwLock<Content>,
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// Length as readers see it: buffered data included.
+    pub size: u64,
+    /// Length in the metadata.
+    pub stored: u64,
+    pub modified_ms: u64,
+    pub lifetime: Lifetime,
+    pub extents: ExtentMap,
+    /// Written towards the device, not yet in `extents`: file offset and bytes, in order.
+    pub in_flight: Vec<(u64, Buf)>,
+    /// Not yet written: begins at file offset `tail_at`, a multiple of the block size.
+    pub tail: BufMut,
+    pub tail_at: u64,
+    pub log: LogContent,
+}
+
+/// The log's part of a file.
+#[derive(Debug, Default)]
+pub(crate) struct LogContent {
+    pub segments: Vec<Segment>,
+    pub cuts: Vec<Cut>,
+    /// Length and next sequence of a log that nobody writes.
+    pub sealed: Option<(u64, u64)>,
+    /// Where its entries lie, once somebody asked.
+    pub index: Option<Arc<LogIndex>>,
+    pub writer: Option<Arc<LogWriter>>,
+}
+
+impl File {
+    pub(crate) fn new(ino: u64, kind: FileKind, lifetime: Lifetime, modified_ms: u64) -> Arc<File> {
+        let content = Content { lifetime, modified_ms, ..Content::default() };
+        Arc::new(File { ino, kind, content: RwLock::new(content) })
+    }
+
+    /// The length as readers see it.
+    pub(crate) fn size(&self) -> u64 {
+        let content = self.content.read();
+        match (&content.log.writer, content.log.sealed) {
+            (Some(writer), _) => writer.size().0,
+            (None, Some((size, _))) if self.kind == FileKind::Log => size,
+            _ => content.size,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A frame: what carries one record of the metadata log.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | length | bytes of the payload |
+//! | 4 | 2 | kind | type of the record; 0 is padding up to the next block |
+//! | 6 | 2 | reserved | zero |
+//! | 8 | 8 | sequence | counts the records of the epoch |
+//! | 16 | 4 | crc | CRC32C of UUID, epoch, nonce, this header with this field zero, payload |
+//! | 20 | 4 | reserved | zero |
+//! | 24 | length | payload | see `record` |
+//!
+//! Frames begin at multiples of 8 bytes. A commit begins at a block; the rest of its last block is zero.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::crc32c;
+use super::header::Header;
+
+/// Bytes before the payload.
+pub(crate) const SIZE: usize = 24;
+/// The longest payload: a few blocks, so that a frame fits into any zone.
+pub(crate) const MAX_PAYLOAD: usize = 4096;
+const ALIGN: usize = 8;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Raw {
+    length: U32,
+    kind: U16,
+    reserved: U16,
+    sequence: U64,
+    crc: U32,
+    reserved2: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == SIZE);
+
+/// What the checksums of one epoch's frames are bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding([u8; 32]);
+
+impl Binding {
+    /// The binding of the epoch that `header` belongs to.
+    pub(crate) fn of(header: &Header) -> Binding {
+        let mut bytes = [0; 32];
+        let (uuid, rest) = bytes.split_at_mut(16);
+        uuid.copy_from_slice(header.uuid.as_bytes());
+        let (epoch, nonce) = rest.split_at_mut(8);
+        epoch.copy_from_slice(&header.epoch.to_le_bytes());
+        nonce.copy_from_slice(&header.nonce.to_le_bytes());
+        Binding(bytes)
+    }
+}
+
+/// The bytes that a frame with this payload takes.
+pub(crate) fn length(payload: usize) -> usize {
+    (SIZE + payload).next_multiple_of(ALIGN)
+}
+
+/// Adds a frame to `out`.
+pub(crate) fn encode(out: &mut Vec<u8>, binding: &Binding, kind: u16, sequence: u64, payload: &[u8]) {
+    assert!(payload.len() <= MAX_PAYLOAD && kind != 0, "a record fits into its frame");
+    let mut raw = Raw {
+        length: u32::try_from(payload.len()).expect("bounded above").into(),
+        kind: kind.into(),
+        reserved: 0.into(),
+        sequence: sequence.into(),
+        crc: 0.into(),
+        reserved2: 0.into(),
+    };
+    raw.crc = crc32c(&[&binding.0, raw.as_bytes(), payload]).into();
+    out.extend_from_slice(raw.as_bytes());
+    out.extend_from_slice(payload);
+    out.resize(out.len().next_multiple_of(ALIGN), 0);
+}
+
+/// A frame read from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub kind: u16,
+    pub payload: &'a [u8],
+}
+
+/// The longest frame.
+pub(crate) const MAX_FRAME: usize = (SIZE + MAX_PAYLOAD).next_multiple_of(ALIGN);
+
+/// The frame at byte `at` of `bytes`, or behind the padding there, and where the next one may begin. `bytes`
+/// begins at a block. Anything but padding and the frame with this `sequence` ends the log: `None`.
+pub(crate) fn next<'a>(
+    bytes: &'a [u8],
+    at: usize,
+    block: usize,
+    binding: &Binding,
+    sequence: u64,
+) -> Option<(Frame<'a>, usize)> {
+    let next_block = at.next_multiple_of(block);
+    let found = |at: usize| {
+        let frame = frame_at(bytes, at, binding, sequence)?;
+        Some((frame, at + length(frame.payload.len())))
+    };
+    found(at).or_else(|| {
+        let padding = bytes.get(at..next_block)?;
+        if padding.iter().any(|b| *b != 0) { None } else { found(next_block) }
+    })
+}
+
+fn frame_at<'a>(bytes: &'a [u8], at: usize, binding: &Binding, sequence: u64) -> Option<Frame<'a>> {
+    let (raw, after) = Raw::read_from_prefix(bytes.get(at..)?).ok()?;
+    let payload = after.get(..raw.length.get() as usize)?;
+    let mut unsigned = raw.clone();
+    unsigned.crc = 0.into();
+    let good = raw.kind.get() != 0
+        && raw.sequence.get() == sequence
+        && payload.len() <= MAX_PAYLOAD
+        && crc32c(&[&binding.0, unsigned.as_bytes(), payload]) == raw.crc.get();
+    good.then_some(Frame { kind: raw.kind.get(), payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn header(epoch: u64) -> Header {
+        Header { uuid: Uuid::from_u128(1), epoch, nonce: 3, index: 0, first_sequence: 0 }
+    }
+
+    fn zone(epoch: u64) -> Vec<u8> {
+        let binding = Binding::of(&header(epoch));
+        let mut bytes = vec![0; 512];
+        encode(&mut bytes, &binding, 1, 0, b"one");
+        encode(&mut bytes, &binding, 2, 1, &[7; 600]);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        encode(&mut bytes, &binding, 3, 2, b"three");
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        bytes
+    }
+
+    fn read(bytes: &[u8], epoch: u64, first: u64) -> (Vec<(u16, usize)>, usize) {
+        let (mut at, mut frames) = (512, Vec::new());
+        while let Some((f, end)) = next(bytes, at, 512, &Binding::of(&header(epoch)), first + frames.len() as u64) {
+            frames.push((f.kind, f.payload.len()));
+            at = end;
+        }
+        (frames, at.next_multiple_of(512))
+    }
+
+    #[test]
+    fn frames_come_back_in_order_across_padding() {
+        let bytes = zone(1);
+        assert_eq!(read(&bytes, 1, 0), (vec![(1, 3), (2, 600), (3, 5)], bytes.len()));
+    }
+
+    #[test]
+    fn frames_of_another_epoch_or_out_of_sequence_are_refused() {
+        let bytes = zone(1);
+        assert_eq!(read(&bytes, 2, 0).0, []);
+        assert_eq!(read(&bytes, 1, 1).0, []);
+    }
+
+    #[test]
+    fn a_torn_frame_ends_the_log_before_it() {
+        let mut bytes = zone(1);
+        bytes[1024] ^= 1;
+        assert_eq!(read(&bytes, 1, 0), (vec![(1, 3)], 1024));
+    }
+}

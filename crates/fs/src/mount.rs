@@ -1,0 +1,192 @@
+//! Mounting: superblock, metadata log, logs that were open, zones that were being written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use units::sync::Event;
+use units::{Blocks, ZoneId};
+use zoned::{Action, ZoneInfo, ZonedDevice, ZoneState};
+
+use crate::alloc::{OpenZone, Slots, reserve};
+use crate::file::File;
+use crate::format::record::Record;
+use crate::format::superblock;
+use crate::log::recover;
+use crate::meta::Meta;
+use crate::mkfs::{check_geometry, read_superblock};
+use crate::pool::Pool;
+use crate::replay::{Replayed, replay};
+use crate::shared::{Pins, Shared};
+use crate::state::State;
+use crate::zones::Phase;
+use crate::{Error, FileKind, MountOptions, Result, Sabotage, Superblock, ZoneRole, logs};
+
+/// Mounts and starts the background work.
+pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
+    let geometry = dev.geometry().clone();
+    let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device("mounting", e))?;
+    let (superblock, problems) = read_superblock(&dev, &report).await?;
+    for problem in problems {
+        tracing::warn!(device = %geometry.name, problem, "going on with the other copy");
+    }
+    check_geometry(&superblock, &geometry)?;
+    if !options.read_only {
+        superblock::check_writable(&superblock)?;
+    }
+    let mut replayed = replay(&dev, &superblock, &report, &mut |_, _| {}).await?;
+    if !options.read_only && geometry.volatile_cache {
+        // What a killed process left in the cache is about to be relied on.
+        dev.flush().await.map_err(|e| Error::device("mounting", e))?;
+    }
+    recover_logs(&dev, &superblock, &mut replayed.state, options.read_only).await?;
+    let torn = replayed.torn && options.sabotage != Some(Sabotage::TornTail);
+    let shared = assemble(dev, superblock, options, replayed, &report);
+    if options.read_only {
+        return Ok(shared);
+    }
+    reset_active_dead(&shared, &report).await?;
+    if torn {
+        let epoch = shared.meta.chain().epoch();
+        shared.roll(epoch).await?;
+    }
+    let (me, work) = (Arc::downgrade(&shared), shared.work.clone());
+    shared.driver.spawn("cleaner", Box::pin(crate::cleaner::run(me, work)));
+    shared.kick_cleaner();
+    Ok(shared)
+}
+
+fn assemble(
+    dev: Arc<dyn ZonedDevice>,
+    superblock: Superblock,
+    options: &MountOptions,
+    replayed: Replayed,
+    report: &[ZoneInfo],
+) -> Arc<Shared> {
+    let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
+    let geometry = dev.geometry();
+    let slots = Slots::of(geometry);
+    state.places.slots = Some(slots);
+    state.places.reserve = reserve(u64::from(geometry.zones));
+    let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
+    place_zones(&mut state, report, slots, limited);
+    let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));
+    let driver = Arc::clone(dev.driver());
+    Arc::new_cyclic(|me| Shared {
+        me: me.clone(),
+        driver,
+        superblock,
+        options: options.clone(),
+        state: Mutex::new(state),
+        meta: Meta::new(chain, spare, max_epoch),
+        pins,
+        pool,
+        work: Event::new(),
+        space: Event::new(),
+        tight: slots.metadata < 2,
+        closed: AtomicBool::new(false),
+        stopped: AtomicBool::new(options.read_only),
+        locks: Arc::new(Mutex::new(BTreeSet::new())),
+        dev,
+    })
+}
+
+/// Finds the contents of logs that nobody closed, and closes them.
+async fn recover_logs(
+    dev: &Arc<dyn ZonedDevice>,
+    superblock: &Superblock,
+    state: &mut State,
+    read_only: bool,
+) -> Result<()> {
+    let open = |f: &Arc<File>| f.kind == FileKind::Log && f.content.read().log.sealed.is_none();
+    let logs: Vec<Arc<File>> = state.files().map(|node| &node.file).filter(|f| open(f)).cloned().collect();
+    for file in logs {
+        let (cuts, segments, modified_ms) = {
+            let content = file.content.read();
+            (content.log.cuts.clone(), content.log.segments.clone(), content.modified_ms)
+        };
+        let found = recover(dev, superblock.uuid, file.ino, &cuts, &segments).await?;
+        if let Some(missing) = found.missing {
+            tracing::error!(log = file.ino, missing, "an entry of a log is gone; the log ends before it");
+        }
+        let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
+        let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
+        let last_end = keep.checked_sub(1).and_then(|at| found.used.get(at)).copied().unwrap_or(Blocks::ZERO);
+        let seal = Record::Seal {
+            ino: file.ino,
+            size: found.size,
+            next_sequence: found.next_sequence,
+            last_end,
+            modified_ms,
+            segments: u32::try_from(keep).expect("a log has fewer segments than zones"),
+        };
+        if read_only {
+            let mut content = file.content.write();
+            content.log.sealed = Some((found.size, found.next_sequence));
+            content.size = found.size;
+        } else {
+            state.commit(seal)?;
+        }
+        file.content.write().log.index = Some(Arc::new(found.index));
+    }
+    Ok(())
+}
+
+/// Decides what becomes of each zone that is neither empty nor full.
+fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bool) {
+    for info in report {
+        let Some(zone) = state.zones.get(info.zone).copied() else { continue };
+        match zone.phase {
+            // Metadata points into an empty zone: only damage does that. It is kept as it is.
+            Phase::Free if zone.live > 0 => state.zones.set_phase(info.zone, Phase::Full),
+            Phase::Full => {
+                let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
+                match zone.role {
+                    ZoneRole::Data { lifetime } if partial => {
+                        continue_data(state, info, lifetime, slots, limited);
+                    }
+                    ZoneRole::Log if partial && state.slot_free() => {
+                        logs::offer_rest(state, info.zone, info.pointer.0, info.capacity.0);
+                    }
+                    _ if partial && limited => state.places.finishing.push(info.zone),
+                    role => state.zones.set(info.zone, Phase::Full, role),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, slots: Slots, limited: bool) {
+    let role = ZoneRole::Data { lifetime };
+    if state.places.open.len() < slots.data && state.slot_free() {
+        state.zones.set(info.zone, Phase::Data, role);
+        let open = OpenZone::new(info.zone, lifetime, false, info.capacity.0, info.pointer.0);
+        state.places.open.push(open);
+    } else if limited {
+        state.zones.set(info.zone, Phase::Data, role);
+        state.places.finishing.push(info.zone);
+    } else {
+        state.zones.set(info.zone, Phase::Full, role);
+    }
+}
+
+/// Zones that were being written and that nothing refers to hold open zones: they are reset at once.
+async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
+    let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
+    let (dead, upto) = {
+        let state = shared.state.lock();
+        let dead: Vec<ZoneId> = state.zones.dead().into_iter().filter(active).collect();
+        let upto = dead.iter().filter_map(|z| Some(state.zones.get(*z)?.freed_by)).max().unwrap_or(0);
+        (dead, upto)
+    };
+    // A log's unwritten segment is still in the metadata.
+    shared.commit_upto(upto).await?;
+    for zone in dead {
+        let reset = shared.dev.zone(zone, Action::Reset).await;
+        reset.map_err(|e| Error::device("resetting a zone at mount", e))?;
+        shared.state.lock().zones.set_phase(zone, Phase::Free);
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Read buffers that are used again: a fresh one costs more than a short read.
+
+use parking_lot::Mutex;
+use zoned::BufMut;
+
+/// The longest buffer kept, in blocks.
+pub(crate) const MAX_BLOCKS: usize = 256;
+/// Buffers kept of each length, if short.
+const KEPT: usize = 16;
+/// Buffers kept of each length above `SHORT` blocks.
+const KEPT_LONG: usize = 2;
+const SHORT: usize = 32;
+
+/// Buffers by their number of blocks.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    block: usize,
+    by_blocks: Vec<Mutex<Vec<BufMut>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(block: usize) -> Pool {
+        Pool { block, by_blocks: (0..=MAX_BLOCKS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// A buffer of `blocks` blocks; what is in it is of no meaning.
+    pub(crate) fn get(&self, blocks: usize) -> BufMut {
+        let kept = self.by_blocks.get(blocks).and_then(|kept| kept.lock().pop());
+        kept.unwrap_or_else(|| BufMut::zeroed(blocks * self.block))
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn put(&self, buffer: BufMut) {
+        if let Some(kept) = self.by_blocks.get(buffer.len() / self.block)
+            && buffer.len().is_multiple_of(self.block)
+        {
+            let mut kept = kept.lock();
+            let most = if buffer.len() / self.block > SHORT { KEPT_LONG } else { KEPT };
+            if kept.len() < most {
+                kept.push(buffer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back() {
+        let pool = Pool::new(4096);
+        let buffer = pool.get(2);
+        let at = buffer.as_ptr();
+        pool.put(buffer);
+        assert_eq!((pool.get(2).as_ptr(), pool.get(3).len()), (at, 3 * 4096));
+    }
+}

@@ -1,0 +1,216 @@
+//! Reading the metadata log at mount.
+//!
+//! The highest epoch whose snapshot is complete counts; a torn or half-made one is passed over. Records are
+//! replayed up to the first thing that is not the next record: a torn tail ends the log and fails no mount.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use units::{Blocks, ZoneId};
+use zoned::{ZoneInfo, ZonedDevice};
+
+use crate::chain::{Chain, Spare};
+use crate::format::frame::{self, Binding, MAX_FRAME};
+use crate::format::header::{self, Header};
+use crate::format::record::Record;
+use crate::mkfs::read_blocks;
+use crate::state::State;
+use crate::zones::ZoneTable;
+use crate::{Error, ErrorKind, Result, Superblock};
+
+/// Bytes read at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// The metadata as the log left it.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub state: State,
+    pub chain: Chain,
+    pub spare: Spare,
+    pub max_epoch: u64,
+    /// Something lies behind the last good record.
+    pub torn: bool,
+    pub records: u64,
+}
+
+/// One epoch's zones, in order.
+struct Epoch {
+    header: Header,
+    zones: Vec<ZoneId>,
+}
+
+/// Called with each record that counts.
+pub(crate) type Visit<'a> = &'a mut (dyn FnMut(u64, &Record) + Send);
+
+/// Reads the metadata log.
+pub(crate) async fn replay(
+    dev: &Arc<dyn ZonedDevice>,
+    sb: &Superblock,
+    report: &[ZoneInfo],
+    visit: Visit<'_>,
+) -> Result<Replayed> {
+    let files_from = sb.metadata_first.0 + sb.metadata_zones;
+    let pointer = |zone: ZoneId| report.get(zone.index()).map_or(0, |z| z.pointer.0);
+    let (epochs, max_epoch) = find_epochs(dev, sb, &pointer).await;
+    let mut torn_epochs = Vec::new();
+    for epoch in &epochs {
+        let table = ZoneTable::new(dev.geometry(), report, files_from);
+        let mut state = State::new(u64::from(sb.block_size), table);
+        let Some(end) = read_epoch(dev, epoch, &pointer, &mut state, visit).await? else {
+            torn_epochs.push(epoch.header.epoch);
+            continue;
+        };
+        if !torn_epochs.is_empty() {
+            tracing::warn!(?torn_epochs, epoch = epoch.header.epoch, "a metadata roll was cut short; going on before it");
+        }
+        let zones = epoch.zones.get(..end.zones).unwrap_or_default().to_vec();
+        let last = *zones.last().expect("an epoch that was read has a zone");
+        let torn = pointer(last) > end.block;
+        let header = Header { index: u32::try_from(end.zones - 1).unwrap_or(0), ..epoch.header };
+        let chain = Chain::resume(header, zones, pointer(last), end.sequence);
+        let all = (sb.metadata_first.0..files_from).map(ZoneId);
+        let spare = all.filter(|z| !chain.zones().contains(z)).map(|z| (z, pointer(z) > 0)).collect();
+        return Ok(Replayed { state, chain, spare: Spare { zones: spare }, max_epoch, torn, records: end.sequence });
+    }
+    Err(Error::new(ErrorKind::Corrupt, "reading the metadata log")
+        .at_path(&*dev.geometry().name)
+        .because("no metadata zone holds a complete snapshot; restore the device from a backup"))
+}
+
+async fn find_epochs(
+    dev: &Arc<dyn ZonedDevice>,
+    sb: &Superblock,
+    pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
+) -> (Vec<Epoch>, u64) {
+    let mut found: BTreeMap<(u64, u64), BTreeMap<u32, (Header, ZoneId)>> = BTreeMap::new();
+    for zone in (sb.metadata_first.0..sb.metadata_first.0 + sb.metadata_zones).map(ZoneId) {
+        if pointer(zone) == 0 {
+            continue;
+        }
+        // A zone that cannot be read is one that does not count.
+        let Ok(block) = read_blocks(dev, zone, Blocks::ZERO, 1).await else { continue };
+        let Some(header) = block.get(..header::SIZE).and_then(Header::decode) else { continue };
+        if header.uuid == sb.uuid {
+            found.entry((header.epoch, header.nonce)).or_default().insert(header.index, (header, zone));
+        }
+    }
+    let max_epoch = found.keys().map(|(epoch, _)| *epoch).max().unwrap_or(0);
+    let mut epochs = Vec::new();
+    for zones in found.into_values().rev() {
+        let Some(&(header, _)) = zones.get(&0) else { continue };
+        let chain = (0..).map_while(|index| zones.get(&index)).map(|(_, zone)| *zone).collect();
+        epochs.push(Epoch { header, zones: chain });
+    }
+    (epochs, max_epoch)
+}
+
+/// Where an epoch's last good record ends.
+struct End {
+    /// Zones that hold records.
+    zones: usize,
+    /// Block behind the last record, in the last of them.
+    block: u64,
+    sequence: u64,
+}
+
+/// Replays an epoch into `state`; `None` where its snapshot is not complete.
+async fn read_epoch(
+    dev: &Arc<dyn ZonedDevice>,
+    epoch: &Epoch,
+    pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
+    state: &mut State,
+    visit: Visit<'_>,
+) -> Result<Option<End>> {
+    let mut complete = false;
+    let mut end = End { zones: 0, block: 0, sequence: 0 };
+    let binding = Binding::of(&epoch.header);
+    for (index, &zone) in epoch.zones.iter().enumerate() {
+        let mut reader = ZoneReader::new(dev, zone, pointer(zone));
+        let before = end.sequence;
+        while let Some(record) = reader.next(&binding, end.sequence).await? {
+            let record = record.ok_or_else(|| unknown(zone, end.sequence))?;
+            if let Record::End { count } = record {
+                complete |= count == end.sequence;
+            }
+            match state.apply(&record) {
+                // In a half-made snapshot anything may be missing; in a complete one it is damage.
+                Err(_) if !complete => return Ok(None),
+                applied => applied?,
+            }
+            visit(epoch.header.epoch, &record);
+            end.sequence += 1;
+        }
+        // A zone without a record of this chain was begun and never acknowledged.
+        if end.sequence == before && index > 0 {
+            break;
+        }
+        end.zones = index + 1;
+        end.block = reader.block();
+    }
+    Ok(complete.then_some(end))
+}
+
+fn unknown(zone: ZoneId, sequence: u64) -> Error {
+    Error::new(ErrorKind::Version, "reading the metadata log")
+        .in_zone(zone)
+        .because(format!("record {sequence} is of a kind that this build does not know: use a newer build"))
+}
+
+/// Reads a metadata zone through a window.
+struct ZoneReader<'a> {
+    dev: &'a Arc<dyn ZonedDevice>,
+    zone: ZoneId,
+    /// Blocks written.
+    pointer: u64,
+    /// Blocks before the window.
+    base: u64,
+    window: Vec<u8>,
+    at: usize,
+    block: usize,
+}
+
+impl<'a> ZoneReader<'a> {
+    fn new(dev: &'a Arc<dyn ZonedDevice>, zone: ZoneId, pointer: u64) -> ZoneReader<'a> {
+        let block = dev.geometry().block_size as usize;
+        // The header's block is not looked at again.
+        ZoneReader { dev, zone, pointer, base: 1, window: Vec::new(), at: 0, block }
+    }
+
+    /// The block behind the last record.
+    fn block(&self) -> u64 {
+        self.base + self.at.div_ceil(self.block) as u64
+    }
+
+    /// The next record: `Some(None)` where its kind is not known.
+    async fn next(&mut self, binding: &Binding, sequence: u64) -> Result<Option<Option<Record>>> {
+        self.fill().await?;
+        let Some((frame, at)) = frame::next(&self.window, self.at, self.block, binding, sequence) else {
+            return Ok(None);
+        };
+        let record = Record::decode(frame.kind, frame.payload);
+        self.at = at;
+        Ok(Some(record))
+    }
+
+    /// Reads on until a whole frame is in the window, or all that is written.
+    async fn fill(&mut self) -> Result<()> {
+        while self.window.len() < self.at + self.block + MAX_FRAME {
+            let done = self.at / self.block;
+            self.window.drain(..done * self.block);
+            self.at -= done * self.block;
+            self.base += done as u64;
+            let from = self.base + (self.window.len() / self.block) as u64;
+            let geometry = self.dev.geometry();
+            let most = (CHUNK / self.block as u64).max(1).min(geometry.max_transfer.0);
+            let blocks = self.pointer.saturating_sub(from).min(most);
+            if blocks == 0 {
+                return Ok(());
+            }
+            match read_blocks(self.dev, self.zone, Blocks(from), blocks).await {
+                Ok(data) => self.window.extend_from_slice(&data),
+                Err(error) => return Err(Error::device("reading the metadata log", error)),
+            }
+        }
+        Ok(())
+    }
+}
