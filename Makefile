@@ -32,7 +32,7 @@ stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, ss
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
 
-lint: ## formatting, clippy, layering
+lint: ## formatting, clippy, layering, newer headers
 	@exec scripts/lint.sh
 
 bench: ## beside tmpfs and redis-server; takes a while and wants a quiet machine

@@ -1,4 +1,5 @@
 //! Compiles the constructor that registers the file system when the library is loaded.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use std::process::exit;
