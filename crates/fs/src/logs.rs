@@ -289,7 +289,8 @@ impl State {
                 let (start, end) = (Blocks(z.pointer), Blocks(z.capacity));
                 return Found::Segment(Segment { zone, generation: z.generation, start, end });
             }
-            if !self.slot_free() {
+            // The log's own zone is full once its entries are written, before the first one goes elsewhere.
+            if !self.is_leased(ino) && !self.slot_free() {
                 if self.places.finishing.is_empty() {
                     self.give_up_a_slot();
                 }
@@ -314,7 +315,14 @@ impl State {
     }
 
     fn lease(&mut self, ino: u64, segment: Segment) {
-        self.places.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
+        let before = self.places.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
+        if let Some(before) = before.filter(|lease| lease.active) {
+            // A log asks for more when its segment, which ends where the zone ends, is used up. Entries for it may
+            // still be in the buffer: they fill the zone, and a finish now would shut them out.
+            let capacity = self.zones.get(before.zone).map_or(0, |z| z.capacity);
+            self.zones.note(before.zone, ZoneState::Full, capacity);
+            self.zones.set_phase(before.zone, Phase::Full);
+        }
         self.zones.note(segment.zone, ZoneState::ImplicitOpen, segment.start.0);
     }
 }
@@ -322,16 +330,6 @@ impl State {
 impl Shared {
     /// The next segment of an open log, durable in the metadata.
     async fn next_segment(&self, ino: u64) -> Result<Segment> {
-        {
-            // The log writes no more to its zone: what is left of it is finished in the background.
-            let mut state = self.state.lock();
-            if let Some(lease) = state.places.leases.get_mut(&ino).filter(|lease| lease.active) {
-                lease.active = false;
-                let zone = lease.zone;
-                state.places.finishing.push(zone);
-            }
-        }
-        self.kick_cleaner();
         let segment = loop {
             let seen = self.space.version();
             self.check_open()?;

@@ -16,6 +16,16 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     u32::try_from(digest.finalize()).expect("a 32-bit checksum has 32 bits")
 }
 
+/// The golden file `name`. With `FURROW_BLESS=1` in the environment it is written first: for a new version only.
+#[cfg(test)]
+pub(crate) fn golden(name: &str, fresh: &[u8]) -> Vec<u8> {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("FURROW_BLESS").is_some() {
+        std::fs::write(&path, fresh).expect("the golden file is writable");
+    }
+    std::fs::read(&path).expect("the golden file is there")
+}
+
 #[cfg(test)]
 mod tests {
     /// The check value of CRC-32C, so that another algorithm never slips in.
