@@ -61,16 +61,29 @@ pub(crate) async fn replay(
             continue;
         };
         if !torn_epochs.is_empty() {
-            tracing::warn!(?torn_epochs, epoch = epoch.header.epoch, "a metadata roll was cut short; going on before it");
+            tracing::warn!(
+                ?torn_epochs,
+                epoch = epoch.header.epoch,
+                "a metadata roll was cut short; going on before it"
+            );
         }
         let zones = epoch.zones.get(..end.zones).unwrap_or_default().to_vec();
         let last = *zones.last().expect("an epoch that was read has a zone");
-        let torn = pointer(last) > end.block;
+        // A zone that was begun and holds no record counts too: a second one of its index in the same epoch would
+        // leave the next mount to guess which of them goes on.
+        let torn = pointer(last) > end.block || epoch.zones.len() > end.zones;
         let header = Header { index: u32::try_from(end.zones - 1).unwrap_or(0), ..epoch.header };
         let chain = Chain::resume(header, zones, pointer(last), end.sequence);
         let all = (sb.metadata_first.0..files_from).map(ZoneId);
         let spare = all.filter(|z| !chain.zones().contains(z)).map(|z| (z, pointer(z) > 0)).collect();
-        return Ok(Replayed { state, chain, spare: Spare { zones: spare }, max_epoch, torn, records: end.sequence });
+        return Ok(Replayed {
+            state,
+            chain,
+            spare: Spare { zones: spare },
+            max_epoch,
+            torn,
+            records: end.sequence,
+        });
     }
     Err(Error::new(ErrorKind::Corrupt, "reading the metadata log")
         .at_path(&*dev.geometry().name)
