@@ -7,16 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use units::sleep_until;
 
 use crate::emu::fault::Fault;
+use crate::emu::file::flusher::Flusher;
 use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing};
 use crate::{
-    Done, Driver, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState, ZonedDevice,
+    Action, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState,
+    ZonedDevice,
 };
 
 /// An emulated drive.
 pub struct Emu {
-    media: Media,
+    media: Arc<Media>,
+    /// Of a drive in a file.
+    flusher: Option<Flusher>,
     geometry: Geometry,
     driver: Arc<dyn Driver>,
     timing: Timing,
@@ -44,7 +49,9 @@ impl Emu {
     }
 
     pub(super) fn over(media: Media, timing: Timing, driver: Arc<dyn Driver>) -> Emu {
+        let media = Arc::new(media);
         Emu {
+            flusher: media.drive.is_some().then(|| Flusher::start(&media, &*driver)),
             geometry: media.geometry().clone(),
             driver,
             timing,
@@ -118,6 +125,21 @@ impl Emu {
         }
     }
 
+    /// What the drive file must hold before this operation is over: a zone, or everything.
+    fn must_store(&self, op: &Op) -> Option<(Option<ZoneId>, &'static str)> {
+        let at_once = |how: Durability| how == Durability::Durable || !self.geometry.volatile_cache;
+        let zone = match op {
+            Op::Flush => return Some((None, op.name())),
+            Op::Write { at, how, .. } if at_once(*how) => self.geometry.zone_of(*at),
+            Op::Append { zone, how, .. } if at_once(*how) => Some(*zone),
+            Op::Zone { zone, action: Action::Reset | Action::Finish } if at_once(Durability::Cached) => {
+                Some(*zone)
+            }
+            _ => None,
+        };
+        zone.map(|zone| (Some(zone), op.name()))
+    }
+
     fn apply(&self, id: OpId, op: Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.media.read(at, into).map(Done::Read),
@@ -141,12 +163,29 @@ impl ZonedDevice for Emu {
             self.settle();
         }
         let fault = if self.faulty.load(Ordering::Acquire) { self.fault(&op) } else { None };
+        let writes = if self.flusher.is_some() { self.must_store(&op) } else { None };
         let result = match fault {
             Some(error) => Err(match op {
                 Op::Read { into, .. } => error.with_buffer(into),
                 _ => error,
             }),
             None => self.apply(id, op),
+        };
+        let result = match (&self.flusher, writes, result) {
+            (Some(flusher), Some((zone, name)), Ok(done)) => {
+                let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
+                flusher.ask(zone, name, done, completer);
+                if instant {
+                    return io;
+                }
+                let driver = Arc::clone(&self.driver);
+                return Io::spawn(&self.driver, &self.geometry.name, async move {
+                    let result = io.await;
+                    sleep_until(&*driver, at).await;
+                    result
+                });
+            }
+            (_, _, result) => result,
         };
         if instant {
             if tracked {

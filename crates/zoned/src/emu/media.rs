@@ -148,7 +148,10 @@ impl Media {
             Op::Read { at, into } => self.read(*at, BufMut::zeroed(into.len())).map(Done::Read),
             Op::Write { at, data, how } => self.write(id, *at, data, *how).map(|()| Done::Unit),
             Op::Append { zone, data, how } => self.append(id, *zone, data, *how).map(Done::At),
-            Op::Flush => self.flush(id).map(|()| Done::Unit),
+            Op::Flush => {
+                self.flush(id);
+                Ok(Done::Unit)
+            }
             Op::Zone { zone, action } => self.act(id, *zone, *action).map(|()| Done::Unit),
             Op::Report { zones } => Ok(Done::Zones(self.report(zones.clone()))),
         }
@@ -224,7 +227,7 @@ impl Media {
             zone.rewrite(&self.pool, size as u64, offset, data, self.track.then_some(origin));
         }
         self.expect_ack(op, id);
-        self.wrote("write", id, zone, data.len(), origin.fua)
+        self.wrote("write", id, zone, data.len())
     }
 
     /// Writes at the pointer, wherever that is.
@@ -267,7 +270,7 @@ impl Media {
             if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
                 zone.put(&self.pool, size, data, track);
                 self.expect_ack(origin.id, id);
-                return self.wrote(name, id, zone, data.len(), origin.fua).map(|()| offset);
+                return self.wrote(name, id, zone, data.len()).map(|()| offset);
             }
         }
         let mut resources = self.resources.lock();
@@ -299,31 +302,24 @@ impl Media {
         zone.put(&self.pool, size, data, track);
         self.expect_ack(origin.id, id);
         drop(resources);
-        self.wrote(name, id, zone, data.len(), origin.fua).map(|()| offset)
+        self.wrote(name, id, zone, data.len()).map(|()| offset)
     }
 
-    /// A zone changed: a drive file must learn of it, now or at the next flush.
+    /// A zone changed: a drive file must learn of it at the next flush. With too much unflushed that is now: the
+    /// one case in which a submitter waits for the file.
     fn wrote(
         &self,
         name: &'static str,
         id: ZoneId,
         mut zone: MutexGuard<'_, Zone>,
         bytes: usize,
-        fua: bool,
     ) -> Result<()> {
         let Some(drive) = &self.drive else { return Ok(()) };
         if !std::mem::replace(&mut zone.touched, true) {
             drive.touch(id);
         }
         drop(zone);
-        let result = if fua || !self.geometry.volatile_cache {
-            drive.flush_zone(self, id)
-        } else if drive.grew(bytes) {
-            drive.flush(self)
-        } else {
-            return Ok(());
-        };
-        result.map_err(|e| self.host(name, id, e))
+        if drive.grew(bytes) { drive.flush(self).map_err(|e| self.host(name, id, e)) } else { Ok(()) }
     }
 
     fn host(&self, name: &'static str, id: ZoneId, e: std::io::Error) -> Error {
@@ -331,21 +327,13 @@ impl Media {
     }
 
     /// Remembers a flush; [`Media::acknowledge`] makes durable what it covers.
-    pub(super) fn flush(&self, op: OpId) -> Result<()> {
-        if let Some(drive) = &self.drive {
-            let failed = |e: std::io::Error| {
-                let error = Error::new(ErrorKind::Host, &self.geometry.name, "flush").because(e.to_string());
-                error.from_source(e)
-            };
-            drive.flush(self).map_err(failed)?;
-        }
+    pub(super) fn flush(&self, op: OpId) {
         if self.track {
             let mut tracker = self.tracker.lock();
             let covers = tracker.sequence;
             tracker.last = tracker.last.max(op);
             tracker.in_flight.insert(op, Target::Flush { covers });
         }
-        Ok(())
     }
 
     /// A zone command.
@@ -379,7 +367,7 @@ impl Media {
         }
         self.expect_ack(op, id);
         drop(resources);
-        self.wrote(name, id, zone, 0, false)
+        self.wrote(name, id, zone, 0)
     }
 
     /// The states of `zones`.

@@ -14,6 +14,8 @@ mod cut_model;
 #[cfg(test)]
 mod cut_tests;
 mod device;
+#[cfg(test)]
+mod device_tests;
 mod fault;
 mod file;
 mod history;

@@ -37,11 +37,11 @@ impl Drive {
         self.flush_zones(media, &mut table, &touched)
     }
 
-    /// Makes one zone durable.
-    pub(in crate::emu) fn flush_zone(&self, media: &Media, zone: ZoneId) -> io::Result<()> {
+    /// Makes these zones durable.
+    pub(in crate::emu) fn flush_only(&self, media: &Media, zones: &[ZoneId]) -> io::Result<()> {
         let mut table = self.table.lock();
-        self.touched.lock().retain(|z| *z != zone);
-        self.flush_zones(media, &mut table, &[zone])
+        self.touched.lock().retain(|z| !zones.contains(z));
+        self.flush_zones(media, &mut table, zones)
     }
 
     fn flush_zones(&self, media: &Media, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {

@@ -6,6 +6,7 @@
 
 pub(super) mod drive;
 pub(super) mod flush;
+pub(super) mod flusher;
 pub(super) mod format;
 #[cfg(test)]
 mod tests;

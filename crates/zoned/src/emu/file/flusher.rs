@@ -1,0 +1,115 @@
+//! Syncing a file takes long, submitting must not: a task of its own writes the drive file. Requests that wait
+//! while it works share its next round.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use units::sync::Event;
+
+use crate::emu::Media;
+use crate::io::Completer;
+use crate::{Done, Driver, Error, ErrorKind, Result, ZoneId};
+
+/// Takes requests; dropping it ends the task.
+pub(in crate::emu) struct Flusher {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Event,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: Vec<Request>,
+    closed: bool,
+}
+
+struct Request {
+    /// What must be durable: a zone, or everything.
+    zone: Option<ZoneId>,
+    operation: &'static str,
+    done: Done,
+    completer: Completer,
+}
+
+impl Flusher {
+    /// Starts the task. It holds the medium only while it works, so that the drive is free once it is dropped.
+    pub(in crate::emu) fn start(media: &Arc<Media>, driver: &dyn Driver) -> Flusher {
+        let shared = Arc::new(Shared::default());
+        driver.spawn("emu-flush", Box::pin(serve(Arc::downgrade(media), Arc::clone(&shared))));
+        Flusher { shared }
+    }
+
+    /// Asks for `zone`, or everything, to be made durable; then `completer` says `done`.
+    pub(in crate::emu) fn ask(
+        &self,
+        zone: Option<ZoneId>,
+        operation: &'static str,
+        done: Done,
+        completer: Completer,
+    ) {
+        self.shared.queue.lock().requests.push(Request { zone, operation, done, completer });
+        self.shared.changed.notify();
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.changed.notify();
+    }
+}
+
+async fn serve(media: Weak<Media>, shared: Arc<Shared>) {
+    loop {
+        let version = shared.changed.version();
+        let (requests, closed) = {
+            let mut queue = shared.queue.lock();
+            (std::mem::take(&mut queue.requests), queue.closed)
+        };
+        // A drive that was dropped has lost its power: what nobody waits for is lost with it.
+        if closed {
+            return;
+        }
+        // The medium is touched only with work to do: whoever drops an idle drive finds the file free at once.
+        if requests.is_empty() {
+            shared.changed.changed_since(version).await;
+            continue;
+        }
+        let Some(media) = media.upgrade() else { return };
+        let results: Vec<Result<()>> = flush(&media, &requests);
+        // Before anyone learns of it: who then drops the device must find the file free.
+        drop(media);
+        for (request, result) in requests.into_iter().zip(results) {
+            request.completer.complete(result.map(|()| request.done));
+        }
+    }
+}
+
+fn flush(media: &Media, requests: &[Request]) -> Vec<Result<()>> {
+    let Some(drive) = &media.drive else { return requests.iter().map(|_| Ok(())).collect() };
+    let result = if requests.iter().any(|r| r.zone.is_none()) {
+        drive.flush(media)
+    } else {
+        let mut zones: Vec<ZoneId> = requests.iter().filter_map(|r| r.zone).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        drive.flush_only(media, &zones)
+    };
+    let failure = result.err().map(|e| e.to_string());
+    let judge = |request: &Request| match &failure {
+        None => Ok(()),
+        Some(why) => {
+            let error = Error::new(ErrorKind::Host, &media.geometry.name, request.operation);
+            let error = error.because(format!("writing the drive file: {why}"));
+            Err(match request.zone {
+                Some(zone) => error.in_zone(zone),
+                None => error,
+            })
+        }
+    };
+    requests.iter().map(judge).collect()
+}
