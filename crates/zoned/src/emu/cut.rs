@@ -137,6 +137,16 @@ struct Cut<'a> {
     seed: u64,
 }
 
+/// Whether `write`, the one at `origin`, may land in the lower `slot`: nothing fixed between them may have been
+/// acknowledged when it was submitted, for then the pointer was above the slot already.
+fn may_pass(writes: &[Pending], slot: usize, origin: usize, write: &Pending) -> bool {
+    writes
+        .iter()
+        .take(origin)
+        .skip(slot)
+        .all(|between| between.append && between.acked.is_none_or(|acked| acked >= write.born))
+}
+
 /// What the medium holds of a block that was being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Garbage {
@@ -229,30 +239,44 @@ impl Cut<'_> {
         ((at / unit + 1) * unit).min(end)
     }
 
-    /// The writes below `reach`, each with its address. Appends in flight landed in any order, as long as what
-    /// was acknowledged is where it was said to be.
+    /// The writes, each with its address. Appends in flight landed in any order, as long as what was acknowledged
+    /// is where it was said to be: those between two fixed writes in any order of their own, and any of the same
+    /// length in each other's place, unless one was submitted when a write between them was already acknowledged.
     fn landing<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
         let free = |w: &Pending| w.append && w.acked.is_none();
-        let mut placed = Vec::with_capacity(writes.len());
-        let mut rest = writes;
-        while let Some(first) = rest.first() {
-            let run = rest
-                .iter()
-                .zip(rest.iter().skip(1))
-                .take_while(|(a, b)| free(a) && free(b) && a.solid == b.solid && a.end() == b.at)
-                .count()
-                + 1;
-            let (group, after) = rest.split_at(run);
-            rest = after;
-            let mut left: Vec<&Pending> = group.iter().collect();
-            let mut at = first.at;
-            while !left.is_empty() {
-                // Above the pointer the order makes no difference.
-                let pick = if at < reach { self.one_of(left.len()) } else { 0 };
-                let write = left.remove(pick);
-                placed.push((write, at));
-                at += write.len;
+        let together = |a: &Pending, b: &Pending| free(a) && free(b) && a.solid == b.solid && a.end() == b.at;
+        let mut runs = Vec::with_capacity(writes.len());
+        for (index, write) in writes.iter().enumerate() {
+            let joins = index
+                .checked_sub(1)
+                .and_then(|i| writes.get(i))
+                .is_some_and(|before| together(before, write));
+            let run = runs.last().map_or(0, |last| last + usize::from(!joins));
+            runs.push(run);
+        }
+        let mut order: Vec<(usize, &Pending)> = writes.iter().enumerate().collect();
+        let mut placed: Vec<(&Pending, u64)> = Vec::with_capacity(writes.len());
+        for (slot, (write, run)) in writes.iter().zip(&runs).enumerate() {
+            let joins = slot.checked_sub(1).and_then(|i| runs.get(i)) == Some(run);
+            let at = placed.last().filter(|_| joins).map_or(write.at, |(last, at)| at + last.len);
+            let (mine, here) = *order.get(slot).expect("one for each slot");
+            // Above the pointer the order makes no difference.
+            if free(here) && at < reach {
+                let may_swap = |(place, (origin, other)): (usize, &(usize, &Pending))| {
+                    let near = runs.get(place) == Some(run);
+                    let far = free(other)
+                        && other.len == here.len
+                        && !other.solid
+                        && !here.solid
+                        && may_pass(writes, slot, *origin, other)
+                        && writes.iter().take(place).skip(mine).all(|between| between.append);
+                    (near || far).then_some(place)
+                };
+                let places: Vec<usize> = order.iter().enumerate().skip(slot).filter_map(may_swap).collect();
+                let pick = self.one_of(places.len());
+                order.swap(slot, places.get(pick).copied().unwrap_or(slot));
             }
+            placed.push((order.get(slot).expect("one for each slot").1, at));
         }
         placed
     }

@@ -37,6 +37,8 @@ struct Model {
     rewrites: BTreeMap<u64, Vec<Written>>,
     acked: BTreeMap<u64, u64>,
     appends: BTreeSet<u64>,
+    /// The clock when an operation was submitted.
+    born: BTreeMap<u64, u64>,
     fua: BTreeSet<u64>,
     /// For each flush in flight, what was acknowledged when it was submitted.
     flushes: BTreeMap<u64, BTreeSet<u64>>,
@@ -113,6 +115,15 @@ impl Model {
                     let free = self.appends.contains(&block.op) && !self.acked.contains_key(&block.op);
                     if moved && (acked || !free) {
                         return Err(format!("block {offset} holds another block"));
+                    }
+                    let origin = life.blocks.iter().position(|b| b.tag == *tag).unwrap_or(offset);
+                    let passed = life.blocks.get(offset..origin).unwrap_or_default();
+                    let late =
+                        |b: &Written| self.acked.get(&b.op).is_some_and(|ack| *ack <= self.born[&block.op]);
+                    if passed.iter().any(late) {
+                        return Err(format!(
+                            "block {offset} holds an append from above the pointer of its time"
+                        ));
                     }
                     if !seen.insert(*tag) {
                         return Err(format!("block {offset} is there twice"));
@@ -220,6 +231,7 @@ impl Run {
         self.next += 1;
         match self.media.submit(OpId(id), op) {
             Ok(done) => {
+                self.model.born.insert(id, self.model.clock);
                 self.in_flight.push(id);
                 Some((id, done))
             }

@@ -183,6 +183,24 @@ fn an_acknowledged_append_stays_where_it_was_said_to_be() {
 }
 
 #[test]
+fn appends_in_flight_pass_an_acknowledged_one_only_if_they_were_there_before_it() {
+    let mut bench = Bench::new(|_| {});
+    bench.append(0, b"a");
+    let fixed = bench.append(0, b"b");
+    bench.append(0, b"c");
+    bench.media.acknowledge(fixed);
+    let seen = unfilled(bench.of_zone(0));
+    assert!(seen.contains("C:cb") && seen.contains("C:cba") && seen.contains("C:abc"), "{seen:?}");
+    assert!(!seen.iter().any(|s| s.contains("ca") || s.contains("ac")), "{seen:?}");
+    let mut bench = Bench::new(|_| {});
+    bench.append(0, b"a");
+    bench.append_acked(0, b"b");
+    bench.append(0, b"c");
+    let seen = unfilled(bench.of_zone(0));
+    assert!(seen.contains("C:abc") && !seen.contains("C:cb") && !seen.contains("C:cba"), "{seen:?}");
+}
+
+#[test]
 fn writes_in_flight_keep_their_order_but_not_their_content() {
     let mut bench = Bench::new(|_| {});
     bench.write(0, b"a", Durability::Cached);

@@ -54,6 +54,8 @@ pub(super) struct Pending {
     pub(super) len: u64,
     pub(super) append: bool,
     pub(super) fua: bool,
+    /// Acknowledgements before it was submitted.
+    pub(super) born: Sequence,
     pub(super) acked: Option<Sequence>,
     /// Below the durable pointer: its content is certain, though its place among its neighbours may not be.
     pub(super) solid: bool,

@@ -208,7 +208,7 @@ impl Media {
     /// Writes at the pointer, or anywhere in a conventional zone.
     pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
         let (id, offset, _) = self.locate("write", at, data.len())?;
-        let origin = Origin { id: op, append: false, fua: how == Durability::Durable };
+        let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.born() };
         if !self.geometry.is_conventional(id) {
             return self.put(id, "write", Some(offset), data, origin).map(|_| ());
         }
@@ -244,7 +244,7 @@ impl Media {
             "append",
             None,
             data,
-            Origin { id: op, append: true, fua: how == Durability::Durable },
+            Origin { id: op, append: true, fua: how == Durability::Durable, born: self.born() },
         )?;
         debug_assert!(offset + blocks <= self.geometry.zone_capacity.0);
         Ok(self.geometry.start(id).plus(Blocks(offset)))
@@ -456,6 +456,11 @@ impl Media {
 
     pub(super) fn lock(&self, id: ZoneId) -> MutexGuard<'_, Zone> {
         self.zones.get(id.index()).expect("checked against the geometry").0.lock()
+    }
+
+    /// How many acknowledgements there were, where that matters.
+    fn born(&self) -> Sequence {
+        if self.track { self.tracker.lock().sequence } else { 0 }
     }
 
     /// An operation number above all that were used.

@@ -44,6 +44,7 @@ pub(super) struct Origin {
     pub(super) id: OpId,
     pub(super) append: bool,
     pub(super) fua: bool,
+    pub(super) born: Sequence,
 }
 
 impl Zone {
@@ -81,8 +82,8 @@ impl Zone {
     pub(super) fn put(&mut self, pool: &Pool, block: u64, data: &[u8], track: Option<Origin>) {
         let at = self.written;
         let len = data.len() as u64 / block;
-        if let Some(Origin { id, append, fua }) = track {
-            self.history().wrote(Pending { id, at, len, append, fua, acked: None, solid: false });
+        if let Some(Origin { id, append, fua, born }) = track {
+            self.history().wrote(Pending { id, at, len, append, fua, born, acked: None, solid: false });
         }
         self.content.write(pool, (at * block) as usize, data, false);
         self.written += len;
