@@ -99,7 +99,13 @@ pub(crate) struct OpenZone {
 
 impl OpenZone {
     /// A zone whose pointer is at block `next`.
-    pub(crate) fn new(zone: ZoneId, lifetime: Lifetime, reclaim: bool, capacity: u64, next: u64) -> Arc<OpenZone> {
+    pub(crate) fn new(
+        zone: ZoneId,
+        lifetime: Lifetime,
+        reclaim: bool,
+        capacity: u64,
+        next: u64,
+    ) -> Arc<OpenZone> {
         Arc::new(OpenZone {
             zone,
             lifetime,

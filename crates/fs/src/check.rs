@@ -48,7 +48,9 @@ fn check_names(state: &State, out: &mut CheckReport) {
         for (name, to) in entries {
             *links.entry(*to).or_default() += 1;
             match state.nodes.get(to) {
-                None => out.problems.push(format!("'{name}' in directory {ino} names inode {to}, which is not there")),
+                None => out
+                    .problems
+                    .push(format!("'{name}' in directory {ino} names inode {to}, which is not there")),
                 Some(Node::Directory { parent, .. }) if *parent != ino => {
                     out.problems.push(format!("directory {to} is in {ino} and says it is in {parent}"));
                 }
@@ -130,7 +132,12 @@ fn check_overlaps(used: &Used, out: &mut CheckReport) {
     }
 }
 
-async fn check_log(dev: &Arc<dyn ZonedDevice>, sb: &Superblock, file: &File, out: &mut CheckReport) -> Result<()> {
+async fn check_log(
+    dev: &Arc<dyn ZonedDevice>,
+    sb: &Superblock,
+    file: &File,
+    out: &mut CheckReport,
+) -> Result<()> {
     let (cuts, segments, sealed) = {
         let log = &file.content.read().log;
         (log.cuts.clone(), log.segments.clone(), log.sealed)

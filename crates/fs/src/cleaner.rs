@@ -219,7 +219,12 @@ impl Shared {
         Ok(())
     }
 
-    async fn move_extent(self: &Arc<Shared>, ino: u64, part: Extent, lifetime: crate::Lifetime) -> Result<()> {
+    async fn move_extent(
+        self: &Arc<Shared>,
+        ino: u64,
+        part: Extent,
+        lifetime: crate::Lifetime,
+    ) -> Result<()> {
         let geometry = self.dev.geometry();
         let block = self.block();
         let blocks = part.bytes.div_ceil(block);
@@ -255,7 +260,9 @@ impl Shared {
         // A writer may have cut or rewritten it meanwhile: then the copy is garbage.
         let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
             let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
-            e.offset <= part.offset && e.end() >= part.offset + part.bytes && (e.zone, start) == (part.zone, part.start)
+            e.offset <= part.offset
+                && e.end() >= part.offset + part.bytes
+                && (e.zone, start) == (part.zone, part.start)
                 && (part.bytes.is_multiple_of(block) || e.end() == part.offset + part.bytes)
         });
         if same {

@@ -15,8 +15,9 @@ use crate::path;
 use crate::shared::{Handle, Shared};
 use crate::state::{Node, State};
 use crate::{
-    CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime, MountOptions,
-    Reader, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount, usage,
+    CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime,
+    MountOptions, Reader, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount,
+    usage,
 };
 
 /// A mounted file system. Cloning gives another handle of the same mount.
@@ -155,16 +156,31 @@ impl Fs {
         opened
     }
 
-    fn writing_handle(&self, state: &mut State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<Handle>> {
+    fn writing_handle(
+        &self,
+        state: &mut State,
+        ino: u64,
+        doing: &'static str,
+        path: &str,
+    ) -> Result<Arc<Handle>> {
         let node = state.file_node(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
         if std::mem::replace(&mut node.writing, true) {
-            return Err(error(ErrorKind::Busy, doing, path).because("it has a writer already; close that one first"));
+            return Err(
+                error(ErrorKind::Busy, doing, path).because("it has a writer already; close that one first")
+            );
         }
         let file = Arc::clone(&node.file);
         Ok(Handle::counted(&self.shared, state, &file))
     }
 
-    fn make(&self, state: &mut State, parent: u64, name: &str, kind: Kind, lifetime: Lifetime) -> Result<u64> {
+    fn make(
+        &self,
+        state: &mut State,
+        parent: u64,
+        name: &str,
+        kind: Kind,
+        lifetime: Lifetime,
+    ) -> Result<u64> {
         self.shared.check_metadata_room(state, 256 + name.len() as u64)?;
         let (ino, modified_ms) = (state.next_ino, self.shared.driver.unix_millis());
         state.commit(Record::Create { ino, parent, modified_ms, kind, lifetime, name: name.to_owned() })?;
@@ -377,7 +393,9 @@ fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<
         let mut up = to_parent;
         loop {
             if up == ino {
-                return Err(error(ErrorKind::Invalid, DOING, to).because("a directory cannot move into itself"));
+                return Err(
+                    error(ErrorKind::Invalid, DOING, to).because("a directory cannot move into itself")
+                );
             }
             match state.nodes.get(&up) {
                 Some(Node::Directory { parent, .. }) if *parent != up => up = *parent,

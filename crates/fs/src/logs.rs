@@ -52,7 +52,8 @@ struct Source {
 impl SegmentSource for Source {
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>> {
         Box::pin(async move {
-            let closed = || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
+            let closed =
+                || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
             self.shared.upgrade().ok_or_else(closed)?.next_segment(self.ino).await
         })
     }
@@ -347,9 +348,8 @@ impl Shared {
                     }
                     Found::Starved if state.places.hopeless => return Err(no_space(&state)),
                     Found::TooMany => {
-                        return Err(Error::new(ErrorKind::Busy, "extending a log").because(
-                            "more logs are open than the device's open zones allow; close one",
-                        ));
+                        return Err(Error::new(ErrorKind::Busy, "extending a log")
+                            .because("more logs are open than the device's open zones allow; close one"));
                     }
                     Found::Starved => {
                         state.places.wanted = true;

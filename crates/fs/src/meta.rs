@@ -243,7 +243,12 @@ impl Shared {
         Ok(())
     }
 
-    async fn write_all(&self, chain: &mut Chain, spare: &mut Spare, mut records: VecDeque<Record>) -> Result<()> {
+    async fn write_all(
+        &self,
+        chain: &mut Chain,
+        spare: &mut Spare,
+        mut records: VecDeque<Record>,
+    ) -> Result<()> {
         while !records.is_empty() {
             if chain.write(&self.dev, &mut records, Durability::Cached).await? == 0 {
                 let Some(zone) = spare.take(&self.dev).await? else { return Err(no_room()) };
@@ -253,7 +258,12 @@ impl Shared {
         Ok(())
     }
 
-    async fn write_durable(&self, chain: &mut Chain, spare: &mut Spare, mut end: VecDeque<Record>) -> Result<()> {
+    async fn write_durable(
+        &self,
+        chain: &mut Chain,
+        spare: &mut Spare,
+        mut end: VecDeque<Record>,
+    ) -> Result<()> {
         if chain.write(&self.dev, &mut end, Durability::Durable).await? == 0 {
             let Some(zone) = spare.take(&self.dev).await? else { return Err(no_room()) };
             chain.extend(zone);

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{Blocks, ZoneId};
-use zoned::{Action, Buf, BufMut, Durability, Geometry, ZoneInfo, ZoneKind, ZonedDevice, ZoneState, join_all};
+use zoned::{
+    Action, Buf, BufMut, Durability, Geometry, ZoneInfo, ZoneKind, ZoneState, ZonedDevice, join_all,
+};
 
 use crate::alloc::{MIN_SLOTS, Slots};
 use crate::chain::Chain;
@@ -74,8 +76,10 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     flush().await?;
     let header = Header { uuid, epoch: 1, nonce: dev.driver().random(), index: 0, first_sequence: 0 };
     let mut chain = Chain::begin(header, ZoneId(first));
-    let mut records =
-        VecDeque::from([Record::Counters { next_ino: ROOT + 1, next_generation: 1 }, Record::End { count: 1 }]);
+    let mut records = VecDeque::from([
+        Record::Counters { next_ino: ROOT + 1, next_generation: 1 },
+        Record::End { count: 1 },
+    ]);
     chain.write(dev, &mut records, Durability::Durable).await?;
     flush().await?;
     // The metadata is there: now the superblocks make it a file system.
@@ -208,7 +212,8 @@ pub(crate) fn check_geometry(sb: &Superblock, geometry: &Geometry) -> Result<()>
     }
     let files_from = sb.metadata_first.0.checked_add(sb.metadata_zones);
     if sb.metadata_first.0 < 2 || sb.metadata_zones < 4 || files_from.is_none_or(|n| n >= sb.zones) {
-        return Err(Error::new(ErrorKind::Corrupt, "mounting").because("the superblock's metadata zones make no sense"));
+        return Err(Error::new(ErrorKind::Corrupt, "mounting")
+            .because("the superblock's metadata zones make no sense"));
     }
     Ok(())
 }

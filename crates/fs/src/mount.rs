@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use units::sync::Event;
 use units::{Blocks, ZoneId};
-use zoned::{Action, ZoneInfo, ZonedDevice, ZoneState};
+use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::alloc::{OpenZone, Slots, reserve};
 use crate::file::File;

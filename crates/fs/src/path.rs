@@ -48,7 +48,12 @@ impl State {
     }
 
     /// The entries of directory `ino`.
-    pub(crate) fn directory(&self, doing: &'static str, path: &str, ino: u64) -> Result<&BTreeMap<String, u64>> {
+    pub(crate) fn directory(
+        &self,
+        doing: &'static str,
+        path: &str,
+        ino: u64,
+    ) -> Result<&BTreeMap<String, u64>> {
         match self.nodes.get(&ino) {
             Some(Node::Directory { entries, .. }) => Ok(entries),
             _ => Err(Error::new(ErrorKind::NotADirectory, doing).at_path(path)),

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use units::ZoneId;
 
+use crate::alloc::Places;
 use crate::extents::{Extent, Freed};
 use crate::file::File;
-use crate::alloc::Places;
 use crate::format::record::{MAX_EXTENTS, Record};
 use crate::log::{Cut, Segment};
 use crate::zones::ZoneTable;
@@ -137,14 +137,17 @@ impl State {
             Record::Link { ino, parent, name } => self.link(*parent, name, *ino),
             Record::Unlink { parent, name } => {
                 let ino = self.entries(*parent)?.remove(name);
-                let ino = ino.ok_or_else(|| damaged(format!("'{name}' is unlinked from inode {parent}, not there")))?;
+                let ino = ino
+                    .ok_or_else(|| damaged(format!("'{name}' is unlinked from inode {parent}, not there")))?;
                 self.count_name(name, false);
                 self.drop_link(ino);
                 Ok(())
             }
             Record::Rename { from_parent, to_parent, from, to } => {
                 let ino = self.entries(*from_parent)?.get(from).copied();
-                let ino = ino.ok_or_else(|| damaged(format!("'{from}' is renamed in inode {from_parent}, not there")))?;
+                let ino = ino.ok_or_else(|| {
+                    damaged(format!("'{from}' is renamed in inode {from_parent}, not there"))
+                })?;
                 let replaced = self.entries(*to_parent)?.get(to).copied();
                 if replaced == Some(ino) {
                     return Ok(());
@@ -326,14 +329,25 @@ impl State {
 
     fn take(&mut self, extent: &Extent, lifetime: Lifetime) -> Result<()> {
         let blocks = extent.bytes.div_ceil(self.block);
-        let fits = self.zones.get(extent.zone).is_some_and(|z| extent.start.0.saturating_add(blocks) <= z.capacity);
+        let fits =
+            self.zones.get(extent.zone).is_some_and(|z| extent.start.0.saturating_add(blocks) <= z.capacity);
         if fits && self.zones.add_live(extent.zone, blocks, ZoneRole::Data { lifetime }) {
             return Ok(());
         }
-        Err(damaged(format!("an extent lies at {} of zone {}: no data zone has that", extent.start, extent.zone)))
+        Err(damaged(format!(
+            "an extent lies at {} of zone {}: no data zone has that",
+            extent.start, extent.zone
+        )))
     }
 
-    fn set_extents(&mut self, ino: u64, from: u64, size: u64, modified_ms: u64, extents: &[Extent]) -> Result<()> {
+    fn set_extents(
+        &mut self,
+        ino: u64,
+        from: u64,
+        size: u64,
+        modified_ms: u64,
+        extents: &[Extent],
+    ) -> Result<()> {
         let file = self.named_file(ino)?;
         let mut content = file.content.write();
         for extent in extents {
@@ -379,7 +393,10 @@ impl State {
         let fits = self.zones.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
         let blocks = segment.end.minus(segment.start).0;
         if !fits || !self.zones.add_live(segment.zone, blocks, ZoneRole::Log) {
-            return Err(damaged(format!("log {ino} has a segment in zone {}: no log zone has that", segment.zone)));
+            return Err(damaged(format!(
+                "log {ino} has a segment in zone {}: no log zone has that",
+                segment.zone
+            )));
         }
         self.zones.set_generation(segment.zone, segment.generation);
         self.next_generation = self.next_generation.max(segment.generation.saturating_add(1));
@@ -390,7 +407,14 @@ impl State {
         Ok(())
     }
 
-    fn seal(&mut self, ino: u64, sealed: (u64, u64), last_end: u64, modified_ms: u64, keep: usize) -> Result<()> {
+    fn seal(
+        &mut self,
+        ino: u64,
+        sealed: (u64, u64),
+        last_end: u64,
+        modified_ms: u64,
+        keep: usize,
+    ) -> Result<()> {
         let file = self.log_file(ino)?;
         let mut freed: Vec<(ZoneId, u64)> = Vec::new();
         {
@@ -429,11 +453,19 @@ impl State {
                 Node::Directory { entries, modified_ms, .. } => {
                     if ino != ROOT {
                         let (kind, lifetime) = (Kind::Directory, Lifetime::NotSet);
-                        records.push(Record::Inode { ino, size: 0, modified_ms: *modified_ms, kind, lifetime });
+                        records.push(Record::Inode {
+                            ino,
+                            size: 0,
+                            modified_ms: *modified_ms,
+                            kind,
+                            lifetime,
+                        });
                     }
-                    links.extend(
-                        entries.iter().map(|(name, &to)| Record::Link { ino: to, parent: ino, name: name.clone() }),
-                    );
+                    links.extend(entries.iter().map(|(name, &to)| Record::Link {
+                        ino: to,
+                        parent: ino,
+                        name: name.clone(),
+                    }));
                 }
                 Node::File(node) => file_records(&node.file, &mut records),
             }
@@ -467,7 +499,8 @@ fn file_records(file: &File, records: &mut Vec<Record>) {
                 records.push(Record::Segment { ino, segment });
             }
             if let Some((size, next_sequence)) = log.sealed {
-                let segments = u32::try_from(log.segments.len()).expect("a log has fewer segments than zones");
+                let segments =
+                    u32::try_from(log.segments.len()).expect("a log has fewer segments than zones");
                 let last_end = log.segments.last().map_or(units::Blocks::ZERO, |s| s.end);
                 records.push(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments });
             }

@@ -96,7 +96,8 @@ impl Writer {
             Inner::Data(writer) => writer.truncate(size.0).await,
             Inner::Log(log) if log.size() == size => Ok(()),
             Inner::Log(_) => {
-                Err(Error::new(ErrorKind::Invalid, "truncating a log").because("logs only grow; write a new one"))
+                Err(Error::new(ErrorKind::Invalid, "truncating a log")
+                    .because("logs only grow; write a new one"))
             }
         }
     }

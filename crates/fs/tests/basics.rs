@@ -94,7 +94,8 @@ fn a_file_goes_on_where_it_ended() {
     let mut content = Vec::new();
     drive.run(async {
         for n in 0..30 {
-            let writer = if n == 0 { fs.create("/a", &data()).await } else { fs.open_append("/a").await }.unwrap();
+            let writer =
+                if n == 0 { fs.create("/a", &data()).await } else { fs.open_append("/a").await }.unwrap();
             let part = bytes(901, n);
             writer.append(&part).await.unwrap();
             writer.close().await.unwrap();

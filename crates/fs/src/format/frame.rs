@@ -140,7 +140,9 @@ mod tests {
 
     fn read(bytes: &[u8], epoch: u64, first: u64) -> (Vec<(u16, usize)>, usize) {
         let (mut at, mut frames) = (512, Vec::new());
-        while let Some((f, end)) = next(bytes, at, 512, &Binding::of(&header(epoch)), first + frames.len() as u64) {
+        while let Some((f, end)) =
+            next(bytes, at, 512, &Binding::of(&header(epoch)), first + frames.len() as u64)
+        {
             frames.push((f.kind, f.payload.len()));
             at = end;
         }

@@ -202,14 +202,16 @@ impl Record {
                 out.extend_from_slice(RawInode { ino, size, modified_ms, kind, lifetime, zero }.as_bytes());
             }
             Record::Create { ino, parent, modified_ms, kind, lifetime, name } => {
-                let (kind, lifetime, len, zero) = (kind_byte(*kind), lifetime_byte(*lifetime), short(name), [0; 4]);
+                let (kind, lifetime, len, zero) =
+                    (kind_byte(*kind), lifetime_byte(*lifetime), short(name), [0; 4]);
                 let (ino, parent, modified_ms) = ((*ino).into(), (*parent).into(), (*modified_ms).into());
                 let raw = RawCreate { ino, parent, modified_ms, kind, lifetime, len, zero };
                 out.extend_from_slice(raw.as_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
             Record::Link { ino, parent, name } => {
-                let raw = RawLink { ino: (*ino).into(), parent: (*parent).into(), len: short(name), zero: [0; 6] };
+                let raw =
+                    RawLink { ino: (*ino).into(), parent: (*parent).into(), len: short(name), zero: [0; 6] };
                 out.extend_from_slice(raw.as_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
@@ -282,11 +284,18 @@ impl Record {
             2 => {
                 let (r, _) = raw::<RawInode>(payload)?;
                 let (kind, lifetime) = (kind_of(r.kind)?, lifetime_of(r.lifetime));
-                Record::Inode { ino: r.ino.get(), size: r.size.get(), modified_ms: r.modified_ms.get(), kind, lifetime }
+                Record::Inode {
+                    ino: r.ino.get(),
+                    size: r.size.get(),
+                    modified_ms: r.modified_ms.get(),
+                    kind,
+                    lifetime,
+                }
             }
             3 => {
                 let (r, rest) = raw::<RawCreate>(payload)?;
-                let (kind, lifetime, name) = (kind_of(r.kind)?, lifetime_of(r.lifetime), take_name(rest, r.len)?);
+                let (kind, lifetime, name) =
+                    (kind_of(r.kind)?, lifetime_of(r.lifetime), take_name(rest, r.len)?);
                 let (ino, parent, modified_ms) = (r.ino.get(), r.parent.get(), r.modified_ms.get());
                 Record::Create { ino, parent, modified_ms, kind, lifetime, name }
             }
@@ -361,12 +370,30 @@ mod tests {
             Record::Create { ino: 2, parent: 1, modified_ms: 9, kind, lifetime, name: "000005.log".into() },
             Record::Link { ino: 2, parent: 1, name: "second".into() },
             Record::Unlink { parent: 1, name: "second".into() },
-            Record::Rename { from_parent: 1, to_parent: 3, from: "000001.dbtmp".into(), to: "CURRENT".into() },
-            Record::Extents { ino: 2, from: 0, size: 8000, modified_ms: 8, extents: vec![extent(0), extent(1)] },
+            Record::Rename {
+                from_parent: 1,
+                to_parent: 3,
+                from: "000001.dbtmp".into(),
+                to: "CURRENT".into(),
+            },
+            Record::Extents {
+                ino: 2,
+                from: 0,
+                size: 8000,
+                modified_ms: 8,
+                extents: vec![extent(0), extent(1)],
+            },
             Record::Remap { ino: 2, extents: vec![extent(5)] },
             Record::Segment { ino: 4, segment },
             Record::Cut { ino: 4, sequence: 100, offset: 12345, epoch: 2 },
-            Record::Seal { ino: 4, size: 9, next_sequence: 3, last_end: Blocks(8), modified_ms: 1, segments: 2 },
+            Record::Seal {
+                ino: 4,
+                size: 9,
+                next_sequence: 3,
+                last_end: Blocks(8),
+                modified_ms: 1,
+                segments: 2,
+            },
             Record::End { count: 11 },
         ]
     }
@@ -390,7 +417,9 @@ mod tests {
         let mut rest = &*golden;
         while let [k0, k1, l0, l1, after @ ..] = rest {
             let len = usize::from(u16::from_le_bytes([*l0, *l1]));
-            read.push(Record::decode(u16::from_le_bytes([*k0, *k1]), &after[..len]).expect("a golden record"));
+            read.push(
+                Record::decode(u16::from_le_bytes([*k0, *k1]), &after[..len]).expect("a golden record"),
+            );
             rest = &after[len..];
         }
         assert_eq!(read, samples());

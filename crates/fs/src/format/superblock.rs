@@ -203,14 +203,16 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let error = decode(&encode(&Superblock { version: 7, ..sample() }, 0, 0)).expect_err("another version");
+        let error =
+            decode(&encode(&Superblock { version: 7, ..sample() }, 0, 0)).expect_err("another version");
         assert_eq!(error.kind(), ErrorKind::Version);
         assert!(error.to_string().contains("format version 7"), "{error}");
     }
 
     #[test]
     fn unknown_features_are_refused_as_their_class_says() {
-        let error = decode(&encode(&Superblock { features_incompat: 4, ..sample() }, 0, 0)).expect_err("incompat");
+        let error =
+            decode(&encode(&Superblock { features_incompat: 4, ..sample() }, 0, 0)).expect_err("incompat");
         assert_eq!(error.kind(), ErrorKind::Version);
         let ro = Superblock { features_ro_compat: 4, features_compat: 9, ..sample() };
         let Ok(Decoded::Good(read)) = decode(&encode(&ro, 0, 0)) else { panic!("readable") };

@@ -1,0 +1,345 @@
+//! Random work, power cuts at random operations of the device, and a model that says what may be left.
+//!
+//! Changes of names survive as a prefix of what was done, at least up to the last sync; a file's content is a
+//! prefix of what was appended, at least up to its last sync.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use common::{Drive, data, log, read, write};
+use fs::{Fs, Kind, MountOptions, Sabotage, Writer};
+use parking_lot::Mutex;
+use units::{Driver, VirtualDriver, block_on};
+use zoned::emu::{Choose, Emu, EmuOptions, Media, Seeded};
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+/// Path to identity of what is there; directories are identity 0.
+type Names = BTreeMap<String, u64>;
+
+#[derive(Clone, Default)]
+struct Model {
+    states: Vec<Names>,
+    /// Index of the newest state that is durable for sure.
+    floor: usize,
+    contents: BTreeMap<u64, Vec<u8>>,
+    synced: BTreeMap<u64, usize>,
+}
+
+impl Model {
+    fn names(&self) -> Names {
+        self.states.last().cloned().unwrap_or_default()
+    }
+
+    fn next(&mut self, change: impl FnOnce(&mut Names)) {
+        let mut names = self.names();
+        change(&mut names);
+        self.states.push(names);
+    }
+
+    fn durable(&mut self) {
+        self.floor = self.states.len() - 1;
+    }
+
+    /// What is wrong with a tree found after a power cut.
+    fn verdict(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), String> {
+        let fits = |names: &Names| {
+            names.len() == found.len()
+                && names.iter().zip(found).all(|((a, id), (b, content))| {
+                    a == b
+                        && match content {
+                            None => *id == 0,
+                            Some(content) => self.contents.get(id).is_some_and(|whole| {
+                                whole.starts_with(content)
+                                    && content.len() >= self.synced.get(id).copied().unwrap_or(0)
+                            }),
+                        }
+                })
+        };
+        if self.states[self.floor..].iter().any(fits) {
+            return Ok(());
+        }
+        let lens: Vec<_> = found.iter().map(|(p, c)| (p, c.as_ref().map(Vec::len))).collect();
+        Err(format!(
+            "found {lens:?}; synced {:?}; allowed {:#?}",
+            self.synced,
+            self.states[self.floor..].iter().collect::<Vec<_>>()
+        ))
+    }
+}
+
+/// Keeps images of the medium, taken after some operations, with what the model knew then.
+struct Recorder {
+    emu: Arc<Emu>,
+    model: Arc<Mutex<Model>>,
+    kept: Mutex<(Seeded, Vec<(Media, Model)>)>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("recorder")
+    }
+}
+
+impl ZonedDevice for Recorder {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let writes = !matches!(op, Op::Read { .. } | Op::Report { .. });
+        let io = self.emu.submit(op);
+        let mut kept = self.kept.lock();
+        if writes && kept.0.choose(6) == 0 {
+            kept.1.push((self.emu.media(), self.model.lock().clone()));
+        }
+        io
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+struct World {
+    fs: Fs,
+    model: Arc<Mutex<Model>>,
+    random: Seeded,
+    next: u64,
+    /// Open logs: path at creation, identity, writer.
+    logs: Vec<(u64, Writer)>,
+}
+
+const PATHS: [&str; 8] = ["/a", "/b", "/c", "/d/a", "/d/b", "/e/a", "/x.log", "/y.log"];
+
+impl World {
+    fn fresh(&mut self, len: usize) -> (u64, Vec<u8>) {
+        self.next += 1;
+        let id = self.next;
+        (id, (0..len).map(|i| (i / 5) as u8 ^ (id as u8).wrapping_mul(31)).collect())
+    }
+
+    async fn step(&mut self) {
+        let model = Arc::clone(&self.model);
+        let path = PATHS[self.random.choose(PATHS.len())];
+        let other = PATHS[self.random.choose(PATHS.len())];
+        let len = [100, 5_000, 20_000, 4096][self.random.choose(4)];
+        let names = model.lock().names();
+        let there = names.contains_key(path);
+        match self.random.choose(13) {
+            0 | 1 => {
+                let (id, content) = self.fresh(len);
+                {
+                    let mut m = model.lock();
+                    m.contents.insert(id, content.clone());
+                    m.next(|names| {
+                        names.insert(path.into(), id);
+                    });
+                }
+                let writer = self.fs.create(path, &data()).await.unwrap();
+                writer.append(&content).await.unwrap();
+                if self.random.choose(2) == 0 {
+                    writer.sync().await.unwrap();
+                    let mut m = model.lock();
+                    m.synced.insert(id, content.len());
+                    m.durable();
+                }
+                writer.close().await.unwrap();
+            }
+            2 if there && names[path] < 1_000_000 => {
+                let (id, more) = (names[path], self.fresh(len / 2).1);
+                let Ok(writer) = self.fs.open_append(path).await else { return };
+                model.lock().contents.get_mut(&id).unwrap().extend_from_slice(&more);
+                writer.append(&more).await.unwrap();
+                if self.random.choose(2) == 0 {
+                    writer.sync().await.unwrap();
+                    let mut m = model.lock();
+                    let len = m.contents[&id].len();
+                    m.synced.insert(id, len);
+                }
+                writer.close().await.unwrap();
+            }
+            // Two names of one file: nothing is renamed.
+            3 | 4 if there && path != other && names.get(other) != names.get(path) => {
+                model.lock().next(|names| {
+                    let id = names.remove(path).unwrap();
+                    names.insert(other.into(), id);
+                });
+                self.fs.rename(path, other).await.unwrap();
+            }
+            5 if there => {
+                model.lock().next(|names| {
+                    names.remove(path);
+                });
+                self.fs.unlink(path).await.unwrap();
+            }
+            6 if there && !names.contains_key(other) => {
+                model.lock().next(|names| {
+                    names.insert(other.into(), names[path]);
+                });
+                self.fs.link(path, other).await.unwrap();
+            }
+            7 => {
+                self.fs.sync().await.unwrap();
+                model.lock().durable();
+            }
+            8 if self.logs.len() < 2 => {
+                let (id, _) = self.fresh(0);
+                {
+                    let mut m = model.lock();
+                    m.contents.insert(id, Vec::new());
+                    m.next(|names| {
+                        names.insert(path.into(), id);
+                    });
+                }
+                let writer = self.fs.create(path, &log()).await.unwrap();
+                self.logs.push((id, writer));
+            }
+            9..=11 if !self.logs.is_empty() => {
+                let more = self.fresh(len / 2).1;
+                let at = self.random.choose(self.logs.len().max(2)) % self.logs.len();
+                let (id, writer) = &self.logs[at];
+                model.lock().contents.get_mut(id).unwrap().extend_from_slice(&more);
+                writer.append(&more).await.unwrap();
+                if self.random.choose(2) == 0 {
+                    writer.sync().await.unwrap();
+                    let mut m = model.lock();
+                    let len = m.contents[id].len();
+                    m.synced.insert(*id, len);
+                }
+                if self.random.choose(4) == 0 {
+                    self.logs.remove(at).1.close().await.unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn tree(fs: &Fs) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![String::new()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs.read_dir(&format!("{dir}/")).map_err(|e| e.to_string())? {
+            let path = format!("{dir}/{}", entry.name);
+            if entry.kind == Kind::Directory {
+                todo.push(path.clone());
+                found.insert(path, None);
+            } else {
+                let content = read(fs, &path).await.map_err(|e| e.to_string())?;
+                found.insert(path, Some(content));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn options(sabotage: Option<Sabotage>) -> MountOptions {
+    MountOptions { write_buffer: 8192, log_buffer: 8192, sabotage, ..MountOptions::default() }
+}
+
+/// Looks at what one power cut left.
+fn inspect(image: Media, model: &Model, sabotage: Option<Sabotage>) -> Result<(), String> {
+    let drive = Drive::from_media(image);
+    let dev = drive.dev();
+    drive.run(async {
+        let text = |e: fs::Error| e.to_string();
+        let fs = Fs::mount(Arc::clone(&dev), &options(sabotage)).await.map_err(text)?;
+        model.verdict(&tree(&fs).await?)?;
+        write(&fs, "/after", b"the cut").await.map_err(text)?;
+        fs.unmount().await.map_err(text)?;
+        let report = Fs::check(&dev).await.map_err(text)?;
+        if !report.problems.is_empty() {
+            return Err(format!("{:?}", report.problems));
+        }
+        let fs = Fs::mount(Arc::clone(&dev), &options(sabotage)).await.map_err(text)?;
+        let after = read(&fs, "/after").await.map_err(text)?;
+        fs.unmount().await.map_err(text)?;
+        if after == b"the cut" { Ok(()) } else { Err("what was synced after the cut is gone".into()) }
+    })
+}
+
+/// One run of `steps` steps, every kept image cut several times. Gives the number of cuts.
+fn explore(seed: u64, steps: usize, cuts: u64, sabotage: Option<Sabotage>) -> Result<u64, String> {
+    let driver = VirtualDriver::new(seed);
+    let emu = Emu::memory(EmuOptions::tiny(), driver.clone());
+    let model = Arc::new(Mutex::new(Model::default()));
+    let plain: Arc<dyn ZonedDevice> = emu.clone();
+    let recorder = Arc::new(Recorder {
+        emu,
+        model: Arc::clone(&model),
+        kept: Mutex::new((Seeded::new(seed ^ 0xabcd), Vec::new())),
+    });
+    let dev: Arc<dyn ZonedDevice> = recorder.clone();
+    block_on(&*driver, async {
+        Fs::format(&plain, &fs::FormatOptions::default()).await.unwrap();
+        let mut names = Names::new();
+        model.lock().states.push(names.clone());
+        let fs = Fs::mount(dev, &options(sabotage)).await.unwrap();
+        for dir in ["/d", "/e"] {
+            names.insert(dir.into(), 0);
+            model.lock().states.push(names.clone());
+            fs.mkdir(dir).await.unwrap();
+        }
+        let mut world =
+            World { fs, model: Arc::clone(&model), random: Seeded::new(seed), next: 0, logs: Vec::new() };
+        for _ in 0..steps {
+            world.step().await;
+        }
+        for (_, writer) in world.logs {
+            writer.close().await.unwrap();
+        }
+        world.fs.unmount().await.unwrap();
+        model.lock().durable();
+    });
+    let kept = std::mem::take(&mut recorder.kept.lock().1);
+    let mut done = 0;
+    for (n, (media, model)) in kept.iter().enumerate() {
+        for cut in 0..cuts {
+            let image = media.cut(&mut Seeded::new(seed.wrapping_mul(1000) + cut));
+            inspect(image, model, sabotage).map_err(|e| format!("seed {seed}, image {n}, cut {cut}: {e}"))?;
+            done += 1;
+        }
+    }
+    Ok(done)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    first.map_or(0..12, |seed| seed..seed + 1)
+}
+
+#[test]
+fn nothing_synced_is_lost_and_nothing_is_invented() {
+    let mut cuts = 0;
+    for seed in seeds() {
+        cuts += explore(seed, 150, 3, None).unwrap_or_else(|e| panic!("{e}"));
+    }
+    assert!(cuts > 500 || seeds().count() == 1, "{cuts} cuts only");
+}
+
+fn is_found(sabotage: Sabotage) -> bool {
+    (0..40).any(|seed| explore(seed, 150, 4, Some(sabotage)).is_err())
+}
+
+#[test]
+fn a_sync_without_a_flush_is_found() {
+    assert!(is_found(Sabotage::Sync));
+}
+
+#[test]
+fn a_rename_in_two_steps_is_found() {
+    assert!(is_found(Sabotage::Rename));
+}
+
+#[test]
+fn writing_on_behind_a_torn_tail_is_found() {
+    assert!(is_found(Sabotage::TornTail));
+}
+
+#[test]
+fn an_early_reset_is_found() {
+    assert!(is_found(Sabotage::Reset));
+}
