@@ -23,6 +23,7 @@ mod memory;
 mod number;
 mod overlay;
 mod record;
+mod rocks_store;
 mod store;
 mod txn;
 
@@ -37,5 +38,6 @@ pub use memory::MemoryStore;
 pub use number::{parse_decimal, parse_integer};
 pub use overlay::Overlay;
 pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
+pub use rocks_store::{RocksStore, RocksStoreOptions};
 pub use store::{Room, Store, Visit};
 pub use txn::{Limits, Refusal, Txn};

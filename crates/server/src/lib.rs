@@ -13,10 +13,12 @@ mod metrics;
 mod options;
 mod pipeline;
 pub mod resp;
+mod run;
 mod server;
 mod session;
 mod shared;
 
 pub use error::{Error, Result};
 pub use options::{Durability, ServeOptions};
+pub use run::run;
 pub use server::Server;

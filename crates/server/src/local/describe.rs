@@ -42,7 +42,7 @@ pub(super) fn command(call: &mut LocalCall<'_>) -> Outcome {
         }
         // The interactive client asks at its start; without texts it shows no hints.
         b"DOCS" => out.map(0),
-        b"GETKEYS" if args.len() >= 3 => {
+        b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
             let words = args.len() - 2;
             if !spec.takes(words) {

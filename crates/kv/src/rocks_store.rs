@@ -1,0 +1,316 @@
+//! The store on RocksDB on the zoned file system.
+//!
+//! | first byte of a key | what follows |
+//! |---|---|
+//! | `d` | a client's key; the value is a [record](crate::Record) |
+//! | `m` | a name of the engine's own: `format` has the version of this table |
+//!
+//! The first byte keeps the clients' keys within one range, which one range delete clears.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fs::Fs;
+use parking_lot::Mutex;
+use rocks::{Db, DbOptions, WriteBatch};
+use units::{Bytes, Driver, Spawned, block_on, spawn};
+use zerocopy::IntoBytes;
+
+use crate::store::Visit;
+use crate::{Error, HEADER_LEN, Overlay, Result, Room, Store};
+
+/// First byte of clients' keys, and one past it.
+const DATA: u8 = b'd';
+const DATA_END: u8 = b'e';
+
+/// Where the version of the layout stands. Its value begins like a record's, for the compaction filter.
+const FORMAT_KEY: &[u8] = b"mformat";
+
+/// The version of the layout.
+const FORMAT: u32 = 1;
+
+/// Bounds of the memtable that is picked by itself, and its share of the drive.
+const WRITE_BUFFER_MIN: u64 = 1 << 20;
+const WRITE_BUFFER_MAX: u64 = 64 << 20;
+const WRITE_BUFFER_SHARE: u64 = 64;
+
+/// Memtables.
+const WRITE_BUFFERS: i32 = 4;
+
+/// The reserve: every memtable twice (its log and its table), and the output of one compaction, which RocksDB bounds
+/// at about 25 tables and which keeps its input until it is done; half of that where half of it is dead. Never more
+/// than a third of the drive.
+const RESERVE_MEMTABLES: u64 = 2;
+const RESERVE_TABLES: u64 = 12;
+const RESERVE_MOST: u64 = 3;
+
+/// What RocksDB's wrapper makes of a zone for a table's size.
+const TABLE_MIN: u64 = 2 << 20;
+const TABLE_MAX: u64 = 64 << 20;
+
+/// Keys up to this long get their first byte without an allocation.
+const SHORT_KEY: usize = 128;
+
+/// How a [`RocksStore`] is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct RocksStoreOptions {
+    /// Bytes of a memtable; none: a 64th of the drive, within 1 and 64 MiB.
+    pub write_buffer: Option<usize>,
+    /// Bytes of the block cache. Default: 64 MiB.
+    pub block_cache: usize,
+}
+
+impl Default for RocksStoreOptions {
+    fn default() -> RocksStoreOptions {
+        RocksStoreOptions { write_buffer: None, block_cache: 64 << 20 }
+    }
+}
+
+/// A database in a directory of a mounted file system. The file system stays the caller's to unmount.
+#[derive(Debug)]
+pub struct RocksStore {
+    db: Arc<Db>,
+    fs: Fs,
+    reserve: Bytes,
+    scratch: Mutex<Scratch>,
+    /// Deletes since the last compaction that was asked for to find room.
+    deletes: AtomicU64,
+    compacting: Arc<AtomicBool>,
+    compaction: Mutex<Option<Spawned<()>>>,
+}
+
+/// The one writer's memory.
+#[derive(Debug)]
+struct Scratch {
+    batch: WriteBatch,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl RocksStore {
+    /// Opens the database in `path`, or creates it.
+    ///
+    /// # Errors
+    /// What RocksDB says; `Version` for another layout's database; `Store` for another program's.
+    pub fn open(fs: &Fs, path: &str, options: &RocksStoreOptions) -> Result<RocksStore> {
+        let capacity = fs.statfs().capacity.0;
+        let picked = (capacity / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_MIN, WRITE_BUFFER_MAX);
+        let write_buffer = options.write_buffer.unwrap_or(usize::try_from(picked).unwrap_or(usize::MAX));
+        let settings = DbOptions {
+            write_buffer,
+            write_buffers: WRITE_BUFFERS,
+            block_cache: options.block_cache,
+            expiry: true,
+            ..DbOptions::default()
+        };
+        let geometry = fs.device().geometry();
+        let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
+        let memtables = write_buffer as u64 * u64::from(WRITE_BUFFERS.unsigned_abs());
+        let reserve = (memtables * RESERVE_MEMTABLES)
+            .saturating_add(zone.clamp(TABLE_MIN, TABLE_MAX) * RESERVE_TABLES)
+            .min(capacity / RESERVE_MOST);
+        let db = Db::open(fs, path, &settings).map_err(|e| failed("opening the database", &e))?;
+        let store = RocksStore {
+            db: Arc::new(db),
+            fs: fs.clone(),
+            reserve: Bytes(reserve),
+            scratch: Mutex::new(Scratch { batch: WriteBatch::new(), key: Vec::new(), value: Vec::new() }),
+            deletes: AtomicU64::new(0),
+            compacting: Arc::new(AtomicBool::new(false)),
+            compaction: Mutex::new(None),
+        };
+        store.check_format()?;
+        Ok(store)
+    }
+
+    fn check_format(&self) -> Result<()> {
+        const DOING: &str = "reading the database's format";
+        let stored = self.db.get(FORMAT_KEY).map_err(|e| failed(DOING, &e))?;
+        if let Some(stored) = stored {
+            let version = stored.get(HEADER_LEN..).and_then(|v| v.try_into().ok()).map(u32::from_le_bytes);
+            return match version {
+                Some(FORMAT) => Ok(()),
+                Some(found) => Err(Error::Version { found, known: FORMAT }),
+                None => Err(Error::corrupt(FORMAT_KEY, format!("{} bytes", stored.len()))),
+            };
+        }
+        let cursor = self.db.iter(b"").map_err(|e| failed(DOING, &e))?;
+        cursor.status().map_err(|e| failed(DOING, &e))?;
+        if cursor.valid() {
+            let detail = "it holds keys of another program: give another directory with --db-path".to_owned();
+            return Err(Error::Store { doing: DOING, detail });
+        }
+        let mut batch = WriteBatch::new();
+        let mut value = vec![0; HEADER_LEN];
+        value.extend_from_slice(&FORMAT.to_le_bytes());
+        batch.put(FORMAT_KEY, &value);
+        self.db.write(&batch, true).map_err(|e| failed("writing the database's format", &e))
+    }
+
+    /// A compaction turns deletes into room. One at a time, in the background.
+    fn compact_for_room(&self) {
+        if self.deletes.load(Ordering::Relaxed) == 0 || self.compacting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.deletes.store(0, Ordering::Relaxed);
+        let (db, compacting) = (Arc::clone(&self.db), Arc::clone(&self.compacting));
+        let task = spawn(&**self.driver(), "kv-compact", async move {
+            if let Err(error) = db.compact() {
+                tracing::warn!(%error, "compacting to find room failed");
+            }
+            compacting.store(false, Ordering::Release);
+        });
+        *self.compaction.lock() = Some(task);
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.fs.driver()
+    }
+}
+
+impl Store for RocksStore {
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        let value = with_prefix(key, |key| self.db.get(key)).map_err(|e| failed("reading a key", &e))?;
+        found(value.as_deref());
+        Ok(())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let mut all = Vec::with_capacity(keys.iter().map(|k| k.len() + 1).sum());
+        for key in keys {
+            all.push(DATA);
+            all.extend_from_slice(key);
+        }
+        let mut rest = &all[..];
+        let mut names = Vec::with_capacity(keys.len());
+        for key in keys {
+            let (name, tail) = rest.split_at(key.len() + 1);
+            names.push(name);
+            rest = tail;
+        }
+        let values = self.db.multi_get(&names).map_err(|e| failed("reading keys", &e))?;
+        for (n, value) in values.iter().enumerate() {
+            found(n, value.as_deref());
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+        const DOING: &str = "walking the keys";
+        let mut cursor = with_prefix(from, |from| self.db.iter(from)).map_err(|e| failed(DOING, &e))?;
+        while let Some((&DATA, key)) = cursor.valid().then(|| cursor.key().split_first()).flatten() {
+            if visit(key, cursor.value()) == ControlFlow::Break(()) {
+                break;
+            }
+            cursor.next();
+        }
+        cursor.status().map_err(|e| failed(DOING, &e))
+    }
+
+    fn write(&self, overlay: &Overlay, sync: bool) -> Result<()> {
+        let mut scratch = self.scratch.lock();
+        let Scratch { batch, key, value } = &mut *scratch;
+        batch.clear();
+        if overlay.is_cleared() {
+            batch.delete_range(&[DATA], &[DATA_END]);
+            self.deletes.fetch_add(1, Ordering::Relaxed);
+        }
+        for (name, record) in overlay.entries() {
+            key.clear();
+            key.push(DATA);
+            key.extend_from_slice(name);
+            match record {
+                Some(record) => {
+                    value.clear();
+                    value.extend_from_slice(record.header().as_bytes());
+                    value.extend_from_slice(&record.value);
+                    batch.put(key, value);
+                }
+                None => {
+                    batch.delete(key);
+                    self.deletes.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.db.write(batch, sync).map_err(|e| failed("writing a batch", &e))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.sync_wal().map_err(|e| failed("syncing the log", &e))
+    }
+
+    fn room(&self) -> Option<Room> {
+        let room = Room { free: self.fs.statfs().free, reserve: self.reserve };
+        if room.is_short() {
+            self.compact_for_room();
+        }
+        Some(room)
+    }
+
+    fn describe(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        for (name, property) in [
+            ("keys_estimate", "rocksdb.estimate-num-keys"),
+            ("memtable_bytes", "rocksdb.cur-size-all-mem-tables"),
+            ("table_bytes", "rocksdb.total-sst-files-size"),
+            ("block_cache_bytes", "rocksdb.block-cache-usage"),
+            ("running_flushes", "rocksdb.num-running-flushes"),
+            ("running_compactions", "rocksdb.num-running-compactions"),
+            ("background_errors", "rocksdb.background-errors"),
+        ] {
+            if let Some(mut value) = self.db.property(property) {
+                if name == "keys_estimate" {
+                    // The layout's own key is not a client's.
+                    value = value.parse::<u64>().map_or(value, |n| n.saturating_sub(1).to_string());
+                }
+                lines.push((name.to_owned(), value));
+            }
+        }
+        let stat = self.fs.statfs();
+        let mut put = |name: &str, value: u64| lines.push((name.to_owned(), value.to_string()));
+        put("drive_capacity_bytes", stat.capacity.0);
+        put("drive_used_bytes", stat.used.0);
+        put("drive_garbage_bytes", stat.garbage.0);
+        put("drive_files", stat.files);
+        put("zones_metadata", u64::from(stat.zones.metadata));
+        put("zones_log", u64::from(stat.zones.log));
+        put("zones_data", u64::from(stat.zones.data));
+        put("zones_free", u64::from(stat.zones.free));
+        put("zones_worn", u64::from(stat.zones.worn));
+        put("zones_open", u64::from(stat.zones.open));
+        lines
+    }
+
+    fn close(&self) -> Result<()> {
+        if let Some(task) = self.compaction.lock().take() {
+            block_on(&**self.driver(), task);
+        }
+        self.db.close().map_err(|e| failed("closing the database", &e))
+    }
+}
+
+/// Hands over the key with its first byte, short ones from the stack.
+fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+    let mut short = [DATA; SHORT_KEY];
+    match short.get_mut(1..=key.len()) {
+        Some(tail) => {
+            tail.copy_from_slice(key);
+            then(short.get(..=key.len()).unwrap_or_default())
+        }
+        None => {
+            let mut long = Vec::with_capacity(key.len() + 1);
+            long.push(DATA);
+            long.extend_from_slice(key);
+            then(&long)
+        }
+    }
+}
+
+fn failed(doing: &'static str, error: &rocks::Error) -> Error {
+    match error.kind() {
+        rocks::ErrorKind::NoSpace => Error::NoSpace(error.to_string()),
+        rocks::ErrorKind::Closed => Error::Closed,
+        _ => Error::Store { doing, detail: error.to_string() },
+    }
+}

@@ -1,0 +1,235 @@
+//! The engine on RocksDB on an emulated drive.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests with real threads and files"
+)]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fs::{FormatOptions, Fs, MountOptions};
+use kv::*;
+use units::{Blocks, Driver, RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
+    let size = Blocks(zone_mib << 8);
+    EmuOptions { name: "test".into(), zones, zone_size: size, zone_capacity: size, ..EmuOptions::default() }
+}
+
+fn mount(device: Arc<dyn ZonedDevice>, format: bool) -> Fs {
+    let driver = Arc::clone(device.driver());
+    block_on(&*driver, async {
+        if format {
+            Fs::format(&device, &FormatOptions::default()).await.unwrap();
+        }
+        Fs::mount(device, &MountOptions::default()).await.unwrap()
+    })
+}
+
+fn unmount(fs: &Fs) {
+    block_on(&**fs.driver(), fs.unmount()).unwrap();
+}
+
+fn store(fs: &Fs) -> Arc<RocksStore> {
+    Arc::new(RocksStore::open(fs, "/db", &RocksStoreOptions::default()).unwrap())
+}
+
+fn engine(fs: &Fs, options: EngineOptions) -> Engine {
+    Engine::start(store(fs), Arc::clone(fs.driver()), options)
+}
+
+struct Lines(Vec<Vec<String>>, Vec<Reply>, mpsc::Sender<Vec<Reply>>);
+
+impl Work for Lines {
+    fn run(&mut self, txn: &mut Txn<'_>) {
+        self.1.clear();
+        for words in &self.0 {
+            let buffer = Bytes::from(words.concat());
+            let mut end = 0;
+            let spans: Vec<Span> = words
+                .iter()
+                .map(|word| {
+                    let start = end;
+                    end += word.len() as u32;
+                    Span { start, end }
+                })
+                .collect();
+            execute(find(words[0].as_bytes()).unwrap(), Args::new(&buffer, &spans), txn, &mut self.1);
+        }
+    }
+
+    fn done(self: Box<Self>) {
+        let _gone = self.2.send(self.1);
+    }
+}
+
+fn ask(engine: &Engine, lines: &[&str]) -> Vec<Reply> {
+    let lines = lines.iter().map(|l| l.split(' ').map(str::to_owned).collect()).collect();
+    let (to, from) = mpsc::channel();
+    if let Err((error, _)) = engine.submit(Box::new(Lines(lines, Vec::new(), to))) {
+        panic!("{error}");
+    }
+    from.recv_timeout(PATIENCE).expect("an answer in time")
+}
+
+fn ok() -> Reply {
+    Reply::Simple("OK".into())
+}
+
+fn bulk(text: &str) -> Reply {
+    Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+#[test]
+fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
+    let emu: Arc<dyn ZonedDevice> = Emu::memory(drive(64, 4), RealDriver::new());
+    let fs = mount(Arc::clone(&emu), true);
+    let first = engine(&fs, EngineOptions::default());
+    let long = "k".repeat(1000);
+    assert_eq!(
+        ask(&first, &["MSET b 2 a 1 c 3", &format!("SET {long} long"), "DEL c"])[2],
+        Reply::Integer(1)
+    );
+    assert_eq!(ask(&first, &["SET gone x PX 1", "SET later x EX 1000"]), [ok(), ok()]);
+    first.close().unwrap();
+    unmount(&fs);
+    let fs = mount(emu, false);
+    let second = engine(&fs, EngineOptions::default());
+    std::thread::sleep(Duration::from_millis(5));
+    let replies = ask(&second, &["KEYS *", "MGET a b c", &format!("GET {long}"), "DBSIZE", "TTL later"]);
+    assert_eq!(replies[..5], [Reply::Array(4), bulk("a"), bulk("b"), bulk(&long), bulk("later")]);
+    assert_eq!(replies[5..9], [Reply::Array(3), bulk("1"), bulk("2"), Reply::Null]);
+    assert_eq!(replies[9..], [bulk("long"), Reply::Integer(4), Reply::Integer(1000)]);
+    assert_eq!(ask(&second, &["FLUSHALL", "SET only 1", "KEYS *"])[2..], [Reply::Array(1), bulk("only")]);
+    let room = second.room().unwrap();
+    assert!(!room.is_short(), "{room:?}");
+    assert!(second.describe_store().iter().any(|(name, value)| name == "keys_estimate" && value != "0"));
+    second.close().unwrap();
+    unmount(&fs);
+}
+
+#[test]
+fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
+    for seed in 0..4 {
+        let emu = Emu::memory(drive(64, 4), RealDriver::new());
+        let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
+        let engine = engine(&fs, EngineOptions::default());
+        for n in 0..50 {
+            assert_eq!(ask(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")]), [ok(), ok()]);
+        }
+        // The last pipelines are in flight when the power goes.
+        let flying: Vec<_> = (50..70)
+            .map(|n| {
+                let lines = vec![
+                    vec!["SET".into(), format!("a{n}"), n.to_string()],
+                    vec!["SET".into(), format!("b{n}"), n.to_string()],
+                ];
+                let (to, from) = mpsc::channel();
+                assert!(engine.submit(Box::new(Lines(lines, Vec::new(), to))).is_ok());
+                from
+            })
+            .collect();
+        let after = emu.media().cut(&mut Seeded::new(seed));
+        drop(flying);
+        engine.close().unwrap();
+        unmount(&fs);
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        let emu = Emu::from_media(after, "after", Latency::default(), driver);
+        let fs = mount(emu, false);
+        let store = store(&fs);
+        let mut found = Vec::new();
+        store
+            .scan(b"", &mut |key, record| {
+                let value = RecordRef::decode(record).unwrap().value.to_vec();
+                found.push((String::from_utf8(key.to_vec()).unwrap(), String::from_utf8(value).unwrap()));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let has = |key: String, n: i32| found.contains(&(key, n.to_string()));
+        for n in 0..70 {
+            let (a, b) = (has(format!("a{n}"), n), has(format!("b{n}"), n));
+            assert_eq!(a, b, "seed {seed}: pipeline {n} is there in part");
+            assert!(a || n >= 50, "seed {seed}: pipeline {n} was acknowledged and is lost");
+        }
+        store.close().unwrap();
+        unmount(&fs);
+    }
+}
+
+#[test]
+fn a_full_drive_refuses_writes_serves_reads_and_takes_writes_again_after_deletes() {
+    let emu: Arc<dyn ZonedDevice> = Emu::memory(drive(48, 2), RealDriver::new());
+    let fs = mount(emu, true);
+    let engine = engine(&fs, EngineOptions::default());
+    let mut full = None;
+    let value = |n: i32| {
+        // Not compressible, not repeated.
+        let mut state = n as u64 + 1;
+        let mut text = String::new();
+        while text.len() < 100_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            text.push_str(&format!("{state:016x}"));
+        }
+        text
+    };
+    for n in 0..2000 {
+        match &ask(&engine, &[&format!("SET key:{n} {}", value(n))])[0] {
+            Reply::Simple(_) => {}
+            Reply::Error(text) => {
+                assert!(text.starts_with("ERR no space left on the device"), "{text}");
+                full = Some(n);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let full = full.expect("a 96 MiB drive holds no 200 MB");
+    assert!(full > 100, "full after {full} values of 100 kB on 96 MiB");
+    assert_eq!(engine.failure(), None);
+    for n in [0, full / 2, full - 1] {
+        assert_eq!(ask(&engine, &[&format!("GET key:{n}")]), [bulk(&value(n))]);
+    }
+    for n in 0..full * 3 / 4 {
+        assert_eq!(ask(&engine, &[&format!("DEL key:{n}")]), [Reply::Integer(1)], "key:{n}");
+    }
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match &ask(&engine, &["SET again 1"])[0] {
+            Reply::Simple(_) => break,
+            Reply::Error(text) => assert!(Instant::now() < until, "never again: {text}"),
+            other => panic!("{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(ask(&engine, &[&format!("GET key:{}", full - 1)]), [bulk(&value(full - 1))]);
+    engine.close().unwrap();
+    unmount(&fs);
+}
+
+#[test]
+fn a_database_of_another_program_or_version_is_refused() {
+    let emu: Arc<dyn ZonedDevice> = Emu::memory(drive(64, 4), RealDriver::new());
+    let fs = mount(emu, true);
+    let db = rocks::Db::open(&fs, "/db", &rocks::DbOptions::default()).unwrap();
+    let mut batch = rocks::WriteBatch::new();
+    batch.put(b"someone's", b"data");
+    db.write(&batch, true).unwrap();
+    db.close().unwrap();
+    let open = || RocksStore::open(&fs, "/db", &RocksStoreOptions::default()).unwrap_err();
+    assert!(open().to_string().contains("another program"), "{}", open());
+    let db = rocks::Db::open(&fs, "/db", &rocks::DbOptions::default()).unwrap();
+    batch.put(b"mformat", &[0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0]);
+    db.write(&batch, true).unwrap();
+    db.close().unwrap();
+    assert!(matches!(open(), Error::Version { found: 9, known: 1 }), "{}", open());
+    unmount(&fs);
+}

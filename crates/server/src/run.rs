@@ -1,0 +1,91 @@
+//! From a device's URL to a running server, and back.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use kv::{Engine, EngineOptions, Limits, RocksStore, RocksStoreOptions};
+use units::{Driver, RealDriver, block_on};
+use zoned::{ZoneState, ZonedDevice};
+
+use crate::{Durability, Error, Result, ServeOptions, Server};
+
+/// Serves until SIGTERM, SIGINT or SHUTDOWN, then writes everything out and lets go of the device.
+///
+/// Prints one line that begins with `ready` to the standard output when clients are served.
+///
+/// # Errors
+/// Settings that make no sense, a device that cannot be opened or holds something else, a port that is taken.
+pub fn run(options: ServeOptions) -> Result<()> {
+    options.validate()?;
+    options.password()?;
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
+    let device = zoned::open(&options.device, Arc::clone(&driver))
+        .map_err(|error| failed("opening the device", error.to_string()))?;
+    let fs = mount(&device, &options)?;
+    let served = serve(&fs, &options);
+    let unmounted = block_on(&*driver, fs.unmount())
+        .map_err(|error| failed("unmounting", error.to_string()));
+    served.and(unmounted)
+}
+
+fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
+    let driver = device.driver();
+    let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
+    let zones = device.report_all().map_err(|error| failed("asking for the zones of", error.to_string()))?;
+    let blank = zones.iter().all(|zone| matches!(zone.state, ZoneState::Empty | ZoneState::Conventional | ZoneState::Offline));
+    if blank {
+        if !options.format_if_blank {
+            let detail = "it is blank: make a file system with `furrow fs mkfs`".to_owned();
+            return Err(failed("mounting", detail));
+        }
+        tracing::info!(device = options.device, "the drive is blank: making a file system");
+        let label = FormatOptions { label: "furrow serve".into(), ..FormatOptions::default() };
+        block_on(&**driver, Fs::format(device, &label))
+            .map_err(|error| failed("making a file system on", error.to_string()))?;
+    }
+    block_on(&**driver, Fs::mount(Arc::clone(device), &MountOptions::default()))
+        .map_err(|error| failed("mounting", error.to_string()))
+}
+
+fn serve(fs: &Fs, options: &ServeOptions) -> Result<()> {
+    let store_options =
+        RocksStoreOptions { write_buffer: options.write_buffer, block_cache: options.block_cache };
+    let store = RocksStore::open(fs, &options.db_path, &store_options)?;
+    let value = usize::try_from(options.max_value).unwrap_or(usize::MAX);
+    let engine_options = EngineOptions {
+        durability: match options.durability {
+            Durability::Sync => kv::Durability::Sync,
+            Durability::Async => kv::Durability::Async,
+        },
+        limits: Limits { value, ..Limits::default() },
+    };
+    let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
+    let started = Server::start(engine.clone(), options.clone()).and_then(|server| {
+        server.stop_on_signals()?;
+        Ok(server)
+    });
+    let server = match started {
+        Ok(server) => server,
+        Err(error) => {
+            engine.close()?;
+            return Err(error);
+        }
+    };
+    announce(&server, options);
+    server.wait()
+}
+
+/// The line that scripts and people wait for. A closed standard output is no reason to stop.
+fn announce(server: &Server, options: &ServeOptions) {
+    let promise = match options.durability {
+        Durability::Sync => "durability sync: acknowledged is durable",
+        Durability::Async => "durability async: a power cut may cost the last second of acknowledged writes",
+    };
+    let pages = server.http_address().map_or(String::new(), |at| format!("; status on http://{at}/"));
+    let line = format!("ready: {} on {}, {promise}{pages}", options.device, server.address());
+    tracing::info!("{line}");
+    let mut out = std::io::stdout();
+    let _closed = writeln!(out, "{line}").and_then(|()| out.flush());
+}
