@@ -161,6 +161,12 @@ impl State {
         self.places.slots.is_none_or(|slots| self.slots_taken() < slots.total)
     }
 
+    /// Whether one more log may have a zone: the last slot is for data, or both would wait for each other.
+    pub(crate) fn lease_allowed(&self) -> bool {
+        let leased = self.places.leases.values().filter(|lease| lease.active).count();
+        self.places.slots.is_none_or(|slots| leased + slots.metadata + 1 < slots.total)
+    }
+
     /// Whether a writer may take an empty zone.
     pub(crate) fn may_take_free(&self, privileged: bool) -> bool {
         let least = if privileged { 0 } else { self.places.reserve };
@@ -212,6 +218,10 @@ impl State {
         }
         if let Some(zone) = best {
             return Pick::Zone(zone);
+        }
+        if !may_open && self.places.finishing.is_empty() {
+            // Nobody else would free a slot for this one.
+            self.places.finishing.extend(self.places.rests.pop());
         }
         let passing = self.places.open.iter().any(|z| z.in_flight.load(Ordering::Acquire) > 0);
         if passing || !self.places.finishing.is_empty() || (self.may_take_free(privileged) && !may_open) {

@@ -103,7 +103,8 @@ impl Shared {
         Ok(retry)
     }
 
-    async fn finish_zones(&self) -> bool {
+    /// Finishes what waits for it, so that its slots come free.
+    pub(crate) async fn finish_zones(&self) -> bool {
         let zones = self.state.lock().places.finishing.clone();
         for &zone in &zones {
             let finished = self.dev.zone(zone, Action::Finish).await;

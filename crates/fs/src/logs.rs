@@ -282,6 +282,9 @@ impl State {
             if self.places.making.contains(&ino) {
                 return Found::Wait;
             }
+            if !self.is_leased(ino) && !self.lease_allowed() {
+                return Found::TooMany;
+            }
             if !self.places.ahead.contains_key(&ino)
                 && let Some(zone) = self.places.rests.pop()
                 && let Some(z) = self.zones.get(zone).copied()

@@ -46,11 +46,13 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
     if options.read_only {
         return Ok(shared);
     }
-    reset_active_dead(&shared, &report).await?;
+    finish_leftovers(&shared, &report).await;
     if torn {
+        // Before anything is committed: behind a torn tail nobody would find it.
         let epoch = shared.meta.chain().epoch();
         shared.roll(epoch).await?;
     }
+    reset_active_dead(&shared, &report).await?;
     let (me, work) = (Arc::downgrade(&shared), shared.work.clone());
     shared.driver.spawn("cleaner", Box::pin(crate::cleaner::run(me, work)));
     shared.kick_cleaner();
@@ -170,6 +172,29 @@ fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, 
     } else {
         state.zones.set(info.zone, Phase::Full, role);
     }
+}
+
+/// Frees what the device counts as active and nobody will write to, before the first write needs a zone: after a
+/// power cut everything that was open may come back closed, and a reset may not have happened.
+async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
+    let geometry = shared.dev.geometry();
+    if geometry.max_open.is_none() && geometry.max_active.is_none() {
+        return;
+    }
+    let last = shared.meta.chain().last_zone();
+    let first = shared.superblock.metadata_first.0;
+    let metadata = first..first + shared.superblock.metadata_zones;
+    let dead = shared.state.lock().zones.dead();
+    let left = |z: &&ZoneInfo| {
+        let unused = if metadata.contains(&z.zone.0) { z.zone != last } else { dead.contains(&z.zone) };
+        z.state.is_active() && unused
+    };
+    for info in report.iter().filter(left) {
+        if let Err(error) = shared.dev.zone(info.zone, Action::Finish).await {
+            tracing::warn!(zone = %info.zone, %error, "finishing a zone at mount failed");
+        }
+    }
+    shared.finish_zones().await;
 }
 
 /// Zones that were being written and that nothing refers to hold open zones: they are reset at once.

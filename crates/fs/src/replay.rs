@@ -71,7 +71,7 @@ pub(crate) async fn replay(
         let last = *zones.last().expect("an epoch that was read has a zone");
         // A zone that was begun and holds no record counts too: a second one of its index in the same epoch would
         // leave the next mount to guess which of them goes on.
-        let torn = pointer(last) > end.block || epoch.zones.len() > end.zones;
+        let torn = !end.clean || pointer(last) > end.block || epoch.zones.len() > end.zones;
         let header = Header { index: u32::try_from(end.zones - 1).unwrap_or(0), ..epoch.header };
         let chain = Chain::resume(header, zones, pointer(last), end.sequence);
         let all = (sb.metadata_first.0..files_from).map(ZoneId);
@@ -124,6 +124,8 @@ struct End {
     /// Block behind the last record, in the last of them.
     block: u64,
     sequence: u64,
+    /// Nothing but padding follows the last record in its block.
+    clean: bool,
 }
 
 /// Replays an epoch into `state`; `None` where its snapshot is not complete.
@@ -135,7 +137,7 @@ async fn read_epoch(
     visit: Visit<'_>,
 ) -> Result<Option<End>> {
     let mut complete = false;
-    let mut end = End { zones: 0, block: 0, sequence: 0 };
+    let mut end = End { zones: 0, block: 0, sequence: 0, clean: true };
     let binding = Binding::of(&epoch.header);
     for (index, &zone) in epoch.zones.iter().enumerate() {
         let mut reader = ZoneReader::new(dev, zone, pointer(zone));
@@ -159,6 +161,7 @@ async fn read_epoch(
         }
         end.zones = index + 1;
         end.block = reader.block();
+        end.clean = reader.is_clean();
     }
     Ok(complete.then_some(end))
 }
@@ -192,6 +195,12 @@ impl<'a> ZoneReader<'a> {
     /// The block behind the last record.
     fn block(&self) -> u64 {
         self.base + self.at.div_ceil(self.block) as u64
+    }
+
+    /// Whether nothing but padding follows the last record in its block: a torn record may begin there.
+    fn is_clean(&self) -> bool {
+        let rest = self.window.get(self.at..).unwrap_or_default();
+        rest.iter().take(self.at.next_multiple_of(self.block) - self.at).all(|b| *b == 0)
     }
 
     /// The next record: `Some(None)` where its kind is not known.
