@@ -25,6 +25,12 @@ const ENUMERATED: u64 = 16;
 const SAMPLED: u64 = 12;
 /// One image in this many is written on and cut again.
 const TWICE: u64 = 4;
+/// An exploration spreads over about this many workloads.
+const WORKLOADS: u64 = 10;
+/// But looks at this many images of each at least.
+const SHARE: u64 = 500;
+/// Images that a cut gives, about: what decides how many cuts of a workload are taken.
+const PER_CUT: u64 = 6;
 /// Failures that a report describes.
 const DESCRIBED: usize = 20;
 /// A seed is spent when this many workloads in a row show no new image.
@@ -86,7 +92,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let found = explore(options, &trace, saved.as_deref(), options.states - report.states)?;
+        let share = (options.states / WORKLOADS).max(SHARE).min(options.states - report.states);
+        let found = explore(options, &trace, saved.as_deref(), share)?;
         if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
             let _stays_in_the_temporary_directory = std::fs::remove_file(path);
         }
@@ -109,12 +116,22 @@ fn numbered(path: &Path, workload: u64) -> PathBuf {
 
 fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     let volatile = options.volatile_cache.unwrap_or(workload % 4 != 3);
-    match options.target {
+    let run = || match options.target {
         Target::Fs | Target::Log => {
             files::record(options.target, options.seed, workload, volatile, options.sabotage)
         }
         Target::Engine => engine::record(options.seed, workload, volatile, options.sabotage),
-    }
+    };
+    catch_unwind(run).unwrap_or_else(|panic| {
+        let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
+        Err(Error::Workload(format!("{place}: panic: {}", words(&*panic))))
+    })
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
 
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
@@ -239,9 +256,9 @@ fn walk(
     Ok(report)
 }
 
-/// Few states wanted: take some cuts at random rather than the first ones.
+/// Few states wanted: take some cuts at random, from beginning to end, rather than the first ones.
 fn thin(cuts: &mut Vec<Cut>, states: u64, seed: u64) {
-    let wanted = usize::try_from(states / 3 + 1).unwrap_or(usize::MAX);
+    let wanted = usize::try_from(states / PER_CUT + 1).unwrap_or(usize::MAX);
     let mut rng = Rng::at(seed, &[0xc07]);
     let mut left = cuts.len();
     let mut take = wanted.min(left);
@@ -327,9 +344,7 @@ impl Walk<'_> {
         let probe = Probe { twice: id.twice, seed: fingerprint as u64 };
         let checked = catch_unwind(AssertUnwindSafe(|| self.oracle.probe(image, &cut.progress, probe)));
         let faults = checked.unwrap_or_else(|panic| {
-            let what = panic.downcast_ref::<String>().cloned();
-            let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-            vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", what.unwrap_or_default()) }]
+            vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
         });
         if faults.is_empty() {
             return;
