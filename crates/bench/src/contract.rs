@@ -50,6 +50,8 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     let dev = drive(BLOCK, Arc::clone(&driver));
     let small = drive(SMALL, Arc::clone(&driver));
     let sources = sources(BLOCK);
+    // Buffers of its own for the second thread: their reference counts would be fought over.
+    let other_sources = self::sources(BLOCK);
     let small_sources = self::sources(SMALL);
     let mut memory = vec![0_u8; BLOCK * (ZONE_BLOCKS * u64::from(ZONES)) as usize];
     let mut buffer = Some(BufMut::zeroed(BLOCK));
@@ -83,8 +85,8 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
         *one = time(&*driver, || appends(&dev, &sources, 0..ZONES));
         *both = time(&*driver, || {
             std::thread::scope(|scope| {
-                for half in [0..ZONES / 2, ZONES / 2..ZONES] {
-                    let (dev, sources) = (&dev, &sources);
+                for (half, sources) in [(0..ZONES / 2, &sources), (ZONES / 2..ZONES, &other_sources)] {
+                    let dev = &dev;
                     scope.spawn(move || (0..2).for_each(|_| appends(dev, sources, half.clone())));
                 }
             });

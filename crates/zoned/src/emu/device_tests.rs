@@ -206,3 +206,18 @@ fn a_drive_goes_on_after_a_power_cut() {
     assert!(append(&dev, 99, 2).wait().expect_err("no such zone").to_string().starts_with("emu:again"));
     assert_eq!(dev.read(Lba(0), BufMut::zeroed(4096)).wait().expect("durable")[0], 1);
 }
+
+#[test]
+fn what_lies_past_the_pointer_reads_as_zeros_whatever_the_buffer_or_the_zone_held() {
+    let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
+    let dev = shared(&emu);
+    for tag in 1..4 {
+        append(&dev, 0, tag).wait().expect("fits");
+    }
+    dev.zone(ZoneId(0), Action::Reset).wait().expect("legal");
+    append(&dev, 0, 9).wait().expect("fits");
+    let mut into = BufMut::zeroed(3 * 4096);
+    into.fill(7);
+    let data = dev.read(Lba(0), into).wait().expect("allowed");
+    assert!(data[..4096].iter().all(|b| *b == 9) && data[4096..].iter().all(|b| *b == 0));
+}

@@ -270,6 +270,20 @@ impl Drive {
         self.unflushed.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64 > MAX_UNFLUSHED
     }
 
+    /// Writes to the file.
+    pub(super) fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        #[cfg(test)]
+        super::tests::note(Some((at, bytes)));
+        self.file.write_all_at(bytes, at)
+    }
+
+    /// Waits until the host's disk holds what was written.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        #[cfg(test)]
+        super::tests::note(None);
+        self.file.sync_data()
+    }
+
     /// Gives the host the space of a reset zone back.
     pub(super) fn punch(&self, zone: ZoneId) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -8,7 +8,6 @@
 //! (A conventional block is overwritten in place: it is as atomic as the host's own disk makes it.)
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use zerocopy::IntoBytes;
@@ -68,7 +67,7 @@ impl Drive {
             }
         }
         if !emptied.is_empty() {
-            self.file.sync_data()?;
+            self.sync()?;
             emptied.into_iter().for_each(|zone| self.punch(zone));
         }
         let mut data = false;
@@ -76,7 +75,7 @@ impl Drive {
             data |= self.write_data(media, snap)?;
         }
         if data {
-            self.file.sync_data()?;
+            self.sync()?;
         }
         let mut entries = false;
         for snap in &snapshots {
@@ -89,7 +88,7 @@ impl Drive {
             }
         }
         if entries {
-            self.file.sync_data()?;
+            self.sync()?;
         }
         snapshots.into_iter().for_each(|snap| forget(media, snap));
         Ok(())
@@ -99,7 +98,7 @@ impl Drive {
     fn record(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
         let after = Stored { sequence: before.sequence + 1, ..after };
         let bytes = after.encode(&self.header.uuid, zone.0);
-        self.file.write_all_at(bytes.as_bytes(), self.header.slot_at(zone.0, after.sequence % 2))?;
+        self.put(bytes.as_bytes(), self.header.slot_at(zone.0, after.sequence % 2))?;
         *before = after;
         Ok(())
     }
@@ -108,7 +107,7 @@ impl Drive {
     fn write_data(&self, media: &Media, snap: &mut Snapshot) -> io::Result<bool> {
         let size = u64::from(media.geometry.block_size);
         for (block, data) in &snap.rewrites {
-            self.file.write_all_at(data, self.at(snap.id, block * size))?;
+            self.put(data, self.at(snap.id, block * size))?;
         }
         let (mut at, end) = ((snap.stored * size) as usize, (snap.written * size) as usize);
         let some = at < end || !snap.rewrites.is_empty();
@@ -121,7 +120,7 @@ impl Drive {
             }
             let part = zone.content.part(&media.pool, at, end);
             assert!(!part.is_empty(), "what is not stored is in memory");
-            self.file.write_all_at(part, self.at(snap.id, at as u64))?;
+            self.put(part, self.at(snap.id, at as u64))?;
             at += part.len();
         }
         Ok(some)

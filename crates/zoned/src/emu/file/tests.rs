@@ -273,6 +273,65 @@ fn a_large_sparse_drive_costs_next_to_nothing() {
     assert!(used * 512 < 1 << 20, "{used} sectors");
 }
 
+/// What went to the file since the last look: writes, and `None` for a sync.
+type Journal = Vec<Option<(u64, Vec<u8>)>>;
+
+thread_local! {
+    static JOURNAL: std::cell::RefCell<Journal> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+pub(super) fn note(what: Option<(u64, &[u8])>) {
+    JOURNAL.with_borrow_mut(|journal| journal.push(what.map(|(at, bytes)| (at, bytes.to_vec()))));
+}
+
+#[test]
+fn the_hosts_own_power_loss_never_mixes_old_and_new_content() {
+    use crate::emu::{Choose, Seeded};
+    let settings =
+        EmuOptions { zone_size: Blocks(16), zone_capacity: Blocks(14), conventional: 0, ..options() };
+    let place = place();
+    let open =
+        |path: &Path| Emu::open_file(path, Some(settings.clone()), VirtualDriver::new(1)).expect("opens");
+    let dev = open(&place.path);
+    append(&dev, 1, b'a', 8);
+    flush(&dev);
+    let base = std::fs::read(&place.path).expect("readable");
+    JOURNAL.take();
+    act(&dev, 1, Action::Reset);
+    append(&dev, 1, b'b', 3);
+    flush(&dev);
+    let first_flush = JOURNAL.with_borrow(Vec::len);
+    append(&dev, 1, b'c', 2);
+    act(&dev, 1, Action::Reset);
+    append(&dev, 1, b'd', 6);
+    flush(&dev);
+    let journal = JOURNAL.take();
+    assert!(first_flush > 4 && journal.len() > first_flush + 4);
+    let image = place.path.with_extension("cut");
+    let mut seen = std::collections::BTreeSet::new();
+    for end in 0..=journal.len() {
+        let synced = journal[..end].iter().rposition(Option::is_none).unwrap_or(0);
+        for seed in 0..8 {
+            let mut choose = Seeded::new(seed * 1000 + end as u64);
+            let mut bytes = base.clone();
+            for (index, what) in journal[..end].iter().enumerate() {
+                if let Some((at, data)) = what
+                    && (index < synced || choose.choose(2) == 0)
+                {
+                    bytes[*at as usize..][..data.len()].copy_from_slice(data);
+                }
+            }
+            std::fs::write(&image, &bytes).expect("writable");
+            let (_, tags) = look(&open(&image), 1);
+            let old: &[&[u8]] = if end < first_flush { &[b"aaaaaaaa"] } else { &[] };
+            let new: &[&[u8]] = if end < journal.len() { &[b"", b"bbb", b"dddddd"] } else { &[b"dddddd"] };
+            assert!(old.contains(&&tags[..]) || new.contains(&&tags[..]), "after {end}: {tags:?}");
+            seen.insert(tags);
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+}
+
 /// A header and two table entries as version 1 writes them.
 fn golden() -> Vec<u8> {
     let uuid = *b"0123456789abcdef";
