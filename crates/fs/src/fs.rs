@@ -232,13 +232,13 @@ impl Fs {
             let (parent, name) = state.parent(doing, path)?;
             let ino = state.lookup(parent, name).ok_or_else(|| error(ErrorKind::NotFound, doing, path))?;
             match state.nodes.get(&ino) {
-                Some(Node::Directory { entries, .. }) if directory => {
-                    if !entries.is_empty() {
-                        return Err(error(ErrorKind::NotEmpty, doing, path));
-                    }
+                Some(Node::Directory { entries, .. }) if directory && !entries.is_empty() => {
+                    return Err(error(ErrorKind::NotEmpty, doing, path));
                 }
-                Some(Node::Directory { .. }) => return Err(error(ErrorKind::IsADirectory, doing, path)),
-                _ if directory => return Err(error(ErrorKind::NotADirectory, doing, path)),
+                Some(Node::Directory { .. }) if !directory => {
+                    return Err(error(ErrorKind::IsADirectory, doing, path));
+                }
+                Some(Node::File(_)) if directory => return Err(error(ErrorKind::NotADirectory, doing, path)),
                 _ => {}
             }
             state.commit(Record::Unlink { parent, name: name.to_owned() })?;
