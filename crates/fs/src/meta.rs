@@ -228,17 +228,20 @@ impl Shared {
         self.flush_device("flushing a snapshot").await?;
         let end = VecDeque::from([Record::End { count: chain.sequence() }]);
         self.write_durable(&mut chain, &mut spare, end).await?;
-        let old = std::mem::replace(&mut *self.meta.position.lock(), (chain, Spare::default()));
+        let (clean, mut dirty): (VecDeque<_>, VecDeque<_>) =
+            spare.zones.into_iter().partition(|(_, dirty)| !dirty);
+        let old = std::mem::replace(&mut *self.meta.position.lock(), (chain, Spare { zones: clean }));
         self.state.lock().journal.durable = upto;
         drop(turn);
         // Only now nothing needs the old zones any more.
-        spare.zones.extend(old.0.zones().iter().map(|zone| (*zone, true)));
-        let mut clean = Spare::default();
-        while let Some(zone) = spare.take(&self.dev).await? {
-            clean.zones.push_back((zone, false));
+        dirty.extend(old.0.zones().iter().map(|zone| (*zone, true)));
+        let resets = dirty.iter().map(|(zone, _)| self.dev.zone(*zone, Action::Reset)).collect();
+        for reset in zoned::join_all(resets).await {
+            reset.map_err(|e| Error::device("resetting a metadata zone", e))?;
         }
         let _turn = self.meta.turn.acquire().await;
-        self.meta.position.lock().1.zones.append(&mut clean.zones);
+        let zones = &mut self.meta.position.lock().1.zones;
+        zones.extend(dirty.into_iter().map(|(zone, _)| (zone, false)));
         self.kick_cleaner();
         Ok(())
     }
