@@ -45,6 +45,12 @@ const RESERVE_MEMTABLES: u64 = 2;
 const RESERVE_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
+/// A compaction for room waits until the deletes are this share of the keys that are left.
+const COMPACT_SHARE: u64 = 3;
+
+/// Clearing everything counts as so many deletes: more than any drive has keys.
+const CLEARED: u64 = 1 << 48;
+
 /// What RocksDB's wrapper makes of a zone for a table's size.
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
@@ -76,6 +82,8 @@ pub struct RocksStore {
     scratch: Mutex<Scratch>,
     /// Deletes since the last compaction that was asked for to find room.
     deletes: AtomicU64,
+    /// The same, when the room was looked at last.
+    deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
     compaction: Mutex<Option<Spawned<()>>>,
 }
@@ -117,6 +125,7 @@ impl RocksStore {
             reserve: Bytes(reserve),
             scratch: Mutex::new(Scratch { batch: WriteBatch::new(), key: Vec::new(), value: Vec::new() }),
             deletes: AtomicU64::new(0),
+            deletes_seen: AtomicU64::new(0),
             compacting: Arc::new(AtomicBool::new(false)),
             compaction: Mutex::new(None),
         };
@@ -148,9 +157,17 @@ impl RocksStore {
         self.db.write(&batch, true).map_err(|e| failed("writing the database's format", &e))
     }
 
-    /// A compaction turns deletes into room. One at a time, in the background.
+    /// A compaction turns deletes into room. It needs room itself, for what still lives: so it waits until enough is
+    /// deleted and the deletes pause. One at a time, in the background.
     fn compact_for_room(&self) {
-        if self.deletes.load(Ordering::Relaxed) == 0 || self.compacting.swap(true, Ordering::AcqRel) {
+        let deletes = self.deletes.load(Ordering::Relaxed);
+        let paused = self.deletes_seen.swap(deletes, Ordering::Relaxed) == deletes;
+        if deletes == 0 || !paused {
+            return;
+        }
+        let keys = self.db.property("rocksdb.estimate-num-keys").and_then(|n| n.parse::<u64>().ok());
+        let enough = deletes >= CLEARED || deletes >= keys.unwrap_or(0) / COMPACT_SHARE;
+        if !enough || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
         self.deletes.store(0, Ordering::Relaxed);
@@ -214,7 +231,7 @@ impl Store for RocksStore {
         batch.clear();
         if overlay.is_cleared() {
             batch.delete_range(&[DATA], &[DATA_END]);
-            self.deletes.fetch_add(1, Ordering::Relaxed);
+            self.deletes.fetch_add(CLEARED, Ordering::Relaxed);
         }
         for (name, record) in overlay.entries() {
             key.clear();

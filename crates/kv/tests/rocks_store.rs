@@ -18,7 +18,7 @@ use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
     let size = Blocks(zone_mib << 8);
@@ -205,7 +205,9 @@ fn a_full_drive_refuses_writes_serves_reads_and_takes_writes_again_after_deletes
     loop {
         match &ask(&engine, &["SET again 1"])[0] {
             Reply::Simple(_) => break,
-            Reply::Error(text) => assert!(Instant::now() < until, "never again: {text}"),
+            Reply::Error(text) => {
+                assert!(Instant::now() < until, "never again: {text}; {:?}", engine.describe_store());
+            }
             other => panic!("{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -25,8 +25,7 @@ pub fn run(options: ServeOptions) -> Result<()> {
         .map_err(|error| failed("opening the device", error.to_string()))?;
     let fs = mount(&device, &options)?;
     let served = serve(&fs, &options);
-    let unmounted = block_on(&*driver, fs.unmount())
-        .map_err(|error| failed("unmounting", error.to_string()));
+    let unmounted = block_on(&*driver, fs.unmount()).map_err(|error| failed("unmounting", error.to_string()));
     served.and(unmounted)
 }
 
@@ -34,7 +33,9 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
     let driver = device.driver();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
     let zones = device.report_all().map_err(|error| failed("asking for the zones of", error.to_string()))?;
-    let blank = zones.iter().all(|zone| matches!(zone.state, ZoneState::Empty | ZoneState::Conventional | ZoneState::Offline));
+    let blank = zones
+        .iter()
+        .all(|zone| matches!(zone.state, ZoneState::Empty | ZoneState::Conventional | ZoneState::Offline));
     if blank {
         if !options.format_if_blank {
             let detail = "it is blank: make a file system with `furrow fs mkfs`".to_owned();
