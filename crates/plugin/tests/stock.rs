@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -58,6 +59,30 @@ fn works(program: Program, url: &str, args: &[&str]) -> String {
     let output = run(program, url, args);
     assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a program that must end by itself.
+fn ends(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = |from: &mut dyn Read| {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).unwrap();
+        all
+    };
+    std::thread::scope(|scope| {
+        let out = scope.spawn(|| read(&mut stdout));
+        let err = scope.spawn(|| read(&mut stderr));
+        for _ in 0..600 {
+            if let Some(status) = child.try_wait().unwrap() {
+                return Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() };
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("the program hung");
+    })
 }
 
 struct Drive {
@@ -172,6 +197,25 @@ fn sst_dump_verifies_the_tables_of_the_drive() {
     let out = works(Program::SstDump, &drive.url(), &["--file=/db", "--command=verify"]);
     assert!(out.contains(".sst"), "{out}");
     assert!(!out.contains("Corruption"), "{out}");
+}
+
+#[test]
+fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
+    let drive = Drive::new();
+    let url = format!("emu:{}?zones=24&zone-size=1MiB", drive.file().display());
+    let fill = |num: &str| {
+        let small =
+            ["--write_buffer_size=524288", "--target_file_size_base=524288", "--compression_type=none"];
+        let args = ["--benchmarks=fillrandom", "--value_size=400", "--max_bytes_for_level_base=2097152", num];
+        ends(command(Program::DbBench, &url, &[&args[..], &small].concat()))
+    };
+    let output = fill("--num=200000");
+    assert!(!output.status.success(), "80 MB do not fit 24 MiB");
+    assert!(text(&output).contains("No space left on device"), "{}", text(&output));
+    assert!(works(Program::Ldb, &url, &["scan", "--no_value"]).lines().count() > 1000);
+    // db_bench deletes the database that is there before it fills a new one.
+    let output = fill("--num=5000");
+    assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]

@@ -209,6 +209,19 @@ fn a_database_is_opened_once_per_process() {
 }
 
 #[test]
+fn the_log_of_rocksdb_is_a_file_that_can_be_followed() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let reader = fs.open("/db/LOG").unwrap();
+    let mut text = vec![0; 1 << 20];
+    let read = block_on(&*drive.driver, reader.read_at(fs::Bytes(0), &mut text)).unwrap();
+    let text = String::from_utf8_lossy(&text[..read]).into_owned();
+    assert!(text.contains("RocksDB version"), "{text}");
+    db.close().unwrap();
+}
+
+#[test]
 fn a_missing_database_is_not_made_unless_asked() {
     let drive = Drive::new();
     let fs = drive.mount();
