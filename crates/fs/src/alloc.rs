@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::{Blocks, ZoneId};
-use zoned::{Buf, Durability, Geometry, ZoneState};
+use zoned::{Buf, Durability, Geometry, Io, ZoneState};
 
 use crate::format::record::lifetime_byte;
 use crate::log::Segment;
@@ -93,7 +93,10 @@ pub(crate) struct OpenZone {
     next: Mutex<u64>,
     /// The same without the lock: a waiting writer must not stop those who choose a zone.
     hint: AtomicU64,
+    /// Writes that no metadata refers to yet: until then the zone must not be taken for dead.
     in_flight: AtomicU32,
+    /// Writes that the device has not acknowledged.
+    writing: AtomicU32,
     failed: AtomicBool,
 }
 
@@ -114,12 +117,20 @@ impl OpenZone {
             next: Mutex::new(next),
             hint: AtomicU64::new(next),
             in_flight: AtomicU32::new(0),
+            writing: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         })
     }
 
     fn has_room(&self) -> bool {
         !self.failed.load(Ordering::Acquire) && self.hint.load(Ordering::Acquire) < self.capacity
+    }
+
+    /// Whether the device counts the zone as open: a zone written to its end is full.
+    fn takes_slot(&self) -> bool {
+        self.hint.load(Ordering::Acquire) < self.capacity
+            || self.writing.load(Ordering::Acquire) > 0
+            || self.failed.load(Ordering::Acquire)
     }
 
     /// Ends the zone where it is, if nothing is in flight: gives its pointer.
@@ -153,7 +164,11 @@ impl State {
         let places = &self.places;
         let metadata = places.slots.map_or(1, |s| s.metadata);
         let leased = places.leases.values().filter(|lease| lease.active).count();
-        metadata + places.open.len() + leased + places.rests.len() + places.finishing.len()
+        metadata + self.data_slots_taken() + leased + places.rests.len() + places.finishing.len()
+    }
+
+    fn data_slots_taken(&self) -> usize {
+        self.places.open.iter().filter(|zone| zone.takes_slot()).count()
     }
 
     /// Whether one more zone may be open.
@@ -205,7 +220,7 @@ impl State {
             return Pick::Zone(Arc::clone(zone));
         }
         let data_slots = self.places.slots.map_or(MAX_DATA, |s| s.data);
-        let may_open = self.places.open.len() < data_slots && self.slot_free();
+        let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(privileged)
             && let Some(zone) = self.zones.first_free()
@@ -223,7 +238,7 @@ impl State {
             // Nobody else would free a slot for this one.
             self.places.finishing.extend(self.places.rests.pop());
         }
-        let passing = self.places.open.iter().any(|z| z.in_flight.load(Ordering::Acquire) > 0);
+        let passing = self.places.open.iter().any(|z| z.writing.load(Ordering::Acquire) > 0);
         if passing || !self.places.finishing.is_empty() || (self.may_take_free(privileged) && !may_open) {
             return Pick::Wait;
         }
@@ -273,6 +288,13 @@ impl Shared {
         let mut at = 0;
         let mut failed = None;
         while at < data.len() {
+            if placed.held.last().is_some_and(|zone| !zone.has_room()) {
+                // Who waits for a zone must not hold up others that wait for one: what it filled is full first.
+                failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                if failed.is_some() {
+                    break;
+                }
+            }
             let open = match self.zone_for(lifetime, privileged).await {
                 Ok(open) => open,
                 Err(error) => {
@@ -288,6 +310,7 @@ impl Shared {
             }
             let to = at + usize::try_from(n).expect("no longer than the data") * block;
             open.in_flight.fetch_add(1, Ordering::AcqRel);
+            open.writing.fetch_add(1, Ordering::AcqRel);
             let lba = geometry.start(open.zone).plus(Blocks(*next));
             ios.push(self.dev.write(lba, data.slice(at..to), Durability::Cached));
             placed.runs.push((open.zone, Blocks(*next), n));
@@ -297,14 +320,25 @@ impl Shared {
             placed.held.push(open);
             at = to;
         }
-        // Every one is waited for, whatever the others say: the pointers are known then.
-        for (result, open) in zoned::join_all(ios).await.into_iter().zip(&placed.held) {
+        let late = self.settle(ios, &placed.held).await;
+        failed.or(late).map_or(Ok(placed), Err)
+    }
+
+    /// Waits for writes to the last zones of `held`: for every one, whatever the others say, so that the pointers
+    /// are known then. Gives what went wrong.
+    async fn settle(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
+        let mut failed = None;
+        let held = held.get(held.len().saturating_sub(ios.len())..).unwrap_or_default();
+        for (result, open) in zoned::join_all(ios).await.into_iter().zip(held) {
             if let Err(error) = result {
                 open.failed.store(true, Ordering::Release);
                 failed = Some(Error::device("writing file data", error));
             }
+            if open.writing.fetch_sub(1, Ordering::AcqRel) == 1 && !open.has_room() {
+                self.space.notify();
+            }
         }
-        failed.map_or(Ok(placed), Err)
+        failed
     }
 
     async fn zone_for(&self, lifetime: Lifetime, privileged: bool) -> Result<Arc<OpenZone>> {
@@ -347,6 +381,8 @@ impl Shared {
             state.zones.note(open.zone, ZoneState::Full, open.capacity);
             state.zones.set_phase(open.zone, Phase::Full);
         }
+        // What is dead in it can be reclaimed from now on.
+        state.places.hopeless = false;
         drop(state);
         self.kick_cleaner();
         self.space.notify();

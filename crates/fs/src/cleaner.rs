@@ -12,7 +12,7 @@ use crate::extents::Extent;
 use crate::format::record::{MAX_EXTENTS, Record};
 use crate::shared::Shared;
 use crate::zones::Phase;
-use crate::{Error, Result, Sabotage};
+use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Records that wait for a commit before the cleaner makes one.
 const MAX_PENDING: usize = 4096;
@@ -89,7 +89,10 @@ impl Shared {
         let (waiting, retry) = {
             let mut state = self.state.lock();
             let waiting = state.places.wanted;
-            state.places.hopeless = !state.zones.has_dead();
+            if waiting {
+                // This round looked for the smallest gain there is.
+                state.places.hopeless = !state.zones.has_dead();
+            }
             state.places.wanted = false;
             (waiting, waiting && !state.places.hopeless)
         };
@@ -116,6 +119,7 @@ impl Shared {
             let pointer = state.zones.pointer(zone).0;
             state.zones.note(zone, ZoneState::Full, pointer);
             state.zones.set_phase(zone, Phase::Full);
+            state.places.hopeless = false;
             drop(state);
             self.space.notify();
         }
@@ -156,7 +160,10 @@ impl Shared {
         for (result, &zone) in zoned::join_all(ios).await.into_iter().zip(&ready) {
             let mut state = self.state.lock();
             match result {
-                Ok(()) => state.zones.set_phase(zone, Phase::Free),
+                Ok(()) => {
+                    state.places.stuck.retain(|stuck| *stuck != zone);
+                    state.zones.set_phase(zone, Phase::Free);
+                }
                 Err(error) => {
                     tracing::warn!(%zone, %error, "a zone cannot be reset and is left out");
                     state.zones.set_phase(zone, Phase::Unusable);
@@ -184,6 +191,10 @@ impl Shared {
         let live = |shared: &Shared| shared.state.lock().zones.get(victim).map_or(0, |z| z.live);
         let before = live(self);
         let emptied = self.empty_zone(victim).await;
+        if emptied.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
+            // A zone that is being finished holds the slot: that is this task's to do, and then this again.
+            return Ok(!self.state.lock().places.finishing.is_empty());
+        }
         if let Err(error) = &emptied {
             tracing::warn!(zone = %victim, %error, "reclaiming a zone failed; its data stays where it is");
         }

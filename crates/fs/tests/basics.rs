@@ -1,4 +1,5 @@
 //! The file system end to end, on a tiny drive.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod common;
 

@@ -2,6 +2,7 @@
 //!
 //! Two more are unit tests: extents are found in logarithmic steps (`extents.rs`), and the log's lengths are
 //! under its checksum (`log`).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod common;
 
