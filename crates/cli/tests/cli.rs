@@ -37,7 +37,9 @@ impl Drive {
 }
 
 fn run(device: Option<&str>, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_furrow"));
+    // A command that hangs fails its test instead of hanging it.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_furrow")]);
     command.env_remove("FURROW_DEVICE").env_remove("FURROW_LOG").args(args).stdin(Stdio::null());
     if let Some(device) = device {
         command.env("FURROW_DEVICE", device);
@@ -140,8 +142,7 @@ fn a_drive_with_data_is_tested_only_by_force() {
 #[test]
 fn a_drive_without_a_file_system_says_how_to_make_one() {
     let output = Drive::new().furrow(&["fs", "ls"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("mkfs"), "{}", said(&output));
+    refused(&output, 5, &["emu:", "superblock", "format"]);
 }
 
 #[test]

@@ -195,9 +195,11 @@ impl Copier<'_> {
             Place::Drive(path) => {
                 let options = CreateOptions { preallocate: Bytes(length), ..CreateOptions::default() };
                 let writer = context.wait(fs.create(path, &options))?;
-                each(Box::new(|data| Ok(context.wait(writer.append(data))?)))?;
-                context.wait(writer.sync())?;
-                context.wait(writer.close())?;
+                let copied = each(Box::new(|data| Ok(context.wait(writer.append(data))?)))
+                    .and_then(|()| Ok(context.wait(writer.sync())?));
+                let closed = context.wait(writer.close());
+                copied?;
+                closed?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ::fs::{FormatOptions, Fs};
+use ::fs::{ErrorKind, FormatOptions, Fs};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
 use crate::device::is_written;
+use crate::exit::Failure;
 use crate::{output, size};
 
 /// `furrow fs mkfs`
@@ -49,7 +50,10 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
         metadata_zones: args.metadata_zones,
         ..FormatOptions::default()
     };
-    let made = context.wait(Fs::format(&device, &options))?;
+    let made = context.wait(Fs::format(&device, &options)).map_err(|error| match error.kind() {
+        ErrorKind::Exists => Failure::refused(format!("{error} (--force)")),
+        _ => error.into(),
+    })?;
     let size = made.zone_capacity.bytes(made.block_size).0 * u64::from(made.zones);
     if context.json {
         output::json(&json!({

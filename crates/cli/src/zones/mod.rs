@@ -178,7 +178,10 @@ impl Map {
         let options = MountOptions { read_only: true, ..MountOptions::default() };
         match context.wait(Fs::mount(Arc::clone(device), &options)) {
             Ok(fs) => Ok(Map::of(&fs)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Version) =>
+            {
+                eprintln!("furrow: showing the device's own view: {error}");
                 let zones = device.report_all()?.into_iter().map(|info| Cell {
                     zone: info.zone,
                     paint: Paint::of(None, info.state, info.pointer),
@@ -202,7 +205,11 @@ impl Map {
             state: zone.state,
             pointer: zone.pointer,
             capacity: zone.capacity,
-            live: Some(zone.live),
+            // The map counts only files' blocks as live; the file system's own are never dead.
+            live: Some(match zone.role {
+                ZoneRole::Superblock | ZoneRole::Metadata => zone.pointer,
+                _ => zone.live,
+            }),
         });
         let geometry = fs.device().geometry();
         Map {

@@ -46,7 +46,13 @@ pub fn draw(map: &Map, colour: bool) -> String {
             continue;
         }
         let share = match written {
-            _ if matches!(paint, Paint::Free | Paint::Worn | Paint::Unknown) => String::new(),
+            _ if matches!(
+                paint,
+                Paint::Superblock | Paint::Metadata | Paint::Free | Paint::Worn | Paint::Unknown
+            ) =>
+            {
+                String::new()
+            }
             0 => String::new(),
             written => format!(", {:.0} % live", live as f64 * 100.0 / written as f64),
         };
