@@ -18,7 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Some("rename") => Some(Sabotage::Rename),
                     Some("torntail") => Some(Sabotage::TornTail),
                     Some("reset") => Some(Sabotage::Reset),
-                    other => return Err(format!("--break {other:?}: take sync, rename, torntail or reset").into()),
+                    other => {
+                        return Err(format!("--break {other:?}: take sync, rename, torntail or reset").into());
+                    }
                 }
             }
             "--trace" => trace = args.next().map(Into::into),

@@ -374,8 +374,7 @@ impl Walk<'_> {
 
     /// The command that replays a state.
     fn command(&self, id: StateId) -> String {
-        let mut command =
-            format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
+        let mut command = format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
         }

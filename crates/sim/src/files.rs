@@ -505,12 +505,15 @@ mod tests {
             let attempted = count(target, |e| matches!(e, Event::Attempt { .. }));
             let failed = count(target, |e| matches!(e, Event::Failed { .. }));
             let promised = count(target, |e| matches!(e, Event::Acknowledged { .. }));
-            let reset = |e: &Event| {
-                matches!(e, Event::Submit { what: Op::Zone { action: Action::Reset, zone }, .. } if zone.0 >= 8)
-            };
+            let reset = |e: &Event| matches!(e, Event::Submit { what: Op::Zone { action: Action::Reset, zone }, .. } if zone.0 >= 8);
             let resets = count(target, reset);
-            println!("{target}: {attempted} steps, {failed} failed, {promised} promised, {resets} resets of data zones");
-            assert!(attempted > 4 * 3 * STEPS * 8 / 10 && failed < 4, "{target}: {attempted}, {failed} failed");
+            println!(
+                "{target}: {attempted} steps, {failed} failed, {promised} promised, {resets} resets of data zones"
+            );
+            assert!(
+                attempted > 4 * 3 * STEPS * 8 / 10 && failed < 4,
+                "{target}: {attempted}, {failed} failed"
+            );
             assert!(promised * 3 > attempted, "{target}: {promised} of {attempted} promised");
             assert!(resets > 20, "{target}: {resets} resets of data zones");
         }

@@ -128,7 +128,11 @@ mod tests {
         let events = recorder.take();
         let submitted = events.iter().filter(|e| matches!(e, Event::Submit { .. })).count();
         let acked = events.iter().filter(|e| matches!(e, Event::Acked { .. })).count();
-        assert_eq!((submitted, acked), (6, 5), "reads leave nothing behind, and a failure is never acknowledged");
+        assert_eq!(
+            (submitted, acked),
+            (6, 5),
+            "reads leave nothing behind, and a failure is never acknowledged"
+        );
         let media = drive.medium().expect("valid");
         events.iter().for_each(|event| replay(&media, event));
         assert_eq!(media.fingerprint(), emu.media().fingerprint());

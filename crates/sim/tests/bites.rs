@@ -48,6 +48,24 @@ fn a_reset_before_the_metadata_is_durable_is_found() {
 }
 
 #[test]
+fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = CrashOptions {
+        sabotage: Some(Sabotage::Sync),
+        first_failure: true,
+        trace: Some(directory.path().join("engine.trace")),
+        ..CrashOptions::new(Target::Engine, 16, STATES)
+    };
+    let report = crash(&options).expect("runs");
+    let failure = report.failures.into_iter().next().expect("found");
+    let command = &failure.replay_command;
+    let (_, rest) = command.split_once(" --trace ").expect("names the trace");
+    let (file, _) = rest.split_once(" --state ").expect("names the state");
+    let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
+    assert_eq!(crash(&again).expect("runs").states, 1);
+}
+
+#[test]
 fn a_failure_names_the_command_that_replays_it() {
     let options = CrashOptions {
         sabotage: Some(Sabotage::Sync),

@@ -27,15 +27,15 @@ fn describe(report: &Report) -> String {
 
 #[test]
 fn no_power_cut_breaks_the_file_system() {
-    explore(Target::Fs, 1, 10_000);
+    explore(Target::Fs, 1, 40_000);
 }
 
 #[test]
 fn no_power_cut_breaks_a_log() {
-    explore(Target::Log, 2, 8_000);
+    explore(Target::Log, 2, 30_000);
 }
 
 #[test]
 fn no_power_cut_breaks_the_engine() {
-    explore(Target::Engine, 3, 2_000);
+    explore(Target::Engine, 3, 4_000);
 }
