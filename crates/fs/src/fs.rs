@@ -65,6 +65,7 @@ impl Fs {
         }
         let committed = if shared.options.read_only { Ok(()) } else { shared.commit_all().await };
         shared.closed.store(true, Ordering::Release);
+        shared.wait_for_roll().await;
         loop {
             let seen = shared.space.version();
             shared.kick_cleaner();

@@ -163,8 +163,12 @@ impl LogFile {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let closed = self.writer.close().await;
         let shared = &self.handle.shared;
+        // After an unmount the device may be somebody else's: what is buffered is lost, as after a crash.
+        let closed = match shared.check_open() {
+            Ok(()) => self.writer.close().await,
+            Err(error) => Err(error),
+        };
         let file = &self.handle.file;
         let mut state = shared.state.lock();
         if let Some(node) = state.file_node(file.ino) {

@@ -82,6 +82,7 @@ impl Shared {
             let written = self.commit_pending().await.map_err(|e| self.meta.fail(e))?;
             drop(turn);
             if !written {
+                self.check_open()?;
                 let epoch = self.meta.position.lock().0.epoch();
                 self.roll(epoch).await?;
             }
@@ -129,7 +130,9 @@ impl Shared {
         let spare_left = spare.zones.len() as u64;
         *self.meta.position.lock() = (chain, spare);
         if matches!(result, Ok(true)) {
-            self.kick_cleaner();
+            if self.state.lock().zones.has_dead() {
+                self.kick_cleaner();
+            }
             let half = self.dev.geometry().zone_capacity.0 / 2;
             if room < half && spare_left <= self.zones_for_roll() && !self.tight {
                 self.roll_in_background();
@@ -174,7 +177,7 @@ impl Shared {
     /// has left epoch `seen` already.
     pub(crate) async fn roll(&self, seen: u64) -> Result<()> {
         let _roll = self.meta.roll_turn.acquire().await;
-        if self.meta.position.lock().0.epoch() != seen {
+        if self.meta.position.lock().0.epoch() != seen || self.check_open().is_err() {
             return Ok(());
         }
         self.meta.check()?;
@@ -182,6 +185,11 @@ impl Shared {
             self.state.lock().journal.since_snapshot = None;
             self.meta.fail(e)
         })
+    }
+
+    /// Waits for a roll that is under way: after that, and once the mount is closed, there is none.
+    pub(crate) async fn wait_for_roll(&self) {
+        drop(self.meta.roll_turn.acquire().await);
     }
 
     async fn roll_now(&self) -> Result<()> {

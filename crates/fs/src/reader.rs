@@ -33,6 +33,7 @@ impl Reader {
 
     /// Reads at `offset`; gives the number of bytes read, less than asked only at the end of the file.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
+        self.handle.shared.check_open()?;
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }

@@ -168,4 +168,13 @@ mod tests {
         bytes[1024] ^= 1;
         assert_eq!(read(&bytes, 1, 0), (vec![(1, 3)], 1024));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_a_frame_or_nothing(bytes in proptest::collection::vec(0_u8.., 0..3000), at in 0_usize..3000) {
+            let _ = next(&bytes, at, 512, &Binding::of(&header(1)), 0);
+            let _ = Header::decode(&bytes);
+            let _ = super::super::superblock::decode(&bytes);
+        }
+    }
 }
