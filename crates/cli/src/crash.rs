@@ -78,7 +78,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             sabotage: args.sabotage.map(Sabotage::from),
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
-            only: args.state.clone(),
+            only: args.state,
             first_failure: args.first_failure,
             threads: args.threads,
         })?;

@@ -26,16 +26,21 @@ use crate::context::Context;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logging(matches!(cli.command, Command::Serve(_)));
+    start_logging(match cli.command {
+        Command::Serve(_) => "info",
+        // Thousands of mounts after power cuts: each has something to warn of.
+        Command::Crash(_) => "error",
+        _ => "warn",
+    });
     let context = Context::new(cli.json);
     let result = match cli.command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(&context, args),
         Command::Fs(args) => fs::run(&context, args),
         Command::Device(args) => device::run(&context, args),
         Command::Zones(args) => zones::run(&context, &args),
-        Command::DbBench(args) => stock::run(stock::Program::DbBench, &args),
-        Command::Ldb(args) => stock::run(stock::Program::Ldb, &args),
-        Command::SstDump(args) => stock::run(stock::Program::SstDump, &args),
+        Command::DbBench(args) => stock::run(&context, stock::Program::DbBench, &args),
+        Command::Ldb(args) => stock::run(&context, stock::Program::Ldb, &args),
+        Command::SstDump(args) => stock::run(&context, stock::Program::SstDump, &args),
         Command::Crash(args) => crash::run(&context, args),
         Command::Demo(args) => demo::run(&context, &args),
     };
@@ -49,13 +54,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sends the log to stderr: warnings only, for the server its start and stop too; `FURROW_LOG` says otherwise.
-fn start_logging(server: bool) {
+/// Sends the log to stderr, from `level` on; `FURROW_LOG` says otherwise.
+fn start_logging(level: &str) {
     use std::io::IsTerminal;
     use tracing_subscriber::EnvFilter;
 
-    let default = if server { "info" } else { "warn" };
-    let filter = EnvFilter::try_from_env("FURROW_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = EnvFilter::try_from_env("FURROW_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

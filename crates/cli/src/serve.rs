@@ -10,6 +10,7 @@ use server::{Durability, ServeOptions};
 use units::Bytes;
 
 use crate::args::DeviceArg;
+use crate::context::Context;
 use crate::exit::Failure;
 use crate::size;
 
@@ -79,7 +80,7 @@ impl std::str::FromStr for Http {
 }
 
 /// Serves until it is told to stop.
-pub fn run(args: ServeArgs) -> Result<ExitCode> {
+pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
     let options = ServeOptions {
         device: args.device.device,
@@ -99,6 +100,8 @@ pub fn run(args: ServeArgs) -> Result<ExitCode> {
         write_buffer: args.write_buffer.map(bytes).transpose()?,
     };
     options.validate().map_err(|error| Failure::usage(error.to_string()))?;
+    // A wrong URL or a held device has an exit code of its own.
+    drop(context.open(&DeviceArg { device: options.device.clone() })?);
     server::run(options)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ pub use rocks::stock::Program;
 use rocks::stock::{self, StockOptions};
 
 use crate::args::DeviceArg;
+use crate::context::Context;
 
 /// The arguments of all three.
 #[derive(Debug, Args)]
@@ -34,12 +35,14 @@ pub struct StockArgs {
 }
 
 /// Becomes the program.
-pub fn run(program: Program, args: &StockArgs) -> Result<ExitCode> {
+pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<ExitCode> {
     let options = StockOptions {
         plugin: args.plugin.clone(),
         program: None,
         log_dir: args.log_dir.clone(),
         format: args.format,
     };
+    // A wrong URL or a held device has an exit code of its own, and a better message than the program's.
+    drop(context.open(&args.device)?);
     Ok(stock::run(program, &args.device.device, &args.args, &options)?)
 }

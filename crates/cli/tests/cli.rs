@@ -16,7 +16,7 @@ struct Drive {
 
 impl Drive {
     fn new() -> Drive {
-        let directory = TempDir::new().unwrap();
+        let directory = TempDir::new().expect("a directory");
         let url = format!("emu:{}?{SMALL}", directory.path().join("drive.img").display());
         Drive { directory, url }
     }
@@ -44,7 +44,7 @@ fn run(device: Option<&str>, args: &[&str]) -> Output {
     if let Some(device) = device {
         command.env("FURROW_DEVICE", device);
     }
-    command.output().unwrap()
+    command.output().expect("timeout comes with coreutils")
 }
 
 fn said(output: &Output) -> String {
@@ -73,7 +73,7 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 }
 
 fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
+    serde_json::from_str(text).expect("JSON")
 }
 
 #[test]
@@ -117,7 +117,14 @@ fn a_held_drive_is_refused_with_the_holders_pid() {
     let drive = Drive::new();
     let _holder = zoned::open(&drive.url, RealDriver::new()).unwrap();
     let pid = std::process::id().to_string();
-    for args in [&["device", "info"][..], &["fs", "ls"], &["fs", "mkfs", "--force"], &["fs", "check"]] {
+    for args in [
+        &["device", "info"][..],
+        &["fs", "ls"],
+        &["fs", "mkfs", "--force"],
+        &["fs", "check"],
+        &["serve"],
+        &["ldb"],
+    ] {
         refused(&drive.furrow(args), 3, &["drive.img", &pid]);
     }
 }

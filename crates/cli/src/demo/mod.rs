@@ -117,7 +117,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
 }
 
 fn revise(index: usize, write: &Write) -> Write {
-    if index % 2 == 0 {
+    if index.is_multiple_of(2) {
         Write { key: write.key.clone(), value: format!("Revision: 2\n{}", write.value), acknowledged: false }
     } else {
         Write { key: format!("seen:{}", write.key), value: write.key.clone(), acknowledged: false }

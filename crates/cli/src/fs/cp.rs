@@ -37,6 +37,9 @@ pub struct CpArgs {
     dry_run: bool,
 }
 
+/// Fills a buffer, gives how much it filled: nothing at the end.
+type Source<'a> = Box<dyn FnMut(&mut [u8]) -> Result<usize> + 'a>;
+
 struct Copier<'a> {
     context: &'a Context,
     fs: &'a Fs,
@@ -144,7 +147,7 @@ impl Copier<'_> {
 
     fn copy_file(&mut self, from: &Place, to: &Place) -> Result<()> {
         let (context, fs) = (self.context, self.fs);
-        let (mut read, length): (Box<dyn FnMut(&mut [u8]) -> Result<usize>>, u64) = match from {
+        let (mut read, length): (Source<'_>, u64) = match from {
             Place::Host(path) => {
                 let mut file =
                     std::fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -174,7 +177,7 @@ impl Copier<'_> {
             return output::line(format!("{} -> {}", words(from), words(to)));
         }
         let mut buffer = vec![0; CHUNK];
-        let mut each = |mut write: Box<dyn FnMut(&[u8]) -> Result<()> + '_>| -> Result<()> {
+        let mut each = |write: &mut dyn FnMut(&[u8]) -> Result<()>| -> Result<()> {
             loop {
                 let n = read(&mut buffer)?;
                 let Some(data) = buffer.get(..n).filter(|data| !data.is_empty()) else {
@@ -189,13 +192,13 @@ impl Copier<'_> {
             Place::Host(path) => {
                 let named = || format!("writing {}", path.display());
                 let mut file = std::fs::File::create(path).with_context(named)?;
-                each(Box::new(|data| file.write_all(data).with_context(named)))?;
+                each(&mut |data| file.write_all(data).with_context(named))?;
                 file.sync_all().with_context(named)?;
             }
             Place::Drive(path) => {
                 let options = CreateOptions { preallocate: Bytes(length), ..CreateOptions::default() };
                 let writer = context.wait(fs.create(path, &options))?;
-                let copied = each(Box::new(|data| Ok(context.wait(writer.append(data))?)))
+                let copied = each(&mut |data| Ok(context.wait(writer.append(data))?))
                     .and_then(|()| Ok(context.wait(writer.sync())?));
                 let closed = context.wait(writer.close());
                 copied?;
