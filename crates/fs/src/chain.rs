@@ -90,6 +90,11 @@ impl Chain {
         dev.geometry().zone_capacity.0.saturating_sub(self.at)
     }
 
+    /// Blocks written in this epoch: what a mount reads.
+    pub(crate) fn blocks(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
+        (self.zones.len() as u64 - 1) * dev.geometry().zone_capacity.0 + self.at
+    }
+
     /// Goes on in `zone`, which is empty.
     pub(crate) fn extend(&mut self, zone: ZoneId) {
         self.header.index += 1;

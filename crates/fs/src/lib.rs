@@ -3,6 +3,20 @@
 //!
 //! [`Fs::format`] makes one, [`Fs::mount`] gives the handle. Everything is async on the device's driver;
 //! a plain thread wraps calls in [`units::block_on`].
+//!
+//! ```text
+//!   zone 0, 1     superblock and its copy
+//!   zone 2..      metadata log: epochs, each a snapshot followed by what changed since (chain, meta, replay)
+//!   the others    file data by expected lifetime (alloc), log segments (logs, log), or empty
+//!
+//!   Fs --> state: names, inodes, extents, zones     every change is a record, applied there and queued
+//!            |--> meta: group commit: flush the data, then write the records durably
+//!   Writer --> alloc: a zone, submitted in pointer order --> record of the extents
+//!   cleaner: finish, reset, reclaim, segments made ahead
+//! ```
+//!
+//! What holds at any power cut: metadata survives as a prefix of the changes made, and never points to data that
+//! is not durable; a zone is reset only when durable metadata does not need it and no reader is in it.
 #![forbid(unsafe_code)]
 
 mod alloc;

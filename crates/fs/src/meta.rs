@@ -14,6 +14,11 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::{Error, ErrorKind, Result, Sabotage};
 
+/// An epoch longer than this, and than some snapshots, is rolled though its zones have room: a mount reads it all.
+const LONG_EPOCH: u64 = 64 << 20;
+/// How many times as long as a snapshot an epoch may be.
+const SNAPSHOTS: u64 = 4;
+
 /// The writing end of the metadata log.
 #[derive(Debug)]
 pub(crate) struct Meta {
@@ -127,6 +132,8 @@ impl Shared {
             state.journal.pending = records;
         }
         let room = chain.room(&self.dev);
+        let long = chain.blocks(&self.dev) * self.block()
+            > LONG_EPOCH + SNAPSHOTS * self.state.lock().snapshot_bytes();
         let spare_left = spare.zones.len() as u64;
         *self.meta.position.lock() = (chain, spare);
         if matches!(result, Ok(true)) {
@@ -134,7 +141,8 @@ impl Shared {
                 self.kick_cleaner();
             }
             let half = self.dev.geometry().zone_capacity.0 / 2;
-            if room < half && spare_left <= self.zones_for_roll() && !self.tight {
+            let nearly_full = room < half && spare_left <= self.zones_for_roll() && !self.tight;
+            if nearly_full || long {
                 self.roll_in_background();
             }
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::data;
 use fs::{FormatOptions, Fs, MountOptions};
 use units::{Blocks, Bytes, Driver, RealDriver, block_on};
-use zoned::emu::{Emu, EmuOptions};
+use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
 const FILES: u32 = 50_000;
@@ -97,4 +97,25 @@ fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to
     block_on(&*driver, reader.read_at(Bytes(0), &mut content)).unwrap();
     assert_eq!(u32::from_le_bytes(content), 49_990);
     block_on(&*driver, fs.unmount()).unwrap();
+}
+
+#[test]
+fn a_long_metadata_log_is_rolled_though_its_zone_has_room() {
+    let size = Blocks(32_768);
+    let latency = Latency::all(Duration::from_micros(1));
+    let options =
+        EmuOptions { zones: 16, zone_size: size, zone_capacity: size, latency, ..EmuOptions::default() };
+    let (drive, fs) = common::Drive::formatted(options);
+    drive.run(async {
+        fs.mkdir("/a").await.unwrap();
+        for _ in 0..10_000 {
+            for (from, to) in [("/a", "/b"), ("/b", "/a")] {
+                fs.rename(from, to).await.unwrap();
+                fs.sync().await.unwrap();
+            }
+        }
+        fs.unmount().await.unwrap();
+    });
+    let written = fs.zone_map().into_iter().filter(|z| z.role == fs::ZoneRole::Metadata).map(|z| z.pointer.0);
+    assert!(written.sum::<u64>() < 18_000);
 }
