@@ -35,7 +35,9 @@ crash: ## only the crash explorer
 lint: ## formatting, clippy, layering, newer headers
 	@exec scripts/lint.sh
 
-bench: ## beside tmpfs and redis-server; takes a while and wants a quiet machine
+bench: ## the device contract's cost, then beside tmpfs and redis-server; wants a quiet machine
+	@scripts/setup.sh bench
+	@scripts/cargo bench --locked -p furrow-bench
 	@exec scripts/compare.sh
 
 release:

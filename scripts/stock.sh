@@ -138,7 +138,8 @@ tools() {
   quiet "$furrow" fs ls --device "$device" -r /
   expect '/backup/'
   quiet "$furrow" sst-dump --device "$device" -- --file=/db --command=verify
-  ! grep -Eqi 'corrupt|checksum mismatch|not ok' "$work/out" || { cat "$work/out" >&2; return 1; }
+  expect '^The file is ok'
+  [ "$(grep -c '^Process ' "$work/out")" = "$(grep -c '^The file is ok' "$work/out")" ] || { cat "$work/out" >&2; return 1; }
   quiet "$furrow" fs check --device "$device"
 }
 
