@@ -36,7 +36,7 @@ lint: ## formatting, clippy, layering, newer headers
 	@exec scripts/lint.sh
 
 bench: ## the device contract's cost, then beside tmpfs and redis-server; wants a quiet machine
-	@scripts/setup.sh bench
+	@scripts/setup.sh test
 	@scripts/cargo bench --locked -p furrow-bench
 	@exec scripts/compare.sh
 

@@ -13,7 +13,7 @@ num=${NUM:-1000000}
 requests=${REQUESTS:-1000000}
 [ $# -gt 0 ] || set -- db_bench redis
 
-scripts/setup.sh bench
+scripts/setup.sh test
 use_cargo
 cargo build --release --locked --quiet -p furrow-cli -p furrow-plugin
 furrow=${CARGO_TARGET_DIR:-target}/release/furrow
@@ -86,9 +86,9 @@ compare_redis() {
     wait "${pids[0]}" 2>/dev/null || true
     rm -f "$shm/drive.img"
     port=$(free_port)
-    # Acknowledged means durable for both.
-    redis-server --port "$port" --bind 127.0.0.1 --dir "$shm" --appendonly yes --appendfsync always --save '' \
-      >/dev/null 2>&1 </dev/null &
+    # Acknowledged means durable for both. redis-tools has the server's program; its name says what it is to be.
+    (exec -a redis-server redis-check-rdb --port "$port" --bind 127.0.0.1 --dir "$shm" --appendonly yes --appendfsync always --save '' \
+      >/dev/null 2>&1 </dev/null) &
     pids=($!)
     wait_ready "$port" "${pids[0]}"
     redis_figures "$port" >>"$shm/theirs"

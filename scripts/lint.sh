@@ -8,3 +8,4 @@ step "formatting" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layering" cargo xtask layering
 step "RocksDB 10's headers" sh crates/rocks/tests/headers.sh
+step "a statically linked RocksDB" sh crates/rocks/tests/static_link.sh

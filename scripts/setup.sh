@@ -5,17 +5,15 @@
 #   scripts/setup.sh           what `make serve` needs
 #   scripts/setup.sh test      the same, for `make test`
 #   scripts/setup.sh lint      and rustfmt and clippy
-#   scripts/setup.sh bench     and redis-server, to compare with
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 what=${1:-build}
 case $what in
-  build | test | lint | bench) ;;
-  *) say "usage: scripts/setup.sh [build|test|lint|bench]"; exit 2 ;;
+  build | test | lint) ;;
+  *) say "usage: scripts/setup.sh [build|test|lint]"; exit 2 ;;
 esac
 
 packages=(g++ make ca-certificates librocksdb-dev rocksdb-tools redis-tools)
-[ "$what" = bench ] && packages+=(redis-server)
 cargo_dir >/dev/null || packages+=(rustc-web cargo-web)
 need_packages "${packages[@]}"
 use_cargo

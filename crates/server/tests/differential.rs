@@ -9,6 +9,7 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,10 @@ use proptest::test_runner::{Config, TestRunner};
 fn stock_server() -> (Killed, SocketAddr) {
     for _ in 0..10 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let child = stock("redis-server")
+        // Debian's redis-tools has the server's program under another name; which one it is, its own name tells it.
+        // The package redis-server would start a service on the port that `make serve` wants.
+        let child = stock("redis-check-rdb")
+            .arg0("redis-server")
             .args([
                 "--port",
                 &free.port().to_string(),
