@@ -124,7 +124,11 @@ impl Driver for VirtualDriver {
     }
 
     fn park(&self, me: &Parker) {
-        assert_eq!(self.owner, std::thread::current().id(), "only the virtual driver's own thread may wait on it");
+        assert_eq!(
+            self.owner,
+            std::thread::current().id(),
+            "only the virtual driver's own thread may wait on it"
+        );
         if let Some(name) = IN_TASK.get() {
             panic!("task '{name}' blocks in virtual time: it must use .await");
         }
