@@ -68,8 +68,18 @@ pub(crate) struct Places {
     pub wanted: bool,
     /// The cleaner found nothing to reclaim, and nothing was freed since.
     pub hopeless: bool,
+    /// How often something was freed or became a candidate for reclaim.
+    pub changes: u64,
     /// Zones whose reclaim failed: not tried again.
     pub stuck: Vec<ZoneId>,
+}
+
+impl Places {
+    /// Something was freed, or can be reclaimed now: who found nothing looks again.
+    pub(crate) fn there_is_hope(&mut self) {
+        self.hopeless = false;
+        self.changes += 1;
+    }
 }
 
 /// The zone that an open log writes to.
@@ -206,8 +216,9 @@ impl State {
     }
 
     fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
-        let spacious = self.zones.free_count() > self.places.reserve;
-        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || spacious || !z.reclaim);
+        // With its reserve whole, reclaim can empty any zone: what it has room for elsewhere is for all.
+        let whole = self.zones.free_count() >= self.places.reserve;
+        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (lifetime_byte(z.lifetime), lifetime_byte(lifetime));
             // Reclaimed data lives long: it goes with its like.
@@ -238,8 +249,10 @@ impl State {
             // Nobody else would free a slot for this one.
             self.places.finishing.extend(self.places.rests.pop());
         }
-        let passing = self.places.open.iter().any(|z| z.writing.load(Ordering::Acquire) > 0);
-        if passing || !self.places.finishing.is_empty() || (self.may_take_free(privileged) && !may_open) {
+        // Only what certainly ends, and is announced when it does, is waited for: the writes to a full zone (who
+        // submitted them does not wait for space meanwhile), and the cleaner.
+        let passing = |z: &Arc<OpenZone>| !z.has_room() && z.writing.load(Ordering::Acquire) > 0;
+        if self.places.open.iter().any(passing) || !self.places.finishing.is_empty() {
             return Pick::Wait;
         }
         Pick::Starved
@@ -288,15 +301,22 @@ impl Shared {
         let mut at = 0;
         let mut failed = None;
         while at < data.len() {
-            if placed.held.last().is_some_and(|zone| !zone.has_room()) {
-                // Who waits for a zone must not hold up others that wait for one: what it filled is full first.
-                failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
-                if failed.is_some() {
-                    break;
+            let seen = self.space.version();
+            let open = match self.zone_now(lifetime, privileged) {
+                Ok(Some(open)) => open,
+                Ok(None) if ios.is_empty() => {
+                    self.kick_cleaner();
+                    self.space.changed_since(seen).await;
+                    continue;
                 }
-            }
-            let open = match self.zone_for(lifetime, privileged).await {
-                Ok(open) => open,
+                Ok(None) => {
+                    // Others may wait for the end of these writes: who waits for space has none under way.
+                    failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                    if failed.is_some() {
+                        break;
+                    }
+                    continue;
+                }
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -341,24 +361,19 @@ impl Shared {
         failed
     }
 
-    async fn zone_for(&self, lifetime: Lifetime, privileged: bool) -> Result<Arc<OpenZone>> {
-        loop {
-            let seen = self.space.version();
-            self.check_open()?;
-            {
-                let mut state = self.state.lock();
-                match state.pick(lifetime, privileged) {
-                    Pick::Zone(zone) => return Ok(zone),
-                    Pick::Wait if !privileged => {}
-                    Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
-                    // Reclaim itself waits only for writes that are under way.
-                    Pick::Wait if !state.places.open.is_empty() && state.places.finishing.is_empty() => {}
-                    Pick::Wait | Pick::Starved => return Err(no_space(&state)),
-                }
-            }
-            self.kick_cleaner();
-            self.space.changed_since(seen).await;
+    /// A zone to write to; `None` where there may be one after the next change of `space`.
+    fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
+        self.check_open()?;
+        let mut state = self.state.lock();
+        match state.pick(lifetime, privileged) {
+            Pick::Zone(zone) => return Ok(Some(zone)),
+            Pick::Wait if !privileged => {}
+            Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
+            // Reclaim itself waits only for writes that are under way: finishing zones is its own task.
+            Pick::Wait if state.places.finishing.is_empty() => {}
+            Pick::Wait | Pick::Starved => return Err(no_space(&state)),
         }
+        Ok(None)
     }
 
     /// A write to `open` is over and accounted for.
@@ -382,7 +397,7 @@ impl Shared {
             state.zones.set_phase(open.zone, Phase::Full);
         }
         // What is dead in it can be reclaimed from now on.
-        state.places.hopeless = false;
+        state.places.there_is_hope();
         drop(state);
         self.kick_cleaner();
         self.space.notify();

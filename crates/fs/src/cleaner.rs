@@ -80,6 +80,10 @@ impl Shared {
         if self.state.lock().journal.pending.len() > MAX_PENDING {
             self.commit_all().await?;
         }
+        let (strict, changes) = {
+            let state = self.state.lock();
+            (state.places.wanted, state.places.changes)
+        };
         if self.finish_zones().await || self.make_segment_ahead().await? || self.reset_zones().await? {
             return Ok(true);
         }
@@ -89,6 +93,10 @@ impl Shared {
         let (waiting, retry) = {
             let mut state = self.state.lock();
             let waiting = state.places.wanted;
+            if waiting && (!strict || changes != state.places.changes) {
+                // Somebody asked, or something was freed, behind this round's back: the next one looks again.
+                return Ok(true);
+            }
             if waiting {
                 // This round looked for the smallest gain there is.
                 state.places.hopeless = !state.zones.has_dead();
@@ -119,7 +127,7 @@ impl Shared {
             let pointer = state.zones.pointer(zone).0;
             state.zones.note(zone, ZoneState::Full, pointer);
             state.zones.set_phase(zone, Phase::Full);
-            state.places.hopeless = false;
+            state.places.there_is_hope();
             drop(state);
             self.space.notify();
         }

@@ -321,7 +321,9 @@ impl State {
     }
 
     fn free(&mut self, freed: Freed) {
-        self.places.hopeless &= freed.is_empty();
+        if !freed.is_empty() {
+            self.places.there_is_hope();
+        }
         for (zone, blocks) in freed {
             self.zones.remove_live(zone, blocks, self.journal.applied);
         }

@@ -1,0 +1,207 @@
+//! A full drive: nobody waits for ever, "no space" comes only where there is none, and deletes bring it back.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Drive, bytes, log};
+use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions};
+use units::{Blocks, Driver, RealDriver, block_on, spawn};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+const LIFETIMES: [Lifetime; 4] = [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long];
+
+/// A drive that takes only short transfers: one write of a file becomes many.
+#[derive(Debug)]
+struct Narrow {
+    emu: Arc<Emu>,
+    geometry: Geometry,
+}
+
+impl Narrow {
+    fn over(emu: &Arc<Emu>, blocks: u64) -> Arc<dyn ZonedDevice> {
+        let geometry = Geometry { max_transfer: Blocks(blocks), ..emu.geometry().clone() };
+        Arc::new(Narrow { emu: Arc::clone(emu), geometry })
+    }
+}
+
+impl ZonedDevice for Narrow {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+/// Numbers from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn data(lifetime: Lifetime) -> CreateOptions {
+    CreateOptions { lifetime, ..CreateOptions::default() }
+}
+
+/// Whether `result` is an answer a full drive may give.
+fn may_be_full<T>(result: fs::Result<T>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(e) => {
+            let mut kind = e.kind();
+            if kind == ErrorKind::Poisoned {
+                kind = ErrorKind::NoSpace;
+            }
+            assert!(matches!(kind, ErrorKind::NoSpace | ErrorKind::Busy), "{e}");
+            false
+        }
+    }
+}
+
+/// Writes files of random sizes, syncs now and then, and deletes one of them when the drive is full.
+async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
+    let mut numbers = Numbers(seed * 31 + name);
+    let mut files: Vec<String> = Vec::new();
+    for round in 0..rounds {
+        let path = format!("/{name}-{round}");
+        let lifetime = LIFETIMES[numbers.below(4) as usize];
+        let Ok(writer) = fs.create(&path, &data(lifetime)).await else { continue };
+        files.push(path);
+        let mut full = false;
+        for _ in 0..=numbers.below(6) {
+            let part = bytes(1 + numbers.below(100_000) as usize, round as u8);
+            full |= !may_be_full(writer.append(&part).await);
+            if numbers.below(2) == 0 {
+                full |= !may_be_full(writer.sync().await);
+            }
+        }
+        may_be_full(writer.close().await);
+        drop(writer);
+        while full && files.len() > 2 || files.len() > 12 {
+            let at = numbers.below(files.len() as u64) as usize;
+            fs.unlink(&files.swap_remove(at)).await.unwrap();
+            full = numbers.below(2) == 0;
+        }
+    }
+    for path in files {
+        fs.unlink(&path).await.unwrap();
+    }
+}
+
+/// Appends to a log with a sync each, and starts a new one from time to time.
+async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
+    let mut numbers = Numbers(seed * 17 + name);
+    let mut before = None;
+    for round in 0..rounds {
+        let path = format!("/{name}-{round}.log");
+        let Ok(writer) = fs.create(&path, &log()).await else { continue };
+        for _ in 0..numbers.below(12) {
+            let part = bytes(1 + numbers.below(20_000) as usize, round as u8);
+            may_be_full(writer.append(&part).await);
+            may_be_full(writer.sync().await);
+        }
+        may_be_full(writer.close().await);
+        if let Some(before) = before.replace(path) {
+            fs.unlink(&before).await.unwrap();
+        }
+    }
+    if let Some(before) = before {
+        fs.unlink(&before).await.unwrap();
+    }
+}
+
+#[test]
+fn writers_on_a_full_drive_never_wait_for_each_other() {
+    for seed in 0..60 {
+        let mut numbers = Numbers(seed);
+        let limit = [None, Some(5), Some(6), Some(8), Some(14)][numbers.below(5) as usize];
+        let zone = 14 + numbers.below(40);
+        let options = EmuOptions {
+            zones: 12 + numbers.below(12) as u32,
+            zone_size: Blocks(64),
+            zone_capacity: Blocks(zone),
+            max_open: limit,
+            max_active: limit,
+            latency: Latency { flush: Duration::from_micros(70), ..Latency::all(Duration::from_micros(15)) },
+            ..EmuOptions::tiny()
+        };
+        let drive = Drive::new(options);
+        drive.format();
+        let buffers = MountOptions {
+            write_buffer: 4096 << numbers.below(9),
+            log_buffer: 16 << 10,
+            ..MountOptions::default()
+        };
+        let dev = Narrow::over(&drive.emu, 2 << numbers.below(5));
+        let fs = drive.run(Fs::mount(dev, &buffers)).unwrap();
+        let writers = 1 + numbers.below(4);
+        let mut tasks: Vec<_> = (0..writers)
+            .map(|n| spawn(&*drive.driver, "writer", write_files(fs.clone(), n, seed, 25)))
+            .collect();
+        tasks.push(spawn(&*drive.driver, "log", write_logs(fs.clone(), 100, seed, 25)));
+        drive.run(async {
+            for task in tasks {
+                task.await;
+            }
+        });
+        let used = fs.statfs().used;
+        assert_eq!(used.0, 0, "seed {seed}: everything was deleted");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+fn threads_on_a_full_drive_never_wait_for_each_other() {
+    for round in 0..150 {
+        let driver = RealDriver::new();
+        let options = EmuOptions {
+            zones: 16,
+            zone_size: Blocks(64),
+            zone_capacity: Blocks(40),
+            track_power_cuts: false,
+            ..EmuOptions::tiny()
+        };
+        let dev = Narrow::over(&Emu::memory(options, driver.clone()), 2 << (round % 4));
+        let buffers = MountOptions {
+            write_buffer: 16384 << (round % 5),
+            log_buffer: 16 << 10,
+            ..MountOptions::default()
+        };
+        let fs = block_on(&*driver, async {
+            Fs::format(&dev, &FormatOptions::default()).await.unwrap();
+            Fs::mount(Arc::clone(&dev), &buffers).await.unwrap()
+        });
+        let (done, over) = std::sync::mpsc::channel();
+        for thread in 0..5_u64 {
+            let (fs, driver, done) = (fs.clone(), driver.clone(), done.clone());
+            std::thread::spawn(move || {
+                match thread {
+                    0 => block_on(&*driver, write_logs(fs, 100, round, 30)),
+                    n => block_on(&*driver, write_files(fs, n, round, 30)),
+                }
+                done.send(thread).unwrap();
+            });
+        }
+        for _ in 0..5 {
+            over.recv_timeout(Duration::from_secs(60)).expect("a writer waits for ever");
+        }
+        assert_eq!(fs.statfs().used.0, 0, "everything was deleted");
+        block_on(&*driver, fs.unmount()).unwrap();
+        let report = block_on(&*driver, Fs::check(&dev)).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
