@@ -5,5 +5,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 step "setup" scripts/setup.sh test
 use_cargo
 step "tests" cargo test --workspace --locked --no-fail-fast
+examples() {
+  local example
+  for example in zoned:appends fs:power_cut rocks:database; do
+    cargo run --profile test --locked --quiet -p "furrow-${example%:*}" --example "${example#*:}"
+  done
+}
+step "examples" examples
 step "stock programs" scripts/stock.sh
 step "crash explorer" scripts/crash.sh
