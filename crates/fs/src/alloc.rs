@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 use units::{Blocks, ZoneId};
 use zoned::{Buf, Durability, Geometry, Io, ZoneState};
 
+use crate::cleaner::LEAST_GAIN;
 use crate::format::record::lifetime_byte;
 use crate::log::Segment;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::zones::Phase;
+use crate::zones::{Phase, Zone};
 use crate::{Error, ErrorKind, Lifetime, Result, ZoneRole};
 
 /// Zones open at once where the device has no limit.
@@ -213,6 +214,32 @@ impl State {
             self.zones.note(zone, ZoneState::Closed, pointer);
             self.places.finishing.push(zone);
         }
+    }
+
+    /// Blocks that data files can still be given. It is 0 when a write fails with `NoSpace`.
+    ///
+    /// What is not in use and not counted: the reserve (one zone, two on a device of `ZONES_FOR_TWO_RESERVED` or
+    /// more; reclaim needs it to empty any other zone), at most `MAX_RESTS` rests of zones for the next log, dead
+    /// log segments in a zone with live ones, and up to one part in `LEAST_GAIN` of each full zone. The whole segment
+    /// of an open log, and the one made ahead for it, are in use.
+    pub(crate) fn writable(&self) -> u64 {
+        let empty = |z: &Zone| {
+            matches!(z.phase, Phase::Free | Phase::Resetting) || (z.phase == Phase::Full && z.live == 0)
+        };
+        let free: u64 = self.zones.iter().filter(|(_, z)| empty(z)).map(|(_, z)| z.capacity).sum();
+        let capacity = self.zones.iter().map(|(_, z)| z.capacity).max().unwrap_or(0);
+        let least = (capacity / LEAST_GAIN).max(1);
+        let garbage: u64 =
+            self.zones.candidates(least, &self.places.stuck).map(|(_, z)| z.capacity - z.live).sum();
+        let open = |z: &Arc<OpenZone>| {
+            let live = self.zones.get(z.zone).map_or(0, |z| z.live);
+            let idle = z.in_flight.load(Ordering::Acquire) == 0;
+            // What is in flight is neither live nor free.
+            let from = if idle { live.min(z.pointer()) } else { z.pointer() };
+            z.capacity - from
+        };
+        let rooms: u64 = self.places.open.iter().map(open).sum();
+        (free + garbage + rooms).saturating_sub(self.places.reserve as u64 * capacity)
     }
 
     fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {

@@ -23,7 +23,7 @@ const MAX_DEAD: usize = 16;
 /// Reclaim begins when this many empty zones are left beyond the reserve.
 const LOW: usize = 2;
 /// A reclaim must gain this fraction of a zone, and at least a block.
-const LEAST_GAIN: u64 = 64;
+pub(crate) const LEAST_GAIN: u64 = 64;
 /// While nobody waits for space, a reclaim must gain this fraction.
 const EASY_GAIN: u64 = 4;
 /// The longest copy of a reclaim.

@@ -83,7 +83,8 @@ pub struct StatFs {
     pub capacity: Bytes,
     /// Bytes in live blocks.
     pub used: Bytes,
-    /// Bytes that can still be written, after reclaim.
+    /// Bytes that data files can still be given, after reclaim: 0 when a write fails with `NoSpace`. Less than
+    /// `capacity - used` where dead blocks lie between live ones of a log, or too few in a zone to be worth a reclaim.
     pub free: Bytes,
     /// Bytes in dead blocks that a reclaim would free.
     pub garbage: Bytes,

@@ -200,11 +200,18 @@ impl ZoneTable {
 
     /// The full data zone with the fewest live blocks, if a reclaim would gain `least` blocks.
     pub(crate) fn victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
+        self.candidates(least, except).min_by_key(|(_, z)| z.live).map(|(zone, _)| zone)
+    }
+
+    /// The full data zones from which a reclaim would gain at least `least` blocks each.
+    pub(crate) fn candidates<'a>(
+        &'a self,
+        least: u64,
+        except: &'a [ZoneId],
+    ) -> impl Iterator<Item = (ZoneId, &'a Zone)> {
         self.iter()
             .filter(|(_, z)| z.phase == Phase::Full && z.live > 0 && matches!(z.role, ZoneRole::Data { .. }))
-            .filter(|(zone, z)| z.capacity.saturating_sub(z.live) >= least && !except.contains(zone))
-            .min_by_key(|(_, z)| z.live)
-            .map(|(zone, _)| zone)
+            .filter(move |(zone, z)| z.capacity.saturating_sub(z.live) >= least && !except.contains(zone))
     }
 
     /// Blocks that files refer to.

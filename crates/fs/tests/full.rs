@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, bytes, log};
-use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions};
+use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, ZoneRole};
 use units::{Blocks, Driver, RealDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Io, Op, ZonedDevice};
@@ -203,5 +203,125 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
         block_on(&*driver, fs.unmount()).unwrap();
         let report = block_on(&*driver, Fs::check(&dev)).unwrap();
         assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
+
+/// Writes one file after the other until the drive says that it is full: the names of the files that fit.
+async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
+    for n in 0.. {
+        let path = format!("/{prefix}-{n}");
+        let writer = fs.create(&path, &data(lifetime)).await.unwrap();
+        let written = async {
+            writer.append(&bytes(size, n as u8)).await?;
+            writer.sync().await
+        };
+        if let Err(error) = written.await {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            assert_eq!(writer.append(b"more").await.unwrap_err().kind(), ErrorKind::Poisoned);
+            writer.close().await.unwrap_err();
+            drop(writer);
+            fs.unlink(&path).await.unwrap();
+            return (0..n).map(|n| format!("/{prefix}-{n}")).collect();
+        }
+        writer.close().await.unwrap();
+    }
+    unreachable!()
+}
+
+const BLOCK: u64 = 4096;
+
+fn small(zones: u32) -> EmuOptions {
+    EmuOptions { zones, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
+}
+
+/// Blocks of all zones for files.
+fn usable(fs: &Fs) -> u64 {
+    let fixed = |role| matches!(role, ZoneRole::Superblock | ZoneRole::Metadata);
+    fs.zone_map().iter().filter(|z| !fixed(z.role)).map(|z| z.capacity.0).sum()
+}
+
+#[test]
+fn one_writer_gets_every_block_but_the_reserve_before_there_is_no_space() {
+    for zones in [12, 24, 70] {
+        let (drive, fs) = Drive::formatted(small(zones));
+        let reserve = if zones < 64 { 60 } else { 120 };
+        assert_eq!(fs.statfs().capacity.0, (usable(&fs) - reserve) * BLOCK);
+        assert_eq!(fs.statfs().free, fs.statfs().capacity, "nothing is written yet");
+        let files = drive.run(fill(&fs, "a", Lifetime::NotSet, 16 << 10));
+        let stat = fs.statfs();
+        assert_eq!(stat.used.0, files.len() as u64 * 4 * BLOCK);
+        // Four blocks did not fit any more.
+        assert!(stat.capacity.0 - stat.used.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
+        assert!(stat.free.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+fn writers_of_several_lifetimes_get_every_block_but_the_reserve_before_there_is_no_space() {
+    for zones in [12, 24, 70] {
+        let drive = Drive::new(small(zones));
+        drive.format();
+        let fs = drive.mount();
+        let tasks: Vec<_> = LIFETIMES
+            .into_iter()
+            .enumerate()
+            .map(|(n, lifetime)| {
+                let fs = fs.clone();
+                spawn(&*drive.driver, "writer", async move {
+                    fill(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
+                    let stat = fs.statfs();
+                    // Each may have given up one file, and was told so while the others' were in flight.
+                    assert!(stat.capacity.0 - stat.used.0 < 40 * BLOCK, "{zones} zones: {stat:?}");
+                })
+            })
+            .collect();
+        drive.run(async {
+            for task in tasks {
+                task.await;
+            }
+        });
+        drive.run(fill(&fs, "last", Lifetime::Extreme, 4096));
+        let stat = fs.statfs();
+        assert!(stat.capacity.0 - stat.used.0 < 2 * BLOCK, "{zones} zones: {stat:?}");
+        assert_eq!(stat.free.0, 0, "{zones} zones: {stat:?}");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+fn after_no_space_reads_go_on_and_half_dead_zones_are_reclaimed_for_new_files() {
+    for zones in [12, 24] {
+        let (drive, fs) = Drive::formatted(small(zones));
+        drive.run(async {
+            let files = fill(&fs, "a", Lifetime::Long, 16 << 10).await;
+            for (n, path) in files.iter().enumerate() {
+                assert_eq!(common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
+            }
+            // Every second file goes: each zone is half dead, none is free.
+            let (gone, kept): (Vec<_>, Vec<_>) = files.iter().enumerate().partition(|(n, _)| n % 2 == 0);
+            for (_, path) in &gone {
+                fs.unlink(path).await.unwrap();
+            }
+            let free = fs.statfs().free.0;
+            assert!(free >= gone.len() as u64 * 4 * BLOCK, "{free}");
+            let more = fill(&fs, "b", Lifetime::Short, 16 << 10).await;
+            assert!(
+                more.len() + 1 >= gone.len(),
+                "{} files fit after {} were deleted",
+                more.len(),
+                gone.len()
+            );
+            for (n, path) in kept {
+                assert_eq!(common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
+            }
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+        let fs = drive.mount();
+        assert!(fs.statfs().free.0 < 4 * BLOCK, "a mount sees the same: {:?}", fs.statfs());
+        drive.run(fs.unmount()).unwrap();
     }
 }
