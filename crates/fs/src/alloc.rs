@@ -216,21 +216,22 @@ impl State {
         }
     }
 
-    /// Blocks that data files can still be given. It is 0 when a write fails with `NoSpace`.
+    /// Blocks that data files can still be given, on a device with `capacity` blocks in a zone. It is 0 when a write fails with `NoSpace`.
     ///
     /// What is not in use and not counted: the reserve (one zone, two on a device of `ZONES_FOR_TWO_RESERVED` or
     /// more; reclaim needs it to empty any other zone), at most `MAX_RESTS` rests of zones for the next log, dead
     /// log segments in a zone with live ones, and up to one part in `LEAST_GAIN` of each full zone. The whole segment
     /// of an open log, and the one made ahead for it, are in use.
-    pub(crate) fn writable(&self) -> u64 {
-        let empty = |z: &Zone| {
-            matches!(z.phase, Phase::Free | Phase::Resetting) || (z.phase == Phase::Full && z.live == 0)
-        };
-        let free: u64 = self.zones.iter().filter(|(_, z)| empty(z)).map(|(_, z)| z.capacity).sum();
-        let capacity = self.zones.iter().map(|(_, z)| z.capacity).max().unwrap_or(0);
+    pub(crate) fn writable(&self, capacity: u64) -> u64 {
         let least = (capacity / LEAST_GAIN).max(1);
-        let garbage: u64 =
-            self.zones.candidates(least, &self.places.stuck).map(|(_, z)| z.capacity - z.live).sum();
+        let gain = |zone: ZoneId, z: &Zone| match z.phase {
+            Phase::Free | Phase::Resetting => z.capacity,
+            Phase::Full if z.live == 0 || z.is_candidate(least) && !self.places.stuck.contains(&zone) => {
+                z.capacity - z.live
+            }
+            _ => 0,
+        };
+        let zones: u64 = self.zones.iter().map(|(zone, z)| gain(zone, z)).sum();
         let open = |z: &Arc<OpenZone>| {
             let live = self.zones.get(z.zone).map_or(0, |z| z.live);
             let idle = z.in_flight.load(Ordering::Acquire) == 0;
@@ -239,7 +240,7 @@ impl State {
             z.capacity - from
         };
         let rooms: u64 = self.places.open.iter().map(open).sum();
-        (free + garbage + rooms).saturating_sub(self.places.reserve as u64 * capacity)
+        (zones + rooms).saturating_sub(self.places.reserve as u64 * capacity)
     }
 
     fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
@@ -391,6 +392,8 @@ impl Shared {
     /// A zone to write to; `None` where there may be one after the next change of `space`.
     fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
         self.check_open()?;
+        // The cleaner stops with the metadata: nobody would finish a zone for this writer.
+        self.meta.check()?;
         let mut state = self.state.lock();
         match state.pick(lifetime, privileged) {
             Pick::Zone(zone) => return Ok(Some(zone)),

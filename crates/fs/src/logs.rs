@@ -341,6 +341,7 @@ impl Shared {
         let segment = loop {
             let seen = self.space.version();
             self.check_open()?;
+            self.meta.check()?;
             let (segment, upto) = {
                 let mut state = self.state.lock();
                 match state.find_segment(ino, false) {

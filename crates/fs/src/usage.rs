@@ -23,7 +23,9 @@ pub(crate) fn statfs(shared: &Shared) -> StatFs {
         label: shared.superblock.label.clone(),
         capacity: bytes(capacity),
         used: bytes(state.zones.live()),
-        free: bytes(state.writable().min(capacity.saturating_sub(state.zones.live()))),
+        free: bytes(
+            state.writable(geometry.zone_capacity.0).min(capacity.saturating_sub(state.zones.live())),
+        ),
         garbage: Bytes(garbage.0),
         files,
         zones,

@@ -48,6 +48,16 @@ pub(crate) struct Zone {
     pub generation: u64,
 }
 
+impl Zone {
+    /// Whether it is a full data zone from which a reclaim would gain at least `least` blocks.
+    pub(crate) fn is_candidate(&self, least: u64) -> bool {
+        let mixed = self.phase == Phase::Full && self.live > 0;
+        mixed
+            && matches!(self.role, ZoneRole::Data { .. })
+            && self.capacity.saturating_sub(self.live) >= least
+    }
+}
+
 /// All zones.
 #[derive(Debug)]
 pub(crate) struct ZoneTable {
@@ -200,18 +210,10 @@ impl ZoneTable {
 
     /// The full data zone with the fewest live blocks, if a reclaim would gain `least` blocks.
     pub(crate) fn victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
-        self.candidates(least, except).min_by_key(|(_, z)| z.live).map(|(zone, _)| zone)
-    }
-
-    /// The full data zones from which a reclaim would gain at least `least` blocks each.
-    pub(crate) fn candidates<'a>(
-        &'a self,
-        least: u64,
-        except: &'a [ZoneId],
-    ) -> impl Iterator<Item = (ZoneId, &'a Zone)> {
         self.iter()
-            .filter(|(_, z)| z.phase == Phase::Full && z.live > 0 && matches!(z.role, ZoneRole::Data { .. }))
-            .filter(move |(zone, z)| z.capacity.saturating_sub(z.live) >= least && !except.contains(zone))
+            .filter(|(zone, z)| z.is_candidate(least) && !except.contains(zone))
+            .min_by_key(|(_, z)| z.live)
+            .map(|(zone, _)| zone)
     }
 
     /// Blocks that files refer to.
