@@ -10,7 +10,8 @@ use zoned::{Buf, Durability, ZoneId, ZonedDevice, join_all};
 fn main() -> zoned::Result<()> {
     let clock = VirtualDriver::new(1);
     let latency = Latency { write: Duration::from_micros(15), ..Latency::default() };
-    let device: Arc<dyn ZonedDevice> = Emu::memory(EmuOptions { latency, ..EmuOptions::default() }, clock.clone());
+    let device: Arc<dyn ZonedDevice> =
+        Emu::memory(EmuOptions { latency, ..EmuOptions::default() }, clock.clone());
 
     // Submitting never blocks: all eight are in flight before the first is waited for.
     let block = Buf::copy_from(&[7; 4096]);
