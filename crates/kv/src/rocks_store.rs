@@ -38,11 +38,11 @@ const WRITE_BUFFER_SHARE: u64 = 64;
 /// Memtables.
 const WRITE_BUFFERS: i32 = 4;
 
-/// The reserve: every memtable twice (its log and its table), and the output of one compaction, which RocksDB bounds
-/// at about 25 tables and which keeps its input until it is done; half of that where half of it is dead. Never more
-/// than a third of the drive.
+/// The reserve: every memtable twice (its log and its table), and the output of one compaction, which is bounded at
+/// about 12 tables and which keeps its input until it is done; half of that where half of it is dead. Never more than
+/// a third of the drive.
 const RESERVE_MEMTABLES: u64 = 2;
-const RESERVE_TABLES: u64 = 12;
+const RESERVE_TABLES: u64 = 6;
 const RESERVE_MOST: u64 = 3;
 
 /// A compaction for room waits until the deletes are this share of the keys that are left.

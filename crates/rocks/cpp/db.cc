@@ -50,6 +50,10 @@ constexpr size_t kLogFiles = 4;
 constexpr size_t kLogFileBytes = 8 << 20;
 constexpr int kBloomBitsPerKey = 10;
 
+// A compaction keeps its input until it is done, and needs as much room for its output. This many tables are a little
+// more than one table and what it overlaps in the next level, of ten times the size; RocksDB's own bound is 25.
+constexpr uint64_t kCompactionTables = 12;
+
 Slice S(RocksSlice slice) { return Slice(slice.data, slice.len); }
 RocksSlice R(const Slice& slice) { return RocksSlice{slice.data(), slice.size()}; }
 
@@ -102,6 +106,7 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   options.max_background_jobs = given.background_jobs;
   options.target_file_size_base = given.table_size;
   options.max_bytes_for_level_base = std::max<uint64_t>(given.write_buffer * 4, given.table_size * 4);
+  options.max_compaction_bytes = given.table_size * kCompactionTables;
   options.level_compaction_dynamic_level_bytes = true;
   // Files are deleted, and with them zones reset, by background threads.
   options.avoid_unnecessary_blocking_io = true;
@@ -253,6 +258,9 @@ RocksStatus rocks_sync_wal(RocksDb* db) noexcept { return ToRocksStatus(db->db->
 RocksStatus rocks_compact(RocksDb* db) noexcept {
   rocksdb::CompactRangeOptions options;
   options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  // Otherwise it waits first until there are few tables in level 0: on a full drive, where no compaction succeeds, for
+  // ever.
+  options.allow_write_stall = true;
   return ToRocksStatus(db->db->CompactRange(options, nullptr, nullptr));
 }
 

@@ -228,3 +228,41 @@ fn a_missing_database_is_not_made_unless_asked() {
     let error = Db::open(&fs, "/db", &DbOptions { create: false, ..small() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a scope would wait for ever for a thread that does")]
+fn a_compaction_on_a_nearly_full_drive_ends() {
+    for left in [12 << 20, 4 << 20, 1 << 20] {
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        let zone = Blocks(256);
+        let options = EmuOptions {
+            zones: 48,
+            zone_size: zone,
+            zone_capacity: zone,
+            track_power_cuts: false,
+            ..EmuOptions::default()
+        };
+        let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+        block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
+        let fs = drive.mount();
+        let db = Arc::new(Db::open(&fs, "/db", &small()).unwrap());
+        let mut batch = WriteBatch::new();
+        for n in 0..4_000_u32 {
+            for i in 0..100_u32 {
+                batch.put(&key((n * 100 + i).wrapping_mul(2_654_435_761) % 200_000), &value(n));
+            }
+            if db.write(&batch, false).is_err() || fs.statfs().free.0 < left {
+                break;
+            }
+            batch.clear();
+        }
+        let (done, over) = std::sync::mpsc::channel();
+        let compacting = Arc::clone(&db);
+        std::thread::spawn(move || done.send(compacting.compact()).unwrap());
+        // Whether it finds room enough is RocksDB's business.
+        let _result = over.recv_timeout(std::time::Duration::from_secs(60)).expect("the compaction ends");
+        assert!(keys(&db).len() > 1000, "reads go on");
+        db.close().ok();
+        drive.unmount(&fs);
+    }
+}
