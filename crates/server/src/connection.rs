@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clients::Client;
 use crate::pipeline::{Needs, Pipeline};
-use crate::resp::{Parser, ParserLimits};
+use crate::resp::{Parser, ParserLimits, ProtocolError};
 use crate::session::{Ending, Session};
 use crate::shared::Shared;
 
@@ -108,6 +108,9 @@ impl Connection<'_> {
                 }
             }
             if let Err(error) = parsed {
+                if error == ProtocolError::Http {
+                    return Err(End::Told(error.to_string()));
+                }
                 pipeline.out.clear();
                 pipeline.out.error(&format!("ERR Protocol error: {error}"));
                 self.write(pipeline.out.bytes()).await?;

@@ -1,6 +1,7 @@
 //! The server's settings.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,9 @@ use crate::{Error, Result};
 
 /// Largest value that may be allowed: a request's spans are 32 bits wide and its memory is the server's.
 const MAX_VALUE_LIMIT: u64 = 512 << 20;
+
+/// The bit of a file's mode that lets everybody read it.
+const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// What an acknowledgement promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -162,10 +166,22 @@ impl ServeOptions {
         }
         Ok(Some(line.to_vec()))
     }
+
+    /// What the log should say of the password file: whoever can read it can use the server.
+    pub(crate) fn password_warning(&self) -> Option<String> {
+        let path = self.password_file.as_ref()?;
+        let mode = std::fs::metadata(path).ok()?.permissions().mode();
+        let path = path.display();
+        (mode & READABLE_BY_OTHERS != 0).then(|| {
+            format!("every user of this machine can read the password file {path}: chmod o-r {path}")
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
 
     #[test]
@@ -181,6 +197,20 @@ mod tests {
         options.password_file = Some("secret".into());
         options.validate().expect("valid");
         assert!(matches!(options.password(), Err(Error::Password { .. })));
+    }
+
+    #[test]
+    fn a_password_file_that_others_can_read_is_warned_of() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let options = ServeOptions { password_file: Some(file.path().into()), ..ServeOptions::default() };
+        let set =
+            |mode| std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).expect("its owner");
+        for (mode, warned) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
+            set(mode);
+            assert_eq!(options.password_warning().is_some(), warned, "{mode:o}");
+        }
+        assert!(options.password_warning().expect("warned").contains("chmod"));
+        assert_eq!(ServeOptions::default().password_warning(), None);
     }
 
     #[test]

@@ -49,6 +49,9 @@ impl Server {
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
         options.validate()?;
         let password = options.password()?;
+        if let Some(warning) = options.password_warning() {
+            tracing::warn!("{warning}");
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = cores.max(LEAST_WORKERS);
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -56,7 +56,7 @@ fn malformed_input_closes_its_connection_and_no_other() {
     for (bytes, error) in [
         (&b"*1\r\nfoo\r\n"[..], "expected '$', got 'f'"),
         (b"*9999999999\r\n", "invalid multibulk length"),
-        (b"*1\r\n$99999999999\r\n", "invalid bulk length"),
+        (b"*1\r\n$-5\r\n", "invalid bulk length"),
         (b"SET a \"b\r\n", "unbalanced quotes in request"),
         (b"*1\r\n$1\r\nabc", "a bulk string does not end where its length says"),
     ] {
@@ -68,6 +68,29 @@ fn malformed_input_closes_its_connection_and_no_other() {
         assert!(client.is_closed());
         assert_eq!(other.line("MGET a b"), Value::Array(vec![bulk("1"), bulk("2")]));
     }
+}
+
+#[test]
+fn a_web_page_cannot_send_commands_through_the_body_of_a_request() {
+    let server = start(options());
+    let mut other = server.client();
+    assert_eq!(other.line("SET a 1"), ok());
+    for request in [
+        "POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n",
+        "post / HTTP/1.1\r\n\r\nFLUSHALL\r\n",
+        "HOST: x\r\n\r\nFLUSHALL\r\n",
+    ] {
+        let mut client = server.client();
+        client.send_raw(request.as_bytes());
+        assert!(client.is_closed(), "{request}");
+        assert_eq!(other.line("GET a"), bulk("1"), "{request}");
+    }
+    // Other methods get an error at most, up to the header that every request has.
+    let mut client = server.client();
+    client.send_raw(b"PUT / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
+    assert!(client.reply().unwrap().text().starts_with("ERR unknown command"));
+    assert!(client.is_closed());
+    assert_eq!(other.line("GET a"), bulk("1"));
 }
 
 #[test]
@@ -174,7 +197,10 @@ fn a_value_above_the_limit_is_refused_before_it_is_read() {
     let mut client = server.client();
     assert_eq!(client.ask(&["SET", "k", &"x".repeat(4096)]), ok());
     client.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4097\r\n");
-    assert_eq!(client.reply().unwrap().text(), "ERR Protocol error: invalid bulk length");
+    assert_eq!(
+        client.reply().unwrap().text(),
+        "ERR Protocol error: invalid bulk length: 4097 bytes are above the limit of 4096 (--max-value)"
+    );
     assert!(client.is_closed());
 }
 

@@ -168,7 +168,8 @@ pub(super) fn append(call: &mut Call<'_, '_>) -> Outcome {
         })
     })?;
     let Some((value, expires)) = joined else {
-        return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
+        let size = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+        return Err(format!("{size}: the limit is {limit} bytes, set by --max-value").into());
     };
     out.integer(value.len() as i64);
     txn.put(args.bytes(1), value, expires);

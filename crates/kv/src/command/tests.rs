@@ -139,7 +139,10 @@ fn a_failed_command_leaves_one_error_and_no_change() {
         ("EXPIRE k 9223372036854775807", "ERR invalid expire time in 'expire' command"),
         ("MSET k 1 j", "ERR wrong number of arguments for 'mset' command"),
         ("MSET k 1 longer-than-8 2", "ERR a key is longer than the limit of 8 bytes"),
-        ("APPEND k 0123456789abcdef", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
+        (
+            "APPEND k 0123456789abcdef",
+            "ERR string exceeds maximum allowed size (proto-max-bulk-len): the limit is 16 bytes, set by --max-value",
+        ),
         ("GET", "ERR wrong number of arguments for 'get' command"),
         ("SCAN x", "ERR invalid cursor"),
         ("SCAN 77", "ERR cursor 77 is not known any more; begin again with SCAN 0"),

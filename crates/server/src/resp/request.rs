@@ -24,10 +24,21 @@ pub struct ParserLimits {
     pub request: usize,
 }
 
-/// Why a connection is closed; the text follows `-ERR Protocol error: `.
+/// Lines that begin so come from an HTTP client: a web page that was made to send them to this port.
+const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
+
+/// Why a connection is closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ProtocolError(String);
+pub enum ProtocolError {
+    /// The text follows `-ERR Protocol error: `.
+    #[error("{0}")]
+    Malformed(String),
+    /// An HTTP request. It gets no answer, and nothing after it is executed: its body may hold commands.
+    #[error(
+        "an HTTP request came to the port of the redis protocol: a web page may be trying to reach the data"
+    )]
+    Http,
+}
 
 /// Whole commands, in the buffer that they were read into.
 #[derive(Debug, Default)]
@@ -203,9 +214,13 @@ impl Parser {
         }
         let Some((line, next)) = self.line("too big bulk count string")? else { return Ok(false) };
         let len = self.text(line).get(1..).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
-        let Some(len) = len.filter(|len| *len <= self.limits.bulk) else {
-            return fail("invalid bulk length");
-        };
+        let Some(len) = len else { return fail("invalid bulk length") };
+        if len > self.limits.bulk {
+            let limit = self.limits.bulk;
+            return fail(format!(
+                "invalid bulk length: {len} bytes are above the limit of {limit} (--max-value)"
+            ));
+        }
         if self.stranger && len > STRANGER_BULK {
             return fail("unauthenticated bulk length");
         }
@@ -245,7 +260,12 @@ impl Parser {
             return fail("unbalanced quotes in request");
         }
         self.at = next;
-        if self.spans.len() > before {
+        if let Some(&first) = self.spans.get(before) {
+            let word = self.text(first);
+            if HTTP_WORDS.iter().any(|http| word.eq_ignore_ascii_case(http)) {
+                self.spans.truncate(before);
+                return Err(ProtocolError::Http);
+            }
             if self.stranger && self.spans.len() - before > STRANGER_ARGS {
                 return fail("unauthenticated multibulk length");
             }
@@ -263,7 +283,7 @@ impl Parser {
 }
 
 fn fail<T>(text: impl Into<String>) -> Result<T, ProtocolError> {
-    Err(ProtocolError(text.into()))
+    Err(ProtocolError::Malformed(text.into()))
 }
 
 fn span(start: usize, end: usize) -> Span {

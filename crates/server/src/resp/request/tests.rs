@@ -51,7 +51,10 @@ fn malformed_requests_are_named_and_what_came_before_is_kept() {
         ("*101\r\n".into(), "invalid multibulk length"),
         ("*1\r\nfoo\r\n".into(), "expected '$', got 'f'"),
         ("*1\r\n$-1\r\n".into(), "invalid bulk length"),
-        ("*1\r\n$1001\r\n".into(), "invalid bulk length"),
+        (
+            "*1\r\n$1001\r\n".into(),
+            "invalid bulk length: 1001 bytes are above the limit of 1000 (--max-value)",
+        ),
         ("*1\r\n$3\r\nabcdef\r\n".into(), "a bulk string does not end where its length says"),
         ("set \"a b\r\n".into(), "unbalanced quotes in request"),
         ("set \"a\"b\r\n".into(), "unbalanced quotes in request"),
@@ -65,24 +68,34 @@ fn malformed_requests_are_named_and_what_came_before_is_kept() {
     ] {
         let (commands, error) = feed(format!("PING\r\n{bytes}").as_bytes(), &[], false);
         assert_eq!(commands, words(&[&["PING"]]), "{text}");
-        assert_eq!(error, Some(ProtocolError(text.into())));
+        assert_eq!(error, Some(ProtocolError::Malformed(text.into())));
     }
+}
+
+#[test]
+fn a_line_of_http_ends_the_reading_and_a_word_of_data_does_not() {
+    for line in ["POST / HTTP/1.1", "post", "Host: x", "hOsT:", "\"POST\" /"] {
+        let (commands, error) = feed(format!("PING\r\n{line}\r\nFLUSHALL\r\n").as_bytes(), &[], false);
+        assert_eq!((commands, error), (words(&[&["PING"]]), Some(ProtocolError::Http)), "{line}");
+    }
+    let (commands, error) = feed(b"SET post host:\r\nposted\r\n", &[], false);
+    assert_eq!((commands, error), (words(&[&["SET", "post", "host:"], &["posted"]]), None));
 }
 
 #[test]
 fn a_request_that_never_ends_is_cut_off() {
     let body = format!("$1000\r\n{}\r\n", "y".repeat(1000)).repeat(7);
     let (_, error) = feed(format!("*50\r\n{body}").as_bytes(), &[], false);
-    assert_eq!(error, Some(ProtocolError("request is longer than 5000 bytes".into())));
+    assert_eq!(error, Some(ProtocolError::Malformed("request is longer than 5000 bytes".into())));
 }
 
 #[test]
 fn strangers_get_small_limits() {
     let (_, error) = feed(b"*11\r\n", &[], true);
-    assert_eq!(error, Some(ProtocolError("unauthenticated multibulk length".into())));
+    assert_eq!(error, Some(ProtocolError::Malformed("unauthenticated multibulk length".into())));
     let mut parser = Parser::new(ParserLimits { bulk: 1 << 20, ..LIMITS }, true);
     parser.buffer().extend_from_slice(b"*1\r\n$20000\r\n");
-    assert_eq!(parser.parse(), Err(ProtocolError("unauthenticated bulk length".into())));
+    assert_eq!(parser.parse(), Err(ProtocolError::Malformed("unauthenticated bulk length".into())));
 }
 
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
@@ -91,6 +104,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         Just(b"*1\r\n$4\r\nPING\r\n".to_vec()),
         Just(b"*0\r\n".to_vec()),
         Just(b"set k \"v \\x0a\"\r\n".to_vec()),
+        Just(b"Host: x\r\n".to_vec()),
         Just(b"$".to_vec()),
         Just(b"*".to_vec()),
         Just(b"\r\n".to_vec()),
