@@ -168,7 +168,8 @@ impl ZoneTable {
         if entry.phase == Phase::Unusable && matches!(entry.role, ZoneRole::Superblock | ZoneRole::Metadata) {
             return false;
         }
-        if entry.role == ZoneRole::Free {
+        // A replay meets zones that were reset and used for something else since.
+        if entry.role == ZoneRole::Free || (entry.live == 0 && entry.phase == Phase::Full) {
             entry.role = role;
         }
         entry.live += blocks;
