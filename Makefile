@@ -3,6 +3,7 @@
 DATA ?= furrow-data
 DEVICE ?= emu:$(DATA)/drive.img?zones=256&zone-size=64MiB
 PORT ?= 6379
+HTTP ?= 127.0.0.1:9121
 
 .DEFAULT_GOAL := help
 .PHONY: help serve demo test stock crash lint bench release
@@ -13,12 +14,12 @@ help: ## this list
 serve: release ## a key-value server, its data in the zones of an emulated drive in ./furrow-data
 	@mkdir -p '$(DATA)'
 	@echo
-	@echo "Any redis client talks to it. In another terminal type, for example:"
+	@echo "Starting; wait for the line that begins with 'ready'. Then any redis client talks to it, in another terminal:"
 	@echo "    redis-cli -p $(PORT) set greeting hello"
 	@echo "    redis-cli -p $(PORT) get greeting"
 	@echo "Stop it with Ctrl-C or with kill -9: what was acknowledged is there at the next make serve."
 	@echo
-	@exec target/release/furrow serve --device '$(DEVICE)' --port '$(PORT)'
+	@exec target/release/furrow serve --device '$(DEVICE)' --port '$(PORT)' --http '$(HTTP)'
 
 demo: release ## load this machine's package lists, pull the plug, look for what was lost
 	@exec target/release/furrow demo --directory '$(DATA)'
@@ -40,6 +41,6 @@ bench: ## the device contract's cost, then beside tmpfs and redis-server; wants 
 	@scripts/cargo bench --locked -p furrow-bench
 	@exec scripts/compare.sh
 
-release:
+release: ## build the program and the plug-in, optimised
 	@scripts/setup.sh
 	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin

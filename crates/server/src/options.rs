@@ -96,7 +96,7 @@ impl Default for ServeOptions {
         ServeOptions {
             device: String::new(),
             format_if_blank: true,
-            db_path: "/db".into(),
+            db_path: "/kv".into(),
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 6379,
             http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9121))),
