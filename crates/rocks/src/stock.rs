@@ -159,7 +159,15 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
 
     let mut command = Command::new(&file);
     command.env("LD_PRELOAD", preload).args(arguments(program, url, args)?);
-    if let Some(dir) = &options.log_dir {
+    let log_dir = options.log_dir.clone().or_else(|| std::env::var_os(LOG_DIR_VARIABLE).map(PathBuf::from));
+    if let Some(dir) = log_dir {
+        // Said now: RocksDB's programs empty the database first and fail afterwards.
+        if !dir.is_dir() {
+            return setup(format!(
+                "{LOG_DIR_VARIABLE} is {}, which is no directory: make it first",
+                dir.display()
+            ));
+        }
         command.env(LOG_DIR_VARIABLE, dir);
     }
     if options.format {
