@@ -7,9 +7,10 @@ use std::time::Duration;
 use ::fs::{Fs, MountOptions};
 use anyhow::Result;
 use units::{Driver, Instant, RealDriver};
-use zoned::ZonedDevice;
+use zoned::{DeviceUrl, ZonedDevice};
 
 use crate::args::DeviceArg;
+use crate::exit;
 
 /// Handed to every command.
 #[derive(Clone, Debug)]
@@ -25,7 +26,22 @@ impl Context {
         Context { json, driver: RealDriver::new() }
     }
 
-    /// Opens the device. Its error says which parameter was wrong, or who holds it.
+    /// Opens the device and makes a drive file that is not there. Its error says which parameter was wrong, or who
+    /// holds it.
+    pub fn open_or_create(&self, at: &DeviceArg) -> Result<Arc<dyn ZonedDevice>> {
+        Ok(zoned::open_or_create(&at.device, Arc::clone(&self.driver))?)
+    }
+
+    /// Fails where [`open_or_create`](Context::open_or_create) would, and makes nothing.
+    pub fn try_open(&self, at: &DeviceArg) -> Result<()> {
+        let url: DeviceUrl = at.device.parse()?;
+        if url.exists() {
+            drop(url.open(Arc::clone(&self.driver))?);
+        }
+        Ok(())
+    }
+
+    /// Opens a device that is there. Its error says which parameter was wrong, or who holds it.
     pub fn open(&self, at: &DeviceArg) -> Result<Arc<dyn ZonedDevice>> {
         Ok(zoned::open(&at.device, Arc::clone(&self.driver))?)
     }
@@ -34,7 +50,8 @@ impl Context {
     pub fn mount(&self, at: &DeviceArg, read_only: bool) -> Result<Fs> {
         let device = self.open(at)?;
         let options = MountOptions { read_only, ..MountOptions::default() };
-        Ok(self.wait(Fs::mount(device, &options))?)
+        let mounted = self.wait(Fs::mount(Arc::clone(&device), &options));
+        mounted.map_err(|error| on(&device, error))
     }
 
     /// Runs a future to its end on this thread.
@@ -51,4 +68,11 @@ impl Context {
     pub fn sleep(&self, time: Duration) {
         self.wait(units::sleep_until(&*self.driver, self.now().after(time)));
     }
+}
+
+/// A file system's error with the name of its drive, if it does not say it itself.
+pub fn on(device: &Arc<dyn ZonedDevice>, error: ::fs::Error) -> anyhow::Error {
+    let name = &*device.geometry().name;
+    let error = anyhow::Error::from(error);
+    if exit::message(&error).contains(name) { error } else { error.context(name.to_owned()) }
 }

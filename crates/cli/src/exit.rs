@@ -73,7 +73,8 @@ pub fn code(error: &anyhow::Error) -> Code {
 
 fn of_device(kind: zoned::ErrorKind) -> Code {
     match kind {
-        zoned::ErrorKind::Invalid => Code::Usage,
+        // A scheme that is not built yet is as wrong as one that there is not.
+        zoned::ErrorKind::Invalid | zoned::ErrorKind::Unsupported => Code::Usage,
         _ => of_class(kind.class()),
     }
 }

@@ -35,7 +35,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Directory of the database in the file system.
-    #[arg(long, default_value = "/db", value_name = "PATH")]
+    #[arg(long, default_value = "/kv", value_name = "PATH")]
     db_path: String,
     /// Refuse a blank drive instead of making a file system on it.
     #[arg(long)]
@@ -101,7 +101,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     };
     options.validate().map_err(|error| Failure::usage(error.to_string()))?;
     // A wrong URL or a held device has an exit code of its own.
-    drop(context.open(&DeviceArg { device: options.device.clone() })?);
+    context.try_open(&DeviceArg { device: options.device.clone() })?;
     server::run(options)?;
     Ok(ExitCode::SUCCESS)
 }

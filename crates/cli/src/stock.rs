@@ -43,6 +43,6 @@ pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<Exit
         format: args.format,
     };
     // A wrong URL or a held device has an exit code of its own, and a better message than the program's.
-    drop(context.open(&args.device)?);
+    context.try_open(&args.device)?;
     Ok(stock::run(program, &args.device.device, &args.args, &options)?)
 }

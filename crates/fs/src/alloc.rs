@@ -20,8 +20,9 @@ use crate::{Error, ErrorKind, Lifetime, Result, ZoneRole};
 const UNLIMITED: usize = 32;
 /// Data zones open at once: one per lifetime and one for reclaim.
 const MAX_DATA: usize = 7;
-/// The fewest open zones the file system works with: metadata, a log, data.
-pub(crate) const MIN_SLOTS: usize = 3;
+/// The fewest open zones the file system works with: metadata, two logs (a database switches from one to the next
+/// before it closes the old one), data.
+pub(crate) const MIN_SLOTS: usize = 4;
 /// Below this many, one metadata zone is open at a time.
 const SLOTS_FOR_TWO_METADATA: usize = 7;
 /// A device with at least this many zones keeps two zones for reclaim, otherwise one.
@@ -41,7 +42,7 @@ impl Slots {
         let limit = |l: Option<u32>| l.map_or(UNLIMITED, |l| l as usize);
         let total = limit(geometry.max_open).min(limit(geometry.max_active)).min(UNLIMITED);
         let metadata = if total >= SLOTS_FOR_TWO_METADATA { 2 } else { 1 };
-        let logs = if total > MIN_SLOTS + 1 { 2 } else { 1 };
+        let logs = if total > MIN_SLOTS { 2 } else { 1 };
         Slots { total, metadata, data: total.saturating_sub(metadata + logs).clamp(1, MAX_DATA) }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use units::{Bytes, Driver};
-use zoned::ZonedDevice;
+use zoned::{Geometry, ZonedDevice};
 
 use crate::format::record::Record;
 use crate::log::LogWriter;
@@ -47,6 +47,14 @@ fn error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
 }
 
 impl Fs {
+    /// Whether a device of this geometry can be formatted so: what to ask before a drive file is made.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`]: too few zones or open zones, or a label that is too long.
+    pub fn check_format(geometry: &Geometry, options: &FormatOptions) -> Result<()> {
+        mkfs::check_format(geometry, options).map(drop)
+    }
+
     /// Makes a file system on `dev`. Refuses a device that holds anything unless `options.force`.
     pub async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
         mkfs::format(dev, options).await

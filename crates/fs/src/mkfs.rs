@@ -1,6 +1,6 @@
 //! Making a file system, and reading its superblock.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use units::{Blocks, ZoneId};
@@ -10,7 +10,7 @@ use zoned::{
 
 use crate::alloc::{MIN_SLOTS, Slots};
 use crate::chain::Chain;
-use crate::format::header::Header;
+use crate::format::header::{self, Header};
 use crate::format::record::Record;
 use crate::format::superblock::{self, Decoded, MAX_LABEL, VERSION};
 use crate::meta::zones_for_roll;
@@ -29,18 +29,16 @@ const LEAST_FILE_ZONES: u32 = 6;
 const RESETS: usize = 64;
 
 const DOING: &str = "formatting";
+/// How the finding begins that a zone never held a superblock.
+const ABSENT: &str = "there is no superblock in zone";
 
-/// Writes a new file system.
-pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
-    let geometry = dev.geometry();
+/// Fails where a device of this geometry cannot be formatted so; gives the first metadata zone and their number.
+pub(crate) fn check_format(geometry: &Geometry, options: &FormatOptions) -> Result<(u32, u32)> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, DOING).at_path(&*geometry.name).because(why);
     if options.label.len() > MAX_LABEL {
         return Err(invalid(format!("the label has more than {MAX_LABEL} bytes")));
     }
-    let slots = Slots::of(geometry);
-    if slots.total < MIN_SLOTS {
-        return Err(invalid(format!("the device allows {} open zones, {MIN_SLOTS} are needed", slots.total)));
-    }
+    check_slots(geometry, DOING)?;
     let first = geometry.conventional.max(2);
     let metadata = options.metadata_zones.unwrap_or_else(|| metadata_zones(geometry));
     let least = first.saturating_add(metadata).saturating_add(LEAST_FILE_ZONES);
@@ -51,6 +49,13 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
             geometry.zones
         )));
     }
+    Ok((first, metadata))
+}
+
+/// Writes a new file system.
+pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
+    let geometry = dev.geometry();
+    let (first, metadata) = check_format(geometry, options)?;
     let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device(DOING, e))?;
     refuse_data(dev, &report, options).await?;
     let uuid = options.uuid.unwrap_or_else(|| {
@@ -153,12 +158,13 @@ pub(crate) async fn read_blocks(
     dev.read(geometry.start(zone).plus(from), BufMut::zeroed(len)).await
 }
 
-/// The superblock, from whichever copy is good, and what is wrong with the others.
+/// The superblock, from whichever copy is good and of the file system whose metadata is there, and what is wrong with
+/// the others.
 pub(crate) async fn read_superblock(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
 ) -> Result<(Superblock, Vec<String>)> {
-    let (mut good, mut problems, mut refused) = (None, Vec::new(), None);
+    let (mut good, mut problems, mut refused) = (Vec::new(), Vec::new(), None);
     for zone in [ZoneId(0), ZoneId(1)] {
         let written = report.get(zone.index()).is_some_and(|z| z.pointer > Blocks::ZERO);
         let block = match written {
@@ -173,20 +179,99 @@ pub(crate) async fn read_superblock(
             }
         };
         match found {
-            Ok(Decoded::Good(sb)) => good = good.or(Some(sb)),
+            Ok(Decoded::Good(sb)) => good.push((zone, sb)),
             Ok(Decoded::Damaged) => problems.push(format!("the superblock in zone {zone} is damaged")),
-            Ok(Decoded::Absent) => problems.push(format!("there is no superblock in zone {zone}")),
+            Ok(Decoded::Absent) => problems.push(format!("{ABSENT} {zone}")),
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    let name = &*dev.geometry().name;
-    match (good, refused) {
-        (Some(sb), _) => Ok((sb, problems)),
-        (None, Some(error)) => Err(error.at_path(name)),
-        (None, None) => Err(Error::new(ErrorKind::Corrupt, "reading the superblock")
-            .at_path(name)
-            .because(format!("{}; format the device first, or give the right one", problems.join(", ")))),
+    match (good.is_empty(), refused) {
+        (false, _) => choose(dev, report, good, problems).await,
+        (true, Some(error)) => Err(error.at_path(&*dev.geometry().name)),
+        (true, None) => Err(no_superblock(dev.geometry(), report, &problems)),
     }
+}
+
+fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) -> Error {
+    const DOING: &str = "reading the superblock";
+    // A conventional zone does not tell whether it was written; its first block tells whether it is a superblock.
+    let absent = problems.iter().all(|p| p.starts_with(ABSENT));
+    let blank = absent
+        && report.iter().all(|z| {
+            matches!(z.state, ZoneState::Empty | ZoneState::Offline) || z.kind == ZoneKind::Conventional
+        });
+    if blank {
+        return Error::new(ErrorKind::NotFound, DOING)
+            .at_path(&*geometry.name)
+            .because("the device is blank, it holds no file system: `furrow fs mkfs` makes one");
+    }
+    Error::new(ErrorKind::Corrupt, DOING).at_path(&*geometry.name).because(format!(
+        "{}, though zones of the device are written; restore a backup, or give up what it holds with `furrow fs mkfs \
+         --force`",
+        problems.join(", ")
+    ))
+}
+
+/// The copy that belongs to the metadata. Copies differ where somebody put another drive's blocks there.
+async fn choose(
+    dev: &Arc<dyn ZonedDevice>,
+    report: &[ZoneInfo],
+    good: Vec<(ZoneId, Superblock)>,
+    mut problems: Vec<String>,
+) -> Result<(Superblock, Vec<String>)> {
+    let mut carried = BTreeSet::new();
+    for (_, sb) in &good {
+        let last = sb.metadata_first.0.saturating_add(sb.metadata_zones);
+        for info in report.iter().filter(|z| (sb.metadata_first.0..last).contains(&z.zone.0)) {
+            if info.pointer == Blocks::ZERO {
+                continue;
+            }
+            // A zone that cannot be read says nothing.
+            let Ok(block) = read_blocks(dev, info.zone, Blocks::ZERO, 1).await else { continue };
+            carried.extend(block.get(..header::SIZE).and_then(Header::decode).map(|header| header.uuid));
+        }
+    }
+    let says = |good: &[(ZoneId, Superblock)]| {
+        let each = good.iter().map(|(zone, sb)| format!("the superblock in zone {zone} says {}", sb.uuid));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let at = match good.iter().position(|(_, sb)| carried.contains(&sb.uuid)) {
+        Some(at) => at,
+        // Without metadata the mount fails later, and says so.
+        None if carried.is_empty() => 0,
+        None => {
+            let uuids: Vec<String> = carried.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "the zone headers of the metadata belong to file system {}, {}: blocks of another drive were written \
+                 here; restore a backup",
+                uuids.join(" and "),
+                says(&good)
+            );
+            return Err(Error::new(ErrorKind::Corrupt, "reading the superblock")
+                .at_path(&*dev.geometry().name)
+                .because(why));
+        }
+    };
+    let chosen = good.get(at).map(|(_, sb)| sb.clone()).expect("the position of one of them");
+    if good.iter().any(|(_, sb)| sb.uuid != chosen.uuid) {
+        problems.push(format!("{}; the metadata belongs to {}", says(&good), chosen.uuid));
+    } else if good.iter().any(|(_, sb)| *sb != chosen) {
+        problems.push(format!("the two superblocks of file system {} differ", chosen.uuid));
+    }
+    Ok((chosen, problems))
+}
+
+/// Fails where the device allows too few open zones to work with.
+pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()> {
+    let total = Slots::of(geometry).total;
+    if total >= MIN_SLOTS {
+        return Ok(());
+    }
+    let why = format!(
+        "the device allows {total} open (or active) zones at once, at least {MIN_SLOTS} are needed: one for metadata, \
+         two for logs, one for data; use a device that allows more"
+    );
+    Err(Error::new(ErrorKind::Invalid, doing).at_path(&*geometry.name).because(why))
 }
 
 /// Fails where the device is not the one that was formatted.

@@ -100,10 +100,13 @@ impl State {
             | Record::Seal { ino, .. } => !self.orphans.contains_key(ino),
             _ => true,
         };
-        if named {
-            self.journal.applied += 1;
+        // What the record frees is freed by it: `apply` notes its number. A record that does not apply has none.
+        let before = self.journal.applied;
+        self.journal.applied += u64::from(named);
+        if let Err(error) = self.apply(&record) {
+            self.journal.applied = before;
+            return Err(error);
         }
-        self.apply(&record)?;
         if named {
             if let Some(since) = &mut self.journal.since_snapshot {
                 since.push(record.clone());
@@ -507,5 +510,30 @@ fn file_records(file: &File, records: &mut Vec<Record>) {
                 records.push(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> State {
+        let geometry = zoned::emu::EmuOptions::tiny().geometry().expect("sound settings");
+        State::new(4096, ZoneTable::new(&geometry, &[], 6))
+    }
+
+    #[test]
+    fn a_record_that_does_not_apply_is_not_counted() {
+        let mut state = empty();
+        let (kind, lifetime) = (Kind::Data, Lifetime::NotSet);
+        let create =
+            Record::Create { ino: 2, parent: ROOT, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
+        state.commit(create.clone()).expect("applies");
+        // Nobody would ever find the records durable up to a number that no record has.
+        assert!(state.commit(create).is_err());
+        assert!(state.commit(Record::Unlink { parent: ROOT, name: "b".to_owned() }).is_err());
+        assert_eq!((state.journal.applied, state.journal.pending.len()), (1, 1));
+        state.commit(Record::Unlink { parent: ROOT, name: "a".to_owned() }).expect("applies");
+        assert_eq!((state.journal.applied, state.journal.pending.len()), (2, 2));
     }
 }

@@ -24,9 +24,8 @@ enum {
 // caller's and goes to furrow_message_free.
 typedef struct {
   int32_t code;
-  uint8_t retryable;
   uint8_t data_loss;
-  uint8_t reserved[2];
+  uint8_t reserved[3];
   char* message;
   size_t message_len;
 } FurrowStatus;

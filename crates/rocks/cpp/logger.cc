@@ -16,8 +16,9 @@ using rocksdb::Status;
 
 namespace {
 
-// Lines reach readers of the file within this time, or at RocksDB's own Flush.
-constexpr uint64_t kFlushEveryMicros = 1000 * 1000;
+// Lines are durable within this time of the next one or of RocksDB's own Flush. A flush alone keeps nothing: the file
+// system holds what fills no block in memory until a sync.
+constexpr uint64_t kSyncEveryMicros = 5 * 1000 * 1000;
 constexpr size_t kLineOnStack = 1024;
 constexpr size_t kLongestLine = 64 * 1024;
 
@@ -30,6 +31,7 @@ class ZonedSink : public LogSink {
   }
   bool Write(const char* data, size_t len) override { return Forget(furrow_append(writer_, data, len)); }
   void Flush() override { Forget(furrow_flush(writer_)); }
+  void Sync() override { Forget(furrow_sync_file(writer_)); }
 
  private:
   static bool Forget(FurrowStatus status) {
@@ -48,6 +50,8 @@ class HostSink : public LogSink {
   ~HostSink() override { fclose(file_); }
   bool Write(const char* data, size_t len) override { return fwrite(data, 1, len, file_) == len; }
   void Flush() override { fflush(file_); }
+  // The host outlives a crash of ours, and its own is not what the LOG is read for.
+  void Sync() override { fflush(file_); }
 
  private:
   FILE* file_;
@@ -60,6 +64,12 @@ size_t Stamp(char* into, size_t size, const timeval& now) {
   int n = snprintf(into, size, "%04d/%02d/%02d-%02d:%02d:%02d.%06d %llx ", parts.tm_year + 1900, parts.tm_mon + 1,
                    parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, static_cast<int>(now.tv_usec), thread);
   return n < 0 ? 0 : static_cast<size_t>(n);
+}
+
+uint64_t NowMicros() {
+  timeval now;
+  gettimeofday(&now, nullptr);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_usec);
 }
 
 }  // namespace
@@ -100,10 +110,30 @@ void FurrowLogger::Logv(const char* format, va_list ap) {
   va_end(again);
 }
 
+void FurrowLogger::Logv(const rocksdb::InfoLogLevel level, const char* format, va_list ap) {
+  rocksdb::Logger::Logv(level, format, ap);
+  if (level >= rocksdb::InfoLogLevel::ERROR_LEVEL && level >= GetInfoLogLevel()) {
+    SyncNow();
+  }
+}
+
+void FurrowLogger::LogHeader(const char* format, va_list ap) {
+  Logv(format, ap);
+  // Hundreds of lines at the opening of a database: RocksDB's next Flush, behind them, syncs them together.
+  std::lock_guard<std::mutex> lock(mutex_);
+  header_unsynced_ = true;
+}
+
+void FurrowLogger::SyncNow() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (sink_ != nullptr) {
+    synced_us_ = NowMicros();
+    sink_->Sync();
+  }
+}
+
 void FurrowLogger::Write(const char* line, size_t len) {
-  timeval now;
-  gettimeofday(&now, nullptr);
-  const uint64_t micros = static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_usec);
+  const uint64_t micros = NowMicros();
   std::lock_guard<std::mutex> lock(mutex_);
   if (sink_ == nullptr) {
     return;
@@ -116,15 +146,23 @@ void FurrowLogger::Write(const char* line, size_t len) {
     return;
   }
   size_ += len;
-  if (micros - flushed_us_ >= kFlushEveryMicros) {
-    flushed_us_ = micros;
-    sink_->Flush();
+  if (micros - synced_us_ >= kSyncEveryMicros) {
+    synced_us_ = micros;
+    sink_->Sync();
   }
 }
 
 void FurrowLogger::Flush() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (sink_ != nullptr) {
+  if (sink_ == nullptr) {
+    return;
+  }
+  const uint64_t micros = NowMicros();
+  if (header_unsynced_ || micros - synced_us_ >= kSyncEveryMicros) {
+    header_unsynced_ = false;
+    synced_us_ = micros;
+    sink_->Sync();
+  } else {
     sink_->Flush();
   }
 }

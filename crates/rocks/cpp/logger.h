@@ -17,16 +17,21 @@ class LogSink {
   virtual ~LogSink() = default;
   virtual bool Write(const char* data, size_t len) = 0;
   virtual void Flush() = 0;
+  // What was written survives a crash.
+  virtual void Sync() = 0;
 };
 
-// A LOG must never stop the database: a failed write drops lines and says so on stderr once.
+// A LOG must never stop the database: a failed write drops lines and says so on stderr once. A crash takes the last
+// seconds of it at most, and neither an error's line, which is durable when Logv returns, nor what was logged while
+// the database was opened.
 class FurrowLogger : public rocksdb::Logger {
  public:
   explicit FurrowLogger(std::unique_ptr<LogSink> sink) : sink_(std::move(sink)) {}
   ~FurrowLogger() override;
 
-  using rocksdb::Logger::Logv;
   void Logv(const char* format, va_list ap) override;
+  void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list ap) override;
+  void LogHeader(const char* format, va_list ap) override;
   void Flush() override;
   size_t GetLogFileSize() const override;
 
@@ -35,11 +40,13 @@ class FurrowLogger : public rocksdb::Logger {
 
  private:
   void Write(const char* line, size_t len);
+  void SyncNow();
 
   mutable std::mutex mutex_;
   std::unique_ptr<LogSink> sink_;
   size_t size_ = 0;
-  uint64_t flushed_us_ = 0;
+  uint64_t synced_us_ = 0;
+  bool header_unsynced_ = false;
   bool failed_ = false;
 };
 

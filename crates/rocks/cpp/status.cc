@@ -23,7 +23,9 @@ IOStatus ToIOStatusSlow(const FurrowStatus& status, Missing missing) {
       result = IOStatus::IOError(message);
       break;
   }
-  result.SetRetryable(status.retryable != 0);
+  // Never retryable: a writer that failed once fails from then on, and RocksDB's own recovery would try it again for
+  // ever instead of reporting the error.
+  result.SetRetryable(false);
   result.SetDataLoss(status.data_loss != 0);
   return result;
 }

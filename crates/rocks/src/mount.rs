@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use fs::{FormatOptions, Fs, MountOptions};
 use parking_lot::Mutex;
 use units::{Driver, RealDriver, block_on};
-use zoned::{ZoneKind, ZoneState, ZonedDevice};
+use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -95,7 +95,7 @@ fn driver() -> Arc<dyn Driver> {
 
 fn bring_up(url: &str) -> Result<Fs> {
     let driver = driver();
-    let device = zoned::open(url, Arc::clone(&driver)).map_err(|e| Error::device(url, &e))?;
+    let device = open(url, Arc::clone(&driver))?;
     let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
     let options = MountOptions::default();
     let format = |force: bool| {
@@ -113,6 +113,18 @@ fn bring_up(url: &str) -> Result<Fs> {
         error.add(&format!("; {FORMAT}=1 formats it, and what it holds is lost"));
         error
     })
+}
+
+/// Makes the drive file where there is none, if it can be formatted.
+fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    let failed = |e: zoned::Error| Error::device(url, &e);
+    let parsed: DeviceUrl = url.parse().map_err(failed)?;
+    if !parsed.exists() {
+        let geometry = parsed.options().and_then(|settings| settings.geometry()).map_err(failed)?;
+        Fs::check_format(&geometry, &FormatOptions::default())
+            .map_err(|e| Error::fs(format!("formatting {url}"), &e))?;
+    }
+    parsed.open_or_create(driver).map_err(failed)
 }
 
 /// Whether the device never held anything: a file system has at least its superblock in a zone.

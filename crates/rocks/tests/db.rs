@@ -266,3 +266,62 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         drive.unmount(&fs);
     }
 }
+
+#[test]
+fn the_log_of_rocksdb_survives_a_crash() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let after = drive.after_a_cut(3);
+    let found = after.mount();
+    // Not only the first line: what was logged while the database was opened.
+    let size = found.stat("/db/LOG").unwrap().size.0;
+    assert!(size > 4096, "the LOG has {size} bytes");
+    after.unmount(&found);
+    db.close().unwrap();
+    drive.unmount(&fs);
+}
+
+#[test]
+fn too_many_open_logs_are_an_error_that_rocksdb_does_not_wait_on() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let zone = Blocks(1024);
+    let options = EmuOptions {
+        zones: 64,
+        zone_size: zone,
+        zone_capacity: zone,
+        max_open: Some(4),
+        max_active: Some(4),
+        ..EmuOptions::default()
+    };
+    let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+    block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    fill(&db, 0..4000, false);
+    db.flush().unwrap();
+    // The database switches its log again and again: four open zones are enough for that.
+    let others: Vec<_> = (0..3).map(|i| open_log(&fs, &format!("/other{i}"))).collect();
+    assert!(others.iter().any(Result::is_err), "the drive has too few open zones for all of them");
+    let error = (0..50).find_map(|i| {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(i), &vec![1; 20_000]);
+        db.write(&batch, true).and_then(|()| db.flush()).err()
+    });
+    let error = error.expect("no zone is left for the database's next log");
+    assert!(!error.is_retryable(), "{error}");
+    // This hung in RocksDB's own recovery.
+    let _failed_before = db.close();
+    drop(others);
+    drive.unmount(&fs);
+}
+
+fn open_log(fs: &Fs, path: &str) -> fs::Result<fs::Writer> {
+    block_on(&**fs.driver(), async {
+        let log =
+            fs.create(path, &fs::CreateOptions { kind: fs::FileKind::Log, ..Default::default() }).await?;
+        log.append(b"entry").await?;
+        log.sync().await?;
+        Ok(log)
+    })
+}

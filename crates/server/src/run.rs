@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fs::{FormatOptions, Fs, MountOptions};
 use kv::{Engine, EngineOptions, Limits, RocksStore, RocksStoreOptions};
 use units::{Driver, RealDriver, block_on};
-use zoned::{ZoneState, ZonedDevice};
+use zoned::{DeviceUrl, ZoneState, ZonedDevice};
 
+use crate::server::Sockets;
 use crate::{Durability, Error, Result, ServeOptions, Server};
 
 /// Serves until SIGTERM, SIGINT or SHUTDOWN, then writes everything out and lets go of the device.
@@ -17,16 +18,35 @@ use crate::{Durability, Error, Result, ServeOptions, Server};
 /// # Errors
 /// Settings that make no sense, a device that cannot be opened or holds something else, a port that is taken.
 pub fn run(options: ServeOptions) -> Result<()> {
-    options.validate()?;
-    options.password()?;
+    // A port that is taken must not leave a new drive file behind.
+    let sockets = Sockets::bind(&options)?;
     let driver: Arc<dyn Driver> = RealDriver::new();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
-    let device = zoned::open(&options.device, Arc::clone(&driver))
-        .map_err(|error| failed("opening the device", error.to_string()))?;
+    let device = open(&options, &driver)?;
     let fs = mount(&device, &options)?;
-    let served = serve(&fs, &options);
+    let served = serve(&fs, sockets, &options);
     let unmounted = block_on(&*driver, fs.unmount()).map_err(|error| failed("unmounting", error.to_string()));
     served.and(unmounted)
+}
+
+/// Makes the drive file where there is none, if a blank drive is to be formatted and can be.
+fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
+    let opening = |error: zoned::Error| failed("opening the device", error.to_string());
+    let url: DeviceUrl = options.device.parse().map_err(opening)?;
+    if !options.format_if_blank {
+        return url.open(Arc::clone(driver)).map_err(opening);
+    }
+    if !url.exists() {
+        let geometry = url.options().and_then(|settings| settings.geometry()).map_err(opening)?;
+        Fs::check_format(&geometry, &format_options())
+            .map_err(|error| failed("making a file system on", error.to_string()))?;
+    }
+    url.open_or_create(Arc::clone(driver)).map_err(opening)
+}
+
+fn format_options() -> FormatOptions {
+    FormatOptions { label: "furrow serve".into(), ..FormatOptions::default() }
 }
 
 fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
@@ -42,15 +62,14 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
             return Err(failed("mounting", detail));
         }
         tracing::info!(device = options.device, "the drive is blank: making a file system");
-        let label = FormatOptions { label: "furrow serve".into(), ..FormatOptions::default() };
-        block_on(&**driver, Fs::format(device, &label))
+        block_on(&**driver, Fs::format(device, &format_options()))
             .map_err(|error| failed("making a file system on", error.to_string()))?;
     }
     block_on(&**driver, Fs::mount(Arc::clone(device), &MountOptions::default()))
         .map_err(|error| failed("mounting", error.to_string()))
 }
 
-fn serve(fs: &Fs, options: &ServeOptions) -> Result<()> {
+fn serve(fs: &Fs, sockets: Sockets, options: &ServeOptions) -> Result<()> {
     let store_options =
         RocksStoreOptions { write_buffer: options.write_buffer, block_cache: options.block_cache };
     let store = RocksStore::open(fs, &options.db_path, &store_options)?;
@@ -63,7 +82,7 @@ fn serve(fs: &Fs, options: &ServeOptions) -> Result<()> {
         limits: Limits { value, ..Limits::default() },
     };
     let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
-    let started = Server::start(engine.clone(), options.clone()).and_then(|server| {
+    let started = Server::start_on(sockets, engine.clone(), options.clone()).and_then(|server| {
         server.stop_on_signals()?;
         Ok(server)
     });

@@ -41,12 +41,18 @@ pub struct Server {
     listening: JoinHandle<()>,
 }
 
-impl Server {
-    /// Listens, and serves `engine` from threads of its own.
-    ///
-    /// # Errors
-    /// Settings that make no sense, an unreadable password file, a port that is taken.
-    pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
+/// The sockets of a server that does not serve yet: who connects waits.
+pub(crate) struct Sockets {
+    runtime: Runtime,
+    workers: usize,
+    password: Option<Vec<u8>>,
+    listener: TcpListener,
+    http_listener: Option<TcpListener>,
+}
+
+impl Sockets {
+    /// Listens. Everything that can be wrong with the settings is found here, before a device is touched.
+    pub(crate) fn bind(options: &ServeOptions) -> Result<Sockets> {
         options.validate()?;
         let password = options.password()?;
         if let Some(warning) = options.password_warning() {
@@ -63,9 +69,25 @@ impl Server {
         let guard = runtime.enter();
         let listener = listen(SocketAddr::new(options.bind, options.port), "redis protocol", "--port")?;
         let http_listener = options.http.map(|at| listen(at, "HTTP", "--http")).transpose()?;
+        drop(guard);
+        Ok(Sockets { runtime, workers, password, listener, http_listener })
+    }
+}
+
+impl Server {
+    /// Listens, and serves `engine` from threads of its own.
+    ///
+    /// # Errors
+    /// Settings that make no sense, an unreadable password file, a port that is taken.
+    pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
+        Server::start_on(Sockets::bind(&options)?, engine, options)
+    }
+
+    /// Serves from sockets bound with the same options.
+    pub(crate) fn start_on(sockets: Sockets, engine: Engine, options: ServeOptions) -> Result<Server> {
+        let Sockets { runtime, workers, password, listener, http_listener } = sockets;
         let address = listener.local_addr()?;
         let http_address = http_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        drop(guard);
         let shared = Arc::new(Shared {
             started_ms: engine.driver().unix_millis(),
             engine,

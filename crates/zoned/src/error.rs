@@ -65,8 +65,12 @@ pub enum ErrorKind {
     Unknown,
     /// The backend cannot do this.
     Unsupported,
-    /// Wrong settings: an URL, a parameter, a damaged drive file.
+    /// Wrong settings: an URL, a parameter.
     Invalid,
+    /// There is no such device, and nobody asked for one to be made.
+    NotFound,
+    /// The drive file is damaged.
+    Damaged,
     /// The host's system call failed.
     Host,
 }
@@ -93,7 +97,7 @@ impl ErrorKind {
         match self {
             K::TooManyOpen | K::TooManyActive | K::Held { .. } => Class::Retry,
             K::ZoneFull => Class::NoSpace,
-            K::Media | K::ZoneOffline | K::ZoneReadOnly => Class::Corrupt,
+            K::Media | K::ZoneOffline | K::ZoneReadOnly | K::Damaged => Class::Corrupt,
             K::Gone | K::Unknown | K::Host => Class::Fatal,
             _ => Class::Invalid,
         }
@@ -121,6 +125,8 @@ impl ErrorKind {
             K::Unknown => "the outcome is unknown",
             K::Unsupported => "not supported",
             K::Invalid => "invalid",
+            K::NotFound => "not found",
+            K::Damaged => "damaged",
             K::Host => "a system call failed",
         }
     }

@@ -22,5 +22,5 @@ pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
 pub use op::{Action, Done, Durability, Op};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
-pub use url::{DeviceUrl, EMU_PARAMETERS, open};
+pub use url::{DeviceUrl, EMU_PARAMETERS, open, open_or_create};
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

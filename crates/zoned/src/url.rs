@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::emu::{Emu, EmuOptions, Latency, contradiction};
+use crate::emu::{Emu, EmuOptions, Latency, contradiction, is_made};
 use crate::{Blocks, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 /// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`.
@@ -56,8 +56,9 @@ impl FromStr for DeviceUrl {
             "emu" => {}
             "blk" | "nvme" | "array" => {
                 let error = Error::new(ErrorKind::Unsupported, &Arc::from(url), "open");
-                return Err(error
-                    .because(format!("this version has no {scheme}: devices yet; use emu:PATH or emu:mem")));
+                return Err(
+                    error.because(format!("{scheme}: devices are not built yet; use emu:PATH or emu:mem"))
+                );
             }
             _ => return Err(invalid(url, format!("unknown scheme {scheme}: use emu:PATH or emu:mem"))),
         }
@@ -151,19 +152,28 @@ impl DeviceUrl {
         Ok(options)
     }
 
-    /// Opens the device, making its file where there is none.
-    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-        Ok(self.open_emu(driver)?)
+    /// Whether there is something to open: a drive in memory always is, a file must have been made.
+    pub fn exists(&self) -> bool {
+        self.path().is_none_or(is_made)
     }
 
-    /// The same, as the emulated drive that it is.
-    pub fn open_emu(&self, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
+    /// Opens the device. A drive file that is not there is [`ErrorKind::NotFound`].
+    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        Ok(self.open_emu(false, driver)?)
+    }
+
+    /// Opens the device, making its file where there is none.
+    pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        Ok(self.open_emu(true, driver)?)
+    }
+
+    fn open_emu(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {
             Place::Memory => Ok(Emu::memory(options, driver)),
             Place::File(path) => {
                 let wanted = options.clone();
-                Emu::open_checked(path, options, driver, &|found| self.agrees(&wanted, found))
+                Emu::open_checked(path, options, create, driver, &|found| self.agrees(&wanted, found))
             }
         }
     }
@@ -251,9 +261,15 @@ impl fmt::Display for DeviceUrl {
     }
 }
 
-/// Opens the device that `url` names ([`DeviceUrl`] says how).
+/// Opens the device that `url` names ([`DeviceUrl`] says how). Makes no file: one that is not there is
+/// [`ErrorKind::NotFound`].
 pub fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     url.parse::<DeviceUrl>()?.open(driver)
+}
+
+/// Opens the device that `url` names, making a drive file with the URL's settings where there is none.
+pub fn open_or_create(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    url.parse::<DeviceUrl>()?.open_or_create(driver)
 }
 
 #[cfg(test)]
@@ -292,7 +308,7 @@ mod tests {
             ("mem", "emu:mem"),
             ("emu:", "no path"),
             ("ssd:x", "unknown scheme ssd"),
-            ("blk:/dev/x", "no blk: devices yet"),
+            ("blk:/dev/x", "blk: devices are not built yet"),
             ("emu:mem?zones=many", "zones=many"),
             ("emu:mem?zones=8&zones=9", "twice"),
             ("emu:mem?zone-size=5000", "zone-size=5000"),

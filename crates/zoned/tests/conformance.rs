@@ -33,7 +33,7 @@ fn over(place: &str, extra: &str, driver: fn() -> Arc<dyn Driver>) {
         let path = folder.path().join("drive.img");
         let place = if place == "mem" { place.to_string() } else { path.display().to_string() };
         let url = format!("emu:{place}?{shape}{extra}");
-        conforms(&zoned::open(&url, driver()).expect(&url));
+        conforms(&zoned::open_or_create(&url, driver()).expect(&url));
     }
 }
 

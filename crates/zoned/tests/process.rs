@@ -12,7 +12,7 @@ use zoned::{Action, Blocks, Buf, BufMut, Durability, ErrorKind, ZoneId, ZoneStat
 const HELD_FILE: &str = "FURROW_TEST_HELD_FILE";
 
 fn open(path: &Path) -> zoned::Result<Arc<dyn ZonedDevice>> {
-    zoned::open(&format!("emu:{}?zones=8&zone-size=1MiB", path.display()), RealDriver::new())
+    zoned::open_or_create(&format!("emu:{}?zones=8&zone-size=1MiB", path.display()), RealDriver::new())
 }
 
 fn tagged(tag: u8) -> Buf {

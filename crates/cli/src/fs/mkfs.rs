@@ -6,11 +6,12 @@ use ::fs::{ErrorKind, FormatOptions, Fs};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use zoned::DeviceUrl;
 
 use crate::args::{DeviceArg, ForceArg};
-use crate::context::Context;
+use crate::context::{Context, on};
 use crate::device::is_written;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::{output, size};
 
 /// `furrow fs mkfs`
@@ -30,7 +31,24 @@ pub struct MkfsArgs {
 
 /// Makes the file system.
 pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
-    let device = context.open(&args.device)?;
+    let options = FormatOptions {
+        force: args.force.force,
+        label: args.label.clone(),
+        metadata_zones: args.metadata_zones,
+        ..FormatOptions::default()
+    };
+    let url: DeviceUrl = args.device.device.parse()?;
+    if !url.exists() {
+        // What would be refused makes no file.
+        let geometry = url.options()?.geometry()?;
+        Fs::check_format(&geometry, &options)?;
+        if args.force.dry_run {
+            let (name, zones) = (&geometry.name, geometry.zones);
+            output::line(format!("would make the drive file {name} of {zones} zones and a file system on it"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let device = context.open_or_create(&args.device)?;
     if args.force.dry_run {
         let zones = device.report_all()?;
         let written = zones.iter().filter(|zone| is_written(zone)).count();
@@ -44,15 +62,9 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = FormatOptions {
-        force: args.force.force,
-        label: args.label.clone(),
-        metadata_zones: args.metadata_zones,
-        ..FormatOptions::default()
-    };
     let made = context.wait(Fs::format(&device, &options)).map_err(|error| match error.kind() {
-        ErrorKind::Exists => Failure::refused(format!("{error} (--force)")),
-        _ => error.into(),
+        ErrorKind::Exists => Failure::refused(format!("{} (--force)", exit::message(&on(&device, error)))),
+        _ => on(&device, error),
     })?;
     let size = made.zone_capacity.bytes(made.block_size).0 * u64::from(made.zones);
     if context.json {

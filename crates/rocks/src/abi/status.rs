@@ -12,9 +12,8 @@ use fs::{Class, ErrorKind};
 #[derive(Debug)]
 pub struct FurrowStatus {
     code: i32,
-    retryable: u8,
     data_loss: u8,
-    reserved: [u8; 2],
+    reserved: [u8; 3],
     message: *mut c_char,
     message_len: usize,
 }
@@ -30,18 +29,18 @@ pub(super) enum Code {
     Busy = 5,
 }
 
-/// Why a call of the shim failed.
+/// Why a call of the shim failed. No failure is called retryable: a failed write poisons its file until it is reopened,
+/// and RocksDB would go on with the same file and wait for its own recovery for ever.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub code: Code,
-    pub retryable: bool,
     pub data_loss: bool,
     pub message: String,
 }
 
 impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Failure {
-        Failure { code, retryable: false, data_loss: false, message: message.into() }
+        Failure { code, data_loss: false, message: message.into() }
     }
 }
 
@@ -53,24 +52,13 @@ impl From<fs::Error> for Failure {
             (ErrorKind::Busy, _) => Code::Busy,
             _ => Code::IoError,
         };
-        Failure {
-            code,
-            retryable: error.class() == Class::Retry,
-            data_loss: error.class() == Class::Corrupt,
-            message: error.to_string(),
-        }
+        Failure { code, data_loss: error.class() == Class::Corrupt, message: error.to_string() }
     }
 }
 
 impl FurrowStatus {
-    const OK: FurrowStatus = FurrowStatus {
-        code: 0,
-        retryable: 0,
-        data_loss: 0,
-        reserved: [0; 2],
-        message: ptr::null_mut(),
-        message_len: 0,
-    };
+    const OK: FurrowStatus =
+        FurrowStatus { code: 0, data_loss: 0, reserved: [0; 3], message: ptr::null_mut(), message_len: 0 };
 
     #[cold]
     fn failed(failure: Failure) -> FurrowStatus {
@@ -78,9 +66,8 @@ impl FurrowStatus {
         let message_len = bytes.len();
         FurrowStatus {
             code: failure.code as i32,
-            retryable: u8::from(failure.retryable),
             data_loss: u8::from(failure.data_loss),
-            reserved: [0; 2],
+            reserved: [0; 3],
             message: Box::into_raw(bytes).cast(),
             message_len,
         }

@@ -28,7 +28,7 @@ mod zone;
 pub use cut::{Choose, Exhaustive, Seeded};
 pub use device::Emu;
 pub use fault::{FaultOp, FaultSpec};
-pub(crate) use file::drive::contradiction;
+pub(crate) use file::drive::{contradiction, is_made};
 pub use media::{Media, OpId};
 pub use options::EmuOptions;
 pub use timing::{Latency, Timing};

@@ -43,21 +43,25 @@ pub(super) struct Table {
 }
 
 impl Emu {
-    /// A drive in the file at `path`, which is made with `options` where there is none. The settings of a file
-    /// that exists are its own; `options` that contradict them are refused.
+    /// A drive in the file at `path`, which is made with `options` where there is none (or an empty one); without
+    /// options that is [`ErrorKind::NotFound`]. The settings of a file that exists are its own; `options` that
+    /// contradict them are refused.
     ///
     /// Dropping the drive is a power cut: what was not flushed is lost. One process, and one handle in it, holds
     /// a drive at a time; the others get [`ErrorKind::Held`].
     pub fn open_file(path: &Path, options: Option<EmuOptions>, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let wanted = options.clone();
         let check = move |found: &EmuOptions| wanted.as_ref().map_or(Ok(()), |w| w.agrees_with(found));
-        Emu::open_checked(path, options.unwrap_or_default(), driver, &check)
+        let create = options.is_some();
+        Emu::open_checked(path, options.unwrap_or_default(), create, driver, &check)
     }
 
-    /// The same, where the caller says what contradicts: `check` sees the settings of a file that exists.
+    /// The same, where the caller says what contradicts: `check` sees the settings of a file that exists. Without
+    /// `create` no file is made.
     pub(crate) fn open_checked(
         path: &Path,
         options: EmuOptions,
+        create: bool,
         driver: Arc<dyn Driver>,
         check: &dyn Fn(&EmuOptions) -> Result<(), String>,
     ) -> Result<Arc<Emu>> {
@@ -66,6 +70,14 @@ impl Emu {
             Error::new(ErrorKind::Host, &name, "open").because(format!("{what}: {e}"))
         };
         let invalid = |why: String| Error::new(ErrorKind::Invalid, &name, "open").because(why);
+        let damaged = |what: String| {
+            Error::new(ErrorKind::Damaged, &name, "open")
+                .because(format!("{what}: restore the file from a backup, or remove it and make a new drive"))
+        };
+        if !create && !is_made(path) {
+            let advice = "there is no drive file of that name; `furrow fs mkfs` and `furrow serve` make one";
+            return Err(Error::new(ErrorKind::NotFound, &name, "open").because(advice));
+        }
         let options = EmuOptions { name: name.to_string(), track_power_cuts: false, ..options };
         if !path.exists() {
             options.geometry()?;
@@ -73,7 +85,12 @@ impl Emu {
                 .map_err(|e| host("making the drive file", e))?;
         }
         let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(|e| host("opening the drive file", e))?;
+        let file = file.map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => {
+                host("opening the drive file: to read it too takes write permission, to lock it", e)
+            }
+            _ => host("opening the drive file", e),
+        })?;
         hold(&file).map_err(|holder| match holder {
             Holder::Process(pid) => Error::new(ErrorKind::Held { pid }, &name, "open")
                 .because("stop that process, or use another file"),
@@ -90,7 +107,10 @@ impl Emu {
             let mut bytes = [0; HEADER_LEN];
             let whole = file.read_exact_at(&mut bytes, 0);
             whole.map_err(|e| invalid(format!("{len} bytes are too few for a drive file ({e})")))?;
-            Header::decode(&bytes).map_err(|damage| invalid(damage.0))?
+            Header::decode(&bytes).map_err(|damage| {
+                let ours = Header::is_named(&bytes);
+                if ours { damaged(damage.0) } else { invalid(damage.0) }
+            })?
         };
         let found =
             EmuOptions { seed: options.seed, latency: options.latency, ..header.options(name.to_string()) };
@@ -99,13 +119,13 @@ impl Emu {
         let want = header.file_len();
         let len = file.metadata().map_err(|e| host("asking for the file's length", e))?.len();
         if len < want {
-            return Err(invalid(format!("the drive file is cut short: {len} bytes of {want}")));
+            return Err(damaged(format!("the drive file is cut short: {len} bytes of {want}")));
         }
         file.write_all_at(&u64::from(std::process::id()).to_le_bytes(), HOLDER_AT)
             .map_err(|e| host("noting who holds the drive", e))?;
         let table = read_table(&file, &header, &found).map_err(|problem| match problem {
             Problem::Host(e) => host("reading the zone table", e),
-            Problem::Damage(what) => invalid(what),
+            Problem::Damage(what) => damaged(what),
         })?;
         let zones = table.iter().map(zone_of).collect();
         let drive = Drive {
@@ -149,6 +169,12 @@ pub(crate) fn contradiction(name: &str, wanted: &str, found: &str) -> String {
     format!(
         "{name}={wanted} was asked for, but the drive file has {found}: leave {name} out, or use another file"
     )
+}
+
+/// Whether there is a drive file: an empty file is one that is still to be made.
+pub(crate) fn is_made(path: &Path) -> bool {
+    // What cannot be asked for is there: opening it says what is wrong.
+    std::fs::metadata(path).map_or_else(|e| e.kind() != io::ErrorKind::NotFound, |found| found.len() > 0)
 }
 
 enum Holder {

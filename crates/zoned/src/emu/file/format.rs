@@ -143,6 +143,12 @@ impl Header {
         header
     }
 
+    /// Whether the bytes begin as this version's drive files do: what is wrong with them then is damage.
+    pub(in crate::emu) fn is_named(bytes: &[u8]) -> bool {
+        Header::read_from_prefix(bytes)
+            .is_ok_and(|(header, _)| header.magic == MAGIC && header.version.get() == VERSION)
+    }
+
     fn checksum(&self) -> u32 {
         crc32c(&[self.as_bytes().get(24..).unwrap_or_default()])
     }

@@ -173,6 +173,8 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     let refusal = || open(&place.path).expect_err("damaged");
     file.set_len(len - 1).expect("truncates");
     assert!(refusal().to_string().contains("cut short"), "{}", refusal());
+    assert!(refusal().to_string().contains("restore"), "{}", refusal());
+    assert_eq!(refusal().kind(), ErrorKind::Damaged);
     file.set_len(len).expect("grows");
     file.write_all_at(b"x", 50).expect("writes");
     assert!(refusal().to_string().contains("checksum"), "{}", refusal());
@@ -183,6 +185,23 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     file.set_len(40).expect("truncates");
     assert!(refusal().to_string().contains("too few"), "{}", refusal());
     assert_eq!(refusal().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn opening_makes_a_file_only_where_one_is_asked_for() {
+    let place = place();
+    let url = format!("emu:{}?zones=8&zone-size=1MiB", place.path.display());
+    let refused = |url: &str| crate::open(url, VirtualDriver::new(1)).expect_err("nothing is there");
+    assert_eq!(refused(&url).kind(), ErrorKind::NotFound);
+    assert!(refused(&url).to_string().contains("furrow fs mkfs"), "{}", refused(&url));
+    assert!(!place.path.exists());
+    let none = Emu::open_file(&place.path, None, VirtualDriver::new(1)).expect_err("no settings, no file");
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    std::fs::write(&place.path, []).expect("an empty file");
+    assert_eq!(refused(&url).kind(), ErrorKind::NotFound);
+    assert_eq!(std::fs::metadata(&place.path).expect("there").len(), 0);
+    drop(crate::open_or_create(&url, VirtualDriver::new(1)).expect("made"));
+    assert_eq!(crate::open(&url, VirtualDriver::new(1)).expect("opens").geometry().zones, 8);
 }
 
 #[test]
@@ -206,7 +225,7 @@ fn a_torn_table_entry_falls_back_to_the_one_before() {
 fn settings_that_contradict_the_file_are_named_with_both_values() {
     let place = place();
     let at = place.path.display();
-    let try_open = |query: &str| crate::open(&format!("emu:{at}{query}"), VirtualDriver::new(1));
+    let try_open = |query: &str| crate::open_or_create(&format!("emu:{at}{query}"), VirtualDriver::new(1));
     drop(try_open("?zones=8&zone-size=1MiB").expect("made"));
     drop(try_open("").expect("what is not said is the file's"));
     drop(try_open("?zone-size=1MiB&delay=1ms").expect("agrees"));
@@ -267,7 +286,7 @@ fn a_copy_of_the_medium_reads_like_the_drive() {
 fn a_large_sparse_drive_costs_next_to_nothing() {
     let place = place();
     let url = format!("emu:{}?zones=75000&zone-size=96MiB", place.path.display());
-    let dev = crate::open(&url, VirtualDriver::new(1)).expect("made");
+    let dev = crate::open_or_create(&url, VirtualDriver::new(1)).expect("made");
     assert_eq!(dev.geometry().zones, 75_000);
     let used = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&place.path).expect("there"));
     assert!(used * 512 < 1 << 20, "{used} sectors");
