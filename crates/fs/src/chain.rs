@@ -28,6 +28,8 @@ pub(crate) struct Chain {
     /// The next block of the last zone; the header of a zone just added is not written yet.
     at: u64,
     sequence: u64,
+    /// Every record below this is durable.
+    durable: u64,
 }
 
 /// Metadata zones that belong to no chain.
@@ -52,12 +54,12 @@ impl Spare {
 impl Chain {
     /// A new epoch that begins in `zone`, which is empty.
     pub(crate) fn begin(header: Header, zone: ZoneId) -> Chain {
-        Chain { header, binding: Binding::of(&header), zones: vec![zone], at: 0, sequence: 0 }
+        Chain { header, binding: Binding::of(&header), zones: vec![zone], at: 0, sequence: 0, durable: 0 }
     }
 
-    /// The end of an epoch found on the device.
+    /// The end of an epoch found on the device. What it holds is durable before anything is written to it.
     pub(crate) fn resume(header: Header, zones: Vec<ZoneId>, at: u64, sequence: u64) -> Chain {
-        Chain { header, binding: Binding::of(&header), zones, at, sequence }
+        Chain { header, binding: Binding::of(&header), zones, at, sequence, durable: sequence }
     }
 
     /// The epoch.
@@ -68,6 +70,11 @@ impl Chain {
     /// Records written in this epoch.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// A flush of the device has covered everything written so far.
+    pub(crate) fn flushed(&mut self) {
+        self.durable = self.sequence;
     }
 
     /// The zones in order.
@@ -127,7 +134,7 @@ impl Chain {
             if bytes.len() + frame::length(payload.len()) > limit {
                 break;
             }
-            frame::encode(&mut bytes, &self.binding, record.kind(), sequence, &payload);
+            frame::encode(&mut bytes, &self.binding, record.kind(), (sequence, self.durable), &payload);
             sequence += 1;
             taken += 1;
         }
@@ -141,6 +148,10 @@ impl Chain {
         result.map_err(|e| Error::device("writing metadata", e))?;
         records.drain(..taken);
         self.at += written;
+        // One after the other: what came before a durable write was durable before, or never said to be.
+        if how == Durability::Durable && self.durable == self.sequence {
+            self.durable = sequence;
+        }
         self.sequence = sequence;
         Ok(taken as u64)
     }

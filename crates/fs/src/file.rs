@@ -7,7 +7,7 @@ use zoned::{Buf, BufMut};
 
 use crate::extents::ExtentMap;
 use crate::log::{Cut, LogIndex, LogWriter, Segment};
-use crate::{FileKind, Lifetime};
+use crate::{Error, FileKind, Lifetime};
 
 /// One inode of a file.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(crate) struct LogContent {
     pub sealed: Option<(u64, u64)>,
     /// Where its entries lie, once somebody asked.
     pub index: Option<Arc<LogIndex>>,
+    /// Why `index` ends before the log does, if it does.
+    pub damage: Option<Error>,
     pub writer: Option<Arc<LogWriter>>,
 }
 

@@ -242,6 +242,7 @@ impl Shared {
         };
         self.write_all(&mut chain, &mut spare, since.into()).await?;
         self.flush_device("flushing a snapshot").await?;
+        chain.flushed();
         let end = VecDeque::from([Record::End { count: chain.sequence() }]);
         self.write_durable(&mut chain, &mut spare, end).await?;
         let (clean, mut dirty): (VecDeque<_>, VecDeque<_>) =

@@ -15,7 +15,7 @@ use crate::format::record::Record;
 use crate::format::superblock;
 use crate::log::recover;
 use crate::meta::Meta;
-use crate::mkfs::{check_geometry, read_superblock};
+use crate::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::pool::Pool;
 use crate::replay::{Replayed, replay};
 use crate::shared::{Pins, Shared};
@@ -34,6 +34,7 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
     check_geometry(&superblock, &geometry)?;
     if !options.read_only {
         superblock::check_writable(&superblock)?;
+        check_slots(&geometry, "mounting for writing")?;
     }
     let mut replayed = replay(&dev, &superblock, &report, &mut |_, _| {}).await?;
     if !options.read_only && geometry.volatile_cache {
@@ -109,15 +110,18 @@ async fn recover_logs(
             (content.log.cuts.clone(), content.log.segments.clone(), content.modified_ms)
         };
         let found = recover(dev, superblock.uuid, file.ino, &cuts, &segments).await?;
-        if let Some(missing) = found.missing {
-            tracing::error!(log = file.ino, missing, "an entry of a log is gone; the log ends before it");
+        let damage = logs::damage(file.ino, None, &found);
+        if let Some(error) = &damage {
+            tracing::error!(%error, "an entry of a log is gone");
         }
+        // Closed with what it had, so that it is short from now on and every reader hears of it.
+        let size = found.size.saturating_add(logs::lost(found.missing, found.behind));
         let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
         let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
         let last_end = keep.checked_sub(1).and_then(|at| found.used.get(at)).copied().unwrap_or(Blocks::ZERO);
         let seal = Record::Seal {
             ino: file.ino,
-            size: found.size,
+            size,
             next_sequence: found.next_sequence,
             last_end,
             modified_ms,
@@ -125,12 +129,13 @@ async fn recover_logs(
         };
         if read_only {
             let mut content = file.content.write();
-            content.log.sealed = Some((found.size, found.next_sequence));
-            content.size = found.size;
+            content.log.sealed = Some((size, found.next_sequence));
+            content.size = size;
         } else {
             state.commit(seal)?;
         }
-        file.content.write().log.index = Some(Arc::new(found.index));
+        let log = &mut file.content.write().log;
+        (log.index, log.damage) = (Some(Arc::new(found.index)), damage);
     }
     Ok(())
 }

@@ -2,6 +2,10 @@
 //!
 //! The highest epoch whose snapshot is complete counts; a torn or half-made one is passed over. Records are
 //! replayed up to the first thing that is not the next record: a torn tail ends the log and fails no mount.
+//!
+//! A power cut tears only what was never acknowledged. Each record says how many of those before it were durable when
+//! it was submitted, so a later one behind the end may prove that durable records are gone: that is damage, and fails
+//! the mount. So does a metadata zone that cannot be read. What nothing proves is the loss of the very last commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,15 +55,17 @@ pub(crate) async fn replay(
 ) -> Result<Replayed> {
     let files_from = sb.metadata_first.0 + sb.metadata_zones;
     let pointer = |zone: ZoneId| report.get(zone.index()).map_or(0, |z| z.pointer.0);
-    let (epochs, max_epoch) = find_epochs(dev, sb, &pointer).await;
+    let (epochs, max_epoch) = find_epochs(dev, sb, &pointer).await?;
     let mut torn_epochs = Vec::new();
     for epoch in &epochs {
         let table = ZoneTable::new(dev.geometry(), report, files_from);
         let mut state = State::new(u64::from(sb.block_size), table);
-        let Some(end) = read_epoch(dev, epoch, &pointer, &mut state, visit).await? else {
+        let (end, complete) = read_epoch(dev, epoch, &pointer, &mut state, visit).await?;
+        look_behind(dev, sb, epoch, &pointer, &end).await?;
+        if !complete {
             torn_epochs.push(epoch.header.epoch);
             continue;
-        };
+        }
         if !torn_epochs.is_empty() {
             tracing::warn!(
                 ?torn_epochs,
@@ -94,15 +100,13 @@ async fn find_epochs(
     dev: &Arc<dyn ZonedDevice>,
     sb: &Superblock,
     pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
-) -> (Vec<Epoch>, u64) {
+) -> Result<(Vec<Epoch>, u64)> {
     let mut found: BTreeMap<(u64, u64), BTreeMap<u32, (Header, ZoneId)>> = BTreeMap::new();
     for zone in (sb.metadata_first.0..sb.metadata_first.0 + sb.metadata_zones).map(ZoneId) {
         if pointer(zone) == 0 {
             continue;
         }
-        // A zone that cannot be read is one that does not count.
-        let Ok(block) = read_blocks(dev, zone, Blocks::ZERO, 1).await else { continue };
-        let Some(header) = block.get(..header::SIZE).and_then(Header::decode) else { continue };
+        let Some(header) = read_header(dev, zone).await? else { continue };
         if header.uuid == sb.uuid {
             found.entry((header.epoch, header.nonce)).or_default().insert(header.index, (header, zone));
         }
@@ -114,7 +118,56 @@ async fn find_epochs(
         let chain = (0..).map_while(|index| zones.get(&index)).map(|(_, zone)| *zone).collect();
         epochs.push(Epoch { header, zones: chain });
     }
-    (epochs, max_epoch)
+    Ok((epochs, max_epoch))
+}
+
+async fn read_header(dev: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<Option<Header>> {
+    let block = read_blocks(dev, zone, Blocks::ZERO, 1).await;
+    let block = block.map_err(|e| Error::device("reading the metadata log", e))?;
+    Ok(block.get(..header::SIZE).and_then(Header::decode))
+}
+
+/// Fails where a record of the epoch behind its `end` proves that more was durable.
+async fn look_behind(
+    dev: &Arc<dyn ZonedDevice>,
+    sb: &Superblock,
+    epoch: &Epoch,
+    pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
+    end: &End,
+) -> Result<()> {
+    let binding = Binding::of(&epoch.header);
+    let (read, last) = epoch.zones.split_at(end.zones.saturating_sub(1).min(epoch.zones.len()));
+    let last = last.first().copied();
+    for zone in (sb.metadata_first.0..sb.metadata_first.0 + sb.metadata_zones).map(ZoneId) {
+        // An earlier zone of the chain ends where the next one begins.
+        if pointer(zone) == 0 || read.contains(&zone) {
+            continue;
+        }
+        let from = if last == Some(zone) { end.begun } else { 0 };
+        // A zone whose header is damaged may belong to any epoch.
+        let other =
+            |h: &Header| h.uuid == sb.uuid && (h.epoch, h.nonce) != (epoch.header.epoch, epoch.header.nonce);
+        if from == 0 && read_header(dev, zone).await?.as_ref().is_some_and(other) {
+            continue;
+        }
+        let mut reader = ZoneReader::new(dev, zone, pointer(zone));
+        reader.base = from.max(1);
+        while let Some(bytes) = reader.next_block().await? {
+            if let Some(proven) = frame::proven(bytes, &binding).filter(|proven| *proven > end.sequence) {
+                let (broken, block) = last.map_or((zone, 0), |last| (last, end.block));
+                return Err(Error::new(ErrorKind::Corrupt, "reading the metadata log")
+                    .at_path(&*dev.geometry().name)
+                    .in_zone(broken)
+                    .because(format!(
+                        "record {} of epoch {} at block {block} of zone {broken} is damaged or gone, and zone {zone} \
+                         shows that {proven} were durable: the medium lost them; nothing was changed, copy the device \
+                         or restore it from a backup",
+                        end.sequence, epoch.header.epoch
+                    )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where an epoch's last good record ends.
@@ -123,21 +176,23 @@ struct End {
     zones: usize,
     /// Block behind the last record, in the last of them.
     block: u64,
+    /// The block in which what follows the last record begins.
+    begun: u64,
     sequence: u64,
     /// Nothing but padding follows the last record in its block.
     clean: bool,
 }
 
-/// Replays an epoch into `state`; `None` where its snapshot is not complete.
+/// Replays an epoch into `state`; gives its end, and whether its snapshot is complete.
 async fn read_epoch(
     dev: &Arc<dyn ZonedDevice>,
     epoch: &Epoch,
     pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
     state: &mut State,
     visit: Visit<'_>,
-) -> Result<Option<End>> {
+) -> Result<(End, bool)> {
     let mut complete = false;
-    let mut end = End { zones: 0, block: 0, sequence: 0, clean: true };
+    let mut end = End { zones: 0, block: 0, begun: 0, sequence: 0, clean: true };
     let binding = Binding::of(&epoch.header);
     for (index, &zone) in epoch.zones.iter().enumerate() {
         let mut reader = ZoneReader::new(dev, zone, pointer(zone));
@@ -149,7 +204,7 @@ async fn read_epoch(
             }
             match state.apply(&record) {
                 // In a half-made snapshot anything may be missing; in a complete one it is damage.
-                Err(_) if !complete => return Ok(None),
+                Err(_) if !complete => return Ok((end, false)),
                 applied => applied?,
             }
             visit(epoch.header.epoch, &record);
@@ -161,9 +216,10 @@ async fn read_epoch(
         }
         end.zones = index + 1;
         end.block = reader.block();
+        end.begun = reader.begun();
         end.clean = reader.is_clean();
     }
-    Ok(complete.then_some(end))
+    Ok((end, complete))
 }
 
 fn unknown(zone: ZoneId, sequence: u64) -> Error {
@@ -195,6 +251,19 @@ impl<'a> ZoneReader<'a> {
     /// The block behind the last record.
     fn block(&self) -> u64 {
         self.base + self.at.div_ceil(self.block) as u64
+    }
+
+    /// The first block that holds more than records.
+    fn begun(&self) -> u64 {
+        self.base + (self.at / self.block) as u64
+    }
+
+    /// The bytes from the next block on, as many as a frame may have.
+    async fn next_block(&mut self) -> Result<Option<&[u8]>> {
+        self.fill().await?;
+        let at = self.at;
+        self.at += self.block;
+        Ok(self.window.get(at..).filter(|bytes| !bytes.is_empty()))
     }
 
     /// Whether nothing but padding follows the last record in its block: a torn record may begin there.

@@ -1,7 +1,6 @@
 //! What goes wrong in the file systems before this one, one test each: the same situation, handled.
 //!
-//! Two more are unit tests: extents are found in logarithmic steps (`extents.rs`), and the log's lengths are
-//! under its checksum (`log`).
+//! One more is a unit test: extents are found in logarithmic steps (`extents.rs`).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod common;
@@ -9,11 +8,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Drive, bytes, data, log, read, write};
+use common::{Counter, Drive, bytes, data, log, read, write};
 use fs::{ErrorKind, Fs, MountOptions, ZoneRole};
 use units::{Blocks, Bytes, ZoneId, sleep_until, spawn};
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
-use zoned::{Buf, Durability};
+use zoned::{Action, Buf, BufMut, Durability};
 
 fn metadata_zones(fs: &Fs) -> Vec<fs::ZoneUse> {
     fs.zone_map().into_iter().filter(|z| z.role == ZoneRole::Metadata).collect()
@@ -153,11 +152,11 @@ fn what_sync_covers_is_on_the_medium() {
 fn a_failed_write_of_reclaim_loses_nothing() {
     for after in (0..400).step_by(9) {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let mut kept: Vec<Option<u8>> = vec![None; 14];
+        let mut kept: Vec<Option<Vec<u8>>> = vec![None; 14];
         drive.run(async {
             for n in 0..14 {
                 write(&fs, &format!("/{n}"), &bytes(80_000, n)).await.unwrap();
-                kept[usize::from(n)] = Some(n);
+                kept[usize::from(n)] = Some(bytes(80_000, n));
             }
             drive.emu.fail(FaultSpec { after, ..FaultSpec::next(FaultOp::Write) });
             for n in 0..60_u8 {
@@ -165,13 +164,14 @@ fn a_failed_write_of_reclaim_loses_nothing() {
                 let (path, tmp) = (format!("/{slot}"), "/tmp");
                 // Whatever fails, the old file is there until the new one is whole.
                 if write(&fs, tmp, &bytes(40_000, n)).await.is_ok() && fs.rename(tmp, &path).await.is_ok() {
-                    kept[slot] = Some(n);
+                    kept[slot] = Some(bytes(40_000, n));
                 }
             }
-            for (slot, n) in kept.iter().enumerate() {
+            for (slot, expected) in kept.iter().enumerate() {
                 let content = read(&fs, &format!("/{slot}")).await.unwrap();
-                let len = content.len();
-                assert_eq!(content, bytes(len, n.unwrap()), "file {slot}, fault after {after}");
+                let expected = expected.as_ref().unwrap();
+                assert_eq!(content.len(), expected.len(), "file {slot}, fault after {after}");
+                assert!(content == *expected, "file {slot}, fault after {after}");
             }
         });
     }
@@ -316,11 +316,23 @@ fn reading_a_file_of_many_extents_reads_each_block_once() {
             }
             content.extend_from_slice(&bytes(4096, n));
         }
+        for writer in [a, b] {
+            writer.close().await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+        let counter = Counter::over(&drive);
+        let fs = Fs::mount(counter.clone(), &MountOptions::default()).await.unwrap();
+        counter.take();
         assert_eq!(read(&fs, "/a").await.unwrap(), content);
+        let (reads, blocks) = counter.take();
+        assert_eq!(blocks, 150);
+        assert!((30..=150).contains(&reads), "the file lies in many pieces: {reads} reads");
         let reader = fs.open("/b").unwrap();
         let mut two = [0; 2];
         assert_eq!(reader.read_at(Bytes(77 * 4096 + 4095), &mut two).await.unwrap(), 2);
         assert_eq!(two, [content[77 * 4096 + 4095], content[78 * 4096]]);
+        assert_eq!(counter.take().1, 2);
+        fs.unmount().await.unwrap();
     });
 }
 
@@ -343,4 +355,63 @@ fn a_damaged_superblock_is_served_by_its_copy() {
         let report = Fs::check(&dev).await.unwrap();
         assert_eq!(report.problems, ["there is no superblock in zone 0"]);
     });
+}
+
+#[test]
+fn a_damaged_length_in_a_logs_header_is_noticed() {
+    // The bytes of an entry's header that hold its length.
+    for byte in 48..52 {
+        let (drive, fs) = Drive::formatted(EmuOptions::tiny());
+        drive.run(async {
+            let writer = fs.create("/a.log", &log()).await.unwrap();
+            for n in 0..3 {
+                writer.append(&bytes(3000, n)).await.unwrap();
+                writer.sync().await.unwrap();
+            }
+            writer.close().await.unwrap();
+            let zone = fs.zone_map().into_iter().find(|z| z.role == ZoneRole::Log && z.pointer > Blocks(0));
+            fs.unmount().await.unwrap();
+            let (dev, zone) = (drive.dev(), zone.unwrap().zone);
+            let at = dev.geometry().start(zone);
+            let mut image = dev.read(at, BufMut::zeroed(3 * 4096)).await.unwrap().to_vec();
+            image[4096 + byte] ^= 1;
+            dev.zone(zone, Action::Reset).await.unwrap();
+            dev.write(at, Buf::copy_from(&image), Durability::Durable).await.unwrap();
+        });
+        let fs = drive.mount();
+        drive.run(async {
+            assert_eq!(read(&fs, "/a.log").await.unwrap_err().kind(), ErrorKind::Corrupt, "byte {byte}");
+            let mut first = vec![0; 3000];
+            assert_eq!(fs.open("/a.log").unwrap().read_at(Bytes(0), &mut first).await.unwrap(), 3000);
+            assert_eq!(first, bytes(3000, 0));
+            fs.unmount().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn recovery_of_a_log_reads_twice_as_much_for_twice_the_entries() {
+    let size = Blocks(1024);
+    let blocks = |entries: u64| {
+        let options = EmuOptions { zone_size: size, zone_capacity: size, ..EmuOptions::tiny() };
+        let (drive, fs) = Drive::formatted(options);
+        drive.run(async {
+            let writer = fs.create("/a.log", &log()).await.unwrap();
+            for _ in 0..entries {
+                writer.append(&bytes(3000, 1)).await.unwrap();
+                writer.sync().await.unwrap();
+            }
+        });
+        let drive = Drive::from_media(drive.emu.media());
+        let counter = Counter::over(&drive);
+        drive.run(async {
+            let fs = Fs::mount(counter.clone(), &MountOptions::default()).await.unwrap();
+            assert_eq!(fs.stat("/a.log").unwrap().size, Bytes(entries * 3000));
+            fs.unmount().await.unwrap();
+        });
+        counter.take().1
+    };
+    let (one, two) = (blocks(1500), blocks(3000));
+    assert!((1500..1600).contains(&one), "{one} blocks");
+    assert!(two < 2 * one + 50, "{one} blocks for 1500 entries, {two} for 3000");
 }

@@ -15,6 +15,15 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 
 const FILES: u32 = 50_000;
 const ZONES: u32 = 75_000;
+/// More memory than this is never in use, the drive's content included.
+const MEMORY_KIB: u64 = 512 << 10;
+
+/// The most memory that this process had.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
 
 /// Counts what a mount asks of the drive.
 #[derive(Debug)]
@@ -97,6 +106,9 @@ fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to
     block_on(&*driver, reader.read_at(Bytes(0), &mut content)).unwrap();
     assert_eq!(u32::from_le_bytes(content), 49_990);
     block_on(&*driver, fs.unmount()).unwrap();
+    let peak = peak_kib();
+    println!("at most {peak} KiB in use");
+    assert!(peak < MEMORY_KIB, "{peak} KiB");
 }
 
 #[test]

@@ -7,8 +7,11 @@
 //! | 6 | 2 | reserved | zero |
 //! | 8 | 8 | sequence | counts the records of the epoch |
 //! | 16 | 4 | crc | CRC32C of UUID, epoch, nonce, this header with this field zero, payload |
-//! | 20 | 4 | reserved | zero |
+//! | 20 | 4 | open | how many records right before this one were not known to be durable when it was submitted |
 //! | 24 | length | payload | see `record` |
+//!
+//! The records before the open ones were durable: what ends the log before them is damage, not what a power cut
+//! leaves. All ones in `open` says nothing.
 //!
 //! Frames begin at multiples of 8 bytes. A commit begins at a block; the rest of its last block is zero.
 
@@ -32,7 +35,7 @@ struct Raw {
     reserved: U16,
     sequence: U64,
     crc: U32,
-    reserved2: U32,
+    open: U32,
 }
 
 const _: () = assert!(size_of::<Raw>() == SIZE);
@@ -59,8 +62,14 @@ pub(crate) fn length(payload: usize) -> usize {
     (SIZE + payload).next_multiple_of(ALIGN)
 }
 
-/// Adds a frame to `out`.
-pub(crate) fn encode(out: &mut Vec<u8>, binding: &Binding, kind: u16, sequence: u64, payload: &[u8]) {
+/// Adds a frame to `out`. Every record below sequence `durable` is known to be durable.
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    binding: &Binding,
+    kind: u16,
+    (sequence, durable): (u64, u64),
+    payload: &[u8],
+) {
     assert!(payload.len() <= MAX_PAYLOAD && kind != 0, "a record fits into its frame");
     let mut raw = Raw {
         length: u32::try_from(payload.len()).expect("bounded above").into(),
@@ -68,7 +77,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, binding: &Binding, kind: u16, sequence: 
         reserved: 0.into(),
         sequence: sequence.into(),
         crc: 0.into(),
-        reserved2: 0.into(),
+        open: u32::try_from(sequence.saturating_sub(durable)).unwrap_or(u32::MAX).into(),
     };
     raw.crc = crc32c(&[&binding.0, raw.as_bytes(), payload]).into();
     out.extend_from_slice(raw.as_bytes());
@@ -109,13 +118,27 @@ pub(crate) fn next<'a>(
 fn frame_at<'a>(bytes: &'a [u8], at: usize, binding: &Binding, sequence: u64) -> Option<Frame<'a>> {
     let (raw, after) = Raw::read_from_prefix(bytes.get(at..)?).ok()?;
     let payload = after.get(..raw.length.get() as usize)?;
+    let good = raw.sequence.get() == sequence && is_good(&raw, payload, binding);
+    good.then_some(Frame { kind: raw.kind.get(), payload })
+}
+
+fn is_good(raw: &Raw, payload: &[u8], binding: &Binding) -> bool {
     let mut unsigned = raw.clone();
     unsigned.crc = 0.into();
-    let good = raw.kind.get() != 0
-        && raw.sequence.get() == sequence
+    raw.kind.get() != 0
         && payload.len() <= MAX_PAYLOAD
-        && crc32c(&[&binding.0, unsigned.as_bytes(), payload]) == raw.crc.get();
-    good.then_some(Frame { kind: raw.kind.get(), payload })
+        && crc32c(&[&binding.0, unsigned.as_bytes(), payload]) == raw.crc.get()
+}
+
+/// If `bytes` begin with a frame of the epoch, whatever its sequence: every record below this was durable when it
+/// was submitted.
+pub(crate) fn proven(bytes: &[u8], binding: &Binding) -> Option<u64> {
+    let (raw, after) = Raw::read_from_prefix(bytes).ok()?;
+    let payload = after.get(..raw.length.get() as usize)?;
+    if raw.open.get() == u32::MAX || !is_good(&raw, payload, binding) {
+        return None;
+    }
+    Some(raw.sequence.get().saturating_sub(raw.open.get().into()))
 }
 
 #[cfg(test)]
@@ -130,10 +153,10 @@ mod tests {
     fn zone(epoch: u64) -> Vec<u8> {
         let binding = Binding::of(&header(epoch));
         let mut bytes = vec![0; 512];
-        encode(&mut bytes, &binding, 1, 0, b"one");
-        encode(&mut bytes, &binding, 2, 1, &[7; 600]);
+        encode(&mut bytes, &binding, 1, (0, 0), b"one");
+        encode(&mut bytes, &binding, 2, (1, 0), &[7; 600]);
         bytes.resize(bytes.len().next_multiple_of(512), 0);
-        encode(&mut bytes, &binding, 3, 2, b"three");
+        encode(&mut bytes, &binding, 3, (2, 2), b"three");
         bytes.resize(bytes.len().next_multiple_of(512), 0);
         bytes
     }
@@ -169,10 +192,20 @@ mod tests {
         assert_eq!(read(&bytes, 1, 0), (vec![(1, 3)], 1024));
     }
 
+    #[test]
+    fn a_frame_says_what_was_durable_before_it() {
+        let (bytes, binding) = (zone(1), Binding::of(&header(1)));
+        let said: Vec<_> =
+            bytes.chunks(512).enumerate().map(|(n, _)| proven(&bytes[n * 512..], &binding)).collect();
+        assert_eq!(said, [None, Some(0), None, Some(2)]);
+        assert_eq!(proven(&bytes[3 * 512..], &Binding::of(&header(2))), None);
+    }
+
     proptest::proptest! {
         #[test]
         fn any_bytes_give_a_frame_or_nothing(bytes in proptest::collection::vec(0_u8.., 0..3000), at in 0_usize..3000) {
             let _ = next(&bytes, at, 512, &Binding::of(&header(1)), 0);
+            let _ = proven(bytes.get(at..).unwrap_or_default(), &Binding::of(&header(1)));
             let _ = Header::decode(&bytes);
             let _ = super::super::superblock::decode(&bytes);
         }

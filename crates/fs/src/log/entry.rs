@@ -16,12 +16,15 @@
 //! | 46 | 2 | parts | how many parts the entry has, from 1: all are kept or none |
 //! | 48 | 4 | length | stream bytes in this part |
 //! | 52 | 4 | mask | what the first word of every further block is combined with by exclusive or |
-//! | 56 | 4 | reserved | zero |
+//! | 56 | 4 | open | how many entries right before this one were not known to be durable when it was sealed |
 //! | 60 | 4 | crc | CRC32C |
 //! | 64 | length | payload | a piece of the stream; zeros fill the last block |
 //!
 //! All numbers are little-endian. The CRC covers, in this order: the file system's UUID (16 bytes), the zone's
 //! number (4 bytes), the header with a zero in place of the CRC, the payload as it lies on the device.
+//!
+//! The entries before the open ones were durable: one of them that is missing later is damage, not what a power cut
+//! leaves. All ones in `open` says nothing.
 //!
 //! # Why a payload is never taken for an entry
 //!
@@ -64,7 +67,7 @@ struct Raw {
     parts: U16,
     length: U32,
     mask: U32,
-    reserved: [u8; 4],
+    open: U32,
     crc: U32,
 }
 
@@ -109,6 +112,8 @@ pub struct EntryHeader {
     pub length: u32,
     /// Combined with the first word of every further block.
     pub mask: u32,
+    /// How many entries right before this one were not known to be durable when it was sealed.
+    pub open: u32,
     /// The checksum as stored.
     pub crc: u32,
 }
@@ -155,6 +160,7 @@ impl EntryHeader {
             parts: raw.parts.get(),
             length: raw.length.get(),
             mask: raw.mask.get(),
+            open: raw.open.get(),
             crc: raw.crc.get(),
         };
         let checks = [
@@ -162,12 +168,17 @@ impl EntryHeader {
             ("needs", header.needs <= header.sequence),
             ("part", header.part < header.parts),
             ("length", header.total() <= MAX_PART),
-            ("reserved", raw.reserved == [0; 4]),
+            ("open", header.open == u32::MAX || u64::from(header.open) <= header.sequence),
         ];
         match checks.iter().find(|(_, fits)| !fits) {
             Some((field, _)) => Err(BadEntry::Field(field)),
             None => Ok(header),
         }
+    }
+
+    /// Every sequence below this was durable when the entry was sealed.
+    pub fn proven(&self) -> u64 {
+        if self.open == u32::MAX { 0 } else { self.sequence.saturating_sub(self.open.into()) }
     }
 
     /// Header and payload in bytes.
@@ -194,7 +205,7 @@ impl EntryHeader {
             parts: U16::new(self.parts),
             length: U32::new(self.length),
             mask: U32::new(self.mask),
-            reserved: [0; 4],
+            open: U32::new(self.open),
             crc: U32::new(self.crc),
         }
     }
@@ -302,6 +313,7 @@ mod tests {
             parts: 2,
             length: u32::try_from(length).expect("short"),
             mask: 0,
+            open: 5,
             crc: 0,
         }
     }
@@ -335,6 +347,7 @@ mod tests {
             (0x0102_0304_0506_0708, 42, 9, 8)
         );
         assert_eq!((found.epoch, found.part, found.parts, found.mask, found.padding), (3, 1, 2, 1, false));
+        assert_eq!((found.open, found.proven()), (5, 4));
         assert_eq!(sealed(&payload), golden);
     }
 

@@ -94,6 +94,8 @@ pub(super) struct Fill {
     /// The block of the segment's zone that the next part begins at.
     next: Blocks,
     pub(super) next_sequence: u64,
+    /// Every sequence below this is safe from a power cut.
+    pub(super) durable: u64,
 }
 
 impl Fill {
@@ -106,6 +108,7 @@ impl Fill {
             segment: None,
             next: Blocks::ZERO,
             next_sequence: first_sequence,
+            durable: first_sequence,
         }
     }
 
@@ -208,6 +211,7 @@ impl Fill {
                 parts: count,
                 length: u32::try_from(part.length).expect("a part is shorter than MAX_PART"),
                 mask: 0,
+                open: u32::try_from(sequence - self.durable).unwrap_or(u32::MAX),
                 crc: 0,
             };
             let home = Home { uuid: identity.uuid, zone: part.zone };

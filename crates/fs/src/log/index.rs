@@ -65,6 +65,11 @@ impl LogIndex {
         Bytes(self.end)
     }
 
+    /// The block with the header of the last part.
+    pub(crate) fn end(&self) -> Option<Lba> {
+        self.extents.last().map(|extent| extent.lba)
+    }
+
     /// The number of parts.
     pub fn len(&self) -> usize {
         self.extents.len()

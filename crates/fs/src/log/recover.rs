@@ -28,14 +28,17 @@ pub struct Recovered {
     pub size: u64,
     /// The sequence behind the last entry: the cut of the next epoch.
     pub next_sequence: u64,
-    /// For each segment, the block of the zone behind the last entry that was kept; its start where none was.
+    /// For each segment, the block of the zone behind the last entry that was kept (of a damaged log: that was
+    /// found); its start where none was.
     pub used: Vec<Blocks>,
     /// Valid entries, or parts of some, that were not kept: behind a gap, or without all their parts. What a
     /// power cut leaves of unsynced writes.
     pub dropped: usize,
-    /// The first sequence that is missing although a later cut proves that it was there: the log is damaged, it
-    /// ends here, and it must not be appended to.
+    /// The first sequence that is missing although a later cut, or a later entry, proves that it was durable: the
+    /// log is damaged, it can be read up to here, and it must not be appended to.
     pub missing: Option<u64>,
+    /// Bytes of the entries that were found and not kept.
+    pub behind: u64,
 }
 
 /// Finds the log's bytes in its segments.
@@ -71,15 +74,17 @@ pub async fn recover(
     let mut used: Vec<Blocks> = segments.iter().map(|s| s.start).collect();
     for part in &survivors.kept {
         index.push(part.lba, part.header.length, part.header.mask);
+    }
+    for part in survivors.kept.iter().chain(&survivors.damaged) {
         if let Some(used) = used.get_mut(part.segment) {
             *used = part.end.max(*used);
         }
     }
-    let Survivors { kept, next_sequence, missing, dropped } = survivors;
+    let Survivors { kept, next_sequence, missing, dropped, behind, .. } = survivors;
     if dropped > 0 || missing.is_some() {
         tracing::debug!(log = log_id, kept = kept.len(), dropped, missing, "recovered a log with a gap");
     }
-    Ok(Recovered { size: index.size().0, index, next_sequence, used, dropped, missing })
+    Ok(Recovered { size: index.size().0, index, next_sequence, used, dropped, missing, behind })
 }
 
 /// What the rule leaves of the parts found.
@@ -91,6 +96,10 @@ struct Survivors {
     missing: Option<u64>,
     /// Parts that are covered by an epoch, and not kept.
     dropped: usize,
+    /// Stream bytes in them.
+    behind: u64,
+    /// They themselves, if the log is damaged.
+    damaged: Vec<Found>,
 }
 
 /// The rule, without I/O.
@@ -102,9 +111,9 @@ fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
     found.sort_by_key(|part| (part.header.sequence, part.header.part));
     // The same part twice can only be a hole that shows an old block again: the first one counts.
     found.dedup_by_key(|part| (part.header.sequence, part.header.part));
-    let covered = found.len();
+    let proven = found.iter().map(|part| part.header.proven()).fold(last_cut, u64::max);
 
-    let mut kept: Vec<Found> = Vec::new();
+    let (mut kept, mut dropped): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
     // The lowest sequence that does not exist.
     let mut absent = first;
     for entry in found.chunk_by(|a, b| a.header.sequence == b.header.sequence) {
@@ -114,6 +123,7 @@ fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
                 .iter()
                 .all(|part| (part.header.parts, part.header.needs) == (header.parts, header.needs));
         if !whole {
+            dropped.extend_from_slice(entry);
             continue;
         }
         if header.sequence == absent {
@@ -122,13 +132,17 @@ fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
         // Entries come in ascending order, so what is missing below `needs` is known here.
         if header.needs <= absent {
             kept.extend_from_slice(entry);
+        } else {
+            dropped.extend_from_slice(entry);
         }
     }
     let behind_last = kept.last().map_or(first, |part| part.header.sequence + 1);
     Survivors {
         next_sequence: behind_last.max(last_cut),
-        missing: (absent < last_cut).then_some(absent),
-        dropped: covered - kept.len(),
+        missing: (absent < proven).then_some(absent),
+        dropped: dropped.len(),
+        behind: dropped.iter().map(|part| u64::from(part.header.length)).sum(),
+        damaged: if absent < proven { dropped } else { Vec::new() },
         kept,
     }
 }
@@ -159,6 +173,8 @@ mod tests {
             parts,
             length: 10,
             mask: 0,
+            // Nothing is known to be durable.
+            open: u32::MAX,
             crc: 0,
         };
         Found {
@@ -229,6 +245,15 @@ mod tests {
         let mut found = stream(1, &[0, 2]);
         found.extend(stream(2, &[3]));
         assert_eq!(kept(found, &[(1, 0), (2, 3)]), (vec![0], 3, Some(1)));
+    }
+
+    #[test]
+    fn a_gap_that_a_later_entry_knew_to_be_durable_is_damage() {
+        let mut found = stream(1, &[0, 2, 3]);
+        found[1].header.open = 1;
+        assert_eq!(kept(found.clone(), &[(1, 0)]), (vec![0], 1, None), "1 was open when 2 was sealed");
+        found[2].header.open = 1;
+        assert_eq!(kept(found, &[(1, 0)]), (vec![0], 1, Some(1)), "2 was durable when 3 was sealed");
     }
 
     #[test]

@@ -214,13 +214,14 @@ impl LogWriter {
 
     /// One round of `sync`, for everyone who has asked by the time of the flush.
     async fn lead(&self) -> Result<()> {
-        let covered = loop {
+        let (covered, sequence) = loop {
             let last = {
                 let mut state = self.state.lock();
                 state.check()?;
                 if state.written.size().0 >= state.wanted {
                     // The flush covers what is acknowledged when it is submitted, and no more.
-                    break state.written.size().0;
+                    let waiting = state.queue.front().map(|entry| entry.sequence);
+                    break (state.written.size().0, waiting.unwrap_or(state.fill.next_sequence));
                 }
                 self.seal(&mut state)
             };
@@ -236,6 +237,9 @@ impl LogWriter {
         }
         let mut state = self.state.lock();
         state.durable = state.durable.max(covered);
+        if !self.options.skip_flush {
+            state.fill.durable = state.fill.durable.max(sequence);
+        }
         Ok(())
     }
 

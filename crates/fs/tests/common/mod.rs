@@ -3,11 +3,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs::{CreateOptions, FileKind, FormatOptions, Fs, MountOptions};
 use units::{Bytes, Driver, VirtualDriver, block_on};
-use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
+use zoned::{Geometry, Io, Op, ZonedDevice};
 
 pub struct Drive {
     pub driver: Arc<VirtualDriver>,
@@ -68,6 +69,44 @@ impl Drive {
         let dev = self.dev();
         let report = self.run(Fs::check(&dev)).expect("checks");
         assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
+
+/// A drive that counts what is read.
+#[derive(Debug)]
+pub struct Counter {
+    emu: Arc<Emu>,
+    pub reads: AtomicU64,
+    pub blocks: AtomicU64,
+}
+
+impl Counter {
+    pub fn over(drive: &Drive) -> Arc<Counter> {
+        Arc::new(Counter { emu: drive.emu.clone(), reads: AtomicU64::new(0), blocks: AtomicU64::new(0) })
+    }
+
+    /// Reads and blocks since the last call.
+    pub fn take(&self) -> (u64, u64) {
+        (self.reads.swap(0, Ordering::Relaxed), self.blocks.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl ZonedDevice for Counter {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if let Op::Read { into, .. } = &op {
+            let blocks = into.len() as u64 / u64::from(self.geometry().block_size);
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.blocks.fetch_add(blocks, Ordering::Relaxed);
+        }
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
     }
 }
 

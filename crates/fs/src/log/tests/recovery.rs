@@ -194,6 +194,7 @@ fn forged(sequence: u64) -> Vec<u8> {
         parts: 1,
         length: 6,
         mask: 0,
+        open: u32::MAX,
         crc: 0,
     };
     let mut block = vec![0; BLOCK];
