@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::fs::Sabotage;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sim::{CrashOptions, Report, StateId, Target};
 
 use crate::context::Context;
@@ -21,8 +20,8 @@ pub struct CrashArgs {
     /// What workloads and samples are functions of.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Distinct images to check, of each target.
-    #[arg(long, default_value_t = 2000)]
+    /// Distinct images to check, of each target: at least 1.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
     /// Explore this recorded trace; where there is none yet, record it there.
     #[arg(long, value_name = "FILE")]
@@ -39,30 +38,6 @@ pub struct CrashArgs {
     /// Threads that check states [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Break a rule on purpose, to see that it is noticed.
-    #[arg(long, hide = true)]
-    sabotage: Option<Rule>,
-}
-
-/// A rule to break.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "lower")]
-enum Rule {
-    Sync,
-    Rename,
-    TornTail,
-    Reset,
-}
-
-impl From<Rule> for Sabotage {
-    fn from(rule: Rule) -> Sabotage {
-        match rule {
-            Rule::Sync => Sabotage::Sync,
-            Rule::Rename => Sabotage::Rename,
-            Rule::TornTail => Sabotage::TornTail,
-            Rule::Reset => Sabotage::Reset,
-        }
-    }
 }
 
 /// Explores: exit code 1 where anything was found.
@@ -75,7 +50,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             target,
             seed: args.seed,
             states: args.states,
-            sabotage: args.sabotage.map(Sabotage::from),
+            sabotage: None,
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
             only: args.state,

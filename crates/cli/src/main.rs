@@ -25,7 +25,13 @@ use crate::args::{Cli, Command};
 use crate::context::Context;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() && asks_for_json() {
+            let text = error.to_string();
+            output::failure(text.lines().next().unwrap_or_default().trim_start_matches("error: "));
+        }
+        error.exit()
+    });
     start_logging(match cli.command {
         Command::Serve(_) => "info",
         // Thousands of mounts after power cuts: each has something to warn of.
@@ -33,6 +39,11 @@ fn main() -> ExitCode {
         _ => "warn",
     });
     let context = Context::new(cli.json);
+    // These print what is not theirs to change.
+    let is_own = !matches!(
+        cli.command,
+        Command::Serve(_) | Command::DbBench(_) | Command::Ldb(_) | Command::SstDump(_)
+    );
     let result = match cli.command {
         Command::Serve(args) => serve::run(&context, args),
         Command::Fs(args) => fs::run(&context, args),
@@ -48,10 +59,19 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("furrow: {}", exit::message(&error));
+            let message = exit::message(&error);
+            if context.json && is_own {
+                output::failure(&message);
+            }
+            eprintln!("furrow: {message}");
             exit::code(&error).into()
         }
     }
+}
+
+/// Whether `--json` is there, on a command line that was not understood.
+fn asks_for_json() -> bool {
+    std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json")
 }
 
 /// Sends the log to stderr, from `level` on; `FURROW_LOG` says otherwise.

@@ -14,6 +14,12 @@ pub fn json(value: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Prints what a program that asked for JSON reads of a failure: one line. The exit code says which kind it is.
+pub fn failure(message: &str) {
+    // The same is said on stderr, so it is no loss where nobody reads this.
+    let _unread = line(serde_json::json!({ "error": message }).to_string());
+}
+
 /// Prints a line. Unlike `println!` it gives an error where the reader has gone.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     writeln!(io::stdout().lock(), "{}", text.as_ref())?;

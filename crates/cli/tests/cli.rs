@@ -1,5 +1,6 @@
 //! What the program says and which code it ends with.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -103,19 +104,19 @@ fn a_path_without_a_scheme_is_refused_with_advice() {
 
 #[test]
 fn the_properties_of_a_drive_are_shown_and_parse() {
-    let drive = Drive::new();
+    let drive = Drive::formatted();
     assert!(done(&drive.furrow(&["device", "info"])).contains("1.0 MiB"));
     let info = json(&done(&drive.furrow(&["device", "info", "--json"])));
     assert_eq!((info["zones"].as_u64(), info["zone_size"].as_u64()), (Some(24), Some(1 << 20)));
     let zones = json(&done(&drive.furrow(&["device", "zones", "--json"])));
     assert_eq!(zones.as_array().unwrap().len(), 24);
-    assert_eq!(zones[3]["state"], "empty");
+    assert_eq!(zones[20]["state"], "empty");
 }
 
 #[test]
 fn a_held_drive_is_refused_with_the_holders_pid() {
     let drive = Drive::new();
-    let _holder = zoned::open(&drive.url, RealDriver::new()).unwrap();
+    let _holder = zoned::open_or_create(&drive.url, RealDriver::new()).unwrap();
     let pid = std::process::id().to_string();
     for args in [
         &["device", "info"][..],
@@ -230,4 +231,122 @@ fn a_crash_target_that_does_not_exist_is_refused() {
     let output = run(None, &["crash", "--target", "moon"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("engine"), "{}", said(&output));
+}
+
+#[test]
+fn a_crash_exploration_of_no_states_is_refused() {
+    let output = run(None, &["crash", "--states", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--states"), "{}", said(&output));
+}
+
+#[test]
+fn no_flag_breaks_a_rule_of_the_file_system() {
+    let output = run(None, &["crash", "--states", "1", "--sabotage", "sync"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// One line of JSON on stdout, the same words on stderr.
+#[track_caller]
+fn refused_in_json(output: &Output, code: i32, words: &[&str]) {
+    let printed = printed(output);
+    assert_eq!(output.status.code(), Some(code), "{printed}{}", said(output));
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    let error = json(&printed)["error"].as_str().expect("says what failed").to_owned();
+    for word in words {
+        assert!(error.contains(word), "'{word}' is not in: {error}");
+    }
+    assert!(said(output).contains(&error), "{}", said(output));
+}
+
+#[test]
+fn a_failure_is_json_where_json_is_asked_for() {
+    let drive = Drive::new();
+    let damaged = drive.file("damaged.img");
+    std::fs::write(&damaged, "something else").unwrap();
+    let damaged = format!("emu:{damaged}");
+    for args in [&["fs", "check", "--json"][..], &["device", "info", "--json"], &["--json", "fs", "df"]] {
+        refused_in_json(&run(Some(&damaged), args), 2, &["damaged.img"]);
+    }
+    for args in [&["fs", "check", "--json"][..], &["fs", "ls", "--json"], &["fs", "dump", "--json"]] {
+        let output = drive.furrow(args);
+        refused_in_json(&output, output.status.code().unwrap(), &["drive.img"]);
+        assert!(!output.status.success());
+    }
+    refused_in_json(&Drive::formatted().furrow(&["fs", "cat", "/nothing", "--json"]), 1, &["/nothing"]);
+    refused_in_json(&run(None, &["crash", "--target", "moon", "--json"]), 2, &["moon"]);
+}
+
+#[test]
+fn a_drive_without_a_file_system_is_named() {
+    for args in [&["fs", "ls"][..], &["fs", "check"], &["fs", "dump"]] {
+        let output = run(Some("emu:mem?zones=24&zone-size=1MiB"), args);
+        let said = said(&output);
+        assert!(!output.status.success() && said.contains("emu:mem"), "{said}");
+    }
+}
+
+#[test]
+fn a_drive_that_may_not_be_written_says_what_it_takes() {
+    let drive = Drive::formatted();
+    let file = drive.directory.path().join("drive.img");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
+    // Root may write everything.
+    if std::fs::OpenOptions::new().write(true).open(&file).is_err() {
+        refused(&drive.furrow(&["fs", "ls"]), 1, &["drive.img", "write permission"]);
+    }
+}
+
+#[test]
+fn a_command_that_only_reads_makes_no_drive_file() {
+    let drive = Drive::new();
+    for args in [
+        &["fs", "ls"][..],
+        &["fs", "df"],
+        &["fs", "check"],
+        &["fs", "dump"],
+        &["device", "info"],
+        &["device", "zones"],
+        &["zones"],
+        &["device", "check", "--dry-run"],
+        &["serve", "--no-format", "--port", "0", "--http", "none"],
+    ] {
+        refused(&drive.furrow(args), 1, &["drive.img", "furrow fs mkfs"]);
+        assert!(!drive.directory.path().join("drive.img").exists(), "{args:?}");
+    }
+    done(&drive.furrow(&["fs", "mkfs", "--dry-run"]));
+    assert!(!drive.directory.path().join("drive.img").exists());
+}
+
+#[test]
+fn what_is_refused_leaves_no_drive_file_behind() {
+    let drive = Drive::new();
+    let at = |settings: &str| format!("emu:{}?{settings}", drive.file("new.img"));
+    let few = at("zones=4&zone-size=1MiB");
+    let narrow = at("zones=24&zone-size=1MiB&max-open=3&max-active=3");
+    let serve = &["serve", "--port", "0", "--http", "none"][..];
+    for (url, words) in [(&few, "too few"), (&narrow, "at least 4")] {
+        refused(&run(Some(url), &["fs", "mkfs"]), 1, &["new.img", words]);
+        refused(&run(Some(url), serve), 1, &["new.img", words]);
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let sound = at(SMALL);
+    refused(&run(Some(&sound), &["serve", "--port", &port, "--http", "none"]), 1, &[&port]);
+    assert_eq!(std::fs::read_dir(drive.directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
+    let drive = Drive::formatted();
+    let file = std::fs::OpenOptions::new().write(true).open(drive.directory.path().join("drive.img")).unwrap();
+    file.set_len(2 << 20).unwrap();
+    refused(&drive.furrow(&["fs", "ls"]), 5, &["cut short", "restore"]);
+}
+
+#[test]
+fn a_scheme_that_is_not_built_yet_is_a_wrong_argument() {
+    for url in ["blk:/dev/nvme0n1", "nvme:/dev/ng0n1"] {
+        refused(&run(Some(url), &["fs", "ls"]), 2, &[url, "not built yet"]);
+    }
 }

@@ -372,14 +372,11 @@ impl Walk<'_> {
         }
     }
 
-    /// The command that replays a state.
+    /// The command that replays a state. A rule broken on purpose has no flag: tests break it, and replay by calls.
     fn command(&self, id: StateId) -> String {
         let mut command = format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
-        }
-        if let Some(sabotage) = self.options.sabotage {
-            command += &format!(" --sabotage {}", format!("{sabotage:?}").to_lowercase());
         }
         if let Some(path) = self.saved {
             command += &format!(" --trace {}", path.display());

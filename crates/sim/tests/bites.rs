@@ -62,7 +62,13 @@ fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
     let (_, rest) = command.split_once(" --trace ").expect("names the trace");
     let (file, _) = rest.split_once(" --state ").expect("names the state");
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
-    assert_eq!(crash(&again).expect("runs").states, 1);
+    let again = crash(&again).expect("runs");
+    assert_eq!(again.states, 1);
+    assert_eq!(
+        again.failures.first().map(|f| (f.kind, f.state)),
+        Some((failure.kind, failure.state)),
+        "{again:?}"
+    );
 }
 
 #[test]

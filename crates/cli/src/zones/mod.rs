@@ -16,9 +16,9 @@ use units::{Blocks, Bytes, ZoneId};
 use zoned::{ZoneState, ZonedDevice};
 
 use crate::args::DeviceArg;
-use crate::context::Context;
+use crate::context::{Context, on};
 use crate::device::state;
-use crate::output;
+use crate::{exit, output};
 
 /// `furrow zones`
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ pub struct Cell {
     pub pointer: Blocks,
     /// Blocks that can be written.
     pub capacity: Blocks,
-    /// Blocks in use, where a file system says so.
+    /// Blocks written and in use, where a file system says so.
     pub live: Option<Blocks>,
 }
 
@@ -80,6 +80,15 @@ impl Cell {
     /// The live share, 0 to 1; without a file system everything written counts as live.
     pub fn alive(&self) -> f64 {
         share(self.live.unwrap_or(self.pointer), self.capacity)
+    }
+}
+
+/// What is written and live. The file system counts only files' blocks, its own are never dead; and it counts what
+/// a log has reserved, of which after a crash little may be written.
+fn live(role: ZoneRole, counted: Blocks, pointer: Blocks) -> Blocks {
+    match role {
+        ZoneRole::Superblock | ZoneRole::Metadata => pointer,
+        _ => counted.min(pointer),
     }
 }
 
@@ -181,7 +190,8 @@ impl Map {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Version) =>
             {
-                eprintln!("furrow: showing the device's own view: {error}");
+                let why = exit::message(&on(device, error));
+                eprintln!("furrow: showing the device's own view: {why}");
                 let zones = device.report_all()?.into_iter().map(|info| Cell {
                     zone: info.zone,
                     paint: Paint::of(None, info.state, info.pointer),
@@ -192,7 +202,7 @@ impl Map {
                 });
                 Ok(Map { device: name, space: None, zones: zones.collect(), block_size })
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(on(device, error)),
         }
     }
 
@@ -205,11 +215,7 @@ impl Map {
             state: zone.state,
             pointer: zone.pointer,
             capacity: zone.capacity,
-            // The map counts only files' blocks as live; the file system's own are never dead.
-            live: Some(match zone.role {
-                ZoneRole::Superblock | ZoneRole::Metadata => zone.pointer,
-                _ => zone.live,
-            }),
+            live: Some(live(zone.role, zone.live, zone.pointer)),
         });
         let geometry = fs.device().geometry();
         Map {
@@ -257,4 +263,30 @@ pub fn run(context: &Context, args: &ZonesArgs) -> Result<ExitCode> {
 /// Whether stdout takes colour.
 pub fn colourful() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_log_has_reserved_and_not_written_is_not_live() {
+        assert_eq!(live(ZoneRole::Log, Blocks(1019), Blocks(100)), Blocks(100));
+        let cell = |counted, pointer| Cell {
+            zone: ZoneId(0),
+            paint: Paint::Log,
+            state: ZoneState::Closed,
+            pointer,
+            capacity: Blocks(2048),
+            live: Some(live(ZoneRole::Log, counted, pointer)),
+        };
+        let zones = vec![cell(Blocks(1024), Blocks(100)), cell(Blocks(50), Blocks(100))];
+        let text = Map { device: "emu:a".into(), space: None, zones, block_size: 4096 }.text(false);
+        assert!(text.contains("log (2, 75 % live)"), "{text}");
+    }
+
+    #[test]
+    fn what_the_file_system_keeps_for_itself_is_live() {
+        assert_eq!(live(ZoneRole::Metadata, Blocks::ZERO, Blocks(7)), Blocks(7));
+    }
 }
