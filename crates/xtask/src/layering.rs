@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -30,6 +31,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 
 /// The only crates with unsafe code.
 pub const UNSAFE: &[&str] = &["sys", "rocks"];
+
+/// The one other file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
+pub const UNSAFE_FILE: &str = "crates/bench/benches/contract.rs";
 
 /// The async runtime, and what must not be named without it.
 pub const RUNTIME: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
@@ -71,6 +75,13 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
                     problems.push(format!("{} lacks #![forbid(unsafe_code)]", root.display()));
                 }
             }
+            for file in sources(&krate.checks)?.iter().filter(|file| !file.ends_with(UNSAFE_FILE)) {
+                let text =
+                    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+                if has_unsafe(&text) {
+                    problems.push(format!("{} has unsafe code: only {UNSAFE:?} may", file.display()));
+                }
+            }
         }
     }
     Ok(problems)
@@ -87,6 +98,35 @@ pub fn below(name: &str) -> Option<BTreeSet<&'static str>> {
     Some(all)
 }
 
+/// The source files of tests, benches and examples: the roots, and what lies beside and below them.
+fn sources(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
+    let mut files = BTreeSet::new();
+    let mut folders: Vec<PathBuf> = roots.iter().filter_map(|root| Some(root.parent()?.to_owned())).collect();
+    folders.sort();
+    folders.dedup();
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
+        for entry in entries {
+            let path = entry.with_context(|| format!("cannot list {}", folder.display()))?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.insert(path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a line that is no comment begins unsafe code.
+fn has_unsafe(source: &str) -> bool {
+    let begins = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait", "#[unsafe("];
+    source
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .any(|line| begins.iter().any(|begin| line.contains(begin)))
+}
+
 fn forbids_unsafe(source: &str) -> bool {
     source.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]")
 }
@@ -100,7 +140,7 @@ mod tests {
         let mut workspace = Workspace::default();
         let uses: BTreeSet<String> = uses.iter().map(|used| (*used).to_owned()).collect();
         workspace.graph.insert(format!("{PREFIX}{name}"), uses.clone());
-        workspace.crates.insert(name.to_owned(), Crate { uses, roots: Vec::new() });
+        workspace.crates.insert(name.to_owned(), Crate { uses, ..Crate::default() });
         workspace
     }
 
@@ -126,6 +166,22 @@ mod tests {
         let mut workspace = workspace("fs", &["nice"]);
         workspace.graph.insert("nice".into(), ["tokio".to_owned()].into());
         assert_eq!(check(&workspace).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn unsafe_code_in_a_test_is_found_and_the_bench_s_allocator_is_let_be() {
+        let folder = std::env::temp_dir().join(format!("furrow-layering-{}", std::process::id()));
+        let benches = folder.join("crates/bench/benches");
+        fs::create_dir_all(benches.join("common")).unwrap();
+        let code = ["unsafe", " { go() }"].concat();
+        let files = [benches.join("contract.rs"), benches.join("common/mod.rs")];
+        files.iter().for_each(|file| fs::write(file, &code).unwrap());
+        let mut workspace = workspace("bench", &[]);
+        workspace.crates.get_mut("bench").unwrap().checks = files[..1].to_vec();
+        let problems = check(&workspace).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("common/mod.rs"), "{problems:?}");
     }
 
     #[test]

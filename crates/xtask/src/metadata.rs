@@ -26,6 +26,8 @@ pub struct Crate {
     pub uses: BTreeSet<String>,
     /// The root source files of its libraries, programs and build scripts.
     pub roots: Vec<PathBuf>,
+    /// The root source files of its tests, benches and examples.
+    pub checks: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -108,16 +110,14 @@ impl Workspace {
             let built = |target: &&Target| {
                 !target.kind.iter().any(|kind| matches!(kind.as_str(), "test" | "bench" | "example"))
             };
+            let (roots, checks): (Vec<&Target>, Vec<&Target>) = package.targets.iter().partition(built);
+            let paths = |targets: Vec<&Target>| targets.iter().map(|t| t.src_path.clone()).collect();
             workspace.crates.insert(
                 short(&package.name).to_owned(),
                 Crate {
                     uses: package.dependencies.iter().map(|dependency| dependency.name.clone()).collect(),
-                    roots: package
-                        .targets
-                        .iter()
-                        .filter(built)
-                        .map(|target| target.src_path.clone())
-                        .collect(),
+                    roots: paths(roots),
+                    checks: paths(checks),
                 },
             );
         }
