@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sync::Turnstile;
@@ -26,6 +27,9 @@ use crate::{Error, ErrorKind, Result, Sabotage, ZoneRole};
 const SMALLEST_REST: u64 = 16;
 /// Rests kept open for the next log.
 const MAX_RESTS: usize = 1;
+/// How long a log waits for another one to be closed, where the open zones do not suffice for both: a database that
+/// switched its log closes the old one in a moment.
+const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
 /// Empty zones there must be beyond the reserve before segments are made ahead.
 const PLENTY: usize = 4;
 
@@ -341,6 +345,7 @@ impl State {
 impl Shared {
     /// The next segment of an open log, durable in the metadata.
     async fn next_segment(&self, ino: u64) -> Result<Segment> {
+        let mut give_up: Option<units::Instant> = None;
         let segment = loop {
             let seen = self.space.version();
             self.check_open()?;
@@ -358,9 +363,13 @@ impl Shared {
                         (Some(segment), state.journal.applied)
                     }
                     Found::Starved if state.places.hopeless => return Err(no_space(&state)),
-                    Found::TooMany => {
+                    Found::TooMany if give_up.is_some_and(|at| self.driver.now() >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
+                    }
+                    Found::TooMany => {
+                        give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
+                        (None, 0)
                     }
                     Found::Starved => {
                         state.places.wanted = true;
@@ -379,6 +388,22 @@ impl Shared {
         self.state.lock().places.want_ahead.insert(ino);
         self.kick_cleaner();
         Ok(segment)
+    }
+
+    /// Wakes those who wait for space after `time`; gives the moment.
+    fn wake_after(&self, time: Duration) -> units::Instant {
+        let at = self.driver.now().after(time);
+        let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
+        self.driver.spawn(
+            "wake",
+            Box::pin(async move {
+                units::sleep_until(&*driver, at).await;
+                if let Some(shared) = me.upgrade() {
+                    shared.space.notify();
+                }
+            }),
+        );
+        at
     }
 
     /// Makes the next segment of a log that wants one. True if there was something to do.

@@ -66,6 +66,11 @@ size_t Stamp(char* into, size_t size, const timeval& now) {
   return n < 0 ? 0 : static_cast<size_t>(n);
 }
 
+// RocksDB puts the level in front of the format. The level itself does not come through a logger that rolls.
+bool IsError(const char* format) {
+  return strncmp(format, "[ERROR]", 7) == 0 || strncmp(format, "[FATAL]", 7) == 0;
+}
+
 uint64_t NowMicros() {
   timeval now;
   gettimeofday(&now, nullptr);
@@ -108,20 +113,9 @@ void FurrowLogger::Logv(const char* format, va_list ap) {
     }
   }
   va_end(again);
-}
-
-void FurrowLogger::Logv(const rocksdb::InfoLogLevel level, const char* format, va_list ap) {
-  rocksdb::Logger::Logv(level, format, ap);
-  if (level >= rocksdb::InfoLogLevel::ERROR_LEVEL && level >= GetInfoLogLevel()) {
+  if (IsError(format)) {
     SyncNow();
   }
-}
-
-void FurrowLogger::LogHeader(const char* format, va_list ap) {
-  Logv(format, ap);
-  // Hundreds of lines at the opening of a database: RocksDB's next Flush, behind them, syncs them together.
-  std::lock_guard<std::mutex> lock(mutex_);
-  header_unsynced_ = true;
 }
 
 void FurrowLogger::SyncNow() {
@@ -145,6 +139,9 @@ void FurrowLogger::Write(const char* line, size_t len) {
     }
     return;
   }
+  if (opened_us_ == 0) {
+    opened_us_ = micros;
+  }
   size_ += len;
   if (micros - synced_us_ >= kSyncEveryMicros) {
     synced_us_ = micros;
@@ -158,8 +155,9 @@ void FurrowLogger::Flush() {
     return;
   }
   const uint64_t micros = NowMicros();
-  if (header_unsynced_ || micros - synced_us_ >= kSyncEveryMicros) {
-    header_unsynced_ = false;
+  // At its opening a database logs its options, hundreds of lines within a moment, and calls Flush behind them.
+  const bool opening = micros - opened_us_ < kSyncEveryMicros;
+  if (opening || micros - synced_us_ >= kSyncEveryMicros) {
     synced_us_ = micros;
     sink_->Sync();
   } else {

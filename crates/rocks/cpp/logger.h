@@ -29,9 +29,8 @@ class FurrowLogger : public rocksdb::Logger {
   explicit FurrowLogger(std::unique_ptr<LogSink> sink) : sink_(std::move(sink)) {}
   ~FurrowLogger() override;
 
+  using rocksdb::Logger::Logv;
   void Logv(const char* format, va_list ap) override;
-  void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list ap) override;
-  void LogHeader(const char* format, va_list ap) override;
   void Flush() override;
   size_t GetLogFileSize() const override;
 
@@ -46,7 +45,7 @@ class FurrowLogger : public rocksdb::Logger {
   std::unique_ptr<LogSink> sink_;
   size_t size_ = 0;
   uint64_t synced_us_ = 0;
-  bool header_unsynced_ = false;
+  uint64_t opened_us_ = 0;
   bool failed_ = false;
 };
 
