@@ -239,14 +239,25 @@ fn the_second_process_on_a_drive_is_told_who_holds_it() {
 #[test]
 fn a_killed_process_leaves_no_lock_and_no_damage() {
     let drive = Drive::with_keys(50);
+    let before = written(&drive);
     let mut holder = writer(&drive);
-    std::thread::sleep(Duration::from_millis(700));
+    // Some memtables long: log, tables and manifest have all been written when it is killed.
+    wait_for(|| written(&drive) > before + (4 << 20));
+    assert!(holder.try_wait().unwrap().is_none(), "it writes until it is killed");
     holder.kill().unwrap();
     holder.wait().unwrap();
-    let listed = scan(&drive.url(), "/db");
-    assert_eq!(listed.lines().filter(|line| line.starts_with("key")).count(), 50, "{listed}");
-    let out = works(Program::DbBench, &drive.url(), &["--use_existing_db=1", "--benchmarks=verifychecksum"]);
+
+    let url = drive.url();
+    let place = "--db=/bench";
+    let keys = works(Program::Ldb, &url, &[place, "scan", "--no_value"]).lines().count();
+    assert!(keys > 100, "{keys} keys of the killed database");
+    works(Program::Ldb, &url, &[place, "checkconsistency"]);
+    let out = works(Program::DbBench, &url, &[place, "--use_existing_db=1", "--benchmarks=verifychecksum"]);
     assert!(!out.contains("Corruption"), "{out}");
+    works(Program::Ldb, &url, &[place, "put", "after", "the kill"]);
+    assert!(works(Program::Ldb, &url, &[place, "get", "after"]).contains("the kill"));
+    let listed = scan(&url, "/db");
+    assert_eq!(listed.lines().filter(|line| line.starts_with("key")).count(), 50, "{listed}");
 }
 
 #[test]
@@ -301,7 +312,7 @@ fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
 
 /// A db_bench that writes until it is killed.
 fn writer(drive: &Drive) -> Child {
-    let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=60", "--sync=1", "--value_size=50"];
+    let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=60", "--sync=1", "--value_size=1000"];
     let place = ["--write_buffer_size=262144", "--db=/bench"];
     command(Program::DbBench, &drive.url(), &[&args[..], &place].concat())
         .stdout(Stdio::null())
@@ -310,12 +321,18 @@ fn writer(drive: &Drive) -> Child {
         .unwrap()
 }
 
+/// Bytes that the drive's file takes: it has a hole where nothing was written.
+fn written(drive: &Drive) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(drive.file()).unwrap().blocks() * 512
+}
+
 fn wait_for(mut done: impl FnMut() -> bool) {
-    for _ in 0..100 {
+    for _ in 0..600 {
         if done() {
             return;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("waited for 5 s in vain");
+    panic!("waited for 30 s in vain");
 }
