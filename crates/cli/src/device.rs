@@ -155,7 +155,11 @@ pub fn state(state: ZoneState) -> &'static str {
 }
 
 fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
-    let device = if args.force.dry_run { context.open(&args.device)? } else { context.open_or_create(&args.device)? };
+    let device = if args.force.dry_run {
+        context.open(&args.device)?
+    } else {
+        context.open_or_create(&args.device)?
+    };
     let written = device.report_all()?.iter().filter(|zone| is_written(zone)).count();
     let name = &device.geometry().name;
     if args.force.dry_run {

@@ -346,7 +346,8 @@ fn what_is_refused_leaves_no_drive_file_behind() {
 #[test]
 fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
     let drive = Drive::formatted();
-    let file = std::fs::OpenOptions::new().write(true).open(drive.directory.path().join("drive.img")).unwrap();
+    let file =
+        std::fs::OpenOptions::new().write(true).open(drive.directory.path().join("drive.img")).unwrap();
     file.set_len(2 << 20).unwrap();
     refused(&drive.furrow(&["fs", "ls"]), 5, &["cut short", "restore"]);
 }

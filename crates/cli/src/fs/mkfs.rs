@@ -44,7 +44,9 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
         Fs::check_format(&geometry, &options)?;
         if args.force.dry_run {
             let (name, zones) = (&geometry.name, geometry.zones);
-            output::line(format!("would make the drive file {name} of {zones} zones and a file system on it"))?;
+            output::line(format!(
+                "would make the drive file {name} of {zones} zones and a file system on it"
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
     }
