@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::emu::{Emu, EmuOptions, Latency, contradiction, is_made};
+use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_made};
 use crate::{Blocks, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 /// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`.
@@ -29,7 +29,8 @@ enum Place {
 
 /// What an emulated drive's URL may say, and what it means.
 pub const EMU_PARAMETERS: &[(&str, &str)] = &[
-    ("profile", "the time model: null (no delay)"),
+    ("profile", "times and geometry: null (no delay), confzns, zn540, smallzone, smr, or a file ./my.toml"),
+    ("dilated", "device times stretched so many times: 10; divide what you measure by it"),
     ("delay", "every operation takes this long: 15us"),
     ("zones", "number of zones"),
     ("zone-size", "from one zone to the next: 64MiB"),
@@ -42,9 +43,6 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
     ("cache", "volatile or none"),
     ("seed", "decides what chance decides"),
 ];
-
-/// The profiles that there are.
-const PROFILES: &[&str] = &["null"];
 
 impl FromStr for DeviceUrl {
     type Err = Error;
@@ -100,15 +98,14 @@ impl DeviceUrl {
 
     /// The settings of a new drive.
     pub fn options(&self) -> Result<EmuOptions> {
-        let mut options = EmuOptions { name: self.name(), ..EmuOptions::default() };
-        if let Some(profile) = self.parameters.get("profile")
-            && !PROFILES.contains(&profile.as_str())
-        {
-            return Err(self.invalid(format!("unknown profile {profile}; known are {}", PROFILES.join(", "))));
-        }
+        let base = match self.parameters.get("profile") {
+            None => EmuOptions::default(),
+            Some(name) => EmuOptions::of_profile(Profile::load(name).map_err(|why| self.invalid(why))?),
+        };
+        let mut options = EmuOptions { name: self.name(), ..base.clone() };
         options.block_size = self.number("block-size", options.block_size, size)?;
         options.zones = self.number("zones", options.zones, count)?;
-        options.conventional = self.number("conventional", 0, count)?;
+        options.conventional = self.number("conventional", base.conventional, count)?;
         let block = options.block_size.max(1);
         let blocks = |text: &str| {
             let bytes = size(text)?;
@@ -122,9 +119,15 @@ impl DeviceUrl {
                 ))
             }),
         };
-        options.zone_size = whole("zone-size", 64 << 20)?;
-        options.zone_capacity = whole("zone-capacity", options.zone_size.bytes(block).0)?;
-        options.max_append = whole("max-append", 128 << 10)?;
+        let default = |blocks: Blocks| blocks.bytes(base.block_size).0;
+        options.zone_size = whole("zone-size", default(base.zone_size))?;
+        let size = options.zone_size.bytes(block).0;
+        let capacity = match base.zone_capacity == base.zone_size {
+            true => size,
+            false => default(base.zone_capacity).min(size),
+        };
+        options.zone_capacity = whole("zone-capacity", capacity)?;
+        options.max_append = whole("max-append", default(base.max_append))?;
         options.max_open = self.limit("max-open", options.max_open)?;
         let active = match (options.max_open, options.max_active) {
             (Some(open), Some(active)) => Some(open.max(active)),
@@ -137,7 +140,8 @@ impl DeviceUrl {
             options.max_open = options.max_open.map(|open| open.min(active));
         }
         options.volatile_cache = match self.parameters.get("cache").map(String::as_str) {
-            None | Some("volatile") => true,
+            None => base.volatile_cache,
+            Some("volatile") => true,
             Some("none") => false,
             Some(other) => return Err(self.invalid(format!("cache={other}: use volatile or none"))),
         };
@@ -148,6 +152,13 @@ impl DeviceUrl {
                 .map_err(|e| self.invalid(format!("delay={text}: {e}; a time is needed, as in 15us")))?,
         };
         options.latency = Latency::all(delay);
+        if delay > Duration::ZERO && options.profile.as_ref().is_some_and(|p| !p.is_instant()) {
+            return Err(self.invalid("delay: this profile has times of its own; give one of the two".into()));
+        }
+        options.dilation = self.number("dilated", 1, count)?;
+        if options.dilation == 0 {
+            return Err(self.invalid("dilated=0: a number from 1 on is needed".into()));
+        }
         options.geometry()?;
         Ok(options)
     }
@@ -317,6 +328,9 @@ mod tests {
             ("emu:mem?block-size=1000", "1000 bytes"),
             ("emu:mem?cache=maybe", "cache=maybe"),
             ("emu:mem?max-open=0", "at least one"),
+            ("emu:mem?dilated=0", "dilated=0"),
+            ("emu:mem?profile=zn540&delay=1us", "one of the two"),
+            ("emu:mem?profile=./not-here.toml", "not-here.toml"),
         ] {
             let text = refusal(url);
             assert!(text.contains(part), "{url}: {text}");

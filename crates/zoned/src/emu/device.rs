@@ -11,9 +11,9 @@ use units::sleep_until;
 
 use crate::emu::fault::Fault;
 use crate::emu::file::flusher::Flusher;
-use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing};
+use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing, TimingState, ZoneFacts};
 use crate::{
-    Action, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState,
+    Action, Blocks, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState,
     ZonedDevice,
 };
 
@@ -25,6 +25,8 @@ pub struct Emu {
     geometry: Geometry,
     driver: Arc<dyn Driver>,
     timing: Timing,
+    /// Used where the timing has state, and nowhere else.
+    clocks: Mutex<TimingState>,
     next: AtomicU64,
     /// Operations whose time has not come, where power cuts are tracked.
     due: Mutex<BinaryHeap<Reverse<(Instant, OpId)>>>,
@@ -35,8 +37,9 @@ pub struct Emu {
 impl Emu {
     /// A drive in memory. Panics where the settings contradict each other ([`EmuOptions::geometry`] says how).
     pub fn memory(options: EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
-        let latency = options.latency;
-        Arc::new(Emu::over(Media::new(&options), Timing::new(latency), driver))
+        let media = Media::new(&options);
+        let timing = Timing::of(&options, media.geometry());
+        Arc::new(Emu::over(media, timing, driver))
     }
 
     /// A drive over a medium: an outcome of a power cut, for one.
@@ -54,6 +57,7 @@ impl Emu {
             flusher: media.drive.is_some().then(|| Flusher::start(&media, &*driver)),
             geometry: media.geometry().clone(),
             driver,
+            clocks: Mutex::new(timing.rested()),
             timing,
             // The medium may carry operations of an earlier device; their numbers are not given out again.
             next: AtomicU64::new(media.unused().0),
@@ -86,6 +90,11 @@ impl Emu {
     pub fn fail(&self, spec: FaultSpec) {
         self.faults.lock().push(Fault::new(spec));
         self.faulty.store(true, Ordering::Release);
+    }
+
+    /// Device times are stretched so many times: results are to be divided by it.
+    pub fn dilation(&self) -> u64 {
+        self.timing.dilation()
     }
 
     /// Forgets all faults.
@@ -140,6 +149,27 @@ impl Emu {
         zone.map(|zone| (Some(zone), op.name()))
     }
 
+    /// When an operation that is submitted now completes. Zone facts are read apart from the operation: threads
+    /// that race for one zone may both pay for opening it.
+    fn completion(&self, op: &Op) -> Instant {
+        if !self.timing.has_state() {
+            return self.timing.completion(&mut TimingState::default(), self.driver.now(), op, None);
+        }
+        let zone = match op {
+            Op::Write { at, .. } => self.geometry.zone_of(*at),
+            Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
+            Op::Read { .. } | Op::Flush | Op::Report { .. } => None,
+        };
+        let facts = zone.filter(|zone| zone.0 < self.geometry.zones).map(|zone| {
+            let zone = self.media.lock(zone);
+            ZoneFacts { state: zone.state, written: Blocks(zone.written) }
+        });
+        let mut clocks = self.clocks.lock();
+        // Under the lock, so that time never goes back.
+        let now = self.driver.now();
+        self.timing.completion(&mut clocks, now, op, facts)
+    }
+
     fn apply(&self, id: OpId, op: Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.media.read(at, into).map(Done::Read),
@@ -156,7 +186,7 @@ impl ZonedDevice for Emu {
 
     fn submit(&self, op: Op) -> Io {
         let instant = self.timing.is_instant();
-        let at = if instant { Instant::ORIGIN } else { self.timing.completion(self.driver.now(), &op) };
+        let at = if instant { Instant::ORIGIN } else { self.completion(&op) };
         let tracked = self.media.track;
         let id = if tracked { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
         if tracked && matches!(op, Op::Flush) {

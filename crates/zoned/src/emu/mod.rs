@@ -4,6 +4,7 @@
 //!   Emu      the ZonedDevice: driver, delays, injected faults
 //!     Media    the medium and its rules: no time, no threads of its own; copy-on-write clones
 //!       Zone     one zone: state, pointer, content, what is not durable yet
+//!     Timing   when operations complete; a Profile (profiles/*.toml) is a drive's times and geometry
 //!     Drive    emu:PATH only: the file below, and the order of writes to it
 //! ```
 
@@ -20,7 +21,9 @@ mod fault;
 mod file;
 mod history;
 mod media;
+mod model;
 mod options;
+mod profile;
 mod resources;
 mod timing;
 mod zone;
@@ -31,4 +34,5 @@ pub use fault::{FaultOp, FaultSpec};
 pub(crate) use file::drive::{contradiction, is_made};
 pub use media::{Media, OpId};
 pub use options::EmuOptions;
-pub use timing::{Latency, Timing};
+pub use profile::Profile;
+pub use timing::{Latency, Timing, TimingState, ZoneFacts};

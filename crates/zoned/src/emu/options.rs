@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::emu::Latency;
+use crate::emu::{Latency, Profile};
 use crate::{Blocks, Error, ErrorKind, Geometry, Result};
 
 /// The settings of an emulated drive.
@@ -32,8 +32,13 @@ pub struct EmuOptions {
     pub volatile_cache: bool,
     /// Whether reads past the write pointer give zeros instead of an error. Default true.
     pub read_past_pointer: bool,
-    /// The time that operations take. Default none.
+    /// The time that operations take, where the profile has no times. Default none.
     pub latency: Latency,
+    /// The drive's times. Default none.
+    pub profile: Option<Arc<Profile>>,
+    /// Device times are stretched so many times: the host's own slowness counts that much less. Whoever measures
+    /// divides the results by it. Default 1.
+    pub dilation: u32,
     /// Whether the drive remembers what is not durable, so that [`Emu::power_cut`](crate::emu::Emu::power_cut)
     /// gives every outcome. Costs an allocation now and then. Default false.
     pub track_power_cuts: bool,
@@ -60,6 +65,8 @@ impl Default for EmuOptions {
             volatile_cache: true,
             read_past_pointer: true,
             latency: Latency::NONE,
+            profile: None,
+            dilation: 1,
             track_power_cuts: false,
             seed: 0,
         }
@@ -80,6 +87,14 @@ impl EmuOptions {
             track_power_cuts: true,
             ..EmuOptions::default()
         }
+    }
+
+    /// A drive like the one that `profile` describes: geometry and times.
+    pub fn of_profile(profile: Profile) -> EmuOptions {
+        let mut options = EmuOptions::default();
+        profile.shape(&mut options);
+        options.profile = Some(Arc::new(profile));
+        options
     }
 
     /// The geometry that these settings describe. Settings that contradict each other are refused.

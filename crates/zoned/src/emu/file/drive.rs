@@ -112,8 +112,13 @@ impl Emu {
                 if ours { damaged(damage.0) } else { invalid(damage.0) }
             })?
         };
-        let found =
-            EmuOptions { seed: options.seed, latency: options.latency, ..header.options(name.to_string()) };
+        let found = EmuOptions {
+            seed: options.seed,
+            latency: options.latency,
+            profile: options.profile,
+            dilation: options.dilation,
+            ..header.options(name.to_string())
+        };
         check(&found).map_err(invalid)?;
         let geometry = found.geometry()?;
         let want = header.file_len();
@@ -135,9 +140,10 @@ impl Emu {
             unflushed: AtomicU64::new(0),
             table: Mutex::new(Table { zones: table, failed: false }),
         };
+        let timing = Timing::of(&found, &geometry);
         let mut media = Media::from_zones(Arc::new(geometry), &found, zones);
         media.drive = Some(Arc::new(drive));
-        Ok(Arc::new(Emu::over(media, Timing::new(found.latency), driver)))
+        Ok(Arc::new(Emu::over(media, timing, driver)))
     }
 }
 

@@ -191,6 +191,8 @@ impl Header {
             volatile_cache: self.flags.get() & VOLATILE_CACHE != 0,
             read_past_pointer: self.flags.get() & READ_PAST_POINTER != 0,
             latency: Latency::NONE,
+            profile: None,
+            dilation: 1,
             track_power_cuts: false,
             seed: 0,
         }

@@ -1,0 +1,465 @@
+//! The time model of a drive: when each of its parts is free again.
+//!
+//! ```text
+//!   command -> host latency -> controller (serial) -+-> write buffer -> bandwidth cap -> channel -> plane
+//!                                                   +-> plane -> channel -> bandwidth cap (reads)
+//! ```
+//!
+//! A read waits for the program under way on its plane, and goes before those that are planned.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::emu::ZoneFacts;
+use crate::emu::profile::{Acknowledge, Arm, Flash, Profile, ZoneMap};
+use crate::{Action, Durability, Geometry, Lba, Op, ZoneId, ZoneState};
+
+/// A profile's times on a drive. Times are nanoseconds.
+#[derive(Debug)]
+pub(super) struct Model {
+    profile: Profile,
+    geometry: Geometry,
+    /// Groups of planes that zones lie on, and planes of a group.
+    groups: u64,
+    spread: u64,
+}
+
+/// When the drive's parts are free again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelState {
+    controller: u64,
+    /// The bandwidth caps.
+    reading: u64,
+    draining: u64,
+    channels: Vec<u64>,
+    planes: Vec<Plane>,
+    groups: Vec<Group>,
+    /// When the writes in flight complete.
+    crowd: BinaryHeap<Reverse<u64>>,
+    /// The end of the last program.
+    drained: u64,
+    /// Draws so far.
+    draws: u64,
+    /// Where a disk's arm is, and when it is free.
+    arm_at: u64,
+    arm: u64,
+}
+
+/// What a plane does, and will do.
+#[derive(Clone, Debug, Default)]
+struct Plane {
+    read: u64,
+    /// Programs, by start and end, none over.
+    programs: VecDeque<(u64, u64)>,
+}
+
+/// The planes that share zones, and their buffer.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// Programs so far: the next one's plane.
+    cursor: u64,
+    /// Bytes that do not fill a page yet.
+    pending: u64,
+    /// Bytes in the buffer, `pending` included, and when they leave it.
+    held: u64,
+    leaving: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+/// What a write or an append is to the model.
+struct Put {
+    zone: ZoneId,
+    at: u64,
+    bytes: u64,
+    append: bool,
+    durable: bool,
+    opens: bool,
+}
+
+const KIB: u64 = 1024;
+
+impl Plane {
+    /// A read that comes at `at` and takes `time`: when it is over.
+    fn read(&mut self, at: u64, time: u64) -> u64 {
+        let turn = at.max(self.read);
+        while self.programs.front().is_some_and(|(_, end)| *end <= turn) {
+            self.programs.pop_front();
+        }
+        let under_way = self.programs.pop_front_if(|(from, _)| *from < turn);
+        let start = under_way.map_or(turn, |(_, end)| end);
+        self.read = start + time;
+        let mut free = self.read;
+        for (from, end) in &mut self.programs {
+            if *from >= free {
+                break;
+            }
+            (*from, *end) = (free, free + (*end - *from));
+            free = *end;
+        }
+        self.read
+    }
+
+    /// A program that may start at `at` and takes `time`: when it is over.
+    fn program(&mut self, now: u64, at: u64, time: u64) -> u64 {
+        while self.programs.front().is_some_and(|(_, end)| *end <= now) {
+            self.programs.pop_front();
+        }
+        let start = at.max(self.read).max(self.programs.back().map_or(0, |(_, end)| *end));
+        self.programs.push_back((start, start + time));
+        start + time
+    }
+}
+
+impl Group {
+    /// Lets out of the buffer what has left it by `at`.
+    fn settle(&mut self, at: u64) {
+        while let Some(Reverse((end, bytes))) = self.leaving.peek().copied()
+            && end <= at
+        {
+            self.leaving.pop();
+            self.held = self.held.saturating_sub(bytes);
+        }
+    }
+
+    /// When `bytes` more fit into a buffer of `size`, from `at` on.
+    fn room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
+        self.settle(at);
+        let mut at = at;
+        while self.held + bytes > size
+            && let Some(Reverse((end, _))) = self.leaving.peek().copied()
+        {
+            at = at.max(end);
+            self.settle(at);
+        }
+        at
+    }
+}
+
+impl ModelState {
+    /// A number that depends on how many were drawn: the same run has the same ones.
+    fn draw(&mut self) -> u64 {
+        self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.draws;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The next turn of the controller after `at`, which takes `time`: when it begins.
+    fn command(&mut self, at: u64, time: u64) -> u64 {
+        let start = at.max(self.controller);
+        self.controller = start + time;
+        start
+    }
+
+    /// The channel of `plane` from `at` on, for `time`: when it is over.
+    fn channel(&mut self, plane: u64, at: u64, time: u64) -> u64 {
+        if time == 0 || self.channels.is_empty() {
+            return at;
+        }
+        let index = (plane % self.channels.len() as u64) as usize;
+        let Some(free) = self.channels.get_mut(index) else { return at };
+        *free = at.max(*free) + time;
+        *free
+    }
+
+    fn plane(&mut self, plane: u64) -> &mut Plane {
+        let planes = self.planes.len().max(1) as u64;
+        self.planes.get_mut((plane % planes) as usize).expect("flash has at least one plane")
+    }
+
+    fn group(&mut self, group: u64) -> &mut Group {
+        let groups = self.groups.len().max(1) as u64;
+        self.groups.get_mut((group % groups) as usize).expect("there is at least one group")
+    }
+}
+
+/// Nanoseconds that `bytes` take at `bandwidth` bytes a second; none where there is no limit.
+fn moving(bytes: u64, bandwidth: u64) -> u64 {
+    if bandwidth == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth)).unwrap_or(u64::MAX)
+}
+
+impl Model {
+    pub(super) fn new(profile: &Profile, geometry: &Geometry) -> Model {
+        let (groups, spread) = match &profile.flash {
+            None => (1, 1),
+            Some(flash) => {
+                let dies = u64::from(flash.channels.get()) * u64::from(flash.dies.get());
+                let planes = dies * u64::from(flash.planes.get());
+                let groups = match flash.zones {
+                    ZoneMap::Device => 1,
+                    ZoneMap::Die => dies,
+                    ZoneMap::Groups(groups) => u64::from(groups.get()).min(planes),
+                };
+                (groups, planes / groups)
+            }
+        };
+        Model { profile: profile.clone(), geometry: geometry.clone(), groups, spread }
+    }
+
+    pub(super) fn rested(&self) -> ModelState {
+        let (channels, planes) = match &self.profile.flash {
+            None => (0, 0),
+            Some(flash) => (flash.channels.get() as usize, (self.groups * self.spread) as usize),
+        };
+        ModelState {
+            channels: vec![0; channels],
+            planes: vec![Plane::default(); planes],
+            groups: vec![Group::default(); self.groups as usize],
+            ..ModelState::default()
+        }
+    }
+
+    pub(super) fn completion(
+        &self,
+        state: &mut ModelState,
+        now: u64,
+        op: &Op,
+        facts: Option<ZoneFacts>,
+    ) -> u64 {
+        let now = now.saturating_add(self.profile.host.latency.0);
+        let opens = facts.is_some_and(|f| matches!(f.state, ZoneState::Empty | ZoneState::Closed));
+        match op {
+            Op::Read { at, into } => self.read(state, now, *at, into.len() as u64),
+            Op::Write { at, data, how } => {
+                let zone = self.geometry.zone_of(*at).unwrap_or(ZoneId(0));
+                let (bytes, durable) = (data.len() as u64, *how == Durability::Durable);
+                self.write(state, now, &Put { zone, at: at.0, bytes, append: false, durable, opens })
+            }
+            Op::Append { zone, data, how } => {
+                let written = facts.map_or(0, |f| f.written.0);
+                let at = self.geometry.start(*zone).0.saturating_add(written);
+                let (bytes, durable) = (data.len() as u64, *how == Durability::Durable);
+                self.write(state, now, &Put { zone: *zone, at, bytes, append: true, durable, opens })
+            }
+            Op::Flush => self.flush(state, now),
+            Op::Zone { action, .. } => now + self.act(*action, facts),
+            Op::Report { zones } => {
+                let zones = zones.end.min(self.geometry.zones).saturating_sub(zones.start);
+                let times = &self.profile.zone;
+                now + times.report.0 + u64::from(zones) * times.report_per_zone.0
+            }
+        }
+    }
+
+    fn read(&self, state: &mut ModelState, now: u64, at: Lba, bytes: u64) -> u64 {
+        let times = &self.profile.read;
+        let start = state.command(now, times.controller.0);
+        let counted = if times.per_kib_limit.0 == 0 { bytes } else { bytes.min(times.per_kib_limit.0) };
+        let own = times.latency.0 + counted * times.per_kib.0 / KIB;
+        let moved = match (&self.profile.flash, &self.profile.arm) {
+            (Some(flash), _) => self.read_flash(state, flash, start, at, bytes),
+            (None, Some(arm)) => self.swing(state, arm, start, at.0, bytes),
+            (None, None) => start,
+        };
+        state.reading = state.reading.max(start) + moving(bytes, times.bandwidth.0);
+        (moved + own).max(state.reading)
+    }
+
+    fn read_flash(&self, state: &mut ModelState, flash: &Flash, start: u64, at: Lba, bytes: u64) -> u64 {
+        let Some(zone) = self.geometry.zone_of(at) else { return start };
+        let page = flash.page.0;
+        let offset = at.since(self.geometry.start(zone)).bytes(self.geometry.block_size).0;
+        let mut end = start;
+        for index in offset / page..(offset + bytes).div_ceil(page) {
+            let plane = self.plane_of(zone, index);
+            let draw = state.draw();
+            let cells = state.plane(plane).read(start, flash.read.pick(draw));
+            end = end.max(state.channel(plane, cells, flash.transfer.0));
+        }
+        end
+    }
+
+    /// The plane that holds a page of a zone. Zones begin on planes of their own.
+    fn plane_of(&self, zone: ZoneId, page: u64) -> u64 {
+        let group = u64::from(zone.0) % self.groups;
+        let first = u64::from(zone.0) / self.groups;
+        group + (first.wrapping_add(page) % self.spread) * self.groups
+    }
+
+    fn write(&self, state: &mut ModelState, now: u64, put: &Put) -> u64 {
+        let (write, append) = (&self.profile.write, &self.profile.append);
+        let (latency, controller, opening) = if put.append {
+            (append.latency, append.controller, append.implicit_open)
+        } else {
+            (write.latency, write.controller, write.implicit_open)
+        };
+        let start = state.command(now, controller.0);
+        while state.crowd.peek().is_some_and(|Reverse(end)| *end <= now) {
+            state.crowd.pop();
+        }
+        let mut own = latency.0 + put.bytes.max(write.least.0) * write.per_kib.0 / KIB;
+        if put.bytes < write.least.0 {
+            own += write.partial.0;
+        }
+        if put.opens {
+            own += opening.0;
+        }
+        if write.crowd_from > 0 && state.crowd.len() >= write.crowd_from as usize {
+            own += write.crowd_delay.0;
+        }
+        let ready = start + own;
+        let end = match (&self.profile.flash, &self.profile.arm) {
+            (Some(flash), _) => match write.acknowledge {
+                Acknowledge::Program => self.program(state, flash, ready, put),
+                Acknowledge::Buffer => self.buffer(state, flash, start, ready, put),
+            },
+            (None, Some(arm)) => self.store(state, arm, start, ready, put),
+            (None, None) => ready,
+        };
+        if write.crowd_from > 0 {
+            state.crowd.push(Reverse(end));
+        }
+        end
+    }
+
+    /// Every command fills pages of its own and waits for them.
+    fn program(&self, state: &mut ModelState, flash: &Flash, ready: u64, put: &Put) -> u64 {
+        let mut end = ready;
+        for _ in 0..put.bytes.div_ceil(flash.page.0) {
+            end = end.max(self.program_page(state, flash, put.zone, ready));
+        }
+        end
+    }
+
+    /// Programs the next page of the zone's group, not before `at`.
+    fn program_page(&self, state: &mut ModelState, flash: &Flash, zone: ZoneId, at: u64) -> u64 {
+        let group = u64::from(zone.0) % self.groups;
+        let cursor = &mut state.group(group).cursor;
+        let plane = group + (*cursor % self.spread) * self.groups;
+        *cursor += 1;
+        state.draining = at.max(state.draining) + moving(flash.page.0, self.profile.write.bandwidth.0);
+        let begin = if self.profile.write.bandwidth.0 == 0 { at } else { state.draining };
+        let moved = state.channel(plane, begin, flash.transfer.0);
+        let draw = state.draw();
+        let end = state.plane(plane).program(at, moved, flash.program.pick(draw));
+        state.drained = state.drained.max(end);
+        end
+    }
+
+    /// What fits into the buffer is acknowledged; pages leave it when they are programmed.
+    fn buffer(&self, state: &mut ModelState, flash: &Flash, start: u64, ready: u64, put: &Put) -> u64 {
+        let page = flash.page.0;
+        let size = self.profile.write.buffer.0.max(page * 2);
+        let group = u64::from(put.zone.0) % self.groups;
+        let (mut entered, mut left) = (start, put.bytes);
+        while left > 0 {
+            let part = left.min(page);
+            left -= part;
+            let here = state.group(group);
+            entered = here.room(entered, part, size);
+            here.held += part;
+            here.pending += part;
+            if here.pending >= page {
+                here.pending -= page;
+                let end = self.program_page(state, flash, put.zone, entered);
+                state.group(group).leaving.push(Reverse((end, page)));
+            }
+        }
+        let acknowledged = ready.max(entered);
+        if !(put.durable && self.geometry.volatile_cache) {
+            return acknowledged;
+        }
+        self.pad(state, flash, group, entered);
+        acknowledged.max(state.drained)
+    }
+
+    /// Programs what does not fill a page.
+    fn pad(&self, state: &mut ModelState, flash: &Flash, group: u64, at: u64) {
+        let pending = std::mem::take(&mut state.group(group).pending);
+        if pending > 0 {
+            // Any zone of the group will do.
+            let end = self.program_page(state, flash, ZoneId(group as u32), at);
+            state.group(group).leaving.push(Reverse((end, pending)));
+        }
+    }
+
+    fn flush(&self, state: &mut ModelState, now: u64) -> u64 {
+        let end = now + self.profile.flush.latency.0;
+        if !self.geometry.volatile_cache {
+            return end;
+        }
+        if let Some(flash) = &self.profile.flash {
+            for group in 0..self.groups {
+                self.pad(state, flash, group, now);
+            }
+        }
+        state.drained.max(now) + self.profile.flush.latency.0
+    }
+
+    fn act(&self, action: Action, facts: Option<ZoneFacts>) -> u64 {
+        let times = &self.profile.zone;
+        let full = self.geometry.zone_capacity.0;
+        let written = facts.map_or(0, |f| f.written.0.min(full));
+        let is_full = facts.is_some_and(|f| f.state == ZoneState::Full);
+        match action {
+            Action::Open => times.open.0,
+            Action::Close => times.close.0,
+            Action::Finish if written == 0 || is_full => times.finish_empty.0,
+            Action::Finish => {
+                let rest = (full - written) * u64::from(self.geometry.block_size);
+                times.finish.0 + moving(rest, times.finish_bandwidth.0)
+            }
+            Action::Reset => times.reset.at(if is_full { full } else { written }, full),
+        }
+    }
+
+    /// The arm goes to block `at` and passes over `bytes`: when it is through.
+    fn swing(&self, state: &mut ModelState, arm: &Arm, start: u64, at: u64, bytes: u64) -> u64 {
+        let seek = if at == state.arm_at {
+            0
+        } else {
+            let blocks = self.geometry.zone_size.0.saturating_mul(u64::from(self.geometry.zones)).max(1);
+            let share = (at.abs_diff(state.arm_at) as f64 / blocks as f64).min(1.0).sqrt();
+            let range = arm.full_stroke.0.saturating_sub(arm.settle.0);
+            // Half a turn, on average.
+            arm.settle.0 + (range as f64 * share) as u64 + arm.turn.0 / 2
+        };
+        state.arm_at = at.saturating_add(bytes / u64::from(self.geometry.block_size).max(1));
+        state.arm = state.arm.max(start) + seek + moving(bytes, arm.bandwidth.0);
+        state.arm
+    }
+
+    /// A disk's write: acknowledged from the cache if that has room.
+    fn store(&self, state: &mut ModelState, arm: &Arm, start: u64, ready: u64, put: &Put) -> u64 {
+        let room = state.group(0).room(start, put.bytes, self.profile.write.buffer.0);
+        let end = self.swing(state, arm, room, put.at, put.bytes);
+        state.drained = state.drained.max(end);
+        let through = self.profile.write.acknowledge == Acknowledge::Program
+            || (put.durable && self.geometry.volatile_cache);
+        if through {
+            return ready.max(end);
+        }
+        let cache = state.group(0);
+        cache.held += put.bytes;
+        cache.leaving.push(Reverse((end, put.bytes)));
+        ready.max(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_waits_for_the_program_under_way_and_goes_before_the_next() {
+        let mut plane = Plane::default();
+        assert_eq!(plane.program(0, 0, 100), 100);
+        assert_eq!(plane.program(0, 100, 100), 200);
+        assert_eq!(plane.read(50, 10), 110);
+        assert_eq!(plane.programs, [(110, 210)]);
+        assert_eq!(plane.program(50, 0, 100), 310);
+    }
+
+    #[test]
+    fn a_full_buffer_makes_room_as_pages_leave() {
+        let mut group = Group { held: 8, ..Group::default() };
+        group.leaving.push(Reverse((30, 4)));
+        group.leaving.push(Reverse((20, 4)));
+        assert_eq!(group.room(10, 4, 12), 10);
+        assert_eq!(group.room(10, 6, 12), 20);
+        assert_eq!(group.held, 4);
+    }
+}

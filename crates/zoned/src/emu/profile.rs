@@ -1,0 +1,527 @@
+//! Drive profiles: the geometry and the times of a drive, as a TOML file.
+//!
+//! The profiles in `profiles/` are part of the program, comments and sources included; users write their own.
+//! Every section and most fields may be left out: geometry that a profile does not give is [`EmuOptions`]'
+//! default, and times are zero.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde::de::{Deserializer, Error as _};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::Blocks;
+use crate::emu::EmuOptions;
+
+/// A drive's geometry and times.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Profile {
+    pub(super) geometry: Shape,
+    pub(super) host: Host,
+    pub(super) write: Write,
+    pub(super) append: Append,
+    pub(super) read: Read,
+    pub(super) flash: Option<Flash>,
+    pub(super) arm: Option<Arm>,
+    pub(super) zone: ZoneTimes,
+    pub(super) flush: FlushTimes,
+}
+
+/// The profiles that come with the program, and their text.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("null", include_str!("../../profiles/null.toml")),
+    ("confzns", include_str!("../../profiles/confzns.toml")),
+    ("zn540", include_str!("../../profiles/zn540.toml")),
+    ("smallzone", include_str!("../../profiles/smallzone.toml")),
+    ("smr", include_str!("../../profiles/smr.toml")),
+];
+/// A profile is a page of text; what is longer is something else.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Geometry defaults; what the device's URL says goes first.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Shape {
+    block_size: Option<Spanned<Size>>,
+    zones: Option<NonZeroU32>,
+    conventional: Option<u32>,
+    zone_size: Option<Spanned<Size>>,
+    zone_capacity: Option<Spanned<Size>>,
+    max_open: Option<Limit>,
+    max_active: Option<Limit>,
+    max_append: Option<Spanned<Size>>,
+    cache: Option<Cache>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Cache {
+    Volatile,
+    None,
+}
+
+/// What the host's own software costs.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Host {
+    /// Added to every command.
+    pub(super) latency: Time,
+}
+
+/// Writes, and what appends share with them.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Write {
+    /// Fixed part of a write's latency.
+    pub(super) latency: Time,
+    /// Latency of each KiB moved; it keeps nobody else waiting.
+    pub(super) per_kib: Time,
+    /// Commands shorter than this move as much.
+    pub(super) least: Size,
+    /// Added for a command shorter than `least`.
+    pub(super) partial: Time,
+    /// Each write keeps the controller from the next command for this long.
+    pub(super) controller: Time,
+    /// Added where the write opens its zone.
+    pub(super) implicit_open: Time,
+    /// Fitted: added where this many other writes and appends, or more, are in flight; 0 for never.
+    pub(super) crowd_from: u32,
+    /// Fitted: what is added then.
+    pub(super) crowd_delay: Time,
+    /// When a write is acknowledged.
+    pub(super) acknowledge: Acknowledge,
+    /// Of each group of dies: what fits is acknowledged before it is programmed.
+    pub(super) buffer: Size,
+    /// Bytes a second that the whole drive programs; 0 for what the dies give.
+    pub(super) bandwidth: Size,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Acknowledge {
+    /// When it is in the buffer.
+    #[default]
+    Buffer,
+    /// When it is programmed.
+    Program,
+}
+
+/// What appends do not share with writes.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Append {
+    pub(super) latency: Time,
+    pub(super) controller: Time,
+    pub(super) implicit_open: Time,
+}
+
+/// Reads.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Read {
+    /// Fixed part beside the cells'.
+    pub(super) latency: Time,
+    /// Latency of each KiB moved; it keeps nobody else waiting.
+    pub(super) per_kib: Time,
+    /// Bytes past these cost no `per-kib`; 0 for no such limit.
+    pub(super) per_kib_limit: Size,
+    /// Each read keeps the controller from the next command for this long.
+    pub(super) controller: Time,
+    /// Bytes a second of the whole drive; 0 for what the dies give.
+    pub(super) bandwidth: Size,
+}
+
+/// Channels and dies, and which zone lies on which.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Flash {
+    pub(super) channels: NonZeroU32,
+    /// Ways of a channel.
+    pub(super) dies: NonZeroU32,
+    /// Of a die; each works on its own.
+    pub(super) planes: NonZeroU32,
+    pub(super) page: NonZeroSize,
+    /// On the channel, for a page.
+    #[serde(default)]
+    pub(super) transfer: Time,
+    /// Times of reading a page: each read takes one of them by chance.
+    pub(super) read: Times,
+    /// Times of programming a page, likewise.
+    pub(super) program: Times,
+    #[serde(default)]
+    pub(super) zones: ZoneMap,
+}
+
+/// Which planes a zone lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ZoneMap {
+    /// All of them.
+    #[default]
+    Device,
+    /// One die.
+    Die,
+    /// One of so many groups.
+    Groups(NonZeroU32),
+}
+
+/// A disk's arm, in the place of flash.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Arm {
+    /// To the next track.
+    pub(super) settle: Time,
+    /// Across the whole disk.
+    pub(super) full_stroke: Time,
+    /// One turn of the platter.
+    pub(super) turn: Time,
+    /// Bytes a second under the head.
+    pub(super) bandwidth: NonZeroSize,
+}
+
+/// Zone commands.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct ZoneTimes {
+    pub(super) open: Time,
+    pub(super) close: Time,
+    /// Finishing a zone that holds nothing, or is full.
+    pub(super) finish_empty: Time,
+    /// The fixed part of finishing another.
+    pub(super) finish: Time,
+    /// Bytes a second at which the rest of the zone is padded; 0 for no padding.
+    pub(super) finish_bandwidth: Size,
+    /// By how full the zone is; straight lines between the points.
+    pub(super) reset: Curve,
+    pub(super) report: Time,
+    pub(super) report_per_zone: Time,
+}
+
+/// Flushes.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct FlushTimes {
+    /// Added to what the cache needs to drain.
+    pub(super) latency: Time,
+}
+
+/// Nanoseconds, written `450us`, `1.6ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Time(pub(super) u64);
+
+/// Bytes, written `64KiB`; where it is a rate, in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Size(pub(super) u64);
+
+/// Bytes, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NonZeroSize(pub(super) u64);
+
+/// A number of zones, or `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit(Option<u32>);
+
+/// One or several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Times(pub(super) Box<[u64]>);
+
+/// Time over fill.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct Curve(Box<[(u64, u64)]>);
+
+/// Fill is counted in parts of this.
+const FULL: u64 = 1_000_000_000;
+
+impl Profile {
+    /// The names of the profiles that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The text of a profile that comes with the program: a start for one's own.
+    pub fn text(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// The profile named `zn540`, or the one in a file: `./my.toml`. The error says what is wrong, and where.
+    pub fn load(name: &str) -> Result<Profile, String> {
+        if let Some(text) = Profile::text(name) {
+            return Profile::parse(name, text);
+        }
+        if !(name.contains('/') || name.ends_with(".toml")) {
+            let known: Vec<&str> = Profile::names().collect();
+            return Err(format!(
+                "unknown profile {name}; known are {}, or a file of your own as in ./my.toml",
+                known.join(", ")
+            ));
+        }
+        let failed = |e: std::io::Error| format!("reading the profile {name}: {e}");
+        if std::fs::metadata(Path::new(name)).map_err(failed)?.len() > MAX_FILE {
+            return Err(format!("the profile {name} is longer than {MAX_FILE} bytes: is it one?"));
+        }
+        Profile::parse(name, &std::fs::read_to_string(name).map_err(failed)?)
+    }
+
+    /// Reads a profile's text; `file` is what messages call it.
+    pub fn parse(file: &str, text: &str) -> Result<Profile, String> {
+        let refuse = |at: Option<usize>, why: &str| {
+            let before = at.and_then(|at| text.get(..at)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!("{file}:{line}: {}", why.trim().replace('\n', ", "))
+        };
+        let profile: Profile =
+            toml::from_str(text).map_err(|e| refuse(e.span().map(|s| s.start), e.message()))?;
+        if let Err((at, why)) = profile.geometry.check() {
+            return Err(refuse(Some(at), &why));
+        }
+        if profile.flash.is_some() && profile.arm.is_some() {
+            return Err(refuse(text.find("[arm]"), "a drive has [flash] or an [arm], not both"));
+        }
+        let mut options = EmuOptions::default();
+        profile.shape(&mut options);
+        // Geometry's own rules have no line; the section has.
+        options.geometry().map_err(|e| refuse(text.find("[geometry]"), &e.to_string()))?;
+        Ok(profile)
+    }
+
+    /// Whether every operation completes at once.
+    pub fn is_instant(&self) -> bool {
+        *self == Profile { geometry: self.geometry.clone(), ..Profile::default() }
+    }
+
+    /// Takes the geometry that the profile gives over into `options`.
+    pub fn shape(&self, options: &mut EmuOptions) {
+        let shape = &self.geometry;
+        let old = options.block_size;
+        let size = |field: &Option<Spanned<Size>>| field.as_ref().map(|size| size.as_ref().0);
+        options.block_size =
+            size(&shape.block_size).and_then(|s| u32::try_from(s).ok()).unwrap_or(options.block_size);
+        let block = options.block_size.max(1);
+        let blocks = |given: Option<u64>, default: Blocks| {
+            Blocks(given.unwrap_or(default.bytes(old).0) / u64::from(block))
+        };
+        options.zones = shape.zones.map_or(options.zones, NonZeroU32::get);
+        options.conventional = shape.conventional.unwrap_or(options.conventional);
+        options.zone_size = blocks(size(&shape.zone_size), options.zone_size);
+        options.zone_capacity = match size(&shape.zone_capacity) {
+            Some(given) => Blocks(given / u64::from(block)),
+            None => options.zone_size,
+        };
+        options.max_append = blocks(size(&shape.max_append), options.max_append);
+        options.max_open = shape.max_open.map_or(options.max_open, |limit| limit.0);
+        options.max_active = match (shape.max_active, options.max_open, options.max_active) {
+            (Some(limit), ..) => limit.0,
+            (None, Some(open), Some(active)) => Some(open.max(active)),
+            (None, ..) => None,
+        };
+        options.volatile_cache = shape.cache.map_or(options.volatile_cache, |cache| cache == Cache::Volatile);
+    }
+}
+
+impl Shape {
+    /// What no type can say.
+    fn check(&self) -> Result<(), (usize, String)> {
+        let Shape { block_size, zone_size, zone_capacity, max_append, .. } = self;
+        let block = block_size.as_ref().map_or(4096, |b| b.as_ref().0);
+        if let Some(given) = block_size
+            && !(block.is_power_of_two() && (512..=65_536).contains(&block))
+        {
+            return Err((given.span().start, "block-size: use a power of two from 512 to 65536".into()));
+        }
+        for (name, given) in
+            [("zone-size", zone_size), ("zone-capacity", zone_capacity), ("max-append", max_append)]
+        {
+            if let Some(given) = given
+                && (given.as_ref().0 == 0 || !given.as_ref().0.is_multiple_of(block))
+            {
+                let why = format!("{name}: a size in whole blocks of {block} bytes is needed");
+                return Err((given.span().start, why));
+            }
+        }
+        match (zone_size, zone_capacity) {
+            (Some(size), Some(capacity)) if capacity.as_ref().0 > size.as_ref().0 => {
+                Err((capacity.span().start, "zone-capacity: it is above zone-size".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Time {
+    fn parse(text: &str) -> Result<Time, String> {
+        let wrong = || format!("\"{text}\": a time is needed, as in \"450us\" or \"1.6ms\"");
+        let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+        let (number, unit) = text.split_at(unit);
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let scale = match unit {
+            "ns" => 1.0,
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(wrong()),
+        };
+        let time = Duration::try_from_secs_f64(number * scale / 1e9).map_err(|_| wrong())?;
+        match u64::try_from(time.as_nanos()) {
+            // An hour: what is longer is a mistake, and sums of it could overflow.
+            Ok(nanos) if nanos <= 3_600_000_000_000 => Ok(Time(nanos)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Times {
+    /// One of them; `draw` decides.
+    pub(super) fn pick(&self, draw: u64) -> u64 {
+        let index = usize::try_from(draw % self.0.len().max(1) as u64).unwrap_or_default();
+        self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+impl Curve {
+    /// The time at `part` of `whole`.
+    pub(super) fn at(&self, part: u64, whole: u64) -> u64 {
+        let fill = u128::from(part) * u128::from(FULL) / u128::from(whole.max(1));
+        let fill = u64::try_from(fill).unwrap_or(FULL);
+        let after = self.0.partition_point(|(at, _)| *at < fill);
+        let (Some(high), Some(low)) = (self.0.get(after).or(self.0.last()), self.0.get(after.saturating_sub(1)))
+        else {
+            return 0;
+        };
+        if high.0 <= low.0 {
+            return high.1;
+        }
+        let share = (fill - low.0) as f64 / (high.0 - low.0) as f64;
+        (low.1 as f64 + share * (high.1 as f64 - low.1 as f64)) as u64
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+        Time::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        let text = String::deserialize(from)?;
+        let size = text.parse::<ByteSize>().map(|size| Size(size.as_u64()));
+        size.map_err(|_| D::Error::custom(format!("\"{text}\": a size is needed, as in \"64KiB\"")))
+    }
+}
+
+impl<'de> Deserialize<'de> for NonZeroSize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<NonZeroSize, D::Error> {
+        match Size::deserialize(from)?.0 {
+            0 => Err(D::Error::custom("a size above zero is needed")),
+            size => Ok(NonZeroSize(size)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Limit, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Limit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of zones, or \"none\"")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Limit, E> {
+                match u32::try_from(n) {
+                    Ok(n) if n > 0 => Ok(Limit(Some(n))),
+                    _ => Err(E::custom("at least one zone must be allowed to be open")),
+                }
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Limit, E> {
+                let none = (text == "none").then_some(Limit(None));
+                none.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Times {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Times, D::Error> {
+        let times = Vec::<Time>::deserialize(from)?;
+        if times.is_empty() {
+            return Err(D::Error::custom("at least one time is needed"));
+        }
+        Ok(Times(times.into_iter().map(|t| t.0).collect()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Curve {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Curve, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Point {
+            percent: f64,
+            time: Time,
+        }
+        let points: Vec<Point> = Vec::deserialize(from)?;
+        if points.iter().any(|p| !(0.0..=100.0).contains(&p.percent)) {
+            return Err(D::Error::custom("percent: from 0 to 100"));
+        }
+        if !points.is_sorted_by(|a, b| a.percent < b.percent) {
+            return Err(D::Error::custom("the points must be in order of percent"));
+        }
+        let fill = |percent: f64| (percent / 100.0 * FULL as f64) as u64;
+        Ok(Curve(points.into_iter().map(|p| (fill(p.percent), p.time.0)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profiles_of_the_program_are_good() {
+        for name in Profile::names() {
+            let profile = Profile::load(name).unwrap();
+            assert_eq!(profile.is_instant(), name == "null", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        for (text, line, part) in [
+            ("[geometry]\nzones = 4\n\nzone-sise = \"1MiB\"", 4, "zone-sise"),
+            ("[geometry]\nzones = 0", 2, "nonzero"),
+            ("[host]\nlatency = \"soon\"", 2, "450us"),
+            ("[host]\nlatency = 3", 2, "string"),
+            ("[write]\n\nbuffer = \"many\"", 3, "64KiB"),
+            ("[write]\nacknowledge = \"never\"", 2, "never"),
+            ("[geometry]\nzone-size = \"1MiB\"\nzone-capacity = \"2MiB\"", 3, "zone-size"),
+            ("[geometry]\nblock-size = \"1000B\"", 2, "power of two"),
+            ("[geometry]\nzones = 1\nzone-size = \"5000B\"", 3, "whole blocks"),
+            ("[geometry]\nmax-open = 0", 2, "at least one"),
+            ("[flash]\nchannels = 1\ndies = 1\nplanes = 1\npage = \"4KiB\"\nread = []", 6, "at least one"),
+            ("[zone]\nreset = [{percent = 9, time = \"1ms\"}, {percent = 3, time = \"1ms\"}]", 2, "order"),
+            ("# mine\n\n[geometry]\nconventional = 999", 3, "conventional"),
+            ("zones", 1, ""),
+        ] {
+            let refusal = Profile::parse("./my.toml", text).unwrap_err();
+            assert!(refusal.starts_with(&format!("./my.toml:{line}: ")), "{text}: {refusal}");
+            assert!(refusal.contains(part), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn a_curve_is_straight_between_its_points() {
+        let text = "reset = [{percent = 0, time = \"1ms\"}, {percent = 50, time = \"3ms\"}]";
+        let curve = toml::from_str::<ZoneTimes>(text).unwrap().reset;
+        let ms = |part| curve.at(part, 100) / 10_000;
+        assert_eq!((ms(0), ms(25), ms(50), ms(100)), (100, 200, 300, 300));
+        assert_eq!(Curve::default().at(1, 2), 0);
+    }
+}
