@@ -105,7 +105,10 @@ impl DeviceUrl {
         let mut options = EmuOptions { name: self.name(), ..base.clone() };
         options.block_size = self.number("block-size", options.block_size, size)?;
         options.zones = self.number("zones", options.zones, count)?;
-        options.conventional = self.number("conventional", base.conventional, count)?;
+        // A smaller drive has the same share of them.
+        let share = u64::from(base.conventional) * u64::from(options.zones) / u64::from(base.zones.max(1));
+        let share = u32::try_from(share).unwrap_or(u32::MAX).min(options.zones);
+        options.conventional = self.number("conventional", share, count)?;
         let block = options.block_size.max(1);
         let blocks = |text: &str| {
             let bytes = size(text)?;

@@ -53,6 +53,14 @@ fn memory_with_a_delay_in_real_time() {
 }
 
 #[test]
+fn drives_with_times_of_their_own() {
+    for profile in zoned::emu::Profile::names() {
+        over("mem", &format!("&profile={profile}"), || VirtualDriver::new(1));
+    }
+    over("file", "&profile=zn540", || VirtualDriver::new(1));
+}
+
+#[test]
 fn a_file_in_virtual_time() {
     over("file", "", || VirtualDriver::new(1));
 }

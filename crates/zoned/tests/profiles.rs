@@ -52,7 +52,13 @@ impl Table {
                 missed.push(format!("{line}, {} % allowed", row.within * 100.0));
             }
         }
-        assert!(missed.is_empty(), "{profile}: {} of {} miss:\n{}", missed.len(), self.0.len(), missed.join("\n"));
+        assert!(
+            missed.is_empty(),
+            "{profile}: {} of {} miss:\n{}",
+            missed.len(),
+            self.0.len(),
+            missed.join("\n")
+        );
     }
 }
 
@@ -280,26 +286,27 @@ fn zn540_reads_are_as_published() {
     table.check("zn540: reads");
 }
 
-/// Mean and p95 of 4 KiB reads at queue depth 1 beside `rate` MiB/s of 128 KiB writes.
+/// Mean and p95 of 4 KiB reads at queue depth 1 beside `rate` MiB/s of writes. (Their size is not published.)
 fn reads_beside_writes(rate: u64) -> (f64, f64) {
     const COUNT: usize = 10_000;
+    const WRITE: usize = 16 * KIB;
     let (device, driver) = drive("profile=zn540&zones=16");
     let done = Arc::new(Mutex::new(false));
     let writer = (rate > 0).then(|| {
         let (device, driver, done) = (Arc::clone(&device), Arc::clone(&driver), Arc::clone(&done));
         let work = Arc::clone(&driver);
         spawn(&*work, "writer", async move {
-            let data = Buf::copy_from(&vec![7; 128 * KIB]);
+            let data = Buf::copy_from(&vec![7; WRITE]);
             let mut due = driver.now();
             // Zones are used again at a quarter: a full one would take the memory of this test.
             for round in 0.. {
                 let zone = ZoneId(round % 2);
-                for _ in 0..2048 {
+                for _ in 0..256 * 1024 * KIB / WRITE {
                     if *done.lock() {
                         return;
                     }
                     sleep_until(&*driver, due).await;
-                    due = due.after(Duration::from_nanos(1_000_000_000 / 8 / rate));
+                    due = due.after(Duration::from_nanos(1_000_000_000 * WRITE as u64 / (rate << 20)));
                     drop(device.append(zone, data.clone(), Durability::Cached));
                 }
                 drop(device.zone(zone, Action::Reset));
@@ -390,4 +397,68 @@ fn smallzone_is_as_published() {
     let report = once("smallzone", Op::Report { zones: 0..u32::MAX }, ZoneState::Empty, 0);
     table.row("report of all zones", "us", 6687.0, report);
     table.check("smallzone");
+}
+
+#[test]
+fn an_url_says_more_than_the_profile_and_the_profile_more_than_the_default() {
+    let options = |url: &str| url.parse::<DeviceUrl>().unwrap().options().unwrap();
+    let mib = |n: u64| Blocks(n * 256);
+    let plain = options("emu:mem?profile=zn540");
+    assert_eq!((plain.zones, plain.zone_size, plain.zone_capacity), (904, mib(2048), mib(1077)));
+    assert_eq!((plain.max_open, plain.max_append, plain.volatile_cache), (Some(14), mib(1), false));
+    let own = options("emu:mem?profile=zn540&zones=8&zone-size=64MiB&max-open=4&cache=volatile");
+    assert_eq!((own.zones, own.zone_size, own.zone_capacity), (8, mib(64), mib(64)));
+    assert_eq!((own.max_open, own.max_active, own.volatile_cache), (Some(4), Some(14), true));
+    let small = options("emu:mem?profile=smr&zones=400&zone-size=1MiB");
+    assert_eq!((small.zones, small.conventional), (400, 4));
+    let big = options("emu:mem?profile=zn540&block-size=16384");
+    assert_eq!((big.zone_size, big.max_append), (Blocks(2048 * 64), Blocks(64)));
+}
+
+#[test]
+fn a_profile_of_ones_own_is_read_from_its_file_and_a_bad_line_is_named() {
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let url = format!("emu:mem?profile={}&zones=4", file.path().display());
+    std::fs::write(file.path(), Profile::text("confzns").unwrap().replace("8.8us", "108.8us")).unwrap();
+    let (device, driver) = drive(url.trim_start_matches("emu:mem?"));
+    device.append(ZoneId(0), Buf::copy_from(&[1; 8 * KIB]), Durability::Cached).wait().unwrap();
+    assert_eq!(driver.now().0, 583_800);
+    std::fs::write(file.path(), "[geometry]\nzones = 4\n\n[flush]\nlatency = \"1us\"\nlatncy = \"1us\"\n")
+        .unwrap();
+    let refusal = url.parse::<DeviceUrl>().unwrap_err().to_string();
+    assert!(refusal.contains(&format!("{}:6: ", file.path().display())), "{refusal}");
+    assert!(refusal.contains("latncy"), "{refusal}");
+}
+
+#[test]
+fn dilation_stretches_every_time_and_nothing_else() {
+    for kind in [Kind::Append, Kind::Random] {
+        let plain = run("profile=zn540&zones=4", kind, 8 * KIB, 4, 1, 2000);
+        let slow = run("profile=zn540&zones=4&dilated=10", kind, 8 * KIB, 4, 1, 2000);
+        assert_eq!((plain.kiops() * 1e3).round(), (slow.kiops() * 1e4).round());
+        assert_eq!((plain.mean() * 10.0).round(), slow.mean().round());
+    }
+    let (device, driver) = drive("delay=15us&dilated=3");
+    device.flush().wait().unwrap();
+    assert_eq!(driver.now().0, 45_000);
+}
+
+#[test]
+fn on_the_real_clock_operations_take_at_least_their_time() {
+    let driver: Arc<dyn Driver> = units::RealDriver::new();
+    let device = zoned::open("emu:mem?profile=confzns&dilated=2", Arc::clone(&driver)).unwrap();
+    let begin = driver.now();
+    let data = Buf::copy_from(&[1; 8 * KIB]);
+    let ios: Vec<_> = (0..2).map(|_| device.append(ZoneId(0), data.clone(), Durability::Cached)).collect();
+    for io in ios {
+        io.wait().unwrap();
+    }
+    // The second's turn at the controller comes after the first's.
+    assert!(driver.now().since(begin) >= Duration::from_nanos(2 * (483_800 + 28_120)));
+}
+
+#[test]
+fn the_same_run_takes_the_same_time() {
+    let time = || run("profile=zn540&zones=4", Kind::Random, 4 * KIB, 16, 1, 2000).seconds.to_bits();
+    assert_eq!(time(), time());
 }

@@ -13,8 +13,8 @@ use crate::emu::fault::Fault;
 use crate::emu::file::flusher::Flusher;
 use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing, TimingState, ZoneFacts};
 use crate::{
-    Action, Blocks, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId, ZoneState,
-    ZonedDevice,
+    Action, Blocks, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId,
+    ZoneState, ZonedDevice,
 };
 
 /// An emulated drive.

@@ -36,7 +36,7 @@ pub(super) struct ModelState {
     groups: Vec<Group>,
     /// When the writes in flight complete.
     crowd: BinaryHeap<Reverse<u64>>,
-    /// The end of the last program.
+    /// The end of a disk's last write.
     drained: u64,
     /// Draws so far.
     draws: u64,
@@ -239,7 +239,7 @@ impl Model {
             Op::Report { zones } => {
                 let zones = zones.end.min(self.geometry.zones).saturating_sub(zones.start);
                 let times = &self.profile.zone;
-                now + times.report.0 + u64::from(zones) * times.report_per_zone.0
+                now + times.report.0 + u64::from(zones).saturating_mul(times.report_per_zone.0)
             }
         }
     }
@@ -335,8 +335,13 @@ impl Model {
         let moved = state.channel(plane, begin, flash.transfer.0);
         let draw = state.draw();
         let end = state.plane(plane).program(at, moved, flash.program.pick(draw));
-        state.drained = state.drained.max(end);
         end
+    }
+
+    /// The end of the last program that a group has planned.
+    fn drained(&self, state: &ModelState, group: u64) -> u64 {
+        let planes = state.planes.iter().skip(group as usize).step_by(self.groups as usize);
+        planes.filter_map(|plane| plane.programs.back().map(|(_, end)| *end)).max().unwrap_or(0)
     }
 
     /// What fits into the buffer is acknowledged; pages leave it when they are programmed.
@@ -363,7 +368,8 @@ impl Model {
             return acknowledged;
         }
         self.pad(state, flash, group, entered);
-        acknowledged.max(state.drained)
+        // Lower blocks of the zone may be on any plane of the group.
+        acknowledged.max(self.drained(state, group))
     }
 
     /// Programs what does not fill a page.
@@ -386,7 +392,8 @@ impl Model {
                 self.pad(state, flash, group, now);
             }
         }
-        state.drained.max(now) + self.profile.flush.latency.0
+        let programs = (0..self.groups).map(|group| self.drained(state, group)).max().unwrap_or(0);
+        now.max(state.drained).max(programs) + self.profile.flush.latency.0
     }
 
     fn act(&self, action: Action, facts: Option<ZoneFacts>) -> u64 {
@@ -442,6 +449,8 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buf;
+    use crate::emu::EmuOptions;
 
     #[test]
     fn a_read_waits_for_the_program_under_way_and_goes_before_the_next() {
@@ -461,5 +470,84 @@ mod tests {
         assert_eq!(group.room(10, 4, 12), 10);
         assert_eq!(group.room(10, 6, 12), 20);
         assert_eq!(group.held, 4);
+    }
+
+    fn drive(text: &str) -> (Model, ModelState) {
+        let profile = Profile::parse("test", text).unwrap();
+        let geometry = EmuOptions::of_profile(profile.clone()).geometry().unwrap();
+        let model = Model::new(&profile, &geometry);
+        let state = model.rested();
+        (model, state)
+    }
+
+    fn append(zone: u32, bytes: usize, how: Durability) -> Op {
+        Op::Append { zone: ZoneId(zone), data: Buf::copy_from(&vec![0; bytes]), how }
+    }
+
+    const BUFFERED: &str = r#"
+        [geometry]
+        cache = "volatile"
+        [append]
+        latency = "10us"
+        [write]
+        buffer = "16KiB"
+        [flash]
+        channels = 2
+        dies = 1
+        planes = 1
+        page = "8KiB"
+        read = ["50us"]
+        program = ["400us"]
+        zones = "die"
+        [flush]
+        latency = "1us"
+    "#;
+
+    #[test]
+    fn a_full_buffer_slows_its_own_die_and_no_other() {
+        let (model, mut state) = drive(BUFFERED);
+        let mut at = |zone, bytes| {
+            model.completion(&mut state, 0, &append(zone, bytes, Durability::Cached), None) / 1000
+        };
+        assert_eq!((at(0, 8192), at(0, 8192)), (10, 10));
+        assert_eq!((at(0, 8192), at(2, 8192)), (400, 800), "zones 0 and 2 share a die");
+        assert_eq!(at(1, 8192), 10);
+    }
+
+    #[test]
+    fn a_flush_drains_the_cache_and_a_durable_append_waits_for_its_program() {
+        let (model, mut state) = drive(BUFFERED);
+        let mut at = |op: Op| model.completion(&mut state, 0, &op, None) / 1000;
+        assert_eq!(at(Op::Flush), 1);
+        assert_eq!(at(append(0, 4096, Durability::Cached)), 10);
+        assert_eq!(at(Op::Flush), 401);
+        assert_eq!(at(append(1, 4096, Durability::Durable)), 400);
+        let (model, mut state) = drive(&BUFFERED.replace("volatile", "none"));
+        let mut at = |op: Op| model.completion(&mut state, 0, &op, None) / 1000;
+        assert_eq!(at(append(0, 8192, Durability::Durable)), 10);
+        assert_eq!(at(Op::Flush), 1);
+    }
+
+    #[test]
+    fn groups_of_planes_share_no_work() {
+        let text = BUFFERED.replace("\"die\"", "{ groups = 2 }").replace("channels = 2", "channels = 4");
+        let text =
+            format!("{text}[write]\nacknowledge = \"program\"").replacen("[write]\n        buffer", "#", 1);
+        let (model, mut state) = drive(&text);
+        let mut at =
+            |zone| model.completion(&mut state, 0, &append(zone, 16_384, Durability::Cached), None) / 1000;
+        assert_eq!((at(0), at(1), at(2), at(3)), (410, 410, 810, 810));
+    }
+
+    #[test]
+    fn an_arm_seeks_unless_it_is_there() {
+        let text = "[arm]\nsettle = \"1ms\"\nfull-stroke = \"9ms\"\nturn = \"8ms\"\nbandwidth = \"4096KB\"";
+        let (model, mut state) = drive(text);
+        let read = |at| Op::Read { at: Lba(at), into: crate::BufMut::zeroed(4096) };
+        assert_eq!(model.completion(&mut state, 0, &read(0), None), 1_000_000);
+        assert_eq!(model.completion(&mut state, 0, &read(1), None), 2_000_000);
+        // A quarter of the disk is half of the way in time.
+        let far = model.completion(&mut state, 0, &read(2 + (256 << 14) / 4), None);
+        assert_eq!(far, 2_000_000 + 1_000_000 + 4_000_000 + 4_000_000 + 1_000_000);
     }
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde::de::{Deserializer, Error as _};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use crate::Blocks;
@@ -42,6 +42,12 @@ const BUILT_IN: &[(&str, &str)] = &[
 ];
 /// A profile is a page of text; what is longer is something else.
 const MAX_FILE: u64 = 1 << 20;
+/// The longest time, and the slowest rate: what goes further is a mistake, and sums of it could overflow.
+const MAX_TIME: u64 = 60_000_000_000;
+const LEAST_RATE: u64 = 4096;
+const LEAST_PAGE: u64 = 512;
+/// The most planes of a drive: each takes memory.
+const MAX_PLANES: u64 = 1 << 16;
 
 /// Geometry defaults; what the device's URL says goes first.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
@@ -98,7 +104,7 @@ pub(super) struct Write {
     /// Of each group of dies: what fits is acknowledged before it is programmed.
     pub(super) buffer: Size,
     /// Bytes a second that the whole drive programs; 0 for what the dies give.
-    pub(super) bandwidth: Size,
+    pub(super) bandwidth: Rate,
 }
 
 /// When a write is acknowledged.
@@ -134,7 +140,7 @@ pub(super) struct Read {
     /// Each read keeps the controller from the next command for this long.
     pub(super) controller: Time,
     /// Bytes a second of the whole drive; 0 for what the dies give.
-    pub(super) bandwidth: Size,
+    pub(super) bandwidth: Rate,
 }
 
 /// Channels and dies, and which zone lies on which.
@@ -146,7 +152,7 @@ pub(super) struct Flash {
     pub(super) dies: NonZeroU32,
     /// Of a die; each works on its own.
     pub(super) planes: NonZeroU32,
-    pub(super) page: NonZeroSize,
+    pub(super) page: Page,
     /// On the channel, for a page.
     #[serde(default)]
     pub(super) transfer: Time,
@@ -181,8 +187,8 @@ pub(super) struct Arm {
     pub(super) full_stroke: Time,
     /// One turn of the platter.
     pub(super) turn: Time,
-    /// Bytes a second under the head.
-    pub(super) bandwidth: NonZeroSize,
+    /// Bytes a second under the head; 0 for no limit.
+    pub(super) bandwidth: Rate,
 }
 
 /// Zone commands.
@@ -196,7 +202,7 @@ pub(super) struct ZoneTimes {
     /// The fixed part of finishing another.
     pub(super) finish: Time,
     /// Bytes a second at which the rest of the zone is padded; 0 for no padding.
-    pub(super) finish_bandwidth: Size,
+    pub(super) finish_bandwidth: Rate,
     /// By how full the zone is; straight lines between the points.
     pub(super) reset: Curve,
     pub(super) report: Time,
@@ -215,13 +221,17 @@ pub(super) struct FlushTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Time(pub(super) u64);
 
-/// Bytes, written `64KiB`; where it is a rate, in a second.
+/// Bytes, written `64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Size(pub(super) u64);
 
-/// Bytes, at least one.
+/// Bytes a second: [`LEAST_RATE`] or more, or 0 for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Rate(pub(super) u64);
+
+/// Bytes of a page of flash, [`LEAST_PAGE`] or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NonZeroSize(pub(super) u64);
+pub(super) struct Page(pub(super) u64);
 
 /// A number of zones, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +293,12 @@ impl Profile {
         if profile.flash.is_some() && profile.arm.is_some() {
             return Err(refuse(text.find("[arm]"), "a drive has [flash] or an [arm], not both"));
         }
+        if let Some(flash) = &profile.flash
+            && flash.planes_in_all().is_none_or(|planes| planes > MAX_PLANES)
+        {
+            let why = format!("channels x dies x planes: {MAX_PLANES} are the most");
+            return Err(refuse(text.find("[flash]"), &why));
+        }
         let mut options = EmuOptions::default();
         profile.shape(&mut options);
         // Geometry's own rules have no line; the section has.
@@ -321,6 +337,14 @@ impl Profile {
             (None, ..) => None,
         };
         options.volatile_cache = shape.cache.map_or(options.volatile_cache, |cache| cache == Cache::Volatile);
+    }
+}
+
+impl Flash {
+    /// All planes of the drive.
+    fn planes_in_all(&self) -> Option<u64> {
+        let dies = u64::from(self.channels.get()) * u64::from(self.dies.get());
+        dies.checked_mul(u64::from(self.planes.get()))
     }
 }
 
@@ -368,9 +392,8 @@ impl Time {
         };
         let time = Duration::try_from_secs_f64(number * scale / 1e9).map_err(|_| wrong())?;
         match u64::try_from(time.as_nanos()) {
-            // An hour: what is longer is a mistake, and sums of it could overflow.
-            Ok(nanos) if nanos <= 3_600_000_000_000 => Ok(Time(nanos)),
-            _ => Err(wrong()),
+            Ok(nanos) if nanos <= MAX_TIME => Ok(Time(nanos)),
+            _ => Err(format!("\"{text}\": a minute is the longest")),
         }
     }
 }
@@ -389,7 +412,8 @@ impl Curve {
         let fill = u128::from(part) * u128::from(FULL) / u128::from(whole.max(1));
         let fill = u64::try_from(fill).unwrap_or(FULL);
         let after = self.0.partition_point(|(at, _)| *at < fill);
-        let (Some(high), Some(low)) = (self.0.get(after).or(self.0.last()), self.0.get(after.saturating_sub(1)))
+        let (Some(high), Some(low)) =
+            (self.0.get(after).or(self.0.last()), self.0.get(after.saturating_sub(1)))
         else {
             return 0;
         };
@@ -415,11 +439,20 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for NonZeroSize {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<NonZeroSize, D::Error> {
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
         match Size::deserialize(from)?.0 {
-            0 => Err(D::Error::custom("a size above zero is needed")),
-            size => Ok(NonZeroSize(size)),
+            rate if rate == 0 || rate >= LEAST_RATE => Ok(Rate(rate)),
+            _ => Err(D::Error::custom(format!("{LEAST_RATE} bytes a second are the least; 0 for no limit"))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Page {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Page, D::Error> {
+        match Size::deserialize(from)?.0 {
+            size if size >= LEAST_PAGE => Ok(Page(size)),
+            _ => Err(D::Error::custom(format!("a page has {LEAST_PAGE} bytes or more"))),
         }
     }
 }
@@ -494,6 +527,9 @@ mod tests {
 
     #[test]
     fn a_wrong_line_is_named() {
+        let planes = "\n[flash]\nchannels = 4000000000\ndies = 4000000000\nplanes = 9\npage = \"4KiB\"\n\
+            read = [\"1us\"]\nprogram = [\"1us\"]"
+            .to_string();
         for (text, line, part) in [
             ("[geometry]\nzones = 4\n\nzone-sise = \"1MiB\"", 4, "zone-sise"),
             ("[geometry]\nzones = 0", 2, "nonzero"),
@@ -506,6 +542,9 @@ mod tests {
             ("[geometry]\nzones = 1\nzone-size = \"5000B\"", 3, "whole blocks"),
             ("[geometry]\nmax-open = 0", 2, "at least one"),
             ("[flash]\nchannels = 1\ndies = 1\nplanes = 1\npage = \"4KiB\"\nread = []", 6, "at least one"),
+            ("[arm]\nsettle = \"1ms\"\nbandwidth = \"1KiB\"", 3, "4096"),
+            ("[host]\nlatency = \"2000s\"", 2, "minute"),
+            (&planes, 2, "65536"),
             ("[zone]\nreset = [{percent = 9, time = \"1ms\"}, {percent = 3, time = \"1ms\"}]", 2, "order"),
             ("# mine\n\n[geometry]\nconventional = 999", 3, "conventional"),
             ("zones", 1, ""),
