@@ -1,4 +1,5 @@
 //! Published figures of drives beside what their profiles give, in virtual time.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -461,4 +462,13 @@ fn on_the_real_clock_operations_take_at_least_their_time() {
 fn the_same_run_takes_the_same_time() {
     let time = || run("profile=zn540&zones=4", Kind::Random, 4 * KIB, 16, 1, 2000).seconds.to_bits();
     assert_eq!(time(), time());
+}
+
+#[test]
+fn a_drive_without_times_completes_at_once() {
+    let (device, driver) = drive("profile=null&dilated=7");
+    let append = device.append(ZoneId(0), Buf::copy_from(&[1; 4 * KIB]), Durability::Cached);
+    assert_eq!(format!("{append:?}"), "Io(ready)");
+    append.wait().unwrap();
+    assert_eq!(driver.now(), Instant::ORIGIN);
 }

@@ -84,8 +84,13 @@ impl Plane {
         while self.programs.front().is_some_and(|(_, end)| *end <= turn) {
             self.programs.pop_front();
         }
-        let under_way = self.programs.pop_front_if(|(from, _)| *from < turn);
-        let start = under_way.map_or(turn, |(_, end)| end);
+        let start = match self.programs.front().copied() {
+            Some((from, end)) if from < turn => {
+                self.programs.pop_front();
+                end
+            }
+            _ => turn,
+        };
         self.read = start + time;
         let mut free = self.read;
         for (from, end) in &mut self.programs {
@@ -334,8 +339,7 @@ impl Model {
         let begin = if self.profile.write.bandwidth.0 == 0 { at } else { state.draining };
         let moved = state.channel(plane, begin, flash.transfer.0);
         let draw = state.draw();
-        let end = state.plane(plane).program(at, moved, flash.program.pick(draw));
-        end
+        state.plane(plane).program(at, moved, flash.program.pick(draw))
     }
 
     /// The end of the last program that a group has planned.
