@@ -1,0 +1,326 @@
+//! A small load generator for zones: closed loops at a queue depth, or an open one at a rate, on any clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use units::{sleep_until, spawn};
+use zoned::{
+    Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Instant, Io, Op, Result, ZoneId,
+    ZonedDevice, join_all,
+};
+
+/// What the load does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes at the zones' pointers.
+    Write,
+    /// Appends.
+    Append,
+    /// Reads at random. Nothing is written first.
+    Read,
+    /// Appends, and so many percent of reads.
+    Mixed {
+        /// From 0 to 100.
+        reads: u8,
+    },
+}
+
+/// A load.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What it does.
+    pub kind: Kind,
+    /// Bytes of an operation: whole blocks.
+    pub size: Bytes,
+    /// Operations in flight.
+    pub depth: u32,
+    /// Zones written at the same time, or read from: the first ones that are not conventional.
+    pub zones: u32,
+    /// Operations in all.
+    pub count: u64,
+    /// Bytes a second to offer; `None` for as much as the depth gives. Latencies then count from when an
+    /// operation was due, so that a slow drive cannot hide its queue.
+    pub rate: Option<Bytes>,
+    /// What the drive's times are stretched by; results are divided by it. 1 for a drive as it is.
+    pub dilation: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// MiB a second.
+    pub mib_per_s: f64,
+    /// Of reads, appends and writes.
+    pub latency_us: Latencies,
+    /// The whole run.
+    pub seconds: f64,
+    /// What times were divided by.
+    pub dilation: u32,
+}
+
+/// Latencies in us.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Latencies {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 99 of 100 are not above it.
+    pub p99: f64,
+    /// 999 of 1,000 are not above it.
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Zones that are filled one after the other.
+#[derive(Debug)]
+struct Lane {
+    zone: u32,
+    written: u64,
+}
+
+/// What the tasks share.
+struct Work {
+    device: Arc<dyn ZonedDevice>,
+    load: Load,
+    blocks: u64,
+    data: Buf,
+    begin: Instant,
+    begun: Mutex<u64>,
+    lanes: Vec<Mutex<Lane>>,
+    latencies: Mutex<Vec<Duration>>,
+}
+
+/// Runs a load. Loads that write **reset every sequential zone first**, and fill each zone once: one that the drive
+/// has no room for is refused.
+pub async fn run(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<Outcome> {
+    let geometry = device.geometry();
+    let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
+    let blocks = load.size.0 / u64::from(geometry.block_size);
+    let most = match load.kind {
+        Kind::Append | Kind::Mixed { .. } => geometry.max_append,
+        Kind::Write | Kind::Read => geometry.max_transfer,
+    };
+    let sequential = geometry.zones.saturating_sub(geometry.conventional);
+    let fit = u64::from(sequential) / u64::from(load.zones.max(1)) * u64::from(load.zones);
+    if blocks == 0 || !load.size.0.is_multiple_of(u64::from(geometry.block_size)) {
+        return refuse("the size is not in whole blocks");
+    } else if Blocks(blocks) > most.min(geometry.zone_capacity) {
+        return refuse("the size is above what one operation of this drive moves");
+    } else if load.depth == 0 || load.count == 0 || load.zones == 0 || load.zones > sequential {
+        return refuse("depth, count and zones: one at least, and no more zones than the drive has");
+    } else if load.kind != Kind::Read && load.count > fit * (geometry.zone_capacity.0 / blocks) {
+        return refuse("the drive has no room for so many writes: use fewer or smaller ones");
+    }
+    if load.kind != Kind::Read {
+        let resets =
+            (geometry.conventional..geometry.zones).map(|zone| device.zone(ZoneId(zone), Action::Reset));
+        join_all(resets.collect()).await.into_iter().collect::<Result<Vec<()>>>()?;
+    }
+    let first = geometry.conventional;
+    let driver = Arc::clone(device.driver());
+    let work = Arc::new(Work {
+        device: Arc::clone(device),
+        load: load.clone(),
+        blocks,
+        data: Buf::copy_from(&vec![0x5A; usize::try_from(load.size.0).unwrap_or(usize::MAX)]),
+        begin: driver.now(),
+        begun: Mutex::new(0),
+        lanes: (0..load.zones).map(|n| Mutex::new(Lane { zone: first + n, written: 0 })).collect(),
+        latencies: Mutex::default(),
+    });
+    let tasks: Vec<_> = (0..load.depth)
+        .map(|task| {
+            let work = Arc::clone(&work);
+            spawn(&*driver, "bench", async move { work.task(task).await })
+        })
+        .collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await);
+    }
+    results.into_iter().collect::<Result<Vec<()>>>()?;
+    let elapsed = driver.now().since(work.begin);
+    let latencies = std::mem::take(&mut *work.latencies.lock());
+    Ok(outcome(load, elapsed, latencies))
+}
+
+impl Work {
+    async fn task(&self, task: u32) -> Result<()> {
+        let driver = self.device.driver();
+        while let Some(number) = self.next() {
+            let mut begin = driver.now();
+            if let Some(rate) = self.load.rate {
+                let after = u128::from(number) * u128::from(self.load.size.0) * 1_000_000_000;
+                let after = after * u128::from(self.load.dilation.max(1)) / u128::from(rate.0.max(1));
+                begin = self.begin.after(Duration::from_nanos(u64::try_from(after).unwrap_or(u64::MAX)));
+                sleep_until(&**driver, begin).await;
+            }
+            let reads = match self.load.kind {
+                Kind::Read => true,
+                Kind::Mixed { reads } => driver.random() % 100 < u64::from(reads),
+                Kind::Write | Kind::Append => false,
+            };
+            if reads {
+                self.read().await?;
+                self.took(begin);
+                continue;
+            }
+            let (io, rest) = self.put(task);
+            io.await?;
+            self.took(begin);
+            if let Some(rest) = rest {
+                rest.await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn took(&self, begin: Instant) {
+        let took = self.device.driver().now().since(begin);
+        self.latencies.lock().push(took);
+    }
+
+    /// The number of an operation to do.
+    fn next(&self) -> Option<u64> {
+        let mut begun = self.begun.lock();
+        (*begun < self.load.count).then(|| {
+            *begun += 1;
+            *begun - 1
+        })
+    }
+
+    fn read(&self) -> Io {
+        let (geometry, driver) = (self.device.geometry(), self.device.driver());
+        let zone = geometry.conventional + (driver.random() % u64::from(self.load.zones)) as u32;
+        let slot = driver.random() % (geometry.zone_capacity.0 / self.blocks);
+        let at = geometry.start(ZoneId(zone)).plus(Blocks(slot * self.blocks));
+        let into = BufMut::zeroed(self.data.len());
+        self.device.submit(Op::Read { at, into })
+    }
+
+    /// A write or an append to the task's lane, and the finish of the zone where nothing more fits. Under the
+    /// lane's lock: a zone's operations take effect in the order of submission.
+    fn put(&self, task: u32) -> (Io, Option<Io>) {
+        let geometry = self.device.geometry();
+        let slots = geometry.zone_capacity.0 / self.blocks;
+        let lanes = self.lanes.len().max(1);
+        // The lane of the task; where it has no zone left, another.
+        for turn in 0..lanes {
+            let lane = self.lanes.get((task as usize + turn) % lanes).expect("below their number");
+            let mut lane = lane.lock();
+            if lane.zone >= geometry.zones {
+                continue;
+            }
+            let zone = ZoneId(lane.zone);
+            let (data, how) = (self.data.clone(), Durability::Cached);
+            let io = self.device.submit(match self.load.kind {
+                Kind::Write => {
+                    let at = geometry.start(zone).plus(Blocks(lane.written * self.blocks));
+                    Op::Write { at, data, how }
+                }
+                _ => Op::Append { zone, data, how },
+            });
+            lane.written += 1;
+            if lane.written < slots {
+                return (io, None);
+            }
+            let full = slots * self.blocks == geometry.zone_capacity.0;
+            let rest = (!full).then(|| self.device.submit(Op::Zone { zone, action: Action::Finish }));
+            *lane = Lane { zone: lane.zone.saturating_add(self.load.zones), written: 0 };
+            return (io, rest);
+        }
+        // Cannot be where the count was checked against the room.
+        (Io::ready(Ok(Done::Unit)), None)
+    }
+}
+
+fn outcome(load: &Load, elapsed: Duration, mut latencies: Vec<Duration>) -> Outcome {
+    latencies.sort_unstable();
+    let dilation = f64::from(load.dilation.max(1));
+    let us = |time: &Duration| time.as_nanos() as f64 / 1e3 / dilation;
+    let at = |share: f64| {
+        let index = (latencies.len() as f64 * share).ceil() as usize;
+        latencies.get(index.saturating_sub(1)).map_or(0.0, us)
+    };
+    let (seconds, count) = (elapsed.as_secs_f64() / dilation, latencies.len().max(1) as f64);
+    // A drive without times takes none on the virtual clock.
+    let ops_per_s = if seconds > 0.0 { load.count as f64 / seconds } else { 0.0 };
+    Outcome {
+        ops_per_s,
+        mib_per_s: ops_per_s * load.size.0 as f64 / f64::from(1 << 20),
+        latency_us: Latencies {
+            mean: latencies.iter().map(us).sum::<f64>() / count,
+            p50: at(0.5),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: at(1.0),
+        },
+        seconds,
+        dilation: load.dilation.max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Driver, VirtualDriver, block_on};
+
+    use super::*;
+
+    const LOAD: Load = Load {
+        kind: Kind::Append,
+        size: Bytes(8192),
+        depth: 4,
+        zones: 2,
+        count: 1000,
+        rate: None,
+        dilation: 1,
+    };
+
+    fn measure(url: &str, load: &Load) -> Result<Outcome> {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let device = zoned::open(&format!("emu:mem?{url}"), Arc::clone(&driver))?;
+        block_on(&*driver, run(&device, load))
+    }
+
+    #[test]
+    fn rates_and_latencies_are_those_of_the_drive() {
+        for kind in [Kind::Write, Kind::Append, Kind::Read, Kind::Mixed { reads: 50 }] {
+            let result = measure("delay=100us", &Load { kind, ..LOAD }).unwrap();
+            assert_eq!((result.ops_per_s, result.latency_us.max), (40_000.0, 100.0), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn zones_of_an_odd_size_are_filled_one_after_the_other_within_the_limits() {
+        let url = "zones=8&zone-size=64KiB&max-open=2&max-active=2&delay=1us";
+        for kind in [Kind::Write, Kind::Append] {
+            let load = Load { kind, size: Bytes(12_288), count: 8 * 5, ..LOAD };
+            assert_eq!(measure(url, &load).unwrap().latency_us.max, 1.0);
+            let load = Load { count: 8 * 5 + 1, ..load };
+            assert!(measure(url, &load).unwrap_err().to_string().contains("no room"));
+        }
+    }
+
+    #[test]
+    fn an_offered_rate_is_kept_and_a_queue_is_seen() {
+        let load = Load { rate: Some(Bytes(8192 * 1000)), ..LOAD };
+        let kept = measure("delay=100us", &load).unwrap();
+        assert!((kept.ops_per_s - 1000.0).abs() < 2.0 && kept.latency_us.max == 100.0, "{kept:?}");
+        let slow = measure("delay=100ms", &load).unwrap();
+        assert!(slow.latency_us.max > 20_000_000.0, "{slow:?}");
+    }
+
+    #[test]
+    fn a_dilated_drive_has_the_numbers_of_the_drive() {
+        let plain = measure("profile=zn540&zones=8", &LOAD).unwrap();
+        let slow = measure("profile=zn540&zones=8&dilated=10", &Load { dilation: 10, ..LOAD }).unwrap();
+        assert!((plain.ops_per_s / slow.ops_per_s - 1.0).abs() < 1e-6, "{plain:?} {slow:?}");
+        assert!((135_000.0..150_000.0).contains(&plain.ops_per_s), "{plain:?}");
+    }
+}
