@@ -273,8 +273,8 @@ fn the_log_goes_to_the_host_when_asked() {
     assert!(log.contains("RocksDB version"), "{log}");
 
     let nowhere = StockOptions { log_dir: Some(drive.path().join("absent")), ..options() };
-    let output = prepare(Program::Ldb, &drive.url(), &args, &nowhere).unwrap().output().unwrap();
-    assert!(text(&output).contains("FURROW_LOG_DIR"), "{}", text(&output));
+    let refused = prepare(Program::Ldb, &drive.url(), &args, &nowhere).unwrap_err().to_string();
+    assert!(refused.contains("FURROW_LOG_DIR") && refused.contains("absent"), "{refused}");
 }
 
 #[test]
