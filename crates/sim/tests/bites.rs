@@ -64,11 +64,9 @@ fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
     let again = crash(&again).expect("runs");
     assert_eq!(again.states, 1);
-    assert_eq!(
-        again.failures.first().map(|f| (f.kind, f.state)),
-        Some((failure.kind, failure.state)),
-        "{again:?}"
-    );
+    // One state may fail in several ways; which one is met first is up to the threads.
+    let same = |f: &sim::Failure| (f.kind, f.state) == (failure.kind, failure.state);
+    assert!(again.failures.iter().any(same), "{failure:?} is not among {again:?}");
 }
 
 #[test]
@@ -83,5 +81,5 @@ fn a_failure_names_the_command_that_replays_it() {
     assert!(failure.replay_command.ends_with(&format!("--state {}", failure.state)));
     let again = crash(&CrashOptions { only: Some(failure.state), ..options }).expect("runs");
     assert_eq!(again.states, 1);
-    assert_eq!(again.failures.first().map(|f| &f.what), Some(&failure.what));
+    assert!(again.failures.iter().any(|f| f.what == failure.what), "{failure:?} is not among {again:?}");
 }
