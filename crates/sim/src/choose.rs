@@ -1,45 +1,8 @@
-//! Ways to go through the outcomes of a power cut.
+//! Outcomes of a power cut by chance. [`zoned::emu::Exhaustive`] goes through all of them.
 
 use zoned::emu::Choose;
 
 use crate::Rng;
-
-/// Goes through every outcome once, like the digits of a counter: the last choice turns fastest.
-#[derive(Debug, Default)]
-pub struct Odometer {
-    digits: Vec<(usize, usize)>,
-    at: usize,
-}
-
-impl Odometer {
-    /// Moves on to the next outcome. False when there is none left.
-    pub fn advance(&mut self) -> bool {
-        // A shorter path of choices leaves digits of a longer one behind.
-        self.digits.truncate(self.at);
-        self.at = 0;
-        while let Some((chosen, options)) = self.digits.pop() {
-            if chosen + 1 < options {
-                self.digits.push((chosen + 1, options));
-                return true;
-            }
-        }
-        false
-    }
-}
-
-impl Choose for Odometer {
-    fn choose(&mut self, options: usize) -> usize {
-        let digit = match self.digits.get(self.at) {
-            Some((chosen, _)) => *chosen,
-            None => {
-                self.digits.push((0, options));
-                0
-            }
-        };
-        self.at += 1;
-        digit
-    }
-}
 
 /// One outcome by chance. The seed also decides the temper: even chances, mostly the first choice, mostly the
 /// last, or one of the two with rare exceptions, because defects hide near the extremes.
@@ -84,19 +47,6 @@ mod tests {
             path.push(choose.choose(2));
         }
         path
-    }
-
-    #[test]
-    fn the_odometer_takes_every_path_once() {
-        let (mut odometer, mut seen) = (Odometer::default(), Vec::new());
-        loop {
-            seen.push(walk(&mut odometer));
-            if !odometer.advance() {
-                break;
-            }
-        }
-        assert_eq!(seen.len(), 1 + 2 + 4);
-        assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len());
     }
 
     #[test]

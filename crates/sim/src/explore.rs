@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use zoned::emu::Media;
+use zoned::emu::{Exhaustive, Media};
 
-use crate::choose::{Odometer, Sample};
+use crate::choose::Sample;
 use crate::drive::replay;
 use crate::engine::{self, EngineOracle};
 use crate::files::{self, FilesOracle};
@@ -295,16 +295,17 @@ impl Walk<'_> {
             outcome,
             twice: false,
         };
-        let mut odometer = Odometer::default();
+        let mut all = Exhaustive::new();
+        all.next();
         let only = self.options.only.map(|only| only.outcome);
         let mut enumerated = 0;
         let more = loop {
-            let image = media.cut(&mut odometer);
+            let image = media.cut(&mut all);
             if only.is_none_or(|only| only == Outcome::Enumerated(enumerated)) {
                 self.image(image, cut, id(Outcome::Enumerated(enumerated)));
             }
             enumerated += 1;
-            let more = odometer.advance();
+            let more = all.next();
             if !more || enumerated == ENUMERATED || self.stop.load(Ordering::Relaxed) {
                 break more;
             }

@@ -29,7 +29,7 @@ mod state;
 mod trace;
 mod tree;
 
-pub use choose::{Odometer, Sample};
+pub use choose::Sample;
 pub use error::{Error, Result};
 pub use explore::crash;
 pub use options::{CrashOptions, Target};

@@ -1,31 +1,25 @@
 //! The explorer's own random numbers: a function of a seed, the same in every build.
 
-/// SplitMix64: a full-period generator whose every seed is as good as another.
+use units::SplitMix64;
+
+/// A generator with the draws that a workload needs.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(SplitMix64);
 
 impl Rng {
     /// A generator for `seed`.
     pub fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(SplitMix64::new(seed))
     }
 
     /// A generator for `seed` and a place in a run, independent of those for other places.
     pub fn at(seed: u64, place: &[u64]) -> Rng {
-        let mut rng = Rng(seed);
-        for part in place {
-            rng.0 = rng.draw().wrapping_add(*part);
-        }
-        rng
+        place.iter().fold(Rng::new(seed), |mut rng, part| Rng::new(rng.draw().wrapping_add(*part)))
     }
 
     /// The next number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// A number below `n`, zero where `n` is zero.

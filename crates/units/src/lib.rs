@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod driver;
+mod random;
 mod real;
 mod size;
 pub mod sync;
@@ -11,6 +12,7 @@ mod time;
 mod virt;
 
 pub use driver::{BoxFuture, Driver, Parker, block_on, sleep_until};
+pub use random::SplitMix64;
 pub use real::RealDriver;
 pub use size::{Blocks, Bytes, Lba, ZoneId};
 pub use task::{Spawned, spawn};

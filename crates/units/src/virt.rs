@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use parking_lot::Mutex;
 
 use crate::driver::BoxFuture;
-use crate::{Driver, Instant, Parker};
+use crate::{Driver, Instant, Parker, SplitMix64};
 
 /// The virtual driver: a run is a function of the seed and of what the tasks do.
 ///
@@ -36,7 +36,7 @@ struct State {
     sequence: u64,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
-    random: u64,
+    random: SplitMix64,
 }
 
 struct Timer {
@@ -87,7 +87,7 @@ impl VirtualDriver {
     /// A driver at time zero whose random numbers come from `seed`.
     pub fn new(seed: u64) -> Arc<VirtualDriver> {
         let shared = Arc::new(Shared::default());
-        shared.state.lock().random = seed;
+        shared.state.lock().random = SplitMix64::new(seed);
         Arc::new(VirtualDriver {
             owner: std::thread::current().id(),
             shared,
@@ -162,8 +162,7 @@ impl Driver for VirtualDriver {
     }
 
     fn random(&self) -> u64 {
-        let mut state = self.shared.state.lock();
-        crate::real::split_mix(&mut state.random)
+        self.shared.state.lock().random.draw()
     }
 
     fn unix_millis(&self) -> u64 {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use units::SplitMix64;
+
 use crate::emu::Media;
 use crate::emu::content::{Content, Pool};
 use crate::emu::history::{Epoch, History, Pending, Rewrites};
@@ -17,23 +19,18 @@ pub trait Choose {
 
 /// Choices by chance; the seed decides them.
 #[derive(Clone, Debug)]
-pub struct Seeded(u64);
+pub struct Seeded(SplitMix64);
 
 impl Seeded {
     /// Choices that follow from `seed`.
     pub fn new(seed: u64) -> Seeded {
-        Seeded(seed)
+        Seeded(SplitMix64::new(seed))
     }
 }
 
 impl Choose for Seeded {
     fn choose(&mut self, options: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ((u128::from(z) * options as u128) >> 64) as usize
+        ((u128::from(self.0.draw()) * options as u128) >> 64) as usize
     }
 }
 
