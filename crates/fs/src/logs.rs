@@ -394,15 +394,12 @@ impl Shared {
     fn wake_after(&self, time: Duration) -> units::Instant {
         let at = self.driver.now().after(time);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
-        self.driver.spawn(
-            "wake",
-            Box::pin(async move {
-                units::sleep_until(&*driver, at).await;
-                if let Some(shared) = me.upgrade() {
-                    shared.space.notify();
-                }
-            }),
-        );
+        self.driver.drive(Box::pin(async move {
+            units::sleep_until(&*driver, at).await;
+            if let Some(shared) = me.upgrade() {
+                shared.space.notify();
+            }
+        }));
         at
     }
 
