@@ -29,6 +29,7 @@ mod file;
 mod format;
 mod fs;
 pub mod log;
+mod log_read;
 mod logs;
 mod meta;
 mod mkfs;
