@@ -87,11 +87,7 @@ impl LogFile {
             state.commit(Record::Cut { ino, sequence, offset: index.size().0, epoch })?;
             (epoch, sequence)
         };
-        let options = LogOptions {
-            buffer: shared.options.log_buffer,
-            skip_flush: shared.options.sabotage == Some(Sabotage::Sync),
-            ..LogOptions::default()
-        };
+        let options = LogOptions { sabotage: shared.options.sabotage, ..shared.options.log };
         let source = Arc::new(Source { shared: Arc::downgrade(&shared), ino });
         let (dev, uuid) = (Arc::clone(&shared.dev), shared.superblock.uuid);
         let index = LogIndex::clone(&index);

@@ -3,6 +3,8 @@
 use units::Bytes;
 use uuid::Uuid;
 
+use crate::log::LogOptions;
+
 /// How [`Fs::format`](crate::Fs::format) makes a file system.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
@@ -21,8 +23,8 @@ pub struct FormatOptions {
 pub struct MountOptions {
     /// Write nothing at all, not even what recovery would. Default: false.
     pub read_only: bool,
-    /// Bytes that an open log buffers. Default: 64 KiB.
-    pub log_buffer: usize,
+    /// How logs are written.
+    pub log: LogOptions,
     /// Bytes that an open data file buffers. Default: 1 MiB.
     pub write_buffer: usize,
     /// Break one rule, so that a test can prove that it would notice.
@@ -32,7 +34,7 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { read_only: false, log_buffer: 64 << 10, write_buffer: 1 << 20, sabotage: None }
+        MountOptions { read_only: false, log: LogOptions::default(), write_buffer: 1 << 20, sabotage: None }
     }
 }
 
@@ -48,6 +50,12 @@ pub enum Sabotage {
     TornTail,
     /// A zone is reset before the metadata that frees it is durable.
     Reset,
+    /// A log's recovery keeps what lies behind a gap.
+    Gap,
+    /// A log does not wait at its barriers.
+    Barrier,
+    /// `sync` of a log waits for what is in flight before it sends the buffer, and not for the buffer.
+    SyncOrder,
 }
 
 /// What a new file is.

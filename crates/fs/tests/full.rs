@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, bytes, log};
+use fs::log::LogOptions;
 use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, ZoneRole};
 use units::{Blocks, Driver, RealDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
@@ -142,7 +143,7 @@ fn writers_on_a_full_drive_never_wait_for_each_other() {
         drive.format();
         let buffers = MountOptions {
             write_buffer: 4096 << numbers.below(9),
-            log_buffer: 16 << 10,
+            log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
         let dev = Narrow::over(&drive.emu, 2 << numbers.below(5));
@@ -179,7 +180,7 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
         let dev = Narrow::over(&Emu::memory(options, driver.clone()), 2 << (round % 4));
         let buffers = MountOptions {
             write_buffer: 16384 << (round % 5),
-            log_buffer: 16 << 10,
+            log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
         let fs = block_on(&*driver, async {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, data, log, read, write};
+use fs::log::LogOptions;
 use fs::{Fs, Kind, MountOptions, Sabotage, Writer};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on};
@@ -245,7 +246,12 @@ async fn tree(fs: &Fs) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
 }
 
 fn options(sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions { write_buffer: 8192, log_buffer: 8192, sabotage, ..MountOptions::default() }
+    MountOptions {
+        write_buffer: 8192,
+        log: LogOptions { buffer: 8192, ..LogOptions::default() },
+        sabotage,
+        ..MountOptions::default()
+    }
 }
 
 /// Looks at what one power cut left.

@@ -6,6 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{bytes, log, read, write};
+use fs::log::LogOptions;
 use fs::{FormatOptions, Fs, MountOptions};
 use units::{Blocks, Bytes, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -23,7 +24,11 @@ fn threads_write_read_and_sync_at_once() {
         ..EmuOptions::default()
     };
     let dev: Arc<dyn ZonedDevice> = Emu::memory(options, driver.clone());
-    let options = MountOptions { write_buffer: 64 << 10, log_buffer: 16 << 10, ..MountOptions::default() };
+    let options = MountOptions {
+        write_buffer: 64 << 10,
+        log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
+        ..MountOptions::default()
+    };
     let fs = block_on(&*driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         Fs::mount(Arc::clone(&dev), &options).await.unwrap()

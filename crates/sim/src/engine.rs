@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fs::log::LogOptions;
 use fs::{FormatOptions, Fs, MountOptions, Sabotage};
 use rocks::{Db, DbOptions, WriteBatch};
 use units::{Driver, RealDriver, block_on};
@@ -73,7 +74,12 @@ fn db_options() -> DbOptions {
 }
 
 fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions { log_buffer: 8 << 10, write_buffer: 32 << 10, sabotage, ..MountOptions::default() }
+    MountOptions {
+        log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
+        write_buffer: 32 << 10,
+        sabotage,
+        ..MountOptions::default()
+    }
 }
 
 /// Runs a workload and records it. RocksDB's threads make every recording different.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fs::log::LogOptions;
 use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Sabotage, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
@@ -30,7 +31,12 @@ const AFTER: &str = "/after";
 
 /// Buffers small enough that files hand out data before they are synced.
 fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions { log_buffer: 8 << 10, write_buffer: 16 << 10, sabotage, ..MountOptions::default() }
+    MountOptions {
+        log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
+        write_buffer: 16 << 10,
+        sabotage,
+        ..MountOptions::default()
+    }
 }
 
 fn latency() -> Latency {

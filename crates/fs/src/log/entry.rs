@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
 //! | 4 | 2 | version | 1 |
-//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; the others are zero |
+//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
 //! | 16 | 8 | generation | the generation of the zone that it lies in |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
@@ -25,6 +25,12 @@
 //!
 //! The entries before the open ones were durable: one of them that is missing later is damage, not what a power cut
 //! leaves. All ones in `open` says nothing.
+//!
+//! # Regions
+//!
+//! Within an epoch the entries come in *regions*, numbered from 0. The first entry of a region was submitted when every
+//! entry before it was acknowledged, so it lies behind them: an entry that is missing where the next region, or
+//! the log's next segment, begins is missing for good. Appends are reordered within a region only.
 //!
 //! # Why a payload is never taken for an entry
 //!
@@ -49,6 +55,7 @@ pub(super) const HEADER_SIZE: usize = 64;
 /// The longest part, header included: what a decoder believes of a length.
 pub(super) const MAX_PART: usize = 8 << 20;
 const FLAG_PADDING: u16 = 1;
+const FLAG_ODD: u16 = 2;
 /// The first bytes of a further block: what the mask changes.
 const WORD: usize = MAGIC.len();
 
@@ -94,6 +101,8 @@ pub struct Home {
 pub struct EntryHeader {
     /// Carries no stream bytes and no sequence: it only moves the write pointer.
     pub padding: bool,
+    /// In a region of odd number: barriers lie between regions.
+    pub odd: bool,
     /// The log's id.
     pub log: u64,
     /// The zone's generation.
@@ -151,6 +160,7 @@ impl EntryHeader {
         }
         let header = EntryHeader {
             padding: raw.flags.get() & FLAG_PADDING != 0,
+            odd: raw.flags.get() & FLAG_ODD != 0,
             log: raw.log.get(),
             generation: raw.generation.get(),
             sequence: raw.sequence.get(),
@@ -164,7 +174,7 @@ impl EntryHeader {
             crc: raw.crc.get(),
         };
         let checks = [
-            ("flags", raw.flags.get() & !FLAG_PADDING == 0),
+            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD) == 0),
             ("needs", header.needs <= header.sequence),
             ("part", header.part < header.parts),
             ("length", header.total() <= MAX_PART),
@@ -195,7 +205,7 @@ impl EntryHeader {
         Raw {
             magic: MAGIC,
             version: U16::new(VERSION),
-            flags: U16::new(if self.padding { FLAG_PADDING } else { 0 }),
+            flags: U16::new(u16::from(self.padding) * FLAG_PADDING + u16::from(self.odd) * FLAG_ODD),
             log: U64::new(self.log),
             generation: U64::new(self.generation),
             sequence: U64::new(self.sequence),
@@ -304,6 +314,7 @@ mod tests {
     fn header(length: usize) -> EntryHeader {
         EntryHeader {
             padding: false,
+            odd: false,
             log: 0x0102_0304_0506_0708,
             generation: 42,
             sequence: 9,

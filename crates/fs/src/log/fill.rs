@@ -27,6 +27,7 @@ impl Limits {
         let block_size = geometry.block_size as usize;
         let device = match options.mode {
             IoMode::Write => geometry.max_transfer,
+            IoMode::Append => geometry.max_append.min(geometry.max_transfer),
         };
         let entry = options.buffer.div_ceil(block_size) as u64;
         Limits {
@@ -201,6 +202,7 @@ impl Fill {
         for (part, number) in parts.iter_mut().zip(0_u16..) {
             let header = EntryHeader {
                 padding: false,
+                odd: false,
                 log: identity.log,
                 generation: part.generation,
                 sequence,

@@ -24,7 +24,7 @@ use std::pin::Pin;
 
 use units::{Blocks, ZoneId};
 
-use crate::Result;
+use crate::{Result, Sabotage};
 
 pub use index::LogIndex;
 pub use recover::{Cut, Recovered, recover};
@@ -53,12 +53,13 @@ pub trait SegmentSource: Send + Sync {
 }
 
 /// How entries reach the device.
-#[non_exhaustive]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IoMode {
-    /// One write at a time at the zone's pointer.
-    #[default]
+    /// One write at a time at the zone's pointer: what ZenFS does, and the baseline.
     Write,
+    /// Many zone appends in flight (ZWAL).
+    #[default]
+    Append,
 }
 
 /// The settings of a writer.
@@ -67,20 +68,36 @@ pub struct LogOptions {
     /// Bytes of the longest entry, header included; rounded up to whole blocks. More means fewer and longer
     /// device operations, and more unsynced data that a crash of the process loses. Default 64 KiB.
     pub buffer: usize,
-    /// How entries reach the device.
+    /// How entries reach the device. Default: append.
     pub mode: IoMode,
-    /// Test only: `sync` leaves out the device flush, so that the crash explorer can show that it notices.
+    /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; as many are in flight as pay. What a crash of the
+    /// process loses of unsynced data is up to `window` times `buffer`. Default 64. In `write` mode it is 1.
+    pub window: usize,
+    /// Bytes of entries after which the log waits for all that is in flight, so that recovery never looks further
+    /// for a missing entry (ZWAL's barrier); zero for a zone. Default zero.
+    pub barrier: usize,
+    /// Break one rule, so that a test can prove that it would notice.
     #[doc(hidden)]
-    pub skip_flush: bool,
+    pub sabotage: Option<Sabotage>,
 }
 
 impl LogOptions {
     /// The default of `buffer`.
     pub const DEFAULT_BUFFER: usize = 64 << 10;
+    /// The default of `window`.
+    pub const DEFAULT_WINDOW: usize = 64;
+    /// The largest `window`.
+    pub const MAX_WINDOW: usize = 1024;
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { buffer: LogOptions::DEFAULT_BUFFER, mode: IoMode::Write, skip_flush: false }
+        LogOptions {
+            buffer: LogOptions::DEFAULT_BUFFER,
+            mode: IoMode::Append,
+            window: LogOptions::DEFAULT_WINDOW,
+            barrier: 0,
+            sabotage: None,
+        }
     }
 }

@@ -164,6 +164,7 @@ mod tests {
     fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Found {
         let header = EntryHeader {
             padding: false,
+            odd: false,
             log: 1,
             generation: 1,
             sequence,

@@ -12,7 +12,7 @@ use zoned::{Durability, ZonedDevice};
 
 use super::fill::{Fill, Identity, Limits, Sealed, Stop};
 use super::{IoMode, LogIndex, LogOptions, Segment, SegmentSource};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// The writer of one log. Any number of tasks may call it at once.
 ///
@@ -229,7 +229,7 @@ impl LogWriter {
                 self.write_through(sequence).await?;
             }
         };
-        if self.dev.geometry().volatile_cache && !self.options.skip_flush {
+        if self.dev.geometry().volatile_cache && self.options.sabotage != Some(Sabotage::Sync) {
             let flushed = self.dev.flush().await;
             if let Err(error) = flushed {
                 return Err(self.state.lock().poison(Error::device("flush a log", error)));
@@ -237,7 +237,7 @@ impl LogWriter {
         }
         let mut state = self.state.lock();
         state.durable = state.durable.max(covered);
-        if !self.options.skip_flush {
+        if self.options.sabotage != Some(Sabotage::Sync) {
             state.fill.durable = state.fill.durable.max(sequence);
         }
         Ok(())
@@ -261,7 +261,7 @@ impl LogWriter {
                 return Ok(());
             }
             match self.options.mode {
-                IoMode::Write => self.write_first().await?,
+                IoMode::Write | IoMode::Append => self.write_first().await?,
             }
         }
     }

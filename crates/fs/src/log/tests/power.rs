@@ -48,7 +48,7 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
 /// Runs appends and syncs, and cuts the power before and after each device operation, and while it is in flight.
 /// Every outcome where there are at most `bound` of them, as many by chance besides where there are more.
 fn explore(
-    skip_flush: bool,
+    sabotage: Option<crate::Sabotage>,
     buffer: usize,
     transfer: u64,
     steps: &[(usize, bool)],
@@ -57,7 +57,7 @@ fn explore(
     let delay =
         Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
     let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, transfer);
-    let options = LogOptions { buffer: buffer * BLOCK, skip_flush, ..LogOptions::default() };
+    let options = LogOptions { buffer: buffer * BLOCK, sabotage, ..LogOptions::default() };
     let writer = LogWriter::new(bench.dev(), uuid(), LOG, 1, 0, 0, options, bench.source.clone());
     *bench.drive.moments.lock() = Some(Vec::new());
     bench.run(async {
@@ -102,7 +102,7 @@ const STEPS: [(usize, bool); 7] =
 
 #[test]
 fn nothing_synced_is_lost_and_a_prefix_survives() {
-    let states = explore(false, 3, 64, &STEPS, 300).expect("no state is wrong");
+    let states = explore(None, 3, 64, &STEPS, 300).expect("no state is wrong");
     assert!(states >= 100, "{states} distinct images");
 }
 
@@ -110,13 +110,13 @@ fn nothing_synced_is_lost_and_a_prefix_survives() {
 fn entries_in_parts_and_across_zones_survive_power_cuts() {
     let steps =
         [(30_000, true), (25_000, false), (100, false), (33_000, true), (9000, false), (50_000, true)];
-    let states = explore(false, 5, 2, &steps, 200).expect("no state is wrong");
+    let states = explore(None, 5, 2, &steps, 200).expect("no state is wrong");
     assert!(states >= 100, "{states} distinct images");
 }
 
 #[test]
 fn a_sync_that_does_not_flush_is_found_out() {
-    let found = explore(true, 3, 64, &STEPS, 300).expect_err("the sabotage shows");
+    let found = explore(Some(crate::Sabotage::Sync), 3, 64, &STEPS, 300).expect_err("the sabotage shows");
     assert!(found.starts_with("lost"), "{found}");
 }
 

@@ -185,6 +185,7 @@ fn an_entry_across_two_zones_counts_as_one() {
 fn forged(sequence: u64) -> Vec<u8> {
     let header = EntryHeader {
         padding: false,
+        odd: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -382,11 +382,6 @@ fn reading_neighbouring_entries_takes_one_operation() {
 }
 
 #[test]
-fn the_writer_says_its_mode() {
-    assert_eq!(LogOptions::default().mode, IoMode::Write);
-}
-
-#[test]
 fn threads_append_and_sync_in_real_time() {
     let driver = units::RealDriver::new();
     let latency = Latency::all(Duration::from_micros(30));
