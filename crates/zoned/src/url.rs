@@ -41,6 +41,7 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
     ("max-active", "zones active at once, or none"),
     ("max-append", "longest append: 128KiB"),
     ("cache", "volatile or none"),
+    ("reorder", "on: appends in flight take their addresses in any order, as those of real drives do"),
     ("seed", "decides what chance decides"),
 ];
 
@@ -147,6 +148,11 @@ impl DeviceUrl {
             Some("volatile") => true,
             Some("none") => false,
             Some(other) => return Err(self.invalid(format!("cache={other}: use volatile or none"))),
+        };
+        options.reorder = match self.parameters.get("reorder").map(String::as_str) {
+            None | Some("off") => false,
+            Some("on") => true,
+            Some(other) => return Err(self.invalid(format!("reorder={other}: use on or off"))),
         };
         options.seed = self.number("seed", 0, |text| text.parse().ok())?;
         let delay = match self.parameters.get("delay") {
@@ -331,6 +337,7 @@ mod tests {
             ("emu:mem?block-size=1000", "1000 bytes"),
             ("emu:mem?cache=maybe", "cache=maybe"),
             ("emu:mem?max-open=0", "at least one"),
+            ("emu:mem?reorder=7", "on or off"),
             ("emu:mem?dilated=0", "dilated=0"),
             ("emu:mem?profile=zn540&delay=1us", "one of the two"),
             ("emu:mem?profile=./not-here.toml", "not-here.toml"),

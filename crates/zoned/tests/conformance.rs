@@ -61,6 +61,14 @@ fn drives_with_times_of_their_own() {
 }
 
 #[test]
+fn drives_whose_appends_land_in_any_order() {
+    over("mem", "&delay=15us&reorder=on", || VirtualDriver::new(1));
+    over("mem", "&delay=15us&reorder=on", || RealDriver::new());
+    over("file", "&delay=15us&reorder=on", || VirtualDriver::new(1));
+    over("mem", "&profile=confzns&reorder=on", || VirtualDriver::new(1));
+}
+
+#[test]
 fn a_file_in_virtual_time() {
     over("file", "", || VirtualDriver::new(1));
 }

@@ -11,6 +11,7 @@ use units::sleep_until;
 
 use crate::emu::fault::Fault;
 use crate::emu::file::flusher::Flusher;
+use crate::emu::reorder::Reorder;
 use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing, TimingState, ZoneFacts};
 use crate::{
     Action, Blocks, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId,
@@ -21,7 +22,9 @@ use crate::{
 pub struct Emu {
     media: Arc<Media>,
     /// Of a drive in a file.
-    flusher: Option<Flusher>,
+    flusher: Option<Arc<Flusher>>,
+    /// Of a drive whose appends land in any order.
+    reorder: Option<Arc<Reorder>>,
     geometry: Geometry,
     driver: Arc<dyn Driver>,
     timing: Timing,
@@ -54,7 +57,8 @@ impl Emu {
     pub(super) fn over(media: Media, timing: Timing, driver: Arc<dyn Driver>) -> Emu {
         let media = Arc::new(media);
         Emu {
-            flusher: media.drive.is_some().then(|| Flusher::start(&media, &*driver)),
+            flusher: media.drive.is_some().then(|| Arc::new(Flusher::start(&media, &*driver))),
+            reorder: (media.reorder && !timing.is_instant()).then(|| Arc::new(Reorder::new(&media, &driver))),
             geometry: media.geometry().clone(),
             driver,
             clocks: Mutex::new(timing.rested()),
@@ -72,7 +76,11 @@ impl Emu {
     /// is read into memory: panics where that fails.
     pub fn media(&self) -> Media {
         self.settle();
-        self.media.detached().expect("the drive file is readable")
+        let copy = || self.media.detached().expect("the drive file is readable");
+        match &self.reorder {
+            Some(reorder) => reorder.with_all(copy),
+            None => copy(),
+        }
     }
 
     /// One outcome of a power cut now. Needs [`EmuOptions::track_power_cuts`]; without it everything submitted
@@ -129,6 +137,9 @@ impl Emu {
         let mut due = self.due.lock();
         while due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             if let Some(Reverse((_, id))) = due.pop() {
+                if let Some(reorder) = &self.reorder {
+                    reorder.land(id);
+                }
                 self.media.acknowledge(id);
             }
         }
@@ -170,6 +181,24 @@ impl Emu {
         self.timing.completion(&mut clocks, now, op, facts)
     }
 
+    /// The handle of an append that is held.
+    fn land_at(&self, at: Instant, id: OpId, writes: Option<(Option<ZoneId>, &'static str)>) -> Io {
+        let reorder = Arc::clone(self.reorder.as_ref().expect("it holds the append"));
+        let (driver, name) = (Arc::clone(&self.driver), Arc::clone(&self.geometry.name));
+        // Not the flusher itself: it ends with the drive.
+        let flusher = self.flusher.as_ref().map(Arc::downgrade);
+        Io::spawn(&self.driver, &self.geometry.name, async move {
+            sleep_until(&*driver, at).await;
+            let done = reorder.take(id)?;
+            let Some((flusher, (zone, operation))) = flusher.zip(writes) else { return Ok(done) };
+            let (completer, io) = Io::pair(&driver, &name);
+            if let Some(flusher) = flusher.upgrade() {
+                flusher.ask(zone, operation, done, completer);
+            }
+            io.await
+        })
+    }
+
     fn apply(&self, id: OpId, op: Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.media.read(at, into).map(Done::Read),
@@ -188,12 +217,21 @@ impl ZonedDevice for Emu {
         let instant = self.timing.is_instant();
         let at = if instant { Instant::ORIGIN } else { self.completion(&op) };
         let tracked = self.media.track;
-        let id = if tracked { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
+        let numbered = tracked || self.reorder.is_some();
+        let id = if numbered { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
         if tracked && matches!(op, Op::Flush) {
             self.settle();
         }
         let fault = if self.faulty.load(Ordering::Acquire) { self.fault(&op) } else { None };
         let writes = if self.flusher.is_some() { self.must_store(&op) } else { None };
+        if let (Some(reorder), None) = (&self.reorder, &fault)
+            && reorder.hold(id, &op)
+        {
+            if tracked {
+                self.due.lock().push(Reverse((at, id)));
+            }
+            return self.land_at(at, id, writes);
+        }
         let result = match fault {
             Some(error) => Err(match op {
                 Op::Read { into, .. } => error.with_buffer(into),

@@ -22,6 +22,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OpId(pub u64);
 
+/// When an operation was submitted, for one that takes effect later.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment(Sequence);
+
 /// The pure medium: operations apply at once, in the order of submission. Cloning copies no data.
 ///
 /// What was submitted may be lost at a power cut until it is acknowledged, and with a volatile cache until a
@@ -33,6 +37,8 @@ pub struct Media {
     pub(super) pool: Arc<Pool>,
     pub(super) zones: Box<[Slot]>,
     pub(super) track: bool,
+    /// Appends in flight land in any order: see `reorder`, for the medium itself applies what it gets at once.
+    pub(super) reorder: bool,
     resources: Mutex<Resources>,
     tracker: Mutex<Tracker>,
     pub(super) seed: u64,
@@ -75,6 +81,7 @@ impl Media {
         let mut media = Media::with_pool(geometry, pool, zones);
         media.track = options.track_power_cuts;
         media.seed = options.seed;
+        media.reorder = options.reorder;
         media
     }
 
@@ -88,6 +95,7 @@ impl Media {
             pool,
             zones: zones.into_iter().map(|z| Slot(Mutex::new(z))).collect(),
             track: false,
+            reorder: false,
             resources: Mutex::new(resources),
             tracker: Mutex::default(),
             seed: 0,
@@ -98,7 +106,7 @@ impl Media {
     /// The same drive with other zones and nothing in flight.
     pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Media {
         let mut media = Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), zones);
-        (media.track, media.seed) = (self.track, self.seed);
+        (media.track, media.seed, media.reorder) = (self.track, self.seed, self.reorder);
         media
     }
 
@@ -208,7 +216,7 @@ impl Media {
     /// Writes at the pointer, or anywhere in a conventional zone.
     pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
         let (id, offset, _) = self.locate("write", at, data.len())?;
-        let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.born() };
+        let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.moment().0 };
         if !self.geometry.is_conventional(id) {
             return self.put(id, "write", Some(offset), data, origin).map(|_| ());
         }
@@ -232,6 +240,19 @@ impl Media {
 
     /// Writes at the pointer, wherever that is.
     pub(super) fn append(&self, op: OpId, id: ZoneId, data: &Buf, how: Durability) -> Result<Lba> {
+        self.append_late(op, id, data, how, self.moment())
+    }
+
+    /// An append that was submitted earlier, at [`Media::moment`], and takes effect now: others that were in flight
+    /// at the same time may have come first. Gives its address.
+    pub fn append_late(
+        &self,
+        op: OpId,
+        id: ZoneId,
+        data: &Buf,
+        how: Durability,
+        submitted: Moment,
+    ) -> Result<Lba> {
         let blocks = self.length("append", data.len(), self.geometry.max_append)?;
         self.known("append", id)?;
         if self.geometry.is_conventional(id) {
@@ -244,7 +265,7 @@ impl Media {
             "append",
             None,
             data,
-            Origin { id: op, append: true, fua: how == Durability::Durable, born: self.born() },
+            Origin { id: op, append: true, fua: how == Durability::Durable, born: submitted.0 },
         )?;
         debug_assert!(offset + blocks <= self.geometry.zone_capacity.0);
         Ok(self.geometry.start(id).plus(Blocks(offset)))
@@ -458,9 +479,9 @@ impl Media {
         self.zones.get(id.index()).expect("checked against the geometry").0.lock()
     }
 
-    /// How many acknowledgements there were, where that matters.
-    fn born(&self) -> Sequence {
-        if self.track { self.tracker.lock().sequence } else { 0 }
+    /// Now, as the medium counts: how many acknowledgements there were, where that matters.
+    pub fn moment(&self) -> Moment {
+        Moment(if self.track { self.tracker.lock().sequence } else { 0 })
     }
 
     /// An operation number above all that were used.
@@ -576,6 +597,7 @@ impl Clone for Media {
             pool: Arc::clone(&self.pool),
             zones,
             track: self.track,
+            reorder: self.reorder,
             resources: Mutex::new(resources.clone()),
             tracker: Mutex::new(self.tracker.lock().clone()),
             seed: self.seed,

@@ -39,6 +39,9 @@ pub struct EmuOptions {
     /// Device times are stretched so many times: the host's own slowness counts that much less. Whoever measures
     /// divides the results by it. Default 1.
     pub dilation: u32,
+    /// Whether appends in flight take their addresses in any order, as those of real drives do; the driver's random
+    /// numbers decide. Of no effect where operations take no time: none is in flight then. Default false.
+    pub reorder: bool,
     /// Whether the drive remembers what is not durable, so that [`Emu::power_cut`](crate::emu::Emu::power_cut)
     /// gives every outcome. Costs an allocation now and then. Default false.
     pub track_power_cuts: bool,
@@ -67,6 +70,7 @@ impl Default for EmuOptions {
             latency: Latency::NONE,
             profile: None,
             dilation: 1,
+            reorder: false,
             track_power_cuts: false,
             seed: 0,
         }

@@ -117,6 +117,7 @@ impl Emu {
             latency: options.latency,
             profile: options.profile,
             dilation: options.dilation,
+            reorder: options.reorder,
             ..header.options(name.to_string())
         };
         check(&found).map_err(invalid)?;

@@ -193,6 +193,7 @@ impl Header {
             latency: Latency::NONE,
             profile: None,
             dilation: 1,
+            reorder: false,
             track_power_cuts: false,
             seed: 0,
         }
