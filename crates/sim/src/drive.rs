@@ -1,9 +1,9 @@
 //! Building the recorded drive again.
 
 use zoned::Blocks;
-use zoned::emu::{EmuOptions, Latency, Media, OpId};
+use zoned::emu::{EmuOptions, Latency, Media};
 
-use crate::trace::{Drive, Event};
+use crate::trace::Drive;
 use crate::{Error, Result};
 
 impl Drive {
@@ -21,6 +21,7 @@ impl Drive {
             max_append: 8,
             atomic_write: 1,
             volatile_cache,
+            reorders: true,
         }
     }
 
@@ -49,6 +50,7 @@ impl Drive {
             atomic_write: Blocks(self.atomic_write.into()),
             volatile_cache: self.volatile_cache,
             latency,
+            reorder: self.reorders,
             track_power_cuts: true,
             ..EmuOptions::default()
         }
@@ -59,16 +61,5 @@ impl Drive {
         let options = self.options("emu:replay", Latency::NONE);
         options.geometry().map_err(|e| Error::Replay(e.to_string()))?;
         Ok(Media::new(&options))
-    }
-}
-
-/// Does an event on a medium. An operation that the drive refuses changes nothing, now as then.
-pub(crate) fn replay(media: &Media, event: &Event) {
-    match event {
-        Event::Submit { op, what } => {
-            let _refused = media.submit(OpId(op.0), what);
-        }
-        Event::Acked { op } => media.acknowledge(OpId(op.0)),
-        _ => {}
     }
 }

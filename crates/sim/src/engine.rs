@@ -16,9 +16,9 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::choose::Sample;
-use crate::drive::replay;
 use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Progress};
+use crate::replay::{Fates, Replay};
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::{Error, Recorder, Result, Rng, Step, Target};
@@ -243,6 +243,8 @@ impl Oracle for EngineOracle {
         let io = events.iter().filter(|e| e.is_io()).count() as u64;
         let cut = rng.below(io + 1);
         let (mut done, mut attempted, mut promised) = (0, false, false);
+        let fates = Fates::of(&events);
+        let mut replay = Replay::new(image, &fates);
         for event in &events {
             match event {
                 Event::Attempt { .. } => attempted = true,
@@ -250,11 +252,11 @@ impl Oracle for EngineOracle {
                 _ if done == cut => break,
                 event => {
                     done += 1;
-                    replay(&image, event);
+                    replay.step(event);
                 }
             }
         }
-        let image = image.cut(&mut Sample::new(rng));
+        let image = replay.image().cut(&mut Sample::new(rng));
         faults.extend(self.session(&on(image), |_, mut content| {
             let after = content.remove(AFTER);
             let mut faults = self.judge(progress, &content);

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use zoned::emu::{Exhaustive, Media};
 
 use crate::choose::Sample;
-use crate::drive::replay;
 use crate::engine::{self, EngineOracle};
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
+use crate::replay::{Fates, Replay};
 use crate::report::FailureKind;
 use crate::trace::{Event, Trace};
 use crate::{CrashOptions, Error, Failure, Outcome, Report, Result, Rng, StateId, Target};
@@ -176,7 +176,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
                 }
             }
             Event::Ready => ready = true,
-            Event::Failed { .. } => {}
+            Event::Failed { .. } | Event::Refused { .. } => {}
             Event::Submit { .. } | Event::Acked { .. } => {
                 if ready {
                     cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises });
@@ -273,17 +273,18 @@ fn thin(cuts: &mut Vec<Cut>, states: u64, seed: u64) {
 impl Walk<'_> {
     /// Takes cut after cut, replaying the trace up to each.
     fn run(&self) -> Result<()> {
-        let media = self.trace.drive.medium()?;
+        let fates = Fates::of(&self.trace.events);
+        let mut replay = Replay::new(self.trace.drive.medium()?, &fates);
         let mut events = self.trace.events.iter().enumerate();
         let mut at = None;
         while !self.stop.load(Ordering::Relaxed) {
             let Some(cut) = self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
             while at.is_none_or(|at| at < cut.event) {
                 let Some((index, event)) = events.next() else { break };
-                replay(&media, event);
+                replay.step(event);
                 at = Some(index);
             }
-            self.outcomes(&media, cut);
+            self.outcomes(&replay.image(), cut);
         }
         Ok(())
     }

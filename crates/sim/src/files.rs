@@ -12,12 +12,13 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::choose::Sample;
-use crate::drive::replay;
 use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Model, Progress, Seen, Snapshot};
 use crate::plan::{Act, FileNo, Plan, SHARED};
+use crate::replay::{Fates, Replay};
 use crate::report::FailureKind;
-use crate::trace::{Drive, Trace};
+use crate::shape::Shape;
+use crate::trace::Trace;
 use crate::{Error, Recorder, Result, Rng, Target};
 
 /// Steps of each task.
@@ -30,13 +31,8 @@ const JITTER: Duration = Duration::from_micros(60);
 const AFTER: &str = "/after";
 
 /// Buffers small enough that files hand out data before they are synced.
-fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions {
-        log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
-        write_buffer: 16 << 10,
-        sabotage,
-        ..MountOptions::default()
-    }
+fn mount_options(log: LogOptions, sabotage: Option<Sabotage>) -> MountOptions {
+    MountOptions { log, write_buffer: 16 << 10, sabotage, ..MountOptions::default() }
 }
 
 fn latency() -> Latency {
@@ -59,32 +55,33 @@ pub(crate) fn record(
     volatile_cache: bool,
     sabotage: Option<Sabotage>,
 ) -> Result<Trace> {
-    let drive = Drive::of_workload(volatile_cache, workload);
-    let plan = Arc::new(plan_of(target, seed, workload));
+    let shape = Shape::of(target, seed, workload, volatile_cache);
+    let plan = Arc::new(plan_of(target, seed, workload, &shape));
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
-    let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
+    let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, run(&plan, &recorder, seed ^ workload, sabotage)).map_err(failed)?;
-    Ok(Trace { target, seed, workload, drive, events: recorder.take() })
+    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, sabotage)))
+        .map_err(failed)?;
+    Ok(Trace { target, seed, workload, drive: shape.drive, events: recorder.take() })
 }
 
 /// The workload's plan.
-fn plan_of(target: Target, seed: u64, workload: u64) -> Plan {
-    Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS)
+fn plan_of(target: Target, seed: u64, workload: u64, shape: &Shape) -> Plan {
+    Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS, shape.style)
 }
 
 async fn run(
     plan: &Arc<Plan>,
     recorder: &Arc<Recorder>,
     salt: u64,
-    sabotage: Option<Sabotage>,
+    options: &MountOptions,
 ) -> fs::Result<()> {
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
     let driver = Arc::clone(device.driver());
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
-    let fs = Fs::mount(device, &mount_options(sabotage)).await?;
+    let fs = Fs::mount(device, options).await?;
     fs.mkdir(SHARED).await?;
     fs.sync().await?;
     recorder.ready();
@@ -241,20 +238,21 @@ impl Runner {
 pub(crate) struct FilesOracle {
     plan: Plan,
     model: Model,
-    sabotage: Option<Sabotage>,
+    options: MountOptions,
 }
 
 impl FilesOracle {
     pub(crate) fn new(trace: &Trace, sabotage: Option<Sabotage>) -> FilesOracle {
-        let plan = plan_of(trace.target, trace.seed, trace.workload);
+        let shape = Shape::of(trace.target, trace.seed, trace.workload, trace.drive.volatile_cache);
+        let plan = plan_of(trace.target, trace.seed, trace.workload, &shape);
         let model = Model::new(&plan, trace.target == Target::Log);
-        FilesOracle { plan, model, sabotage }
+        FilesOracle { plan, model, options: mount_options(shape.log, sabotage) }
     }
 
     async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
-        let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
+        let fs = match Fs::mount(Arc::clone(&device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
@@ -275,8 +273,8 @@ impl FilesOracle {
         progress: &Progress,
         rng: &mut Rng,
     ) -> Vec<Fault> {
-        let emu = Emu::from_media(image.clone(), "emu:image", Latency::NONE, Arc::clone(driver));
-        let recorder = Recorder::new(emu, Duration::ZERO);
+        let emu = Emu::from_media(image.clone(), "emu:image", latency(), Arc::clone(driver));
+        let recorder = Recorder::new(emu, JITTER);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
         let mut faults = checked(&device, "before a mount").await;
         let first = self.write_on(&device, &recorder, rng).await;
@@ -298,22 +296,24 @@ impl FilesOracle {
         let mut done = 0;
         let mut after = AfterProgress::default();
         let mut passed = false;
+        let fates = Fates::of(&events);
+        let mut replay = Replay::new(image, &fates);
         for event in &events {
             if event.is_io() {
                 if done == cut {
                     break;
                 }
                 done += 1;
-                replay(&image, event);
+                replay.step(event);
             } else {
                 after.see(event);
                 passed |= matches!(event, crate::Event::Ready);
             }
         }
-        let image = image.cut(&mut Sample::new(Rng::new(rng.draw())));
+        let image = replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
-        let fs = match Fs::mount(Arc::clone(&device), &mount_options(self.sabotage)).await {
+        let fs = match Fs::mount(Arc::clone(&device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => {
                 faults.push(fault(FailureKind::Mount, format!("second mount: {e}")));
@@ -346,7 +346,7 @@ impl FilesOracle {
         recorder: &Recorder,
         rng: &mut Rng,
     ) -> fs::Result<Snapshot> {
-        let fs = Fs::mount(Arc::clone(device), &mount_options(self.sabotage)).await?;
+        let fs = Fs::mount(Arc::clone(device), &self.options).await?;
         let (seen, _) = snapshot(&fs).await;
         recorder.ready();
         recorder.attempt(AfterProgress::CREATE);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fs::{FileKind, Lifetime};
 
+use crate::shape::Style;
 use crate::tree::{Node, Tree};
 use crate::{Rng, Step, Target};
 
@@ -97,19 +98,19 @@ pub(crate) struct Plan {
 /// The directory in which every task has entries of its own.
 pub(crate) const SHARED: &str = "/shared";
 
-/// Concurrent tasks of a workload.
-const TASKS: usize = 3;
 /// Files that a task writes at a time.
 const OPEN_FILES: usize = 3;
+/// Logs that a task writes at a time, where they overlap.
+const OPEN_LOGS: usize = 2;
 /// Bytes that a task's files may hold; what is above is removed before more is written.
 const LIVE_LIMIT: usize = 64 << 10;
 
 impl Plan {
     /// The workload of `seed` for `target`, which is not the engine.
-    pub(crate) fn new(target: Target, seed: u64, steps: usize) -> Plan {
-        let tasks = (0..TASKS)
+    pub(crate) fn new(target: Target, seed: u64, steps: usize, style: Style) -> Plan {
+        let tasks = (0..style.tasks)
             .map(|task| {
-                let mut maker = Maker::new(task, Rng::at(seed, &[task as u64]));
+                let mut maker = Maker::new(task, Rng::at(seed, &[task as u64]), style);
                 while maker.acts.len() < steps {
                     match target {
                         Target::Log => maker.log_step(),
@@ -157,10 +158,11 @@ struct Maker {
     task: usize,
     /// The log target's logs, oldest first.
     logs: Vec<(FileNo, String)>,
+    style: Style,
 }
 
 impl Maker {
-    fn new(task: usize, rng: Rng) -> Maker {
+    fn new(task: usize, rng: Rng, style: Style) -> Maker {
         let mut maker = Maker {
             rng,
             acts: Vec::new(),
@@ -172,6 +174,7 @@ impl Maker {
             names: 0,
             task,
             logs: Vec::new(),
+            style,
         };
         let home = maker.home();
         maker.push(Act::Mkdir { path: home });
@@ -395,6 +398,9 @@ impl Maker {
         let current = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         let full = current.and_then(|file| self.sizes.get(&file)).is_some_and(|size| *size > 40 << 10);
         let oldest = (self.logs.len() > 3).then(|| self.logs.first().cloned()).flatten();
+        // An older log is written on, now and then.
+        let older = self.older_log().filter(|_| self.rng.chance(35));
+        let current = current.map(|file| older.unwrap_or(file));
         match (self.rng.below(100), current) {
             (_, None) => self.new_log(),
             (0..5, Some(_)) => self.new_log(),
@@ -420,8 +426,11 @@ impl Maker {
                 }
             }
             (91..97, _) => {
-                if let Some((_, path)) = oldest {
+                if let Some((file, path)) = oldest {
                     self.logs.remove(0);
+                    if self.open.contains(&file) {
+                        self.push(Act::Close { file });
+                    }
                     self.push(Act::Unlink { path });
                 }
             }
@@ -436,10 +445,25 @@ impl Maker {
         }
     }
 
+    /// A log that is still open beside the newest one.
+    fn older_log(&self) -> Option<FileNo> {
+        let (newest, _) = self.logs.last()?;
+        self.open.iter().copied().find(|file| file != newest)
+    }
+
     /// Rolls to a new log: the old one is closed before or after, as RocksDB does both.
     fn new_log(&mut self) {
         let old = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
+        if self.style.overlap {
+            // Only one more fits.
+            while self.open.len() >= OPEN_LOGS
+                && let Some(file) = self.open.first().copied()
+            {
+                self.push(Act::Close { file });
+            }
+        }
         let before = self.rng.chance(50);
+        let overlap = self.style.overlap && !before;
         if let (Some(file), true) = (old, before) {
             self.push(Act::Close { file });
         }
@@ -448,7 +472,7 @@ impl Maker {
         let file = FileNo(self.files);
         self.files += 1;
         self.push(Act::Create { file, path: path.clone(), kind: FileKind::Log, lifetime: Lifetime::Short });
-        if let (Some(file), false) = (old, before) {
+        if let (Some(file), false, false) = (old, before, overlap) {
             self.push(Act::Close { file });
         }
         self.logs.push((file, path));
@@ -461,9 +485,10 @@ mod tests {
 
     #[test]
     fn a_plan_is_a_function_of_its_seed() {
+        let plan = |target, seed| Plan::new(target, seed, 80, Style::default()).tasks;
         for target in [Target::Fs, Target::Log] {
-            assert_eq!(Plan::new(target, 5, 80).tasks, Plan::new(target, 5, 80).tasks);
-            assert_ne!(Plan::new(target, 5, 80).tasks, Plan::new(target, 6, 80).tasks);
+            assert_eq!(plan(target, 5), plan(target, 5));
+            assert_ne!(plan(target, 5), plan(target, 6));
         }
     }
 
@@ -471,7 +496,7 @@ mod tests {
     fn plans_hold_every_kind_of_step() {
         let mut kinds = BTreeSet::new();
         for seed in 0..20 {
-            for act in Plan::new(Target::Fs, seed, 80).tasks.into_iter().flatten() {
+            for act in Plan::new(Target::Fs, seed, 80, Style::default()).tasks.into_iter().flatten() {
                 kinds.insert(format!("{act:?}").split([' ', '{']).next().unwrap_or_default().to_owned());
             }
         }
@@ -480,7 +505,7 @@ mod tests {
 
     #[test]
     fn no_two_steps_write_the_same_bytes() {
-        let plan = Plan::new(Target::Fs, 1, 10);
+        let plan = Plan::new(Target::Fs, 1, 10, Style::default());
         assert_ne!(plan.bytes(0, 1, 64), plan.bytes(0, 2, 64));
         assert_ne!(plan.bytes(0, 1, 64), plan.bytes(1, 1, 64));
         assert!(plan.bytes(2, 3, 5000).iter().all(|b| *b != 0));

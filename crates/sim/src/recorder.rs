@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sleep_until;
-use zoned::{Driver, Geometry, Io, Op, ZonedDevice};
+use zoned::{Done, Driver, Geometry, Io, Op, ZonedDevice};
 
 use crate::trace::{Event, OpNumber, Step, copy_of};
 
@@ -85,9 +85,12 @@ impl ZonedDevice for Recorder {
             if let Some(delay) = driver.random().checked_rem(most) {
                 sleep_until(&*driver, driver.now().after(Duration::from_nanos(delay))).await;
             }
-            if result.is_ok() {
-                log.lock().events.push(Event::Acked { op: number });
-            }
+            let event = match &result {
+                Ok(Done::At(at)) => Event::Acked { op: number, at: Some(*at) },
+                Ok(_) => Event::Acked { op: number, at: None },
+                Err(_) => Event::Refused { op: number },
+            };
+            log.lock().events.push(event);
             result
         })
     }
@@ -104,7 +107,7 @@ mod tests {
     use zoned::emu::{Emu, Latency};
     use zoned::{Action, Buf, BufMut, Durability, Lba, ZoneId};
 
-    use crate::drive::replay;
+    use crate::replay::{Fates, Replay};
     use crate::trace::Drive;
 
     #[test]
@@ -134,7 +137,9 @@ mod tests {
             "reads leave nothing behind, and a failure is never acknowledged"
         );
         let media = drive.medium().expect("valid");
-        events.iter().for_each(|event| replay(&media, event));
-        assert_eq!(media.fingerprint(), emu.media().fingerprint());
+        let fates = Fates::of(&events);
+        let mut replay = Replay::new(media, &fates);
+        events.iter().for_each(|event| replay.step(event));
+        assert_eq!(replay.image().fingerprint(), emu.media().fingerprint());
     }
 }

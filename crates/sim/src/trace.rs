@@ -4,7 +4,7 @@ mod format;
 
 use std::path::Path;
 
-use zoned::{Buf, Op};
+use zoned::{Buf, Lba, Op};
 
 use crate::{Error, Result, Target};
 
@@ -28,6 +28,13 @@ pub enum Event {
     },
     /// The caller saw the operation succeed.
     Acked {
+        /// Its number.
+        op: OpNumber,
+        /// The address that an append got.
+        at: Option<Lba>,
+    },
+    /// The operation failed without effect.
+    Refused {
         /// Its number.
         op: OpNumber,
     },
@@ -80,6 +87,8 @@ pub struct Drive {
     pub atomic_write: u32,
     /// Whether the cache is volatile.
     pub volatile_cache: bool,
+    /// Whether appends in flight take their addresses in any order.
+    pub reorders: bool,
 }
 
 /// A recorded workload.

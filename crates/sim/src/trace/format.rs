@@ -10,7 +10,7 @@
 //! | 16 | 8 | seed | the workload's seed |
 //! | 24 | 8 | workload | which workload of the seed |
 //! | 32 | 4 x 9 | drive | block size, zones, conventional, zone size, zone capacity, open, active, append, atomic |
-//! | 68 | 4 | flags | bit 0: volatile cache |
+//! | 68 | 4 | flags | bit 0: volatile cache; bit 1: appends in flight take their addresses in any order |
 //! | 72 | 8 | events | number of events that follow |
 //! | 80 | 8 | reserved | zero |
 //!
@@ -18,12 +18,12 @@
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready |
-//! | 1 | 1 | detail | write, append: 1 durable; zone: 1 open, 2 close, 3 finish, 4 reset |
+//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready, 10 refused |
+//! | 1 | 1 | detail | write, append: 1 durable; zone: 1 open, 2 close, 3 finish, 4 reset; acked: 1 with an address |
 //! | 2 | 2 | reserved | zero |
 //! | 4 | 4 | length | payload bytes |
 //! | 8 | 8 | id | the operation's or the step's number |
-//! | 16 | 8 | place | write: first block; append and zone command: the zone |
+//! | 16 | 8 | place | write: first block; append and zone command: the zone; acked: the address of an append |
 //! | 24 | 8 | reserved | zero |
 //!
 //! Then 4 bytes: CRC32C of everything before.
@@ -38,6 +38,7 @@ use crate::{Error, Result, Target};
 const MAGIC: [u8; 8] = *b"FURTRACE";
 const VERSION: u32 = 1;
 const VOLATILE: u32 = 1;
+const REORDERS: u32 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -92,7 +93,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
         seed: trace.seed.into(),
         workload: trace.workload.into(),
         drive: numbers.map(U32::new),
-        flags: if drive.volatile_cache { VOLATILE } else { 0 }.into(),
+        flags: (u32::from(drive.volatile_cache) * VOLATILE + u32::from(drive.reorders) * REORDERS).into(),
         events: (trace.events.len() as u64).into(),
         reserved: 0.into(),
     };
@@ -109,11 +110,12 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
             }
             // Nothing on the medium changes: not worth a record.
             Event::Submit { op, what: Op::Read { .. } | Op::Report { .. } } => (3, 0, op.0, 0, &[]),
-            Event::Acked { op } => (5, 0, op.0, 0, &[]),
+            Event::Acked { op, at } => (5, u8::from(at.is_some()), op.0, at.map_or(0, |at| at.0), &[]),
             Event::Attempt { step } => (6, 0, step.0, 0, &[]),
             Event::Acknowledged { step } => (7, 0, step.0, 0, &[]),
             Event::Failed { step } => (8, 0, step.0, 0, &[]),
             Event::Ready => (9, 0, 0, 0, &[]),
+            Event::Refused { op } => (10, 0, op.0, 0, &[]),
         };
         let length = u32::try_from(payload.len()).expect("an operation is shorter than a zone");
         let record = Record {
@@ -161,6 +163,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
         return Err(Error::Trace("its drive cannot exist"));
     }
     let volatile_cache = header.flags.get() & VOLATILE != 0;
+    let reorders = header.flags.get() & REORDERS != 0;
     let target = Target::from_number(header.target.get()).ok_or(Error::Trace("its target is unknown"))?;
     let mut events = Vec::new();
     while !rest.is_empty() {
@@ -190,6 +193,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
             max_append,
             atomic_write,
             volatile_cache,
+            reorders,
         },
         events,
     })
@@ -214,11 +218,12 @@ fn event(record: &Record, payload: &[u8]) -> Result<Event> {
             let action = action(record.detail).ok_or(Error::Trace("a zone command is unknown"))?;
             Event::Submit { op, what: Op::Zone { zone: zone()?, action } }
         }
-        5 => Event::Acked { op },
+        5 => Event::Acked { op, at: (record.detail == 1).then_some(Lba(record.place.get())) },
         6 => Event::Attempt { step },
         7 => Event::Acknowledged { step },
         8 => Event::Failed { step },
         9 => Event::Ready,
+        10 => Event::Refused { op },
         _ => return Err(Error::Trace("an event's kind is unknown")),
     })
 }
@@ -256,18 +261,19 @@ mod tests {
             max_append: 4,
             atomic_write: 1,
             volatile_cache: true,
+            reorders: false,
         };
         let data = Buf::copy_from(b"eight by");
         let submit = |n, what| Event::Submit { op: OpNumber(n), what };
         let events = vec![
             submit(0, Op::Write { at: Lba(32), data: data.clone(), how: Durability::Cached }),
-            Event::Acked { op: OpNumber(0) },
+            Event::Acked { op: OpNumber(0), at: None },
             Event::Ready,
             Event::Attempt { step: Step(7) },
             submit(1, Op::Append { zone: ZoneId(3), data, how: Durability::Durable }),
             submit(2, Op::Flush),
             submit(3, Op::Zone { zone: ZoneId(5), action: Action::Reset }),
-            Event::Acked { op: OpNumber(2) },
+            Event::Acked { op: OpNumber(2), at: None },
             Event::Acknowledged { step: Step(7) },
             Event::Failed { step: Step(8) },
         ];
@@ -283,6 +289,16 @@ mod tests {
         let golden = std::fs::read(path).expect("the golden file is committed");
         assert_eq!(Trace::decode(&golden).expect("valid").encode(), golden);
         assert_eq!(format!("{:?}", Trace::decode(&golden).expect("valid")), format!("{:?}", example()));
+    }
+
+    #[test]
+    fn a_drive_that_reorders_and_the_addresses_that_it_gave_are_written_and_read_back() {
+        let mut trace = example();
+        trace.drive.reorders = true;
+        trace.events.push(Event::Acked { op: OpNumber(1), at: Some(Lba(0)) });
+        trace.events.push(Event::Refused { op: OpNumber(3) });
+        let again = Trace::decode(&trace.encode()).expect("valid");
+        assert_eq!(format!("{again:?}"), format!("{trace:?}"));
     }
 
     #[test]

@@ -1,0 +1,295 @@
+//! Doing a trace again on a medium, one event at a time.
+//!
+//! A drive gives appends in flight their addresses in any order, so that an append is done here when the medium's
+//! pointer is at the address that it got, and is in flight until then. A cut finds it landed too: where is the
+//! cut's to choose.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use zoned::emu::{Media, Moment, OpId};
+use zoned::{Blocks, Buf, Done, Durability, Lba, Op, ZoneId};
+
+use crate::trace::{Event, OpNumber};
+
+/// What became of each operation.
+#[derive(Debug, Default)]
+pub(crate) struct Fates(BTreeMap<OpNumber, Fate>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    /// It was an append, and got this address.
+    At(Lba),
+    /// It succeeded; what more is known is in the operation itself.
+    Done,
+    /// It never had an effect.
+    Refused,
+}
+
+impl Fates {
+    pub(crate) fn of(events: &[Event]) -> Fates {
+        let fate = |event: &Event| match event {
+            Event::Acked { op, at: Some(at) } => Some((*op, Fate::At(*at))),
+            Event::Acked { op, at: None } => Some((*op, Fate::Done)),
+            Event::Refused { op } => Some((*op, Fate::Refused)),
+            _ => None,
+        };
+        Fates(events.iter().filter_map(fate).collect())
+    }
+
+    fn get(&self, op: OpNumber) -> Option<Fate> {
+        self.0.get(&op).copied()
+    }
+}
+
+/// A medium on which a trace is being done.
+pub(crate) struct Replay<'a> {
+    media: Media,
+    fates: &'a Fates,
+    held: BTreeMap<ZoneId, Vec<Append>>,
+}
+
+/// An append that is not on the medium yet.
+struct Append {
+    id: OpId,
+    /// Its address; unknown of one whose completion nobody saw.
+    at: Option<Lba>,
+    data: Buf,
+    how: Durability,
+    submitted: Moment,
+}
+
+impl<'a> Replay<'a> {
+    pub(crate) fn new(media: Media, fates: &'a Fates) -> Replay<'a> {
+        Replay { media, fates, held: BTreeMap::new() }
+    }
+
+    /// The medium after what was done so far, appends in flight included.
+    pub(crate) fn image(&self) -> Cow<'_, Media> {
+        if self.held.is_empty() {
+            return Cow::Borrowed(&self.media);
+        }
+        let image = self.media.clone();
+        for (zone, appends) in &self.held {
+            appends.iter().for_each(|append| append.land(&image, *zone));
+        }
+        Cow::Owned(image)
+    }
+
+    /// Does one event.
+    pub(crate) fn step(&mut self, event: &Event) {
+        match event {
+            Event::Submit { op, what: Op::Append { zone, data, how } } => {
+                let at = match self.fates.get(*op) {
+                    Some(Fate::Refused) => return,
+                    Some(Fate::At(at)) => Some(at),
+                    // Of a trace without addresses: the order of submission is all there is.
+                    Some(Fate::Done) => {
+                        let _address =
+                            self.media.append_late(OpId(op.0), *zone, data, *how, self.media.moment());
+                        return;
+                    }
+                    None => None,
+                };
+                let (id, submitted) = (OpId(op.0), self.media.moment());
+                let append = Append { id, at, data: data.clone(), how: *how, submitted };
+                self.held.entry(*zone).or_default().push(append);
+                self.land(*zone);
+            }
+            Event::Submit { op, what } => {
+                let zone = match what {
+                    Op::Write { at, .. } => self.media.geometry().zone_of(*at),
+                    Op::Zone { zone, .. } => Some(*zone),
+                    _ => None,
+                };
+                // It found them landed.
+                for append in zone.and_then(|zone| self.settle(zone)).into_iter().flatten() {
+                    append.land(&self.media, zone.expect("of this zone"));
+                }
+                let _an_operation_that_the_drive_refuses_changes_nothing =
+                    self.media.submit(OpId(op.0), what);
+            }
+            Event::Acked { op, at } => {
+                let zone = at.and_then(|at| self.media.geometry().zone_of(at));
+                let held = |appends: &Vec<Append>| appends.iter().any(|append| append.id.0 == op.0);
+                if let Some(zone) = zone.filter(|zone| self.held.get(zone).is_some_and(held)) {
+                    let left = self.settle(zone);
+                    let missing = left.iter().flatten().any(|append| append.id.0 == op.0);
+                    assert!(!missing, "{op:?} was acknowledged at {at:?}, which the medium has not come to");
+                    self.held.extend(left.map(|left| (zone, left)));
+                }
+                self.media.acknowledge(OpId(op.0));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does the appends whose addresses the pointer has come to.
+    fn land(&mut self, zone: ZoneId) {
+        while let Some(appends) = self.held.get_mut(&zone) {
+            let pointer = pointer(&self.media, zone);
+            let Some(next) = appends.iter().position(|append| append.at == Some(pointer)) else { return };
+            let append = appends.remove(next);
+            if appends.is_empty() {
+                self.held.remove(&zone);
+            }
+            append.land(&self.media, zone);
+        }
+    }
+
+    /// Takes the appends out of which it is not known that they come later: some have no address, but lie below
+    /// others that have one. Gives those that are left.
+    fn settle(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
+        loop {
+            self.land(zone);
+            let mut left = self.held.remove(&zone)?;
+            let Some(unknown) = left.iter().position(|append| append.at.is_none()) else { return Some(left) };
+            if left.iter().all(|append| append.at.is_none()) {
+                return Some(left);
+            }
+            left.remove(unknown).land(&self.media, zone);
+            self.held.insert(zone, left);
+        }
+    }
+}
+
+impl Append {
+    fn land(&self, media: &Media, zone: ZoneId) {
+        let _which_no_longer_fits_is_open =
+            media.append_late(self.id, zone, &self.data, self.how, self.submitted);
+    }
+}
+
+/// Where the next append of a zone goes.
+fn pointer(media: &Media, zone: ZoneId) -> Lba {
+    let zones = zone.0..zone.0.saturating_add(1);
+    let reported = match media.submit(OpId::default(), &Op::Report { zones }) {
+        Ok(Done::Zones(zones)) => zones.first().map(|info| info.pointer),
+        _ => None,
+    };
+    media.geometry().start(zone).plus(reported.unwrap_or(Blocks::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use units::{Driver, VirtualDriver, block_on};
+    use zoned::emu::{Emu, Latency, Seeded};
+    use zoned::{Action, BufMut, ZonedDevice, join_all};
+
+    use super::*;
+    use crate::Recorder;
+    use crate::trace::Drive;
+
+    /// Appends in flight to two zones, again and again, with resets and writes between; gives what happened and the
+    /// medium at the end.
+    fn workload(seed: u64, volatile: bool) -> (Drive, Vec<Event>, Media) {
+        let drive = Drive::tiny(volatile);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let latency = Latency { reset: Duration::from_micros(5), ..Latency::all(Duration::from_micros(20)) };
+        let emu = Emu::memory(drive.options("emu:test", latency), driver);
+        let recorder = Recorder::new(Arc::clone(&emu) as Arc<dyn ZonedDevice>, Duration::from_micros(60));
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        let mut tag = 0_u8;
+        let mut data = |blocks: usize| {
+            tag += 1;
+            Buf::copy_from(&vec![tag; blocks * 4096])
+        };
+        block_on(&**device.driver(), async {
+            for round in 0..4_u32 {
+                let mut ios = Vec::new();
+                for n in 0..10_u32 {
+                    let blocks = 1 + (n as usize + round as usize) % 2;
+                    ios.push(device.append(ZoneId(n % 2), data(blocks), Durability::Cached));
+                }
+                if round == 1 {
+                    device.flush().await.expect("flushed");
+                }
+                // While they fly.
+                if round == 2 {
+                    let _refused = device.append(ZoneId(9), data(9), Durability::Cached).await;
+                    device.zone(ZoneId(0), Action::Reset).await.expect("reset");
+                }
+                let _some_found_their_zone_full = join_all(ios).await;
+                if round % 2 == 1 {
+                    device.zone(ZoneId(1), Action::Reset).await.expect("reset");
+                    device.zone(ZoneId(0), Action::Reset).await.expect("reset");
+                }
+            }
+            let _flying = (
+                device.append(ZoneId(0), data(1), Durability::Cached),
+                device.append(ZoneId(0), data(1), Durability::Cached),
+            );
+        });
+        (drive, recorder.take(), emu.media())
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_where_the_drive_said_after_every_cut() {
+        let mut moved = 0;
+        for seed in 0..30 {
+            let (drive, events, end) = workload(seed, false);
+            let fates = Fates::of(&events);
+            let mut replay = Replay::new(drive.medium().expect("valid"), &fates);
+            let mut known: BTreeMap<Lba, Buf> = BTreeMap::new();
+            let mut submitted: BTreeMap<OpNumber, (ZoneId, Buf)> = BTreeMap::new();
+            let (mut newest, mut resets) = (BTreeMap::new(), BTreeMap::new());
+            for (at, event) in events.iter().enumerate() {
+                replay.step(event);
+                match event {
+                    Event::Submit { op, what: Op::Append { zone, data, .. } } => {
+                        submitted.insert(*op, (*zone, data.clone()));
+                    }
+                    // Nobody knows whether it is done until it is acknowledged: its zone holds anything.
+                    Event::Submit { op, what: Op::Zone { zone, .. } } => {
+                        resets.insert(*zone, *op);
+                        known.retain(|at, _| at.0 / 16 != u64::from(zone.0));
+                    }
+                    Event::Acked { op, at: Some(at) } => {
+                        let (zone, data) = submitted[op].clone();
+                        if newest.insert(zone, *op).is_some_and(|before| before > *op) {
+                            moved += 1;
+                        }
+                        if resets.get(&zone).is_none_or(|reset| reset < op) {
+                            known.insert(*at, data);
+                        }
+                    }
+                    _ => {}
+                }
+                for sample in 0..3 {
+                    let image = replay.image().cut(&mut Seeded::new(seed * 7 + at as u64 * 3 + sample));
+                    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+                    let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "cut", Latency::NONE, driver);
+                    for (lba, data) in &known {
+                        let found = device.read(*lba, BufMut::zeroed(data.len())).wait().expect("read");
+                        assert!(found[..] == data[..], "seed {seed}, event {at}, {lba:?}");
+                    }
+                }
+            }
+            assert_eq!(replay.image().fingerprint(), end.fingerprint(), "seed {seed}");
+        }
+        assert!(moved > 100, "only {moved} appends were acknowledged out of turn");
+    }
+
+    #[test]
+    fn of_appends_in_flight_any_may_have_landed() {
+        let (drive, events, _) = workload(3, false);
+        let fates = Fates::of(&events);
+        let mut replay = Replay::new(drive.medium().expect("valid"), &fates);
+        // The first round: ten appends.
+        let last = events.iter().position(|e| matches!(e, Event::Acked { .. })).expect("some");
+        events[..last].iter().for_each(|event| replay.step(event));
+        let mut first = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let image = replay.image().cut(&mut Seeded::new(seed));
+            let device: Arc<dyn ZonedDevice> =
+                Emu::from_media(image, "cut", Latency::NONE, VirtualDriver::new(1));
+            first.insert(device.read(Lba(0), BufMut::zeroed(4096)).wait().expect("read")[0]);
+        }
+        for tag in [1, 3, 5] {
+            assert!(first.contains(&tag), "{tag} of {first:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What the workloads of the targets `fs` and `log` run on, as a function of the seed: the drive, the settings of the
+//! logs, and how many tasks there are.
+
+use fs::log::{IoMode, LogOptions};
+
+use crate::trace::Drive;
+use crate::{Rng, Target};
+
+/// The shape of a workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub drive: Drive,
+    pub log: LogOptions,
+    pub style: Style,
+}
+
+/// How a plan is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Style {
+    /// Concurrent tasks.
+    pub tasks: usize,
+    /// A log is opened, and written, while the one before it is still written.
+    pub overlap: bool,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { tasks: 3, overlap: false }
+    }
+}
+
+impl Shape {
+    /// The shape of a workload of `seed`.
+    pub(crate) fn of(target: Target, seed: u64, workload: u64, volatile_cache: bool) -> Shape {
+        let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
+        match target {
+            Target::Log => Shape::of_logs(&mut rng, workload, volatile_cache),
+            Target::Fs | Target::Engine => {
+                let drive = Drive::of_workload(volatile_cache, workload);
+                let barrier = pick(&mut rng, &[0, 8 << 10, 32 << 10]);
+                let log = LogOptions { buffer: 8 << 10, barrier, ..LogOptions::default() };
+                Shape { drive, log, style: Style::default() }
+            }
+        }
+    }
+
+    fn of_logs(rng: &mut Rng, workload: u64, volatile_cache: bool) -> Shape {
+        let tiny = Drive::of_workload(volatile_cache, workload);
+        let small = Drive { block_size: 512, max_open: 14, max_active: 14, ..tiny };
+        let (drive, style) = match rng.below(10) {
+            // Zones that hold a whole window of entries.
+            0..5 => {
+                let drive = Drive { zones: 48, zone_size: 64, zone_capacity: 60, max_append: 4, ..small };
+                (drive, Style { tasks: 3, overlap: rng.chance(50) })
+            }
+            // An entry has several parts, and many logs do not fit one zone.
+            5..7 => {
+                let drive = Drive { zones: 64, zone_size: 32, zone_capacity: 28, max_append: 2, ..small };
+                (drive, Style { tasks: 3, overlap: rng.chance(50) })
+            }
+            // As few open zones as a file system takes.
+            7 => {
+                let drive = Drive { max_open: 4, max_active: 4, ..tiny };
+                (drive, Style { tasks: 1, overlap: true })
+            }
+            8 => (Drive { max_open: 12, max_active: 12, ..tiny }, Style { tasks: 3, overlap: true }),
+            _ => (tiny, Style::default()),
+        };
+        let block = drive.block_size as usize;
+        let log = LogOptions {
+            mode: if rng.chance(15) { IoMode::Write } else { IoMode::Append },
+            window: pick(rng, &[1, 4, 32, 32, 32]),
+            buffer: pick(rng, &[1, 1, 2, 2, 3, 8]) * block,
+            barrier: pick(rng, &[0, 0, 2, 3, 5, 8, 16]) * block,
+            ..LogOptions::default()
+        };
+        Shape { drive, log, style }
+    }
+}
+
+fn pick(rng: &mut Rng, from: &[usize]) -> usize {
+    from.get(rng.index(from.len())).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_written_in_every_shape() {
+        let shapes: Vec<Shape> =
+            (0..200).map(|workload| Shape::of(Target::Log, 1, workload, workload % 4 != 3)).collect();
+        let some = |test: &dyn Fn(&Shape) -> bool| shapes.iter().filter(|s| test(s)).count() > 4;
+        assert!(some(&|s| s.log.mode == IoMode::Write) && some(&|s| s.log.mode == IoMode::Append));
+        for window in [1, 4, 32] {
+            assert!(some(&|s| s.log.window == window));
+        }
+        assert!(some(&|s| s.drive.max_open == 4) && some(&|s| !s.drive.volatile_cache));
+        assert!(some(&|s| s.log.barrier == 0) && some(&|s| s.log.barrier == 2 * s.drive.block_size as usize));
+        assert!(some(&|s| s.style.overlap && s.style.tasks == 3));
+        let parts = |s: &Shape| s.log.buffer / s.drive.block_size as usize > s.drive.max_append as usize;
+        assert!(some(&parts), "entries of several parts");
+        assert!(shapes.iter().all(|s| s.drive.reorders && s.drive.conventional == 0));
+    }
+}
