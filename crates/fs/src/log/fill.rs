@@ -17,6 +17,8 @@ pub(super) struct Limits {
     /// The longest entry, all parts together.
     entry: Blocks,
     zone_size: Blocks,
+    /// The longest region; zero for one that goes on.
+    region: u64,
 }
 
 impl Limits {
@@ -35,7 +37,18 @@ impl Limits {
             part: Blocks(device.0.clamp(1, (MAX_PART / block_size) as u64)),
             entry: Blocks(entry.clamp(1, Limits::MAX_ENTRY_BLOCKS)),
             zone_size: geometry.zone_size,
+            region: (options.barrier / block_size).max(usize::from(options.barrier > 0)) as u64,
         }
+    }
+
+    /// Bytes of the longest entry.
+    pub(super) fn entry_bytes(&self) -> usize {
+        self.bytes(self.entry)
+    }
+
+    /// Bytes that a caller may put at a time, so that what is sealed and not sent stays bounded.
+    pub(super) fn stride(&self) -> usize {
+        self.entry_bytes().max(1 << 20)
     }
 
     fn bytes(&self, blocks: Blocks) -> usize {
@@ -56,7 +69,7 @@ pub(super) struct Identity {
 pub(super) struct Part {
     pub(super) zone: ZoneId,
     generation: u64,
-    /// The block with the header.
+    /// The block with the header: where it will lie if nothing is reordered, and where it lies once it has landed.
     pub(super) lba: Lba,
     /// Where the part begins in the buffer.
     pub(super) at: usize,
@@ -67,12 +80,25 @@ pub(super) struct Part {
     pub(super) mask: u32,
 }
 
+impl Part {
+    /// Blocks of it.
+    pub(super) fn blocks(&self, block_size: usize) -> usize {
+        self.room / block_size
+    }
+}
+
 /// An entry that is ready for the device.
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) sequence: u64,
+    /// Between two regions lies a barrier.
+    pub(super) region: u64,
+    /// The region holds nothing else.
+    pub(super) alone: bool,
     pub(super) data: Buf,
     pub(super) parts: Vec<Part>,
+    /// Parts that have landed.
+    pub(super) landed: usize,
 }
 
 /// Why [`Fill::put`] stopped.
@@ -90,7 +116,12 @@ pub(super) struct Fill {
     pub(super) limits: Limits,
     data: Option<BufMut>,
     parts: Vec<Part>,
-    spare: Option<BufMut>,
+    /// Buffers for the next entries, and how many are kept.
+    spare: Vec<BufMut>,
+    keep: usize,
+    /// The region that the last sealed entry is in, and its blocks so far.
+    region: u64,
+    filled: u64,
     segment: Option<Segment>,
     /// The block of the segment's zone that the next part begins at.
     next: Blocks,
@@ -100,12 +131,15 @@ pub(super) struct Fill {
 }
 
 impl Fill {
-    pub(super) fn new(limits: Limits, first_sequence: u64) -> Fill {
+    pub(super) fn new(limits: Limits, first_sequence: u64, keep: usize) -> Fill {
         Fill {
             limits,
             data: None,
             parts: Vec::new(),
-            spare: None,
+            spare: Vec::new(),
+            keep,
+            region: 0,
+            filled: 0,
             segment: None,
             next: Blocks::ZERO,
             next_sequence: first_sequence,
@@ -126,6 +160,11 @@ impl Fill {
 
     fn len(&self) -> usize {
         self.data.as_ref().map_or(0, |d| d.len())
+    }
+
+    /// Stream bytes in the buffer.
+    pub(super) fn pending(&self) -> u64 {
+        self.parts.iter().map(|part| part.length as u64).sum()
     }
 
     /// Copies as much of `data` as there is room for, sealing entries into `queue` as they fill up; gives the
@@ -169,7 +208,7 @@ impl Fill {
         let capacity = self.limits.bytes(self.limits.entry);
         let spare = &mut self.spare;
         let data =
-            self.data.get_or_insert_with(|| spare.take().unwrap_or_else(|| BufMut::with_capacity(capacity)));
+            self.data.get_or_insert_with(|| spare.pop().unwrap_or_else(|| BufMut::with_capacity(capacity)));
         let at = data.len();
         data.resize(at + HEADER_SIZE, 0);
         let zone_start = Lba(u64::from(segment.zone.0) * self.limits.zone_size.0);
@@ -199,10 +238,17 @@ impl Fill {
         let count = u16::try_from(parts.len()).expect("an entry has fewer blocks than 16 bits count");
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        let blocks = (data.len() / block_size) as u64;
+        if self.limits.region > 0 && self.filled > 0 && self.filled + blocks > self.limits.region {
+            self.region += 1;
+            self.filled = 0;
+        }
+        let alone = self.limits.region > 0 && self.filled == 0 && 2 * blocks > self.limits.region;
+        self.filled += blocks;
         for (part, number) in parts.iter_mut().zip(0_u16..) {
             let header = EntryHeader {
                 padding: false,
-                odd: false,
+                odd: self.region % 2 == 1,
                 log: identity.log,
                 generation: part.generation,
                 sequence,
@@ -221,16 +267,17 @@ impl Fill {
                 part.mask = header.seal(bytes, &home, block_size).mask;
             }
         }
-        queue.push_back(Sealed { sequence, data: data.freeze(), parts });
+        let (region, data) = (self.region, data.freeze());
+        queue.push_back(Sealed { sequence, region, alone, data, parts, landed: 0 });
     }
 
     /// Takes a written entry's buffer back for the next one.
     pub(super) fn recycle(&mut self, data: Buf) {
-        if self.spare.is_none()
+        if self.spare.len() < self.keep
             && let Ok(mut data) = data.try_into_mut()
         {
             data.truncate(0);
-            self.spare = Some(data);
+            self.spare.push(data);
         }
     }
 

@@ -1,65 +1,38 @@
 //! The writing end of a log.
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use parking_lot::Mutex;
 use units::Bytes;
-use units::sync::{Event, Turnstile};
+use units::sync::Turnstile;
 use uuid::Uuid;
-use zoned::{Durability, ZonedDevice};
+use zoned::ZonedDevice;
 
-use super::fill::{Fill, Identity, Limits, Sealed, Stop};
-use super::{IoMode, LogIndex, LogOptions, Segment, SegmentSource};
+use super::fill::{Fill, Identity, Limits, Stop};
+use super::state::{State, Waiting};
+use super::{LogIndex, LogOptions, LogStats, Segment, SegmentSource};
 use crate::{Error, ErrorKind, Result, Sabotage};
+
+/// Bytes of buffers that are kept for the next entries.
+const SPARE: usize = 16 << 20;
 
 /// The writer of one log. Any number of tasks may call it at once.
 ///
 /// Appended bytes are readable at once, on the device after [`flush`](LogWriter::flush), and safe from a power
-/// cut after [`sync`](LogWriter::sync). A failed write or flush, or a task that is dropped in the middle of a
-/// write, poisons the writer: what was lost cannot be told from here, so every later call gets the first error
-/// until the log is recovered and reopened.
+/// cut after [`sync`](LogWriter::sync). Operations in flight belong to the writer: a task that is dropped while it
+/// waits loses nothing, unless half of its record is in the log. That, and a failed write or flush, poisons the
+/// writer: what was lost cannot be told from here, so every later call gets the first error until the log is
+/// recovered and reopened.
 pub struct LogWriter {
     dev: Arc<dyn ZonedDevice>,
     identity: Identity,
-    options: LogOptions,
     source: Arc<dyn SegmentSource>,
     state: Mutex<State>,
     /// Held while one record's bytes go into the buffer: they stay together.
     appending: Turnstile,
-    /// Held while an entry is being written: one at a time.
-    writing: Turnstile,
-    /// A sync round is over.
-    synced: Event,
-}
-
-struct State {
-    fill: Fill,
-    /// Sealed entries in the order of their sequence; the first one may be on its way to the device.
-    queue: VecDeque<Sealed>,
-    /// What the device acknowledged.
-    written: LogIndex,
-    /// Bytes appended, buffer and queue included.
-    size: u64,
-    /// Bytes that a power cut cannot take.
-    durable: u64,
-    /// How far those who wait in `sync` want it to be.
-    wanted: u64,
-    /// Somebody leads a sync round.
-    led: bool,
-    closed: bool,
-    failed: Option<Error>,
-}
-
-impl State {
-    fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    fn poison(&mut self, error: Error) -> Error {
-        self.failed.get_or_insert(error).clone()
-    }
 }
 
 impl LogWriter {
@@ -97,53 +70,50 @@ impl LogWriter {
         source: Arc<dyn SegmentSource>,
     ) -> LogWriter {
         let limits = Limits::new(dev.geometry(), &options);
-        let size = index.size().0;
-        let state = Mutex::new(State {
-            fill: Fill::new(limits, first_sequence),
-            queue: VecDeque::new(),
-            written: index,
-            size,
-            durable: size,
-            wanted: size,
-            led: false,
-            closed: false,
-            failed: None,
-        });
-        LogWriter {
-            dev,
-            identity: Identity { uuid, log: log_id, epoch },
-            options,
-            source,
-            state,
-            appending: Turnstile::new(),
-            writing: Turnstile::new(),
-            synced: Event::new(),
-        }
+        let identity = Identity { uuid, log: log_id, epoch };
+        let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
+        let fill = Fill::new(limits, first_sequence, keep);
+        let state = State::new(Arc::clone(&dev), identity, options, fill, index);
+        LogWriter { dev, identity, source, state: Mutex::new(state), appending: Turnstile::new() }
     }
 
-    /// Adds `data` to the stream. It is copied into the buffer; entries that fill up on the way are written
-    /// before this returns. Nothing is promised of a power cut.
+    /// Adds `data` to the stream. It is copied into the buffer; entries that fill up on the way are on their way to
+    /// the device when this returns: no caller runs ahead of the window. Nothing is promised of a power cut.
     ///
     /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the source's error where
     /// there is no room (harmless if no byte was taken yet, otherwise it poisons), and with the device's.
     pub async fn append(&self, data: &[u8]) -> Result<()> {
-        let turn = self.appending.acquire().await;
+        let _turn = match self.appending.try_acquire() {
+            Some(turn) => turn,
+            None => self.appending.acquire().await,
+        };
+        let mut half = Half(None);
         let mut rest = data;
-        let before = self.next_sequence();
-        let after = loop {
-            {
+        loop {
+            let stop = {
                 let mut state = self.state.lock();
                 state.check()?;
                 if state.closed {
                     return Err(Error::new(ErrorKind::Closed, "append to a log"));
                 }
-                let State { fill, queue, .. } = &mut *state;
-                let (taken, stop) = fill.put(rest, &self.identity, queue);
+                let State { fill, queue, identity, .. } = &mut *state;
+                let now = rest.get(..fill.limits.stride()).unwrap_or(rest);
+                let (taken, stop) = fill.put(now, identity, queue);
                 state.size += taken as u64;
                 rest = rest.get(taken..).unwrap_or_default();
-                if stop == Stop::Done {
-                    break state.fill.next_sequence;
+                state.advance(false);
+                if rest.is_empty() && !state.has_backlog() {
+                    half.0 = None;
+                    return state.check();
                 }
+                stop
+            };
+            half.0 = (rest.len() < data.len() && !rest.is_empty()).then_some(self);
+            self.until(|state| !state.has_backlog()).await?;
+            if stop == Stop::Done && rest.is_empty() {
+                return Ok(());
+            } else if stop == Stop::Done {
+                continue;
             }
             let got = self.next_segment().await;
             let mut state = self.state.lock();
@@ -152,12 +122,6 @@ impl LogWriter {
                 Err(error) if rest.len() == data.len() => return Err(error),
                 Err(error) => return Err(state.poison(error)),
             }
-        };
-        drop(turn);
-        // Who filled an entry sees it written: no caller runs ahead of the device by more than its own record.
-        match after.checked_sub(1) {
-            Some(last) if after > before => self.write_through(last).await,
-            _ => Ok(()),
         }
     }
 
@@ -174,128 +138,73 @@ impl LogWriter {
         Ok(segment)
     }
 
-    /// Hands everything appended so far to the device. Nothing is promised of a power cut.
+    /// Hands everything appended so far to the device, and waits until it has it. Nothing is promised of a power
+    /// cut.
     pub async fn flush(&self) -> Result<()> {
-        let last = {
+        let target = {
             let mut state = self.state.lock();
-            state.check()?;
-            self.seal(&mut state)
+            state.wanted = state.size;
+            state.size
         };
-        match last {
-            Some(sequence) => self.write_through(sequence).await,
-            None => Ok(()),
-        }
+        self.until(|state| state.written.size().0 >= target).await
     }
 
     /// Returns when everything appended before the call is safe from a power cut.
     ///
-    /// Concurrent callers share: one of them writes the buffer and flushes the device for all who called before
-    /// that flush was submitted; who comes later is served by the next one.
+    /// Concurrent callers share: those who come at the same time have one entry, unless the device has room for
+    /// more in flight, and one flush covers everybody whose bytes are on the device when it is submitted.
     pub async fn sync(&self) -> Result<()> {
-        let target = self.state.lock().size;
+        let (mut caller, others) = {
+            let mut state = self.state.lock();
+            state.check()?;
+            let target = state.size;
+            if state.durable >= target {
+                return Ok(());
+            }
+            let key = (target, state.next_id);
+            state.next_id += 1;
+            let others = !state.waiting.is_empty();
+            state.waiting.insert(key, None);
+            (Caller { writer: self, key, leads: false }, others)
+        };
+        if others {
+            // Those who were served together come back together: their records go out together again.
+            step_back().await;
+        }
+        if self.state.lock().options.sabotage == Some(Sabotage::SyncOrder) {
+            self.until(|state| state.flights.is_empty()).await?;
+            self.want(caller.key.0);
+            return Ok(());
+        }
+        self.want(caller.key.0);
+        if caller.served_or_leads().await? {
+            self.until(|state| state.durable >= caller.key.0).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the bytes up to `target` go.
+    fn want(&self, target: u64) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(target);
+        state.advance(false);
+    }
+
+    /// Moves the log on until `done`.
+    async fn until(&self, done: impl Fn(&State) -> bool) -> Result<()> {
+        let moved = self.state.lock().flights.moved().clone();
         loop {
-            let seen = self.synced.version();
-            let lead = {
+            let seen = moved.version();
+            {
                 let mut state = self.state.lock();
+                state.advance(true);
                 state.check()?;
-                if state.durable >= target {
+                if done(&state) {
                     return Ok(());
                 }
-                state.wanted = state.wanted.max(target);
-                !std::mem::replace(&mut state.led, true)
-            };
-            if lead {
-                let _round = Round(self);
-                return self.lead().await;
             }
-            self.synced.changed_since(seen).await;
+            moved.changed_since(seen).await;
         }
-    }
-
-    /// One round of `sync`, for everyone who has asked by the time of the flush.
-    async fn lead(&self) -> Result<()> {
-        let (covered, sequence) = loop {
-            let last = {
-                let mut state = self.state.lock();
-                state.check()?;
-                if state.written.size().0 >= state.wanted {
-                    // The flush covers what is acknowledged when it is submitted, and no more.
-                    let waiting = state.queue.front().map(|entry| entry.sequence);
-                    break (state.written.size().0, waiting.unwrap_or(state.fill.next_sequence));
-                }
-                self.seal(&mut state)
-            };
-            if let Some(sequence) = last {
-                self.write_through(sequence).await?;
-            }
-        };
-        if self.dev.geometry().volatile_cache && self.options.sabotage != Some(Sabotage::Sync) {
-            let flushed = self.dev.flush().await;
-            if let Err(error) = flushed {
-                return Err(self.state.lock().poison(Error::device("flush a log", error)));
-            }
-        }
-        let mut state = self.state.lock();
-        state.durable = state.durable.max(covered);
-        if self.options.sabotage != Some(Sabotage::Sync) {
-            state.fill.durable = state.fill.durable.max(sequence);
-        }
-        Ok(())
-    }
-
-    /// Ends the entry in the buffer; gives the last sequence that still has to be written.
-    fn seal(&self, state: &mut State) -> Option<u64> {
-        let State { fill, queue, .. } = state;
-        fill.seal(&self.identity, queue);
-        queue.back().map(|entry| entry.sequence)
-    }
-
-    /// Writes the queue up to and with entry `sequence`. Whoever has the turn writes for all.
-    async fn write_through(&self, sequence: u64) -> Result<()> {
-        loop {
-            if self.is_written(sequence)? {
-                return Ok(());
-            }
-            let _turn = self.writing.acquire().await;
-            if self.is_written(sequence)? {
-                return Ok(());
-            }
-            match self.options.mode {
-                IoMode::Write | IoMode::Append => self.write_first().await?,
-            }
-        }
-    }
-
-    fn is_written(&self, sequence: u64) -> Result<bool> {
-        let state = self.state.lock();
-        state.check()?;
-        Ok(state.queue.front().is_none_or(|entry| entry.sequence > sequence))
-    }
-
-    /// Writes the first entry of the queue, one part after the other.
-    async fn write_first(&self) -> Result<()> {
-        let jobs: Vec<_> = match self.state.lock().queue.front() {
-            Some(entry) => entry.parts.iter().map(|part| (part.lba, entry.bytes_of(part))).collect(),
-            None => return Ok(()),
-        };
-        let mut armed = Armed(Some(self));
-        for (lba, data) in jobs {
-            let result = self.dev.write(lba, data, Durability::Cached).await;
-            if let Err(error) = result {
-                armed.0 = None;
-                return Err(self.state.lock().poison(Error::device("write a log entry", error)));
-            }
-        }
-        armed.0 = None;
-        let mut state = self.state.lock();
-        if let Some(entry) = state.queue.pop_front() {
-            for part in &entry.parts {
-                let length = u32::try_from(part.length).expect("a part is shorter than MAX_PART");
-                state.written.push(part.lba, length, part.mask);
-            }
-            state.fill.recycle(entry.data);
-        }
-        Ok(())
     }
 
     /// Bytes appended so far.
@@ -338,58 +247,110 @@ impl LogWriter {
         Ok(total)
     }
 
+    /// What was done on the device so far.
+    pub fn stats(&self) -> LogStats {
+        let state = self.state.lock();
+        LogStats { window: state.window_limit(), ..state.stats }
+    }
+
     /// Hands everything to the device and refuses further appends; gives the index of all bytes. Calling it
-    /// again does no harm. Nothing is promised of a power cut: `sync` still works.
+    /// again does no harm. Nothing is promised of a power cut: `sync` still works. When it returns, with an error
+    /// too, nothing is in flight any more.
     pub async fn close(&self) -> Result<LogIndex> {
         // An append that has begun brings its bytes in first.
         let turn = self.appending.acquire().await;
         self.state.lock().closed = true;
         drop(turn);
-        self.flush().await?;
+        if let Err(error) = self.flush().await {
+            self.land_all().await;
+            return Err(error);
+        }
         Ok(self.index())
     }
-}
 
-impl State {
-    /// Copies what memory holds from `offset` on; gives the number of bytes.
-    fn copy_from_memory(&self, offset: u64, into: &mut [u8]) -> usize {
-        let block_size = self.fill.limits.block_size;
-        let mut start = self.written.size().0;
-        let mut filled = 0;
-        for entry in &self.queue {
-            let (at, end) = (offset + filled as u64, start + entry.length());
-            if (start..end).contains(&at) {
-                let to = into.get_mut(filled..).unwrap_or_default();
-                filled += entry.copy_to(block_size, at - start, to);
+    /// Waits for what is in flight, whatever becomes of it.
+    async fn land_all(&self) {
+        let moved = self.state.lock().flights.moved().clone();
+        loop {
+            let seen = moved.version();
+            {
+                let mut state = self.state.lock();
+                state.advance(true);
+                if state.flights.is_empty() && !state.flights.flushes() {
+                    return;
+                }
             }
-            start = end;
+            moved.changed_since(seen).await;
         }
-        let at = offset + filled as u64;
-        if at >= start {
-            filled += self.fill.copy_to(at - start, into.get_mut(filled..).unwrap_or_default());
-        }
-        filled
     }
 }
 
-/// Ends a sync round, also one that failed or was dropped, and lets the others look.
-struct Round<'a>(&'a LogWriter);
+/// Lets everybody else who can run go first, once.
+async fn step_back() {
+    let mut stepped = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
-impl Drop for Round<'_> {
+/// A call of `sync`.
+struct Caller<'a> {
+    writer: &'a LogWriter,
+    key: Waiting,
+    leads: bool,
+}
+
+impl Caller<'_> {
+    /// Waits until its bytes are durable (false), or until nobody else sees to it that things move (true).
+    async fn served_or_leads(&mut self) -> Result<bool> {
+        poll_fn(|context| {
+            let mut state = self.writer.state.lock();
+            if let Err(error) = state.check() {
+                return Poll::Ready(Err(error));
+            }
+            if state.durable >= self.key.0 {
+                return Poll::Ready(Ok(false));
+            }
+            if !std::mem::replace(&mut state.led, true) {
+                self.leads = true;
+                return Poll::Ready(Ok(true));
+            }
+            state.waiting.insert(self.key, Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().led = false;
-        self.0.synced.notify();
+        let mut state = self.writer.state.lock();
+        state.waiting.remove(&self.key);
+        if self.leads {
+            state.led = false;
+        }
+        // Another one must lead; those without a waker look by themselves.
+        if !state.led
+            && let Some(waker) = state.waiting.values_mut().find_map(Option::take)
+        {
+            waker.wake();
+        }
     }
 }
 
-/// A write is in flight: dropped before its end, nobody knows where the zone's pointer is.
-struct Armed<'a>(Option<&'a LogWriter>);
+/// A record is half in the log.
+struct Half<'a>(Option<&'a LogWriter>);
 
-impl Drop for Armed<'_> {
+impl Drop for Half<'_> {
     fn drop(&mut self) {
         if let Some(writer) = self.0 {
-            let why = "the task that wrote it was dropped in the middle; reopen the log";
-            writer.state.lock().poison(Error::new(ErrorKind::Poisoned, "write a log entry").because(why));
+            let why = "the task that appended a record was dropped in the middle of it; reopen the log";
+            writer.state.lock().poison(Error::new(ErrorKind::Poisoned, "append to a log").because(why));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The log as a whole, on an emulated drive.
 
+mod appending;
 mod power;
 mod recovery;
 mod writing;

@@ -1,0 +1,201 @@
+//! How many operations a log keeps in flight: as many as pay, and no more.
+//!
+//! A drive that serves several appends of a zone at a time is filled; on one that does not, operations would only
+//! queue, and everybody else on the drive behind them. The controller begins with the whole window and halves it as
+//! long as the bytes acknowledged per second stay the same; it looks upwards often, which costs nothing, and
+//! downwards rarely. It measures only while the window is what holds the log back.
+
+use units::Instant;
+
+/// Rates that differ by less are the same.
+const SAME: f64 = 0.01;
+/// Operations of a round, for each in flight.
+const ROUND: usize = 4;
+const SHORTEST_ROUND: usize = 16;
+/// Rounds at rest before a look upwards, and before the first one downwards; the next ones are rarer each time.
+const HOLD_UP: u32 = 32;
+const HOLD_DOWN: u32 = 256;
+const LONGEST_HOLD: u32 = 1 << 14;
+
+/// The controller. Knows no clock: times are inputs.
+#[derive(Debug)]
+pub(super) struct Window {
+    most: usize,
+    limit: usize,
+    /// Rounds left before looks.
+    up_in: u32,
+    down_in: u32,
+    hold_down: u32,
+    trial: Trial,
+    round: Round,
+}
+
+/// What the current limit is there for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trial {
+    /// It serves.
+    Settled,
+    /// It is half of one that gave this rate.
+    Down { before: f64 },
+    /// It is twice one that gave this rate.
+    Up { before: f64 },
+    /// The rate of this limit is measured before one half of it is tried.
+    Base { down: bool },
+}
+
+/// A measurement.
+#[derive(Debug, Default)]
+struct Round {
+    /// Operations that began under another limit and do not count.
+    skip: usize,
+    since: Option<Instant>,
+    bytes: u64,
+    ops: usize,
+}
+
+impl Window {
+    pub(super) fn new(most: usize) -> Window {
+        let most = most.max(1);
+        Window {
+            most,
+            limit: most,
+            up_in: HOLD_UP,
+            down_in: HOLD_DOWN,
+            hold_down: HOLD_DOWN,
+            trial: Trial::Base { down: true },
+            round: Round { skip: most, ..Round::default() },
+        }
+    }
+
+    /// Operations that may be in flight.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// An operation of `bytes` bytes was acknowledged at `now`. `full`: as many were in flight as may be.
+    pub(super) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
+        if self.most == 1 {
+            return;
+        }
+        if !full {
+            // Something else held the log back: what was measured says nothing of the window.
+            self.round = Round { skip: self.limit, ..Round::default() };
+            return;
+        }
+        if self.round.skip > 0 {
+            self.round.skip -= 1;
+            return;
+        }
+        let Some(since) = self.round.since else {
+            self.round.since = Some(now);
+            return;
+        };
+        self.round.bytes += bytes;
+        self.round.ops += 1;
+        let elapsed = now.since(since).as_secs_f64();
+        if self.round.ops >= (ROUND * self.limit).max(SHORTEST_ROUND) && elapsed > 0.0 {
+            let rate = self.round.bytes as f64 / elapsed;
+            self.round = Round { since: Some(now), ..Round::default() };
+            self.judge(rate);
+        }
+    }
+
+    fn judge(&mut self, rate: f64) {
+        match self.trial {
+            Trial::Base { down: true } => self.descend(rate),
+            Trial::Base { down: false } => {
+                self.try_limit((self.limit * 2).min(self.most), Trial::Up { before: rate })
+            }
+            // As good with half: go on down from here.
+            Trial::Down { before } if rate >= before * (1.0 - SAME) => self.descend(rate.max(before)),
+            Trial::Down { .. } => {
+                self.try_limit((self.limit * 2).min(self.most), Trial::Settled);
+                self.hold_down = (self.hold_down * 2).min(LONGEST_HOLD);
+            }
+            Trial::Up { before } if rate > before * (1.0 + SAME) => {
+                if self.limit < self.most {
+                    self.try_limit((self.limit * 2).min(self.most), Trial::Up { before: rate });
+                } else {
+                    self.trial = Trial::Settled;
+                }
+                self.hold_down = HOLD_DOWN;
+            }
+            Trial::Up { .. } => self.try_limit((self.limit / 2).max(1), Trial::Settled),
+            Trial::Settled => {
+                self.up_in = self.up_in.saturating_sub(1);
+                self.down_in = self.down_in.saturating_sub(1);
+                if self.down_in == 0 {
+                    self.down_in = self.hold_down;
+                    self.trial = Trial::Base { down: true };
+                } else if self.up_in == 0 {
+                    self.up_in = HOLD_UP;
+                    if self.limit < self.most {
+                        self.trial = Trial::Base { down: false };
+                    }
+                }
+            }
+        }
+    }
+
+    fn descend(&mut self, rate: f64) {
+        match self.limit {
+            1 => self.trial = Trial::Settled,
+            limit => self.try_limit(limit / 2, Trial::Down { before: rate }),
+        }
+    }
+
+    fn try_limit(&mut self, limit: usize, trial: Trial) {
+        self.round = Round { skip: self.limit.max(limit), ..Round::default() };
+        (self.limit, self.trial) = (limit, trial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A drive that serves `parallel` operations at a time, `us` each, under a window for `ops` operations; gives the
+    /// mean limit over the last half and the share of the drive's best rate.
+    fn drive(window: &mut Window, parallel: usize, us: u64, ops: usize) -> (f64, f64) {
+        let (mut now, mut limits, mut busy) = (0_u64, 0, 0.0);
+        for op in 0..ops {
+            let served = window.limit().min(parallel) as f64;
+            busy += us as f64 / served;
+            now = (busy * 1000.0) as u64;
+            window.landed(Instant::ORIGIN.after(Duration::from_nanos(now)), 4096, true);
+            limits += if op >= ops / 2 { window.limit() } else { 0 };
+        }
+        let best = (ops as u64 * us * 1000) as f64 / parallel as f64;
+        (limits as f64 / (ops - ops / 2) as f64, best / now as f64)
+    }
+
+    #[test]
+    fn a_parallel_drive_is_filled_and_a_serial_one_is_not_flooded() {
+        for parallel in [1, 2, 4, 16, 32, 64] {
+            let mut window = Window::new(64);
+            let (limit, share) = drive(&mut window, parallel, 100, 20_000);
+            assert!(share > 0.985, "{parallel}: {share}");
+            let most = parallel as f64 * 1.1 + 0.2;
+            assert!(limit <= most && limit >= parallel as f64 * 0.95, "{parallel}: {limit}");
+        }
+    }
+
+    #[test]
+    fn a_drive_that_becomes_more_parallel_is_filled_again() {
+        let mut window = Window::new(32);
+        assert!(drive(&mut window, 2, 100, 5000).0 < 2.5);
+        assert!(drive(&mut window, 32, 100, 20_000).0 > 30.0);
+        assert!(drive(&mut window, 2, 100, 200_000).0 < 8.0);
+    }
+
+    #[test]
+    fn a_window_that_is_not_full_stays() {
+        let mut window = Window::new(32);
+        for at in 0..10_000 {
+            window.landed(Instant(at * 1000), 4096, false);
+        }
+        assert_eq!(window.limit(), 32);
+    }
+}
