@@ -1,5 +1,7 @@
 //! A small load generator for zones: closed loops at a queue depth, or an open one at a rate, on any clock.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +9,14 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use units::{sleep_until, spawn};
 use zoned::{
-    Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Instant, Io, Op, Result, ZoneId,
-    ZonedDevice, join_all,
+    Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Geometry, Instant, Io, Op,
+    Result, ZoneId, ZonedDevice, join_all,
 };
+
+use crate::Latencies;
+
+/// The longest write that [`fill`] makes.
+const FILL: Bytes = Bytes(1 << 20);
 
 /// What the load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +32,42 @@ pub enum Kind {
         /// From 0 to 100.
         reads: u8,
     },
+}
+
+impl Kind {
+    /// Whether it overwrites the drive.
+    pub fn writes(self) -> bool {
+        self != Kind::Read
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kind, String> {
+        match text.split_once('=') {
+            None if text == "write" => Ok(Kind::Write),
+            None if text == "append" => Ok(Kind::Append),
+            None if text == "read" => Ok(Kind::Read),
+            None if text == "mixed" => Ok(Kind::Mixed { reads: 50 }),
+            Some(("mixed", share)) => match share.trim_end_matches('%').parse() {
+                Ok(reads @ 0..=100) => Ok(Kind::Mixed { reads }),
+                _ => Err(format!("mixed={share}: the share of reads is 0 to 100 percent")),
+            },
+            _ => Err(format!("'{text}' is no operation: write, append, read, mixed or mixed=READ%")),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Write => f.write_str("write"),
+            Kind::Append => f.write_str("append"),
+            Kind::Read => f.write_str("read"),
+            Kind::Mixed { reads } => write!(f, "mixed={reads}"),
+        }
+    }
 }
 
 /// A load.
@@ -56,25 +99,12 @@ pub struct Outcome {
     pub mib_per_s: f64,
     /// Of reads, appends and writes.
     pub latency_us: Latencies,
+    /// Operations done.
+    pub operations: u64,
     /// The whole run.
     pub seconds: f64,
     /// What times were divided by.
     pub dilation: u32,
-}
-
-/// Latencies in us.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Latencies {
-    /// The mean.
-    pub mean: f64,
-    /// The median.
-    pub p50: f64,
-    /// 99 of 100 are not above it.
-    pub p99: f64,
-    /// 999 of 1,000 are not above it.
-    pub p99_9: f64,
-    /// The longest.
-    pub max: f64,
 }
 
 /// Zones that are filled one after the other.
@@ -91,14 +121,31 @@ struct Work {
     blocks: u64,
     data: Buf,
     begin: Instant,
+    /// When to stop, where that was said.
+    end: Option<Instant>,
     begun: Mutex<u64>,
     lanes: Vec<Mutex<Lane>>,
     latencies: Mutex<Vec<Duration>>,
 }
 
+impl Load {
+    /// The writes that a drive of this geometry has room for, once it is empty.
+    pub fn room(&self, geometry: &Geometry) -> u64 {
+        let blocks = self.size.0 / u64::from(geometry.block_size);
+        let sequential = u64::from(geometry.zones.saturating_sub(geometry.conventional));
+        let lanes = u64::from(self.zones.max(1));
+        sequential / lanes * lanes * geometry.zone_capacity.0.checked_div(blocks).unwrap_or(0)
+    }
+}
+
 /// Runs a load. Loads that write **reset every sequential zone first**, and fill each zone once: one that the drive
 /// has no room for is refused.
 pub async fn run(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<Outcome> {
+    run_for(device, load, None).await
+}
+
+/// Like [`run`], and ends after `time` of the drive's own time, should the operations of the load last longer.
+pub async fn run_for(device: &Arc<dyn ZonedDevice>, load: &Load, time: Option<Duration>) -> Result<Outcome> {
     let geometry = device.geometry();
     let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
     let blocks = load.size.0 / u64::from(geometry.block_size);
@@ -107,29 +154,28 @@ pub async fn run(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<Outcome> 
         Kind::Write | Kind::Read => geometry.max_transfer,
     };
     let sequential = geometry.zones.saturating_sub(geometry.conventional);
-    let fit = u64::from(sequential) / u64::from(load.zones.max(1)) * u64::from(load.zones);
     if blocks == 0 || !load.size.0.is_multiple_of(u64::from(geometry.block_size)) {
         return refuse("the size is not in whole blocks");
     } else if Blocks(blocks) > most.min(geometry.zone_capacity) {
         return refuse("the size is above what one operation of this drive moves");
     } else if load.depth == 0 || load.count == 0 || load.zones == 0 || load.zones > sequential {
         return refuse("depth, count and zones: one at least, and no more zones than the drive has");
-    } else if load.kind != Kind::Read && load.count > fit * (geometry.zone_capacity.0 / blocks) {
+    } else if load.kind.writes() && load.count > load.room(geometry) {
         return refuse("the drive has no room for so many writes: use fewer or smaller ones");
     }
-    if load.kind != Kind::Read {
-        let resets =
-            (geometry.conventional..geometry.zones).map(|zone| device.zone(ZoneId(zone), Action::Reset));
-        join_all(resets.collect()).await.into_iter().collect::<Result<Vec<()>>>()?;
+    if load.kind.writes() {
+        reset(device, geometry.conventional..geometry.zones).await?;
     }
     let first = geometry.conventional;
     let driver = Arc::clone(device.driver());
+    let begin = driver.now();
     let work = Arc::new(Work {
         device: Arc::clone(device),
         load: load.clone(),
         blocks,
         data: Buf::copy_from(&vec![0x5A; usize::try_from(load.size.0).unwrap_or(usize::MAX)]),
-        begin: driver.now(),
+        begin,
+        end: time.map(|time| begin.after(time.saturating_mul(load.dilation.max(1)))),
         begun: Mutex::new(0),
         lanes: (0..load.zones).map(|n| Mutex::new(Lane { zone: first + n, written: 0 })).collect(),
         latencies: Mutex::default(),
@@ -148,6 +194,34 @@ pub async fn run(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<Outcome> 
     let elapsed = driver.now().since(work.begin);
     let latencies = std::mem::take(&mut *work.latencies.lock());
     Ok(outcome(load, elapsed, latencies))
+}
+
+async fn reset(device: &Arc<dyn ZonedDevice>, zones: std::ops::Range<u32>) -> Result<()> {
+    let resets = zones.map(|zone| device.zone(ZoneId(zone), Action::Reset));
+    join_all(resets.collect()).await.into_iter().collect::<Result<Vec<()>>>().map(drop)
+}
+
+/// **Resets** the zones that a load reads from and writes them to their ends, one after the other: for drives that
+/// refuse to read what was never written.
+pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
+    let geometry = device.geometry();
+    let (first, end) = (geometry.conventional, geometry.conventional.saturating_add(load.zones));
+    let zones = first..end.min(geometry.zones);
+    reset(device, zones.clone()).await?;
+    let longest = FILL.blocks_floor(geometry.block_size).min(geometry.max_transfer).max(Blocks(1));
+    let data =
+        Buf::copy_from(&vec![0x5A; usize::try_from(longest.bytes(geometry.block_size).0).unwrap_or(0)]);
+    for zone in zones.map(ZoneId) {
+        let mut written = Blocks::ZERO;
+        while written < geometry.zone_capacity {
+            let part = longest.min(geometry.zone_capacity.minus(written));
+            let bytes = usize::try_from(part.bytes(geometry.block_size).0).unwrap_or(0);
+            let at = geometry.start(zone).plus(written);
+            device.write(at, data.slice(0..bytes), Durability::Cached).await?;
+            written = written.plus(part);
+        }
+    }
+    Ok(())
 }
 
 impl Work {
@@ -188,6 +262,9 @@ impl Work {
 
     /// The number of an operation to do.
     fn next(&self) -> Option<u64> {
+        if self.end.is_some_and(|end| self.device.driver().now() >= end) {
+            return None;
+        }
         let mut begun = self.begun.lock();
         (*begun < self.load.count).then(|| {
             *begun += 1;
@@ -250,7 +327,7 @@ fn outcome(load: &Load, elapsed: Duration, mut latencies: Vec<Duration>) -> Outc
     };
     let (seconds, count) = (elapsed.as_secs_f64() / dilation, latencies.len().max(1) as f64);
     // A drive without times takes none on the virtual clock.
-    let ops_per_s = if seconds > 0.0 { load.count as f64 / seconds } else { 0.0 };
+    let ops_per_s = if seconds > 0.0 { latencies.len() as f64 / seconds } else { 0.0 };
     Outcome {
         ops_per_s,
         mib_per_s: ops_per_s * load.size.0 as f64 / f64::from(1 << 20),
@@ -261,6 +338,7 @@ fn outcome(load: &Load, elapsed: Duration, mut latencies: Vec<Duration>) -> Outc
             p99_9: at(0.999),
             max: at(1.0),
         },
+        operations: latencies.len() as u64,
         seconds,
         dilation: load.dilation.max(1),
     }
@@ -314,6 +392,36 @@ mod tests {
         assert!((kept.ops_per_s - 1000.0).abs() < 2.0 && kept.latency_us.max == 100.0, "{kept:?}");
         let slow = measure("delay=100ms", &load).unwrap();
         assert!(slow.latency_us.max > 20_000_000.0, "{slow:?}");
+    }
+
+    #[test]
+    fn a_load_ends_with_its_time() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let device = zoned::open("emu:mem?delay=100us", Arc::clone(&driver)).unwrap();
+        let time = Some(Duration::from_millis(1));
+        let load = Load { kind: Kind::Read, count: u64::MAX, ..LOAD };
+        let result = block_on(&*driver, run_for(&device, &load, time)).unwrap();
+        assert_eq!((result.operations, result.seconds), (40, 1e-3));
+    }
+
+    #[test]
+    fn a_filled_zone_is_full_and_its_neighbour_is_not_touched() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let url = "emu:mem?delay=1us&zones=8&zone-size=4MiB&zone-capacity=3MiB";
+        let device = zoned::open(url, Arc::clone(&driver)).unwrap();
+        block_on(&*driver, fill(&device, &LOAD)).unwrap();
+        let pointers: Vec<u64> = device.report_all().unwrap().iter().map(|z| z.pointer.0).collect();
+        assert_eq!(pointers.get(..3), Some([768, 768, 0].as_slice()));
+    }
+
+    #[test]
+    fn an_operation_reads_back_as_it_is_shown() {
+        for text in ["write", "append", "read", "mixed=70"] {
+            assert_eq!(text.parse::<Kind>().unwrap().to_string(), text);
+        }
+        assert_eq!("mixed=30%".parse(), Ok(Kind::Mixed { reads: 30 }));
+        assert!("mixed=101".parse::<Kind>().unwrap_err().contains("0 to 100"));
+        assert!("erase".parse::<Kind>().is_err());
     }
 
     #[test]

@@ -2,8 +2,16 @@
 //! the machine than about the code.
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod contract;
 pub mod device;
+mod drive;
+mod error;
 mod host;
+mod latency;
 
+pub use clock::Clock;
+pub use drive::Drive;
+pub use error::{Error, Result};
 pub use host::Host;
+pub use latency::{Latencies, Recorder};

@@ -9,6 +9,7 @@ use zoned::{Blocks, ZoneInfo, ZoneState, conformance};
 
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
+use crate::device_bench::{self, DeviceBenchArgs};
 use crate::exit::{Code, Failure};
 use crate::{output, size};
 
@@ -28,6 +29,8 @@ enum Verb {
     Zones(ListArgs),
     /// Test the drive against the device contract. Overwrites it.
     Check(CheckArgs),
+    /// Measure what its zones do: writes, appends, reads. Overwrites it.
+    Bench(DeviceBenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -59,6 +62,7 @@ pub fn run(context: &Context, args: DeviceArgs) -> Result<ExitCode> {
         Verb::Info(args) => info(context, &args),
         Verb::Zones(args) => zones(context, &args),
         Verb::Check(args) => check(context, &args),
+        Verb::Bench(args) => device_bench::run(context, &args),
     }
 }
 

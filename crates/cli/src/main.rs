@@ -4,10 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod context;
 mod crash;
 mod demo;
 mod device;
+mod device_bench;
 mod exit;
 mod fs;
 mod output;

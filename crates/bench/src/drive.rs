@@ -1,0 +1,154 @@
+//! The drive that is measured, on the clock that was asked for.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{DeviceUrl, Driver, ZonedDevice};
+
+use crate::{Clock, Error, Result};
+
+/// An open drive and its clock.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    device: Arc<dyn ZonedDevice>,
+    options: EmuOptions,
+    clock: Clock,
+}
+
+impl Drive {
+    /// Opens the drive that `url` names; with `create` a drive file is made where there is none.
+    ///
+    /// Without a `clock`, an emulated drive that has times runs on the virtual one, any other on the real one,
+    /// dilated as the URL says.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] where clock and URL contradict each other, or where nothing takes any time.
+    pub fn open(url: &str, clock: Option<Clock>, create: bool) -> Result<Drive> {
+        let mut parsed: DeviceUrl = url.parse()?;
+        let options = parsed.options()?;
+        let clock = choose(clock, &options)?;
+        if let Clock::Dilated(n) = clock
+            && options.dilation != n.get()
+        {
+            let joint = if url.contains('?') { '&' } else { '?' };
+            parsed = format!("{url}{joint}dilated={n}").parse()?;
+        }
+        let (options, driver) = (parsed.options()?, clock.driver());
+        let device = if create { parsed.open_or_create(driver)? } else { parsed.open(driver)? };
+        Ok(Drive { device, options, clock })
+    }
+
+    /// An empty drive in memory with this one's properties and times, on a clock of its own that is like this
+    /// one's.
+    pub fn fresh(&self) -> Drive {
+        let geometry = self.device.geometry();
+        let options = EmuOptions {
+            name: "emu:mem".into(),
+            block_size: geometry.block_size,
+            zones: geometry.zones,
+            conventional: geometry.conventional,
+            zone_size: geometry.zone_size,
+            zone_capacity: geometry.zone_capacity,
+            max_open: geometry.max_open,
+            max_active: geometry.max_active,
+            max_append: geometry.max_append,
+            atomic_write: geometry.atomic_write,
+            volatile_cache: geometry.volatile_cache,
+            read_past_pointer: geometry.read_past_pointer,
+            track_power_cuts: false,
+            ..self.options.clone()
+        };
+        let device = Emu::memory(options.clone(), self.clock.driver());
+        Drive { device, options, clock: self.clock }
+    }
+
+    /// The drive.
+    pub fn device(&self) -> &Arc<dyn ZonedDevice> {
+        &self.device
+    }
+
+    /// Its clock's driver.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        self.device.driver()
+    }
+
+    /// The clock it runs on.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What its times are stretched by; results are divided by it.
+    pub fn dilation(&self) -> u32 {
+        self.options.dilation
+    }
+}
+
+/// The clock to run on.
+fn choose(clock: Option<Clock>, options: &EmuOptions) -> Result<Clock> {
+    let timed = match &options.profile {
+        Some(profile) if !profile.is_instant() => true,
+        _ => options.latency != zoned::emu::Latency::NONE,
+    };
+    let stretched = NonZeroU32::new(options.dilation).filter(|n| n.get() > 1);
+    match (clock, stretched) {
+        (Some(Clock::Dilated(asked)), Some(n)) if asked != n => Err(Error::settings(format!(
+            "the clock is to be dilated={asked} and the drive's URL says dilated={n}: give one of the two"
+        ))),
+        (Some(Clock::Real), Some(n)) => Err(Error::settings(format!(
+            "the drive's URL says dilated={n}: say so of the clock, or leave it out of the URL"
+        ))),
+        (Some(Clock::Virtual), _) if !timed => Err(Error::settings(
+            "this drive's operations take no time, and the virtual clock would stand still: give the drive a \
+             profile (emu:mem?profile=zn540), or use the real clock",
+        )),
+        (Some(clock), _) => Ok(clock),
+        (None, Some(n)) => Ok(Clock::Dilated(n)),
+        (None, None) if timed => Ok(Clock::Virtual),
+        (None, None) => Ok(Clock::Real),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zoned::Blocks;
+
+    use super::*;
+
+    fn refusal(url: &str, clock: &str) -> String {
+        Drive::open(url, Some(clock.parse().unwrap()), false).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn the_dilation_is_said_once_or_twice_alike() {
+        for (url, clock) in [
+            ("emu:mem?profile=zn540&zones=8&dilated=10", None),
+            ("emu:mem?profile=zn540&zones=8", Some("dilated=10")),
+            ("emu:mem?profile=zn540&zones=8&dilated=10", Some("dilated=10")),
+            ("emu:mem", Some("dilated=10")),
+        ] {
+            let drive = Drive::open(url, clock.map(|c| c.parse().unwrap()), false).unwrap();
+            assert_eq!((drive.dilation(), drive.clock().to_string().as_str()), (10, "dilated=10"), "{url}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_contradict_the_drive_are_refused() {
+        let url = "emu:mem?profile=zn540&zones=8&dilated=10";
+        assert!(refusal(url, "dilated=9").contains("dilated=9"), "{}", refusal(url, "dilated=9"));
+        assert!(refusal(url, "real").contains("dilated=10"));
+        assert!(refusal("emu:mem", "virtual").contains("take no time"));
+        assert!(refusal("blk:/dev/nvme0n1", "virtual").contains("not built yet"));
+    }
+
+    #[test]
+    fn a_fresh_drive_is_like_the_one_it_is_made_from_but_empty() {
+        let drive = Drive::open("emu:mem?profile=confzns&zones=9&zone-size=1MiB", None, false).unwrap();
+        assert_eq!(drive.clock(), Clock::Virtual);
+        let buffer = zoned::Buf::copy_from(&[1; 4096]);
+        drive.device().append(zoned::ZoneId(0), buffer, zoned::Durability::Cached).wait().unwrap();
+        let fresh = drive.fresh();
+        assert_eq!(fresh.device().geometry(), drive.device().geometry());
+        assert!(fresh.device().report_all().unwrap().iter().all(|zone| zone.pointer == Blocks::ZERO));
+    }
+}

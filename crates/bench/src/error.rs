@@ -1,0 +1,47 @@
+//! Why a measurement was not taken.
+
+/// The result of a measurement.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a measurement was not taken.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings make no sense, or contradict each other.
+    #[error("{0}")]
+    Settings(String),
+    /// The drive failed, or could not be opened.
+    #[error("{0}")]
+    Device(#[source] zoned::Error),
+    /// The file system failed.
+    #[error("{0}")]
+    Fs(#[source] fs::Error),
+    /// The database failed.
+    #[error("{0}")]
+    Db(#[source] rocks::Error),
+}
+
+impl From<zoned::Error> for Error {
+    fn from(error: zoned::Error) -> Error {
+        Error::Device(error)
+    }
+}
+
+impl From<fs::Error> for Error {
+    fn from(error: fs::Error) -> Error {
+        Error::Fs(error)
+    }
+}
+
+impl From<rocks::Error> for Error {
+    fn from(error: rocks::Error) -> Error {
+        Error::Db(error)
+    }
+}
+
+impl Error {
+    /// Settings that make no sense.
+    pub(crate) fn settings(why: impl Into<String>) -> Error {
+        Error::Settings(why.into())
+    }
+}

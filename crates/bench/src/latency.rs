@@ -1,0 +1,110 @@
+//! Latencies, counted as they come.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Latencies in us.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latencies {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 99 of 100 are not above it.
+    pub p99: f64,
+    /// 999 of 1,000 are not above it.
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Counts latencies in buckets a thousandth of their value wide: memory is bounded however many there are.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    histogram: Histogram<u64>,
+    sum: f64,
+    max: u64,
+}
+
+/// Significant digits of a bucket.
+const DIGITS: u8 = 3;
+/// What is longer counts as this long, in ns: a day.
+const LONGEST: u64 = 86_400_000_000_000;
+
+impl Recorder {
+    /// Nothing counted yet.
+    pub fn new() -> Recorder {
+        let mut histogram = Histogram::new(DIGITS).expect("the number of digits is one that there is");
+        histogram.auto(true);
+        Recorder { histogram, sum: 0.0, max: 0 }
+    }
+
+    /// Counts one.
+    pub fn record(&mut self, latency: Duration) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.histogram.record(ns.clamp(1, LONGEST)).expect("a histogram that grows takes it");
+        self.sum += ns as f64;
+        self.max = self.max.max(ns);
+    }
+
+    /// Adds what another one counted.
+    pub fn add(&mut self, other: &Recorder) {
+        self.histogram.add(&other.histogram).expect("a histogram that grows takes all that another one has");
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The summary, of times that are to be divided by `dilation`. Mean and maximum are exact, the others within
+    /// a thousandth.
+    pub fn summary(&self, dilation: u32) -> Latencies {
+        let us = |ns: f64| ns / 1e3 / f64::from(dilation.max(1));
+        let at = |share: f64| us(self.histogram.value_at_quantile(share).min(self.max) as f64);
+        Latencies {
+            mean: us(self.sum / self.count().max(1) as f64),
+            p50: at(0.5),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: us(self.max as f64),
+        }
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_of_all_that_was_counted() {
+        let mut recorder = Recorder::new();
+        let mut other = Recorder::new();
+        for us in 1..=1000 {
+            let into = if us % 2 == 0 { &mut recorder } else { &mut other };
+            into.record(Duration::from_micros(us));
+        }
+        recorder.add(&other);
+        let summary = recorder.summary(1);
+        assert_eq!((recorder.count(), summary.max, summary.mean), (1000, 1000.0, 500.5));
+        for (found, expected) in [(summary.p50, 500.0), (summary.p99, 990.0), (summary.p99_9, 999.0)] {
+            assert!((found / expected - 1.0_f64).abs() < 2e-3, "{summary:?}");
+        }
+        assert!((recorder.summary(10).max - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_counted_is_zeros() {
+        assert_eq!(Recorder::new().summary(1), Latencies::default());
+    }
+}

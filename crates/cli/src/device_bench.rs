@@ -1,0 +1,145 @@
+//! `furrow device bench`: a load on the zones themselves.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::bench::device::{self, Kind, Load};
+use ::bench::{Clock, Drive, Host};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use units::{Bytes, block_on};
+
+use crate::args::{DeviceArg, ForceArg};
+use crate::bench::{failed, latency_cells};
+use crate::context::Context;
+use crate::device::is_written;
+use crate::exit::Failure;
+use crate::{output, size};
+
+/// How long a load runs where nothing else is said.
+const TIME: Duration = Duration::from_secs(1);
+
+/// `furrow device bench`
+#[derive(Debug, Args)]
+pub struct DeviceBenchArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// write, append, read, or mixed=READ%: appends, and so many percent of reads.
+    #[arg(long, default_value = "append", value_name = "OP")]
+    op: Kind,
+    /// Bytes of an operation.
+    #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
+    block: Bytes,
+    /// Operations in flight.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    depth: u32,
+    /// Zones written or read at the same time.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    zones: u32,
+    /// Operations in all.
+    #[arg(long, value_name = "N", group = "length")]
+    count: Option<u64>,
+    /// Bytes in all.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, group = "length")]
+    total: Option<Bytes>,
+    /// End after so long, or when the drive is full [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, group = "length")]
+    time: Option<Duration>,
+    /// Bytes a second to offer; latencies then count from when an operation was due [default: as many as the depth gives]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    rate: Option<Bytes>,
+    /// virtual, real or dilated=N [default: virtual for an emulated drive with times, else real]
+    #[arg(long)]
+    clock: Option<Clock>,
+    #[command(flatten)]
+    force: ForceArg,
+}
+
+/// Runs the load.
+pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
+    let drive = Drive::open(&args.device.device, args.clock, !args.force.dry_run).map_err(failed)?;
+    let geometry = drive.device().geometry();
+    let mut load = Load {
+        kind: args.op,
+        size: args.block,
+        depth: args.depth,
+        zones: args.zones,
+        count: args.count.unwrap_or(u64::MAX),
+        rate: args.rate,
+        dilation: drive.dilation(),
+    };
+    if args.rate == Some(Bytes::ZERO) || args.time == Some(Duration::ZERO) {
+        return Err(Failure::usage("a rate and a time are above 0"));
+    } else if let Some(total) = args.total {
+        load.count = total.0 / args.block.0.max(1);
+    } else if args.count.is_none() && args.op.writes() {
+        load.count = load.room(geometry).max(1);
+    }
+    let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(TIME));
+    let fills = !args.op.writes() && !geometry.read_past_pointer;
+    let written = drive.device().report_all()?.iter().filter(|zone| is_written(zone)).count();
+    if args.force.dry_run {
+        output::line(match args.op.writes() || fills {
+            true => format!("would overwrite {}, {written} zones of which are written", geometry.name),
+            false => format!("would read {} and write nothing", geometry.name),
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if (args.op.writes() || fills) && written > 0 && !args.force.force {
+        return Err(Failure::refused(format!(
+            "{} holds data in {written} zones, which the load would overwrite: --force does it",
+            geometry.name
+        )));
+    }
+    let driver = drive.driver();
+    if fills {
+        block_on(&**driver, device::fill(drive.device(), &load))?;
+    }
+    let result = block_on(&**driver, device::run_for(drive.device(), &load, time))?;
+    let (block, zones) = (args.block, args.zones);
+    if context.json {
+        output::json(&json!({
+            "device": args.device.device,
+            "op": args.op.to_string(),
+            "block": block.0,
+            "depth": args.depth,
+            "zones": zones,
+            "rate": args.rate.map(|rate| rate.0),
+            "clock": drive.clock(),
+            "dilation": result.dilation,
+            "filled_first": fills,
+            "operations": result.operations,
+            "seconds": result.seconds,
+            "ops_per_s": result.ops_per_s,
+            "mib_per_s": result.mib_per_s,
+            "latency_us": result.latency_us,
+            "host": Host::here(),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let zones = if zones == 1 { "one zone".to_owned() } else { format!("{zones} zones") };
+    output::line(format!(
+        "{}: {} of {}, {} in flight, {zones}, {} clock{}",
+        geometry.name,
+        args.op,
+        size::show(block),
+        args.depth,
+        drive.clock(),
+        if fills { ", zones filled first" } else { "" },
+    ))?;
+    let (mut header, mut row) = (
+        vec!["ops", "seconds", "ops/s", "MiB/s"],
+        vec![
+            result.operations.to_string(),
+            format!("{:.3}", result.seconds),
+            format!("{:.0}", result.ops_per_s),
+            format!("{:.1}", result.mib_per_s),
+        ],
+    );
+    let (names, cells) = latency_cells(&result.latency_us);
+    header.extend(names);
+    row.extend(cells);
+    output::table(&header, &header, vec![row])?;
+    Ok(ExitCode::SUCCESS)
+}
