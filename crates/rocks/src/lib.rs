@@ -26,6 +26,7 @@ mod ffi;
 mod options;
 #[cfg(feature = "shim")]
 mod pinned;
+mod settings;
 
 #[cfg(feature = "shim")]
 pub use batch::WriteBatch;

@@ -11,6 +11,7 @@ use units::{Driver, RealDriver, block_on};
 use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::settings::log_options;
 
 /// Set to `1`, it formats the device whatever it holds.
 const FORMAT: &str = "FURROW_FORMAT";
@@ -94,10 +95,10 @@ fn driver() -> Arc<dyn Driver> {
 }
 
 fn bring_up(url: &str) -> Result<Fs> {
+    let options = MountOptions { log: log_options()?, ..MountOptions::default() };
     let driver = driver();
     let device = open(url, Arc::clone(&driver))?;
     let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
-    let options = MountOptions::default();
     let format = |force: bool| {
         let options = FormatOptions { force, ..FormatOptions::default() };
         block_on(&*driver, Fs::format(&device, &options))

@@ -1,0 +1,93 @@
+//! How logs are written, from the environment: the one place where an unmodified program can be told.
+
+use std::env;
+use std::ffi::OsString;
+
+use bytesize::ByteSize;
+use fs::log::{IoMode, LogOptions};
+
+use crate::error::{Error, ErrorKind, Result};
+
+const IO: &str = "FURROW_WAL_IO";
+const BUFFER: &str = "FURROW_WAL_BUFFER";
+const WINDOW: &str = "FURROW_WAL_WINDOW";
+const BARRIER: &str = "FURROW_WAL_BARRIER";
+
+/// The longest buffer.
+const MAX_BUFFER: u64 = 128 << 20;
+
+/// The log settings of this process's environment; what is not set has its default.
+pub(crate) fn log_options() -> Result<LogOptions> {
+    read(|name| env::var_os(name))
+}
+
+fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
+    let mut options = LogOptions::default();
+    let text = |name: &str| get(name).map(|value| value.to_string_lossy().into_owned());
+    let refuse = |name: &str, value: &str, wants: &str| {
+        Err(Error::new(ErrorKind::Invalid, format!("{name}={value}: it wants {wants}")))
+    };
+    if let Some(value) = text(IO) {
+        options.mode = match value.as_str() {
+            "append" => IoMode::Append,
+            "write" => IoMode::Write,
+            _ => return refuse(IO, &value, "append or write"),
+        };
+    }
+    if let Some(value) = text(WINDOW) {
+        options.window = match value.parse() {
+            Ok(window) if (1..=LogOptions::MAX_WINDOW).contains(&window) => window,
+            _ => return refuse(WINDOW, &value, &format!("a number from 1 to {}", LogOptions::MAX_WINDOW)),
+        };
+    }
+    if let Some(value) = text(BUFFER) {
+        options.buffer = match value.parse::<ByteSize>() {
+            Ok(ByteSize(size)) if (1..=MAX_BUFFER).contains(&size) => to_usize(size),
+            _ => return refuse(BUFFER, &value, "a size up to 128MiB, such as 64KiB"),
+        };
+    }
+    if let Some(value) = text(BARRIER) {
+        options.barrier = match value.parse::<ByteSize>() {
+            Ok(ByteSize(size)) => to_usize(size),
+            _ => return refuse(BARRIER, &value, "a size such as 16MiB, or 0 for a zone"),
+        };
+    }
+    Ok(options)
+}
+
+fn to_usize(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(set: &[(&str, &str)]) -> Result<LogOptions> {
+        read(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn what_is_set_is_taken_and_the_rest_has_its_default() {
+        assert_eq!(of(&[]), Ok(LogOptions::default()));
+        let all = [(IO, "write"), (BUFFER, "4KiB"), (WINDOW, "7"), (BARRIER, "16MiB")];
+        let expected = LogOptions {
+            mode: IoMode::Write,
+            buffer: 4096,
+            window: 7,
+            barrier: 16 << 20,
+            ..LogOptions::default()
+        };
+        assert_eq!(of(&all), Ok(expected));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for (name, value) in
+            [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many"), (BARRIER, "-1")]
+        {
+            let error = of(&[(name, value)]).expect_err("nonsense").to_string();
+            assert!(error.contains(&format!("{name}={value}")), "{error}");
+        }
+    }
+}
