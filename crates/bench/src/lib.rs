@@ -7,6 +7,7 @@ pub mod contract;
 pub mod device;
 mod drive;
 mod error;
+pub mod figures;
 mod host;
 mod latency;
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{crash, demo, device, fs, serve, stock, zones};
+use crate::{crash, demo, device, figures, fs, serve, stock, zones};
 
 const AFTER: &str = "\
 Devices: emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
@@ -40,6 +40,8 @@ pub enum Command {
     SstDump(stock::StockArgs),
     /// Cut the power after every operation of a workload and look for what was lost.
     Crash(crash::CrashArgs),
+    /// Measure what was published, and write numbers and pictures of both.
+    Figures(figures::FiguresArgs),
     /// Load this machine's package lists, kill the server halfway, look for what was lost.
     Demo(demo::DemoArgs),
 }

@@ -64,6 +64,11 @@ impl Context {
         self.driver.now()
     }
 
+    /// The time of day, in ms since 1970.
+    pub fn unix_millis(&self) -> u64 {
+        self.driver.unix_millis()
+    }
+
     /// Waits.
     pub fn sleep(&self, time: Duration) {
         self.wait(units::sleep_until(&*self.driver, self.now().after(time)));

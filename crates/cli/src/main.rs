@@ -11,6 +11,7 @@ mod demo;
 mod device;
 mod device_bench;
 mod exit;
+mod figures;
 mod fs;
 mod output;
 mod progress;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Ldb(args) => stock::run(&context, stock::Program::Ldb, &args),
         Command::SstDump(args) => stock::run(&context, stock::Program::SstDump, &args),
         Command::Crash(args) => crash::run(&context, args),
+        Command::Figures(args) => figures::run(&context, &args),
         Command::Demo(args) => demo::run(&context, &args),
     };
     match result {

@@ -1,8 +1,12 @@
 //! Progress on stderr, and only where a person is watching.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Between two pictures of a spinner.
+const SPIN: Duration = Duration::from_millis(120);
 
 /// A bar over `length` things, or one that draws nothing where stderr is no terminal.
 pub fn bar(length: u64, what: &'static str) -> ProgressBar {
@@ -12,6 +16,16 @@ pub fn bar(length: u64, what: &'static str) -> ProgressBar {
 /// The same for bytes.
 pub fn bytes(length: u64, what: &'static str) -> ProgressBar {
     styled(length, what, "{msg} [{bar:32}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
+}
+
+/// A line that says what is being done.
+pub fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(SPIN);
+    bar
 }
 
 fn styled(length: u64, what: &'static str, template: &str) -> ProgressBar {

@@ -1,0 +1,170 @@
+//! What a figure is made of.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// One number of a figure, with what was published beside it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The figure, or the panel of one: `fig2a`.
+    pub figure: &'static str,
+    /// The line or the bars it belongs to.
+    pub series: String,
+    /// Where on the axis.
+    pub x: X,
+    /// Of both numbers.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// What was published. `None` where the paper has only a bar without a number, or nothing.
+    pub paper: Option<f64>,
+    /// What was measured.
+    #[serde(serialize_with = "as_written")]
+    pub ours: f64,
+    /// What has to be known to compare the two.
+    pub note: String,
+}
+
+impl Row {
+    /// A row without a published number and without a note.
+    pub fn new(
+        figure: &'static str,
+        series: impl Into<String>,
+        x: impl Into<X>,
+        unit: Unit,
+        ours: f64,
+    ) -> Row {
+        let (series, x, better) = (series.into(), x.into(), unit.better());
+        Row { figure, series, x, unit, better, paper: None, ours, note: String::new() }
+    }
+
+    /// The same with the published number.
+    pub fn paper(self, paper: impl Into<Option<f64>>) -> Row {
+        Row { paper: paper.into(), ..self }
+    }
+
+    /// The same with something more to know.
+    pub fn note(mut self, note: impl AsRef<str>) -> Row {
+        if !self.note.is_empty() && !note.as_ref().is_empty() {
+            self.note.push_str("; ");
+        }
+        self.note.push_str(note.as_ref());
+        self
+    }
+
+    /// Ours over the published number.
+    pub fn ratio(&self) -> Option<f64> {
+        self.paper.filter(|paper| *paper != 0.0).map(|paper| self.ours / paper)
+    }
+}
+
+/// A number without the digits that no measurement has: six count.
+pub(super) fn written(value: f64) -> String {
+    format!("{value:.5e}").parse::<f64>().map_or_else(|_| value.to_string(), |short| short.to_string())
+}
+
+fn as_written<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = written(*value);
+    match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(whole), _) => serializer.serialize_i64(whole),
+        (_, Ok(short)) => serializer.serialize_f64(short),
+        _ => serializer.serialize_f64(*value),
+    }
+}
+
+/// A place on an axis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum X {
+    /// A quantity; the figure's axis says of what.
+    #[serde(serialize_with = "as_written")]
+    Number(f64),
+    /// A thing.
+    Name(String),
+}
+
+impl fmt::Display for X {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            X::Number(number) => write!(f, "{number}"),
+            X::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<u32> for X {
+    fn from(number: u32) -> X {
+        X::Number(f64::from(number))
+    }
+}
+
+impl From<&str> for X {
+    fn from(name: &str) -> X {
+        X::Name(name.to_owned())
+    }
+}
+
+impl From<String> for X {
+    fn from(name: String) -> X {
+        X::Name(name)
+    }
+}
+
+/// Which numbers are the good ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Rates.
+    Higher,
+    /// Times.
+    Lower,
+}
+
+/// What numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    Seconds,
+    /// Thousand operations a second.
+    Kiops,
+    /// MiB a second.
+    MibPerS,
+    /// One rate over another.
+    Times,
+}
+
+impl Unit {
+    /// All there are.
+    pub const ALL: [Unit; 6] = [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Times];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Us => "us",
+            Unit::Ms => "ms",
+            Unit::Seconds => "s",
+            Unit::Kiops => "kIOPS",
+            Unit::MibPerS => "MiB/s",
+            Unit::Times => "x",
+        }
+    }
+
+    /// Times are better low, rates high.
+    pub fn better(self) -> Better {
+        match self {
+            Unit::Us | Unit::Ms | Unit::Seconds => Better::Lower,
+            Unit::Kiops | Unit::MibPerS | Unit::Times => Better::Higher,
+        }
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

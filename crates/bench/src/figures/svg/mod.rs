@@ -1,0 +1,187 @@
+//! Figures as SVG: axes with units, ours solid, what was published hollow and dashed.
+//!
+//! A picture has its own background, light or dark as the reader prefers, and takes no fonts from outside.
+
+mod canvas;
+mod deviation;
+mod plot;
+mod scale;
+
+pub use scale::number;
+
+use super::Row;
+use canvas::Canvas;
+
+/// Width of every picture, in pixels.
+pub const WIDTH: f64 = 720.0;
+
+/// Space around and between.
+const MARGIN: f64 = 16.0;
+
+/// Height of the title's line.
+const TITLE: f64 = 26.0;
+
+/// Height of a line of the legend.
+const LEGEND: f64 = 20.0;
+
+/// Height of a panel with axes.
+const PANEL: f64 = 270.0;
+
+/// Panels side by side.
+const ACROSS: usize = 2;
+
+/// What one pair of axes shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    /// The rows it shows: those with this `figure`.
+    pub figure: &'static str,
+    /// Above it.
+    pub title: &'static str,
+    /// The axis below, with its unit.
+    pub x: &'static str,
+    /// The axis at the left, with its unit.
+    pub y: &'static str,
+    /// How rows are drawn.
+    pub shape: Shape,
+}
+
+/// How rows are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// A line for each series, linear or logarithmic upwards.
+    Lines {
+        /// Logarithmic.
+        log: bool,
+    },
+    /// Bars side by side for each series.
+    Bars,
+    /// One bar at each place, its parts the series.
+    Stack,
+    /// A line of its own for each row: how far ours is from the published number, in percent.
+    Deviation {
+        /// The band that is good, on either side.
+        allowed: f64,
+    },
+}
+
+/// Where something is drawn.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+/// Draws a figure.
+pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {
+    let series = series(panels, rows);
+    let legend = legend_lines(panels, &series);
+    let top = MARGIN + TITLE + legend.len() as f64 * LEGEND + 8.0;
+    let frames = frames(panels, rows, top);
+    let bottom = frames.iter().map(|frame| frame.top + frame.height).fold(top, f64::max);
+    let mut canvas = Canvas::new(title, WIDTH, bottom + MARGIN);
+    canvas.text(MARGIN, MARGIN + 14.0, "title", "start", title);
+    for (line, entries) in legend.iter().enumerate() {
+        let y = MARGIN + TITLE + line as f64 * LEGEND + 10.0;
+        for (x, entry) in entries {
+            entry.draw(&mut canvas, *x, y);
+        }
+    }
+    for (panel, frame) in panels.iter().zip(frames) {
+        let shown: Vec<&Row> = rows.iter().filter(|row| row.figure == panel.figure).collect();
+        match panel.shape {
+            Shape::Deviation { allowed } => deviation::draw(&mut canvas, frame, panel, &shown, allowed),
+            _ => plot::draw(&mut canvas, frame, panel, &shown, &series),
+        }
+    }
+    canvas.end()
+}
+
+/// The series of the panels that tell them apart by colour, in order of appearance.
+fn series(panels: &[Panel], rows: &[Row]) -> Vec<String> {
+    let mut series: Vec<String> = Vec::new();
+    for panel in panels.iter().filter(|panel| !matches!(panel.shape, Shape::Deviation { .. })) {
+        for row in rows.iter().filter(|row| row.figure == panel.figure) {
+            if !series.contains(&row.series) {
+                series.push(row.series.clone());
+            }
+        }
+    }
+    series
+}
+
+fn frames(panels: &[Panel], rows: &[Row], top: f64) -> Vec<Frame> {
+    let inner = WIDTH - 2.0 * MARGIN;
+    let mut top = top;
+    let mut frames = Vec::new();
+    for pair in panels.chunks(ACROSS) {
+        let width = (inner - (pair.len() - 1) as f64 * MARGIN) / pair.len() as f64;
+        let height = |panel: &Panel| match panel.shape {
+            Shape::Deviation { .. } => deviation::height(panel, rows),
+            _ => PANEL,
+        };
+        let tallest = pair.iter().map(height).fold(0.0, f64::max);
+        for n in 0..pair.len() {
+            let left = MARGIN + n as f64 * (width + MARGIN);
+            frames.push(Frame { left, top, width, height: tallest });
+        }
+        top += tallest + MARGIN;
+    }
+    frames
+}
+
+/// What the legend explains.
+enum Entry {
+    Series(usize, String),
+    Ours,
+    Paper,
+}
+
+impl Entry {
+    fn text(&self) -> &str {
+        match self {
+            Entry::Series(_, name) => name,
+            Entry::Ours => "solid: measured here",
+            Entry::Paper => "hollow: published",
+        }
+    }
+
+    fn draw(&self, canvas: &mut Canvas, x: f64, y: f64) {
+        match self {
+            Entry::Series(index, _) => {
+                canvas.rect(x, y - 6.0, 12.0, 12.0, &format!("s{}", canvas::colour(*index)));
+            }
+            Entry::Ours => canvas.dot(x + 6.0, y, "quiet", None),
+            Entry::Paper => canvas.ring(x + 6.0, y, "quiet-line", None),
+        }
+        canvas.text(x + 18.0, y + 4.5, "", "start", self.text());
+    }
+}
+
+/// The legend's entries with where they begin, line by line.
+fn legend_lines(panels: &[Panel], series: &[String]) -> Vec<Vec<(f64, Entry)>> {
+    let mut entries: Vec<Entry> =
+        series.iter().enumerate().map(|(index, name)| Entry::Series(index, name.clone())).collect();
+    if panels.iter().any(|panel| panel.shape != Shape::Stack) {
+        entries.push(Entry::Ours);
+        entries.push(Entry::Paper);
+    }
+    let mut lines: Vec<Vec<(f64, Entry)>> = vec![Vec::new()];
+    let mut x = MARGIN;
+    for entry in entries {
+        let width = 18.0 + canvas::width(entry.text()) + 18.0;
+        if x + width > WIDTH - MARGIN && x > MARGIN {
+            lines.push(Vec::new());
+            x = MARGIN;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push((x, entry));
+        }
+        x += width;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

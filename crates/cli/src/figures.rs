@@ -1,0 +1,133 @@
+//! `furrow figures`: published figures beside ours.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::bench::Host;
+use ::bench::figures::table::{Settings, Table};
+use ::bench::figures::{Figure, PROFILES, Row, Run, svg, zwal};
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+
+use crate::context::Context;
+use crate::exit::{self, Code, Failure};
+use crate::{output, progress};
+
+/// `furrow figures`
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct FiguresArgs {
+    #[command(subcommand)]
+    set: Set,
+}
+
+#[derive(Debug, Subcommand)]
+enum Set {
+    /// The drives' published latencies and rates beside those of their profiles.
+    Profiles(OutArgs),
+    /// The figures of the ZWAL paper on both of its drives. Wants a quiet machine.
+    Zwal(ZwalArgs),
+}
+
+#[derive(Debug, Args)]
+struct OutArgs {
+    /// Write NAME.json, NAME.csv and NAME.svg of each figure into this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ZwalArgs {
+    #[command(flatten)]
+    out: OutArgs,
+    /// Measure these figures alone: fig2, fig4...
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Less of everything; the notes of the rows say so.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Measures the figures. One that fails is reported, and the others go on: exit code 1.
+pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
+    let (figures, out, quick) = match &args.set {
+        Set::Profiles(out) => (vec![PROFILES], out, false),
+        Set::Zwal(args) => (chosen(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
+    };
+    if let Some(out) = &out.out {
+        std::fs::create_dir_all(out).with_context(|| format!("making the directory {}", out.display()))?;
+    }
+    let date = UNIX_EPOCH + Duration::from_millis(context.unix_millis());
+    let date = humantime::format_rfc3339_seconds(date).to_string();
+    let settings = Settings { host: Host::here(), date, quick };
+    let bar = progress::spinner();
+    let mut all = Vec::new();
+    let mut failed = 0;
+    for figure in &figures {
+        let tell = |what: &str| bar.set_message(format!("{}: {what}", figure.name));
+        let measured = (figure.measure)(&Run { quick, progress: &tell }).map_err(anyhow::Error::from);
+        let written = measured.and_then(|rows| {
+            match &out.out {
+                Some(directory) => write(directory, figure, &settings, &rows)?,
+                None if !context.json => bar.suspend(|| print(figure, &rows))?,
+                None => {}
+            }
+            all.extend(rows);
+            Ok(())
+        });
+        if let Err(error) = written {
+            failed += 1;
+            bar.suspend(|| eprintln!("furrow: {}: {}", figure.name, exit::message(&error)));
+        }
+    }
+    bar.finish_and_clear();
+    if context.json {
+        output::line(Table { settings: &settings, rows: &all }.json().trim_end())?;
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
+}
+
+/// The figures that are meant; all where none is named.
+fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
+    for word in only {
+        if !figures.iter().any(|figure| figure.is_called(word)) {
+            let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+            return Err(Failure::usage(format!(
+                "there is no figure '{word}': there are {}",
+                names.join(", ")
+            )));
+        }
+    }
+    let meant = |figure: &&Figure| only.is_empty() || only.iter().any(|word| figure.is_called(word));
+    Ok(figures.iter().filter(meant).copied().collect())
+}
+
+fn write(directory: &Path, figure: &Figure, settings: &Settings, rows: &[Row]) -> Result<()> {
+    let table = Table { settings, rows };
+    let files =
+        [("json", table.json()), ("csv", table.csv()), ("svg", svg::draw(figure.title, figure.panels, rows))];
+    for (extension, text) in files {
+        let file = directory.join(figure.name).with_extension(extension);
+        std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn print(figure: &Figure, rows: &[Row]) -> Result<()> {
+    output::line(format!("{}: {}", figure.name, figure.title))?;
+    let cells = |row: &Row| {
+        vec![
+            row.figure.to_owned(),
+            row.series.clone(),
+            row.x.to_string(),
+            row.paper.map(svg::number).unwrap_or_default(),
+            svg::number(row.ours),
+            row.unit.name().to_owned(),
+            row.ratio().map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
+            row.note.clone(),
+        ]
+    };
+    let header = ["figure", "series", "x", "paper", "ours", "unit", "ratio", "note"];
+    output::table(&header, &["paper", "ours", "ratio"], rows.iter().map(cells).collect())
+}
