@@ -49,7 +49,7 @@ mod zones;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use fs::{FileLock, Fs};
 pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
-pub use reader::Reader;
+pub use reader::{Reader, SequentialReader};
 pub use stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use units::{Blocks, Bytes, ZoneId};
 pub use uuid::Uuid;

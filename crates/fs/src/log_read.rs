@@ -5,8 +5,8 @@ use std::sync::Arc;
 use units::Bytes;
 
 use crate::file::File;
-use crate::log::{Cut, LogIndex, Recovered, Segment, recover};
-use crate::shared::Shared;
+use crate::log::{Cut, LogIndex, LogStream, Recovered, Segment, Unread, recover_with, stream};
+use crate::shared::{Handle, Shared};
 use crate::{Error, ErrorKind, Result};
 
 impl Shared {
@@ -20,16 +20,47 @@ impl Shared {
             (content.log.cuts.clone(), content.log.segments.clone())
         };
         let recovered = recover_log(self, file.ino, &cuts, &segments).await?;
-        let mut content = file.content.write();
-        content.log.damage = damage(file.ino, content.log.sealed.map(|(size, _)| size), &recovered);
-        let index = Arc::new(recovered.index);
-        if content.log.sealed.is_none() {
-            let size = recovered.size.saturating_add(lost(recovered.missing, recovered.behind));
-            content.log.sealed = Some((size, recovered.next_sequence));
-            content.size = size;
-        }
-        content.log.index = Some(Arc::clone(&index));
-        Ok(index)
+        Ok(store(file, recovered))
+    }
+
+    /// A reading of a log from its beginning, ahead of who asks; `None` where it is being written: its writer reads.
+    /// A log that was not recovered yet is recovered by the way.
+    pub(crate) fn stream_log(&self, handle: &Arc<Handle>) -> Option<LogStream> {
+        let (index, unread) = {
+            let log = &handle.file.content.read().log;
+            if log.writer.is_some() {
+                return None;
+            }
+            let unread = Unread {
+                uuid: self.superblock.uuid,
+                log: handle.file.ino,
+                cuts: log.cuts.clone(),
+                segments: log.segments.clone(),
+                sabotage: self.options.sabotage,
+            };
+            (log.index.clone(), unread)
+        };
+        let (stream, mut filler) = stream(&self.dev);
+        let handle = Arc::clone(handle);
+        let fill = async move {
+            let ended = match index {
+                Some(index) => filler.follow(&index).await,
+                None => filler.recover(&unread).await.map(|recovered| {
+                    let unchanged = {
+                        let log = &handle.file.content.read().log;
+                        log.cuts == unread.cuts && log.segments == unread.segments
+                    };
+                    if unchanged {
+                        store(&handle.file, recovered);
+                    }
+                }),
+            };
+            // The zones were held for the reading: whoever hears of its end may remove the file.
+            drop(handle);
+            filler.end(ended);
+        };
+        self.driver.spawn("log-reader", Box::pin(fill));
+        Some(stream)
     }
 
     /// Reads a log: what its writer has, or what recovery found. A read that goes on into what is lost fails as a
@@ -49,6 +80,23 @@ impl Shared {
         }
         index.read_at(&self.dev, offset, into).await
     }
+}
+
+/// Keeps what a recovery found, unless another one was faster.
+fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
+    let mut content = file.content.write();
+    if let Some(index) = &content.log.index {
+        return Arc::clone(index);
+    }
+    content.log.damage = damage(file.ino, content.log.sealed.map(|(size, _)| size), &recovered);
+    let index = Arc::new(recovered.index);
+    if content.log.sealed.is_none() && content.log.writer.is_none() {
+        let size = recovered.size.saturating_add(lost(recovered.missing, recovered.behind));
+        content.log.sealed = Some((size, recovered.next_sequence));
+        content.size = size;
+    }
+    content.log.index = Some(Arc::clone(&index));
+    index
 }
 
 /// Bytes of a log that are known to be lost, where its size is not recorded: those of the missing entry are at least
@@ -74,5 +122,6 @@ pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option
 }
 
 async fn recover_log(shared: &Shared, ino: u64, cuts: &[Cut], segments: &[Segment]) -> Result<Recovered> {
-    recover(&shared.dev, shared.superblock.uuid, ino, cuts, segments).await
+    let sabotage = shared.options.sabotage;
+    recover_with(&shared.dev, shared.superblock.uuid, ino, cuts, segments, sabotage).await
 }

@@ -30,26 +30,36 @@ struct Extent {
 
 /// Blocks to read in one operation, and what to take out of them.
 #[derive(Debug)]
-struct Run {
-    at: Lba,
-    blocks: Blocks,
+pub(super) struct Run {
+    pub(super) at: Lba,
+    pub(super) blocks: Blocks,
     zone: Option<ZoneId>,
-    pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
 }
 
 #[derive(Debug)]
-struct Piece {
+pub(super) struct Piece {
     /// Byte within the run.
-    skip: usize,
-    mask: u32,
+    pub(super) skip: usize,
+    pub(super) mask: u32,
     /// Where the bytes go in the caller's buffer.
-    into: Range<usize>,
+    pub(super) into: Range<usize>,
+}
+
+/// Bytes of one part, on the device.
+struct Wanted {
+    /// The block with the first of them, and how far behind its beginning that is.
+    at: Lba,
+    phase: u64,
+    len: u64,
+    mask: u32,
+    into: usize,
 }
 
 /// Device reads that fill the beginning of a buffer.
 #[derive(Debug)]
 pub(super) struct Plan {
-    runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     /// Bytes that the plan fills.
     pub(super) len: usize,
 }
@@ -99,6 +109,12 @@ impl LogIndex {
 
     /// The device reads for as much of `len` bytes at `offset` as the index holds.
     pub(super) fn plan(&self, geometry: &Geometry, offset: u64, len: usize) -> Plan {
+        self.plan_within(geometry, offset, len, Blocks(u64::MAX))
+    }
+
+    /// The same, with no more than `most` blocks to read, or one piece. Entries lie in the order in which the device
+    /// took them, so those that are read together are put in the order of their places first.
+    pub(super) fn plan_within(&self, geometry: &Geometry, offset: u64, len: usize, most: Blocks) -> Plan {
         let mut plan = Plan { runs: Vec::new(), len: 0 };
         if offset < self.start {
             return plan;
@@ -106,48 +122,56 @@ impl LogIndex {
         let first = self.extents.partition_point(|e| e.offset + u64::from(e.length) <= offset);
         let max_run = geometry.max_transfer.0.max(1);
         let block = u64::from(geometry.block_size);
-        for extent in self.extents.iter().skip(first) {
+        let mut wanted = Vec::new();
+        let mut blocks = 0;
+        'extents: for extent in self.extents.iter().skip(first) {
             let mut within = (offset + plan.len as u64).saturating_sub(extent.offset);
             while plan.len < len && within < u64::from(extent.length) {
                 let byte = HEADER_SIZE as u64 + within;
-                let at = extent.lba.plus(Blocks(byte / block));
-                let phase = byte % block;
+                let (at, phase) = (extent.lba.plus(Blocks(byte / block)), byte % block);
                 let left = (u64::from(extent.length) - within).min((len - plan.len) as u64);
                 let take = left.min(max_run * block - phase);
-                plan.add(geometry, max_run, at, phase, take, extent.mask);
+                blocks += (phase + take).div_ceil(block);
+                if blocks > most.0 && plan.len > 0 {
+                    break 'extents;
+                }
+                wanted.push(Wanted { at, phase, len: take, mask: extent.mask, into: plan.len });
+                plan.len += usize::try_from(take).expect("a piece is no longer than the caller's buffer");
                 within += take;
             }
             if plan.len == len {
                 break;
             }
         }
+        if !wanted.is_sorted_by_key(|w| w.at) {
+            wanted.sort_unstable_by_key(|w| w.at);
+        }
+        for wanted in wanted {
+            plan.add(geometry, max_run, &wanted);
+        }
         plan
     }
 }
 
 impl Plan {
-    /// Takes `take` bytes from `phase` bytes behind `at`, in the last run if they follow it on the device.
-    fn add(&mut self, geometry: &Geometry, max_run: u64, at: Lba, phase: u64, take: u64, mask: u32) {
+    /// Adds bytes to the last run if they follow it on the device, and to a new one otherwise.
+    fn add(&mut self, geometry: &Geometry, max_run: u64, wanted: &Wanted) {
         let block_size = u64::from(geometry.block_size);
-        let blocks = Blocks((phase + take).div_ceil(block_size));
+        let Wanted { at, phase, len, mask, into } = *wanted;
+        let blocks = Blocks((phase + len).div_ceil(block_size));
         let zone = geometry.zone_of(at);
-        let len = usize::try_from(take).expect("a piece is no longer than the caller's buffer");
-        let piece = |skip: u64, into| {
-            let skip = usize::try_from(skip).expect("a run is no longer than a transfer");
-            Piece { skip, mask, into }
-        };
-        let into = self.len..self.len + len;
-        self.len += len;
+        let bytes = |n: u64| usize::try_from(n).expect("a run is no longer than a transfer");
+        let piece = |skip: u64| Piece { skip: bytes(skip), mask, into: into..into + bytes(len) };
         if let Some(run) = self.runs.last_mut()
             && run.zone == zone
             && run.at.plus(run.blocks) == at
             && run.blocks.0 + blocks.0 <= max_run
         {
-            run.pieces.push(piece(run.blocks.0 * block_size + phase, into));
+            run.pieces.push(piece(run.blocks.0 * block_size + phase));
             run.blocks = run.blocks.plus(blocks);
             return;
         }
-        self.runs.push(Run { at, blocks, zone, pieces: vec![piece(phase, into)] });
+        self.runs.push(Run { at, blocks, zone, pieces: vec![piece(phase)] });
     }
 
     /// Reads what was planned into the beginning of `into`; gives the number of bytes.

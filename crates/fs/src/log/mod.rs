@@ -10,6 +10,7 @@
 //! A file offset is the sum of the payload lengths before it in sequence order: small records cost no header
 //! each, and nothing but the entries is needed to read the log. [`entry`] has the bytes.
 
+mod chunk;
 pub mod entry;
 mod fill;
 mod flight;
@@ -17,7 +18,9 @@ mod index;
 mod lone;
 mod recover;
 mod scan;
+mod sort;
 mod state;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -31,7 +34,9 @@ use units::{Blocks, ZoneId};
 use crate::{Result, Sabotage};
 
 pub use index::LogIndex;
-pub use recover::{Cut, Recovered, recover};
+pub use recover::{Cut, Recovered, recover, recover_with};
+pub use stream::{MEMORY, ReadStats};
+pub(crate) use stream::{LogStream, Unread, stream};
 pub use writer::LogWriter;
 
 /// A part of a zone that belongs to one log: blocks `[start, end)` of the zone.

@@ -1,14 +1,16 @@
-//! What a log holds after a mount: the rule that decides which entries count.
+//! What a log holds after a mount.
 
 use std::sync::Arc;
 
-use units::{Blocks, Bytes};
+use units::Blocks;
 use uuid::Uuid;
 use zoned::ZonedDevice;
 
-use super::scan::{Found, scan};
+use super::chunk::Memory;
+use super::scan::Scan;
+use super::sort::{Part, Sorter};
 use super::{LogIndex, Segment};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Where an epoch begins: recorded durably before the epoch's first entry is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +46,13 @@ pub struct Recovered {
 /// Finds the log's bytes in its segments.
 ///
 /// `cuts` are the log's epochs in order, the first one with the log's first sequence; `segments` are what the
-/// metadata lists, in any order. An entry counts only if its checksum, log and zone generation fit, if its
-/// sequence lies between its epoch's cut and the next one's, if all its parts are there, and if **every sequence
-/// below its `needs` exists**. In a stream `needs` is the entry's own sequence, so a gap ends the log.
+/// metadata lists, in the order in which the log got them. An entry counts only if its checksum, log and zone
+/// generation fit, if its sequence lies between its epoch's cut and the next one's, if all its parts are there, and
+/// if **every sequence below its `needs` exists**. In a stream `needs` is the entry's own sequence, so a gap ends the
+/// log. Entries are looked for within their region and segment, as [`entry`](super::entry) describes them.
 ///
-/// Reads each block below the zones' write pointers once, in large reads. Memory: a few chunks, and some 100
-/// bytes for each entry. Fails where the device fails, and where the cuts are not in order.
+/// Reads each block below the zones' write pointers once, in large reads. Memory: the reads in flight, some 100 bytes
+/// for each entry of a region, and the index. Fails where the device fails, and where the cuts are not in order.
 ///
 /// On a device with a volatile cache, flush it before the result is relied on (a mount does): the entries of a
 /// process that was killed may still be in the cache.
@@ -60,98 +63,60 @@ pub async fn recover(
     cuts: &[Cut],
     segments: &[Segment],
 ) -> Result<Recovered> {
+    recover_with(dev, uuid, log_id, cuts, segments, None).await
+}
+
+/// Like [`recover`], with a rule broken.
+#[doc(hidden)]
+pub async fn recover_with(
+    dev: &Arc<dyn ZonedDevice>,
+    uuid: Uuid,
+    log_id: u64,
+    cuts: &[Cut],
+    segments: &[Segment],
+    sabotage: Option<Sabotage>,
+) -> Result<Recovered> {
+    check_order(cuts)?;
+    let memory = Arc::new(Memory::default());
+    let mut scan = Scan::begin(dev, uuid, log_id, segments, &memory).await?;
+    let mut sorter = Sorter::new(cuts, segments, sabotage == Some(Sabotage::Gap));
+    loop {
+        scan.read_ahead(u64::MAX);
+        if !scan.arrive().await? {
+            break;
+        }
+        let step = scan.look(|found, _payload, at| sorter.push(Part { found, payload: None }, at));
+        if step.segment_over {
+            sorter.end_of_segment();
+        }
+        sorter.ready().for_each(drop);
+    }
+    sorter.finish();
+    Ok(sorter.recovered().said(log_id))
+}
+
+/// Fails where the epochs are not in order.
+pub(super) fn check_order(cuts: &[Cut]) -> Result<()> {
     let ordered = cuts.windows(2).all(|pair| match pair {
         [a, b] => a.epoch < b.epoch && a.first_sequence <= b.first_sequence,
         _ => true,
     });
-    if !ordered {
-        let why = "the epochs in the metadata are not in order; run `furrow fs check`";
-        return Err(Error::new(ErrorKind::Corrupt, "recover a log").because(why));
+    if ordered {
+        return Ok(());
     }
-    let found = scan(dev, uuid, log_id, segments).await?;
-    let survivors = survivors(found, cuts);
-    let mut index = LogIndex::starting_at(Bytes::ZERO);
-    let mut used: Vec<Blocks> = segments.iter().map(|s| s.start).collect();
-    for part in &survivors.kept {
-        index.push(part.lba, part.header.length, part.header.mask);
-    }
-    for part in survivors.kept.iter().chain(&survivors.damaged) {
-        if let Some(used) = used.get_mut(part.segment) {
-            *used = part.end.max(*used);
-        }
-    }
-    let Survivors { kept, next_sequence, missing, dropped, behind, .. } = survivors;
-    if dropped > 0 || missing.is_some() {
-        tracing::debug!(log = log_id, kept = kept.len(), dropped, missing, "recovered a log with a gap");
-    }
-    Ok(Recovered { size: index.size().0, index, next_sequence, used, dropped, missing, behind })
+    let why = "the epochs in the metadata are not in order; run `furrow fs check`";
+    Err(Error::new(ErrorKind::Corrupt, "recover a log").because(why))
 }
 
-/// What the rule leaves of the parts found.
-#[derive(Debug)]
-struct Survivors {
-    /// In the order of the stream.
-    kept: Vec<Found>,
-    next_sequence: u64,
-    missing: Option<u64>,
-    /// Parts that are covered by an epoch, and not kept.
-    dropped: usize,
-    /// Stream bytes in them.
-    behind: u64,
-    /// They themselves, if the log is damaged.
-    damaged: Vec<Found>,
-}
-
-/// The rule, without I/O.
-fn survivors(mut found: Vec<Found>, cuts: &[Cut]) -> Survivors {
-    found.retain(|part| in_its_epoch(part, cuts));
-    let first = cuts.first().map_or(0, |cut| cut.first_sequence);
-    let last_cut = cuts.last().map_or(0, |cut| cut.first_sequence);
-
-    found.sort_by_key(|part| (part.header.sequence, part.header.part));
-    // The same part twice can only be a hole that shows an old block again: the first one counts.
-    found.dedup_by_key(|part| (part.header.sequence, part.header.part));
-    let proven = found.iter().map(|part| part.header.proven()).fold(last_cut, u64::max);
-
-    let (mut kept, mut dropped): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
-    // The lowest sequence that does not exist.
-    let mut absent = first;
-    for entry in found.chunk_by(|a, b| a.header.sequence == b.header.sequence) {
-        let Some(Found { header, .. }) = entry.first() else { continue };
-        let whole = entry.len() == usize::from(header.parts)
-            && entry
-                .iter()
-                .all(|part| (part.header.parts, part.header.needs) == (header.parts, header.needs));
-        if !whole {
-            dropped.extend_from_slice(entry);
-            continue;
+impl Recovered {
+    /// Says what was found where it is not everything.
+    pub(super) fn said(self, log: u64) -> Recovered {
+        let Recovered { dropped, missing, .. } = self;
+        if dropped > 0 || missing.is_some() {
+            tracing::debug!(log, kept = self.index.len(), dropped, missing, "recovered a log with a gap");
         }
-        if header.sequence == absent {
-            absent += 1;
-        }
-        // Entries come in ascending order, so what is missing below `needs` is known here.
-        if header.needs <= absent {
-            kept.extend_from_slice(entry);
-        } else {
-            dropped.extend_from_slice(entry);
-        }
+        self
     }
-    let behind_last = kept.last().map_or(first, |part| part.header.sequence + 1);
-    Survivors {
-        next_sequence: behind_last.max(last_cut),
-        missing: (absent < proven).then_some(absent),
-        dropped: dropped.len(),
-        behind: dropped.iter().map(|part| u64::from(part.header.length)).sum(),
-        damaged: if absent < proven { dropped } else { Vec::new() },
-        kept,
-    }
-}
-
-fn in_its_epoch(part: &Found, cuts: &[Cut]) -> bool {
-    let Some(mine) = cuts.iter().position(|cut| cut.epoch == part.header.epoch) else { return false };
-    let from = cuts.get(mine).map_or(0, |cut| cut.first_sequence);
-    let to = cuts.get(mine + 1).map_or(u64::MAX, |cut| cut.first_sequence);
-    (from..to).contains(&part.header.sequence)
 }
 
 #[cfg(test)]
@@ -159,6 +124,7 @@ mod tests {
     use units::{Lba, ZoneId};
 
     use super::super::entry::EntryHeader;
+    use super::super::scan::Found;
     use super::*;
 
     fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Found {
@@ -186,11 +152,19 @@ mod tests {
         }
     }
 
-    fn kept(found: Vec<Found>, cuts: &[(u32, u64)]) -> (Vec<u64>, u64, Option<u64>) {
+    /// What counts, in the order in which it goes out, and how it ends.
+    fn sorted(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
         let cuts: Vec<Cut> =
             cuts.iter().map(|&(epoch, first_sequence)| Cut { epoch, first_sequence }).collect();
-        let left = survivors(found, &cuts);
-        (left.kept.iter().map(|p| p.header.sequence).collect(), left.next_sequence, left.missing)
+        let mut sorter = Sorter::new(&cuts, &[], false);
+        found.iter().for_each(|found| sorter.push(Part { found: *found, payload: None }, 0));
+        sorter.finish();
+        (sorter.ready().map(|part| part.found).collect(), sorter.recovered())
+    }
+
+    fn kept(found: Vec<Found>, cuts: &[(u32, u64)]) -> (Vec<u64>, u64, Option<u64>) {
+        let (kept, left) = sorted(&found, cuts);
+        (kept.iter().map(|p| p.header.sequence).collect(), left.next_sequence, left.missing)
     }
 
     fn stream(epoch: u32, sequences: &[u64]) -> Vec<Found> {
@@ -231,9 +205,8 @@ mod tests {
         found.extend(stream(2, &[2, 3]));
         let (_, survivors) = (kept(found.clone(), &[(1, 0)]), kept(found.clone(), &[(1, 0), (2, 2)]));
         assert_eq!(survivors, (vec![0, 1, 2, 3], 4, None));
-        let cuts = [Cut { epoch: 1, first_sequence: 0 }, Cut { epoch: 2, first_sequence: 2 }];
-        let left = super::survivors(found, &cuts);
-        assert!(left.kept.iter().all(|p| (p.header.sequence >= 2) == (p.header.epoch == 2)));
+        let (left, _) = sorted(&found, &[(1, 0), (2, 2)]);
+        assert!(left.iter().all(|p| (p.header.sequence >= 2) == (p.header.epoch == 2)));
     }
 
     #[test]

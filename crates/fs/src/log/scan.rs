@@ -1,6 +1,7 @@
 //! Finding a log's entries in its segments, block by block, with large reads ahead.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use units::{Blocks, Lba};
@@ -8,13 +9,14 @@ use uuid::Uuid;
 use zoned::{BufMut, Io, ZonedDevice};
 
 use super::Segment;
+use super::chunk::{Lease, Memory, Payload};
 use super::entry::{EntryHeader, HEADER_SIZE, Home};
 use crate::{Error, Result};
 
 /// Bytes of one read.
-const CHUNK: u64 = 1 << 20;
-/// Reads in flight.
-const READS_AHEAD: usize = 4;
+pub(super) const CHUNK: u64 = 1 << 20;
+/// Bytes of the reads in flight.
+pub(super) const READ_AHEAD: u64 = 12 << 20;
 
 /// A valid part of an entry, wherever it was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,46 +38,108 @@ struct Chunk {
     last: bool,
 }
 
-/// Every valid part of log `log` in `segments`, in the order in which they lie there. Each block below the write
-/// pointer is read once. Parts of other logs, and what an earlier use of the zone left behind, are skipped.
-pub(super) async fn scan(
-    dev: &Arc<dyn ZonedDevice>,
+/// Reads a log's segments once, in order, ahead of who asks, and finds the valid parts of the log in them. Parts of
+/// other logs, and what an earlier use of the zone left behind, are skipped.
+pub(super) struct Scan {
+    dev: Arc<dyn ZonedDevice>,
     uuid: Uuid,
     log: u64,
-    segments: &[Segment],
-) -> Result<Vec<Found>> {
-    let geometry = dev.geometry();
-    let block_size = u64::from(geometry.block_size);
-    let mut todo = chunks(dev, segments).await?;
-    let mut flying: VecDeque<(Chunk, Io<BufMut>)> = VecDeque::new();
-    let mut spare: Vec<BufMut> = Vec::new();
-    let mut found = Vec::new();
-    let mut rope = Rope::new(block_size);
-    loop {
-        while flying.len() < READS_AHEAD
-            && let Some(chunk) = todo.pop_front()
-            && let Some(segment) = segments.get(chunk.segment)
+    segments: Vec<Segment>,
+    memory: Arc<Memory>,
+    todo: VecDeque<Chunk>,
+    flying: VecDeque<(Chunk, Lease, Io<BufMut>)>,
+    in_flight: u64,
+    rope: Rope,
+    /// The segment of the chunk that arrived last, and whether it was the segment's last one.
+    segment: usize,
+    last: bool,
+    /// Bytes that arrived.
+    scanned: u64,
+}
+
+/// What the next chunk brought.
+pub(super) struct Step {
+    /// Bytes looked at so far.
+    pub(super) scanned: u64,
+    /// It was the last one of its segment.
+    pub(super) segment_over: bool,
+}
+
+impl Scan {
+    /// Asks the device how far the segments are written.
+    pub(super) async fn begin(
+        dev: &Arc<dyn ZonedDevice>,
+        uuid: Uuid,
+        log: u64,
+        segments: &[Segment],
+        memory: &Arc<Memory>,
+    ) -> Result<Scan> {
+        Ok(Scan {
+            dev: Arc::clone(dev),
+            uuid,
+            log,
+            segments: segments.to_vec(),
+            memory: Arc::clone(memory),
+            todo: chunks(dev, segments).await?,
+            flying: VecDeque::new(),
+            in_flight: 0,
+            rope: Rope::new(u64::from(dev.geometry().block_size)),
+            segment: 0,
+            last: false,
+            scanned: 0,
+        })
+    }
+
+    /// Submits reads until enough are in flight, or until `room` bytes of memory would be passed. False if nothing is
+    /// in flight although there is more to read: memory must come free first.
+    pub(super) fn read_ahead(&mut self, room: u64) -> bool {
+        let geometry = self.dev.geometry();
+        while self.in_flight < READ_AHEAD
+            && let Some(chunk) = self.todo.front()
         {
-            let len = usize::try_from(chunk.blocks.0 * block_size).expect("a chunk is at most CHUNK bytes");
-            let into = match spare.pop() {
-                Some(used) if used.len() == len => used,
-                _ => BufMut::zeroed(len),
-            };
+            let bytes = chunk.blocks.bytes(geometry.block_size).0;
+            if self.memory.held() + bytes > room {
+                break;
+            }
+            let Some(segment) = self.segments.get(chunk.segment) else { break };
             let at = geometry.start(segment.zone).plus(chunk.start);
-            flying.push_back((chunk, dev.read(at, into)));
+            let mut lease = self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK bytes"));
+            let io = self.dev.read(at, lease.lend());
+            self.flying.extend(self.todo.pop_front().map(|chunk| (chunk, lease, io)));
+            self.in_flight += bytes;
         }
-        let Some((chunk, io)) = flying.pop_front() else { return Ok(found) };
+        !self.flying.is_empty() || self.todo.is_empty()
+    }
+
+    /// Waits for the next chunk in flight; false when there is none.
+    pub(super) async fn arrive(&mut self) -> Result<bool> {
+        let Some((chunk, mut lease, io)) = self.flying.pop_front() else { return Ok(false) };
         let data = io.await.map_err(|e| Error::device("recover a log", e))?;
-        let Some(segment) = segments.get(chunk.segment) else { continue };
-        rope.push(chunk.start, data);
-        let home = Home { uuid, zone: segment.zone };
-        while let Some(step) = rope.step(segment, log, &home, chunk.last) {
-            if let Some((header, start, end)) = step {
-                let lba = geometry.start(segment.zone).plus(start);
-                found.push(Found { header, segment: chunk.segment, lba, end });
+        self.in_flight -= data.len() as u64;
+        self.scanned += data.len() as u64;
+        lease.give(data);
+        self.rope.push(chunk.start, lease);
+        (self.segment, self.last) = (chunk.segment, chunk.last);
+        Ok(true)
+    }
+
+    /// Looks for parts in the chunk that has arrived: `each` gets them, with where their bytes are in memory, and
+    /// how many bytes were read until then.
+    pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {
+        if let Some(segment) = self.segments.get(self.segment) {
+            let home = Home { uuid: self.uuid, zone: segment.zone };
+            let zone_start = self.dev.geometry().start(segment.zone);
+            while let Some(step) = self.rope.step(segment, self.log, &home, self.last) {
+                if let Some((header, start, end)) = step
+                    && let Some(payload) = self.rope.payload_of(start, &header)
+                {
+                    let found = Found { header, segment: self.segment, lba: zone_start.plus(start), end };
+                    each(found, payload, self.scanned);
+                }
             }
         }
-        rope.let_go(chunk.last, &mut spare);
+        self.rope.let_go(self.last);
+        Step { scanned: self.scanned, segment_over: self.last }
     }
 }
 
@@ -103,7 +167,7 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
 /// The blocks of a segment that are in memory: an entry may span several chunks, and is checked without a copy.
 struct Rope {
     block_size: u64,
-    chunks: VecDeque<(Blocks, BufMut)>,
+    chunks: VecDeque<(Blocks, Arc<Lease>)>,
     /// The next block to look at.
     at: Option<Blocks>,
 }
@@ -113,9 +177,9 @@ impl Rope {
         Rope { block_size, chunks: VecDeque::new(), at: None }
     }
 
-    fn push(&mut self, start: Blocks, data: BufMut) {
+    fn push(&mut self, start: Blocks, data: Lease) {
         self.at.get_or_insert(start);
-        self.chunks.push_back((start, data));
+        self.chunks.push_back((start, Arc::new(data)));
     }
 
     fn end(&self) -> Blocks {
@@ -136,9 +200,9 @@ impl Rope {
         let at = self.at.filter(|at| *at < self.end())?;
         let next = at.plus(Blocks(1));
         let header = self
-            .bytes(at, HEADER_SIZE as u64)
+            .bytes(at, 0, HEADER_SIZE as u64)
             .next()
-            .and_then(|bytes| EntryHeader::parse(bytes).ok())
+            .and_then(|(chunk, range)| EntryHeader::parse(chunk.get(range)?).ok())
             .filter(|h| h.log == log && h.generation == segment.generation);
         let Some(header) = header else {
             self.at = Some(next);
@@ -149,41 +213,48 @@ impl Rope {
             return None;
         }
         // No block inside an entry looks like an entry, so after a torn one the search goes on block by block.
-        let whole = end <= self.end() && header.checksum(home, self.payload(at, &header)) == header.crc;
+        let whole = end <= self.end() && self.fits(at, &header, home);
         self.at = Some(if whole { end } else { next });
         Some(whole.then_some((header, at, end)).filter(|(h, ..)| !h.padding))
     }
 
-    fn payload(&self, at: Blocks, header: &EntryHeader) -> impl Iterator<Item = &[u8]> {
-        let mut skip = HEADER_SIZE;
-        self.bytes(at, header.size().0).filter_map(move |piece| {
-            let payload = piece.get(skip..);
-            skip = 0;
-            payload
-        })
+    /// Whether the checksum is that of what lies there.
+    fn fits(&self, at: Blocks, header: &EntryHeader, home: &Home) -> bool {
+        let pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        header.checksum(home, pieces.filter_map(|(chunk, range)| chunk.get(range))) == header.crc
     }
 
-    /// `len` bytes from block `at` on, piece by piece.
-    fn bytes(&self, at: Blocks, len: u64) -> impl Iterator<Item = &[u8]> {
-        let (from, to) = (at.0 * self.block_size, at.0 * self.block_size + len);
-        self.chunks.iter().filter_map(move |(start, data)| {
+    /// Where the bytes of the part at block `at` are.
+    fn payload_of(&self, at: Blocks, header: &EntryHeader) -> Option<Payload> {
+        let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        let Some((chunk, range)) = pieces.next() else {
+            // An entry without bytes.
+            return self.chunks.front().map(|(_, chunk)| Payload::new(chunk, 0..0));
+        };
+        let mut payload = Payload::new(chunk, range);
+        pieces.for_each(|(chunk, range)| payload.push(chunk, range));
+        Some(payload)
+    }
+
+    /// The bytes `from` to `to` behind block `at`, piece by piece.
+    fn bytes(&self, at: Blocks, from: u64, to: u64) -> impl Iterator<Item = (&Arc<Lease>, Range<usize>)> {
+        let (from, to) = (at.0 * self.block_size + from, at.0 * self.block_size + to);
+        self.chunks.iter().filter_map(move |(start, chunk)| {
             let start = start.0 * self.block_size;
             let begin = usize::try_from(from.saturating_sub(start)).ok()?;
-            let end = usize::try_from(to.saturating_sub(start)).ok()?.min(data.len());
-            data.get(begin..end).filter(|piece| !piece.is_empty())
+            let end = usize::try_from(to.saturating_sub(start)).ok()?.min(chunk.len());
+            (begin < end).then_some((chunk, begin..end))
         })
     }
 
-    /// Gives back the chunks that have been looked at.
-    fn let_go(&mut self, last: bool, spare: &mut Vec<BufMut>) {
+    /// Lets go of the chunks that have been looked at.
+    fn let_go(&mut self, last: bool) {
         let at = self.at.unwrap_or_default();
-        while let Some((start, data)) = self.chunks.front()
-            && (last || start.plus(Blocks(data.len() as u64 / self.block_size)) <= at)
-            && let Some((_, data)) = self.chunks.pop_front()
+        while let Some((start, chunk)) = self.chunks.front()
+            && (last || start.plus(Blocks(chunk.len() as u64 / self.block_size)) <= at)
         {
-            spare.push(data);
+            self.chunks.pop_front();
         }
-        spare.truncate(READS_AHEAD);
         if last {
             self.at = None;
         }

@@ -2,6 +2,7 @@
 
 mod appending;
 mod power;
+mod reading;
 mod recovery;
 mod writing;
 
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use zoned::emu::{Emu, EmuOptions, Media};
 use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZonedDevice};
 
+use super::entry::{EntryHeader, HEADER_SIZE, Home};
 use super::{Cut, IoMode, LogOptions, LogWriter, Recovered, Segment, SegmentSource, recover};
 use crate::{Error, ErrorKind, Result};
 

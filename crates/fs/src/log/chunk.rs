@@ -1,0 +1,119 @@
+//! Pieces of a log in memory, counted and used again.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use units::sync::Event;
+use zoned::BufMut;
+
+/// Buffers kept for the next read.
+const SPARE: usize = 16;
+
+/// The memory of one reading of a log.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    spare: Mutex<Vec<BufMut>>,
+    held: AtomicU64,
+    peak: AtomicU64,
+    /// Some of it came free.
+    pub(super) freed: Event,
+}
+
+impl Memory {
+    /// A buffer of `len` bytes, counted from now on.
+    pub(super) fn take(self: &Arc<Memory>, len: usize) -> Lease {
+        let held = self.held.fetch_add(len as u64, Ordering::AcqRel) + len as u64;
+        self.peak.fetch_max(held, Ordering::AcqRel);
+        let spare = {
+            let mut spare = self.spare.lock();
+            spare.iter().rposition(|used| used.len() == len).map(|at| spare.swap_remove(at))
+        };
+        let data = spare.unwrap_or_else(|| BufMut::zeroed(len));
+        Lease { data: Some(data), len: len as u64, memory: Arc::clone(self) }
+    }
+
+    /// Bytes in use: being read, held back, or waiting to be copied.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// The most there ever were.
+    pub(super) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Acquire)
+    }
+}
+
+/// A buffer that is counted until it is dropped, and then used again.
+#[derive(Debug)]
+pub(super) struct Lease {
+    data: Option<BufMut>,
+    len: u64,
+    memory: Arc<Memory>,
+}
+
+impl Lease {
+    /// Hands the buffer to the device; it stays counted.
+    pub(super) fn lend(&mut self) -> BufMut {
+        self.data.take().unwrap_or_default()
+    }
+
+    /// Takes it back.
+    pub(super) fn give(&mut self, data: BufMut) {
+        self.data = Some(data);
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.data.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(data) = self.data.take() {
+            let mut spare = self.memory.spare.lock();
+            if spare.len() < SPARE {
+                spare.push(data);
+            }
+        }
+        self.memory.held.fetch_sub(self.len, Ordering::AcqRel);
+        self.memory.freed.notify();
+    }
+}
+
+/// The stream bytes of one part, where they were read to.
+#[derive(Clone, Debug)]
+pub(super) struct Payload {
+    first: Piece,
+    /// Where the part reaches into further chunks.
+    more: Vec<Piece>,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    chunk: Arc<Lease>,
+    bytes: Range<usize>,
+}
+
+impl Payload {
+    /// The bytes `range` of `chunk`.
+    pub(super) fn new(chunk: &Arc<Lease>, range: Range<usize>) -> Payload {
+        Payload { first: Piece { chunk: Arc::clone(chunk), bytes: range }, more: Vec::new() }
+    }
+
+    /// Goes on in another chunk.
+    pub(super) fn push(&mut self, chunk: &Arc<Lease>, range: Range<usize>) {
+        self.more.push(Piece { chunk: Arc::clone(chunk), bytes: range });
+    }
+
+    /// The bytes, piece by piece.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.first)
+            .chain(&self.more)
+            .map(|piece| piece.chunk.get(piece.bytes.clone()).unwrap_or_default())
+    }
+}
