@@ -4,14 +4,17 @@
 
 mod clock;
 pub mod contract;
+mod counted;
 pub mod device;
 mod drive;
 mod error;
 pub mod figures;
 mod host;
 mod latency;
+pub mod wal;
 
 pub use clock::Clock;
+pub use counted::{Counted, Counts};
 pub use drive::Drive;
 pub use error::{Error, Result};
 pub use host::Host;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{crash, demo, device, figures, fs, serve, stock, zones};
+use crate::{bench, crash, demo, device, figures, fs, serve, stock, zones};
 
 const AFTER: &str = "\
 Devices: emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
@@ -30,6 +30,8 @@ pub enum Command {
     Fs(fs::FsArgs),
     /// Look at a drive, or test it.
     Device(device::DeviceArgs),
+    /// Measure logs and the engine.
+    Bench(bench::BenchArgs),
     /// Draw what each zone of a drive is used for.
     Zones(zones::ZonesArgs),
     /// Run the machine's own db_bench on a drive.

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&context, args),
         Command::Fs(args) => fs::run(&context, args),
         Command::Device(args) => device::run(&context, args),
+        Command::Bench(args) => bench::run(&context, args),
         Command::Zones(args) => zones::run(&context, &args),
         Command::DbBench(args) => stock::run(&context, stock::Program::DbBench, &args),
         Command::Ldb(args) => stock::run(&context, stock::Program::Ldb, &args),

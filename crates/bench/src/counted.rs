@@ -1,0 +1,137 @@
+//! A drive that counts what is done to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use serde::Serialize;
+use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
+
+/// Passes every operation on, and counts it. Zones below a bound are counted apart: those of the metadata.
+#[derive(Debug)]
+pub struct Counted {
+    inner: Arc<dyn ZonedDevice>,
+    first: AtomicU32,
+    counters: [AtomicU64; 8],
+}
+
+/// What was done since the count began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Appends, to zones from the bound on.
+    pub appends: u64,
+    /// Writes, to the same.
+    pub writes: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+    /// Writes and appends of the metadata: to zones below the bound.
+    pub metadata_writes: u64,
+    /// Their bytes.
+    pub metadata_bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Zones opened, closed, finished and reset.
+    pub zone_commands: u64,
+}
+
+impl Counted {
+    /// Counts what is done to `inner`.
+    pub fn new(inner: Arc<dyn ZonedDevice>) -> Arc<Counted> {
+        Arc::new(Counted { inner, first: AtomicU32::new(0), counters: Default::default() })
+    }
+
+    /// Begins the count anew; zones below `first` are the metadata's.
+    pub fn begin(&self, first: ZoneId) {
+        self.first.store(first.0, Ordering::Relaxed);
+        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> Counts {
+        let [appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands] =
+            self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        Counts { appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands }
+    }
+
+    fn count(&self, op: &Op) {
+        let [appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands] =
+            &self.counters;
+        let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
+        let (zone, length, kind) = match op {
+            Op::Append { zone, data, .. } => (Some(*zone), data.len(), appends),
+            Op::Write { at, data, .. } => (self.inner.geometry().zone_of(*at), data.len(), writes),
+            Op::Read { .. } => {
+                add(reads, 1);
+                return;
+            }
+            Op::Flush => {
+                add(flushes, 1);
+                return;
+            }
+            Op::Zone { action: Action::Open | Action::Close | Action::Finish | Action::Reset, .. } => {
+                add(zone_commands, 1);
+                return;
+            }
+            Op::Report { .. } => return,
+        };
+        if zone.is_some_and(|zone| zone.0 >= self.first.load(Ordering::Relaxed)) {
+            add(kind, 1);
+            add(bytes, length as u64);
+        } else {
+            add(metadata_writes, 1);
+            add(metadata_bytes, length as u64);
+        }
+    }
+}
+
+impl ZonedDevice for Counted {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.count(&op);
+        self.inner.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::VirtualDriver;
+    use zoned::{Buf, Durability};
+
+    use super::*;
+
+    #[test]
+    fn every_operation_is_counted_once_and_on_its_side_of_the_bound() {
+        let drive = zoned::open("emu:mem?zones=8&zone-size=1MiB", VirtualDriver::new(1)).unwrap();
+        let counted = Counted::new(drive);
+        counted.begin(ZoneId(2));
+        let dev: Arc<dyn ZonedDevice> = counted.clone();
+        let data = || Buf::copy_from(&[1; 8192]);
+        dev.append(ZoneId(1), data(), Durability::Cached).wait().unwrap();
+        dev.append(ZoneId(2), data(), Durability::Cached).wait().unwrap();
+        dev.write(dev.geometry().start(ZoneId(3)), data(), Durability::Cached).wait().unwrap();
+        dev.flush().wait().unwrap();
+        dev.zone(ZoneId(3), Action::Finish).wait().unwrap();
+        dev.report_all().unwrap();
+        let expected = Counts {
+            appends: 1,
+            writes: 1,
+            bytes: 16_384,
+            metadata_writes: 1,
+            metadata_bytes: 8192,
+            reads: 0,
+            flushes: 1,
+            zone_commands: 1,
+        };
+        assert_eq!(counted.counts(), expected);
+        counted.begin(ZoneId(2));
+        assert_eq!(counted.counts(), Counts::default());
+    }
+}

@@ -1,0 +1,111 @@
+//! Group commit as RocksDB has it: a leader writes for those who wait behind it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fs::Result;
+use parking_lot::Mutex;
+use units::sync::Event;
+
+use super::logs::Logs;
+
+/// The most bytes that a leader takes; one with a small record of its own takes this many more than that only.
+const LARGE: usize = 1 << 20;
+const SMALL: usize = LARGE / 8;
+
+/// The queue of writers.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(Arc<Waiter>, bool)>,
+    led: bool,
+}
+
+/// A writer, while it waits for a leader or to be one.
+#[derive(Debug, Default)]
+pub(super) struct Waiter {
+    state: Mutex<State>,
+    changed: Event,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Waiting,
+    Leads,
+    Done(Result<()>),
+}
+
+impl Waiter {
+    fn set(&self, state: State) {
+        *self.state.lock() = state;
+        self.changed.notify();
+    }
+
+    /// What became of it: `None` where it is to lead.
+    async fn wait(&self) -> Option<Result<()>> {
+        loop {
+            let seen = self.changed.version();
+            match std::mem::take(&mut *self.state.lock()) {
+                State::Waiting => {}
+                State::Leads => return None,
+                State::Done(result) => return Some(result),
+            }
+            self.changed.changed_since(seen).await;
+        }
+    }
+}
+
+impl Group {
+    /// Appends `record`, alone or with others: every record is as long as every other one. `data` is the caller's,
+    /// for the times that it leads.
+    pub(super) async fn append(
+        &self,
+        logs: &Logs,
+        me: &Arc<Waiter>,
+        record: &[u8],
+        sync: bool,
+        data: &mut Vec<u8>,
+    ) -> Result<()> {
+        let leads = {
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back((Arc::clone(me), sync));
+            !std::mem::replace(&mut queue.led, true)
+        };
+        if !leads && let Some(result) = me.wait().await {
+            return result;
+        }
+        let most = if record.len() <= SMALL { record.len() + SMALL } else { LARGE };
+        let group = self.take(most / record.len().max(1));
+        data.clear();
+        for _ in &group {
+            data.extend_from_slice(record);
+        }
+        let result = logs.append(data, group.iter().any(|(_, sync)| *sync)).await;
+        self.hand_over();
+        for (follower, _) in group.iter().filter(|(follower, _)| !Arc::ptr_eq(follower, me)) {
+            follower.set(State::Done(result.clone()));
+        }
+        result
+    }
+
+    /// The leader, who is the first, and those behind it. Who wants a sync does not go with a leader who does not.
+    fn take(&self, most: usize) -> Vec<(Arc<Waiter>, bool)> {
+        let mut queue = self.queue.lock();
+        let leader_syncs = queue.waiting.front().is_some_and(|(_, sync)| *sync);
+        let fit = queue.waiting.iter().take_while(|(_, sync)| leader_syncs || !*sync).count();
+        queue.waiting.drain(..fit.min(most.max(1))).collect()
+    }
+
+    fn hand_over(&self) {
+        let mut queue = self.queue.lock();
+        match queue.waiting.front() {
+            Some((next, _)) => next.set(State::Leads),
+            None => queue.led = false,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The logs of a run: one that is written, and the one before it while it is closed and removed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use fs::{CreateOptions, FileKind, Fs, Result, Writer};
+use parking_lot::Mutex;
+use units::Bytes;
+use units::sync::{Event, Turnstile};
+
+/// The logs, one after the other.
+#[derive(Debug)]
+pub(super) struct Logs {
+    fs: Fs,
+    current: Mutex<Arc<Log>>,
+    rolling: Turnstile,
+    roll: Bytes,
+    made: AtomicU64,
+}
+
+/// A log, and how many are in the middle of using it.
+#[derive(Debug)]
+struct Log {
+    path: String,
+    writer: Writer,
+    users: AtomicUsize,
+    idle: Event,
+}
+
+/// The current log, kept open while this lives.
+struct Use(Arc<Log>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify();
+        }
+    }
+}
+
+impl Logs {
+    /// Begins with one log, which holds `record`, safely. A log of `roll` bytes is followed by another one.
+    pub(super) async fn open(fs: &Fs, roll: Bytes, record: &[u8]) -> Result<Logs> {
+        let first = create(fs, 0).await?;
+        first.writer.append(record).await?;
+        first.writer.sync().await?;
+        Ok(Logs {
+            fs: fs.clone(),
+            current: Mutex::new(first),
+            rolling: Turnstile::new(),
+            roll,
+            made: AtomicU64::new(1),
+        })
+    }
+
+    /// Appends to the current log, and makes it safe with `sync`.
+    pub(super) async fn append(&self, data: &[u8], sync: bool) -> Result<()> {
+        let log = self.enter();
+        log.0.writer.append(data).await?;
+        if sync {
+            log.0.writer.sync().await?;
+        }
+        let full = log.0.writer.size() >= self.roll;
+        let before = Arc::clone(&log.0);
+        drop(log);
+        if full { self.next(&before).await } else { Ok(()) }
+    }
+
+    /// Makes everything safe.
+    pub(super) async fn sync(&self) -> Result<()> {
+        self.enter().0.writer.sync().await
+    }
+
+    /// Ends writing.
+    pub(super) async fn close(&self) -> Result<()> {
+        self.enter().0.writer.close().await
+    }
+
+    /// Logs so far.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self) -> Use {
+        let current = self.current.lock();
+        // Under the lock: whoever puts another log here sees this one in use.
+        current.users.fetch_add(1, Ordering::AcqRel);
+        Use(Arc::clone(&current))
+    }
+
+    /// Puts a new log in the place of `before`, unless that was done already, and removes it.
+    async fn next(&self, before: &Arc<Log>) -> Result<()> {
+        {
+            let _turn = self.rolling.acquire().await;
+            if !Arc::ptr_eq(&self.current.lock(), before) {
+                return Ok(());
+            }
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            let next = create(&self.fs, number).await?;
+            *self.current.lock() = next;
+        }
+        loop {
+            let seen = before.idle.version();
+            if before.users.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            before.idle.changed_since(seen).await;
+        }
+        before.writer.close().await?;
+        self.fs.unlink(&before.path).await
+    }
+}
+
+async fn create(fs: &Fs, number: u64) -> Result<Arc<Log>> {
+    let path = format!("/{number:06}.log");
+    let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
+    let writer = fs.create(&path, &options).await?;
+    Ok(Arc::new(Log { path, writer, users: AtomicUsize::new(0), idle: Event::new() }))
+}

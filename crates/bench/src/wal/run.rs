@@ -1,0 +1,147 @@
+//! One run: format, mount, write, and what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use units::{Driver, Spawned, block_on, spawn};
+use zoned::{Bytes, ZoneId, ZonedDevice};
+
+use super::group::{Group, Waiter};
+use super::logs::Logs;
+use super::{Batch, Limit, Sync, WalLoad, WalOutcome, limit};
+use crate::counted::{Counted, Counts};
+use crate::{Drive, Recorder, Result};
+
+/// A log is followed by another one when it fills this share of the drive: both have to fit.
+const ROLL_SHARE: u64 = 3;
+
+/// What the writers share.
+struct Work {
+    driver: Arc<dyn Driver>,
+    logs: Logs,
+    group: Group,
+    load: WalLoad,
+    next: AtomicU64,
+}
+
+/// What was measured.
+struct Measured {
+    recorder: Recorder,
+    elapsed: Duration,
+    counts: Counts,
+    logs: u64,
+}
+
+/// Formats the drive and runs the load on it. Waits: on the virtual clock nothing else may run on this thread.
+///
+/// # Errors
+/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
+/// [`WalLoad::force`] is not set; whatever the drive and the file system say.
+pub fn run(load: &WalLoad) -> Result<WalOutcome> {
+    load.validate()?;
+    let drive = Drive::open(&load.device, load.clock, true)?;
+    let load = WalLoad { clock: Some(drive.clock()), ..load.clone() };
+    let counted = Counted::new(Arc::clone(drive.device()));
+    let measured = block_on(&**drive.driver(), write(&load, &counted))?;
+    let limit = limit::measure(&drive, &load)?;
+    Ok(outcome(load, drive.dilation(), &measured, limit))
+}
+
+async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    let driver = Arc::clone(dev.driver());
+    let format = FormatOptions { force: load.force, ..FormatOptions::default() };
+    let superblock = Fs::format(&dev, &format).await?;
+    let options = MountOptions { log: load.log_options(), ..MountOptions::default() };
+    let fs = Fs::mount(dev, &options).await?;
+    let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
+    let logs = Logs::open(&fs, roll, &record(load)).await?;
+    let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
+    counted.begin(ZoneId(first));
+    let begin = driver.now();
+    let work = Arc::new(Work {
+        driver: Arc::clone(&driver),
+        logs,
+        group: Group::default(),
+        load: load.clone(),
+        next: AtomicU64::new(0),
+    });
+    let writers: Vec<Spawned<fs::Result<Recorder>>> = (0..load.threads)
+        .map(|_| {
+            let work = Arc::clone(&work);
+            spawn(&*driver, "bench", async move { work.writer().await })
+        })
+        .collect();
+    let mut recorder = Recorder::new();
+    let mut result = Ok(());
+    for writer in writers {
+        match writer.await {
+            Ok(own) => recorder.add(&own),
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    result?;
+    work.logs.sync().await?;
+    let elapsed = driver.now().since(begin);
+    let counts = counted.counts();
+    work.logs.close().await?;
+    fs.unmount().await?;
+    Ok(Measured { recorder, elapsed, counts, logs: work.logs.made() })
+}
+
+fn record(load: &WalLoad) -> Vec<u8> {
+    vec![0x5A; usize::try_from(load.record.0).expect("checked when the load was validated")]
+}
+
+impl Work {
+    async fn writer(&self) -> fs::Result<Recorder> {
+        let (record, me) = (record(&self.load), Arc::new(Waiter::default()));
+        let (mut recorder, mut data) = (Recorder::new(), Vec::new());
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.load.records() {
+                return Ok(recorder);
+            }
+            let sync = self.load.sync.wants(number);
+            let begin = self.driver.now();
+            match self.load.batch {
+                Batch::Each => self.logs.append(&record, sync).await?,
+                Batch::Group => self.group.append(&self.logs, &me, &record, sync, &mut data).await?,
+            }
+            recorder.record(self.driver.now().since(begin));
+        }
+    }
+}
+
+fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> WalOutcome {
+    let seconds = measured.elapsed.as_secs_f64() / f64::from(dilation.max(1));
+    let records = measured.recorder.count();
+    let payload = records as f64 * load.record.0 as f64;
+    let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+    let over = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+    let (ops_per_s, payload_mib_per_s) = (rate(records as f64), rate(payload / f64::from(1 << 20)));
+    let counts = measured.counts;
+    let share = limit.payload_bytes as f64 / limit.append_bytes as f64;
+    let of_raw = over(payload_mib_per_s, limit.mib_per_s);
+    let writers = over(f64::from(load.threads) * 1e6, limit.append_us).min(limit.ops_per_s);
+    let synced = load.sync == Sync::Each;
+    WalOutcome {
+        dilation,
+        records,
+        seconds,
+        ops_per_s,
+        payload_mib_per_s,
+        latency_us: measured.recorder.summary(dilation),
+        appends: counts.appends + counts.writes,
+        write_amplification: over((counts.bytes + counts.metadata_bytes) as f64, payload),
+        device_operations: counts,
+        logs: measured.logs,
+        of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
+        of_raw,
+        of_writers: (synced && load.batch == Batch::Each).then(|| over(ops_per_s, writers)),
+        device_limit: limit,
+        load,
+    }
+}

@@ -1,0 +1,202 @@
+//! `furrow bench wal`
+
+use std::process::ExitCode;
+
+use ::bench::Clock;
+use ::bench::wal::{self, Batch, Sync, WalLoad, WalOutcome, io_name};
+use ::fs::log::IoMode;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use units::Bytes;
+
+use super::{failed, latency_cells, with_host};
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::{output, size};
+
+/// What `--grid` goes through: buffers and records.
+const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+
+/// `furrow bench wal`
+#[derive(Debug, Args)]
+pub struct WalArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// How entries reach the drive: append has many in flight, write one at a time.
+    #[arg(long, value_enum, default_value_t = Io::Append)]
+    io: Io,
+    /// each: every writer appends its own records; group: a leader appends for those who wait, as RocksDB does.
+    #[arg(long, default_value_t = Batch::Each, value_name = "each|group")]
+    batch: Batch,
+    /// Writers.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    threads: u32,
+    /// Bytes of a record.
+    #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
+    record: Bytes,
+    /// The log's buffer: its longest entry.
+    #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
+    buffer: Bytes,
+    /// The most appends in flight.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    window: u32,
+    /// Bytes after which the log waits for all that is in flight; 0: at the end of a zone.
+    #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
+    barrier: Bytes,
+    /// Which records are made durable before the next: none, each, every=N.
+    #[arg(long, default_value_t = Sync::None, value_name = "SYNC")]
+    sync: Sync,
+    /// Bytes of all records together.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
+    total: Bytes,
+    /// Begin another log after so many bytes and remove the one before [default: a third of the drive]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    roll: Option<Bytes>,
+    /// virtual, real or dilated=N [default: virtual for an emulated drive with times, else real]
+    #[arg(long)]
+    clock: Option<Clock>,
+    /// Both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB; JSON has a line for each.
+    #[arg(long, conflicts_with_all = ["io", "record", "buffer"])]
+    grid: bool,
+    /// Go on although the drive holds data: it is lost.
+    #[arg(long, visible_alias = "yes")]
+    force: bool,
+}
+
+/// [`IoMode`] as a flag.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Io {
+    Write,
+    Append,
+}
+
+/// Runs one load, or the grid.
+pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
+    let load = WalLoad {
+        device: args.device.device.clone(),
+        clock: args.clock,
+        force: args.force,
+        io: match args.io {
+            Io::Write => IoMode::Write,
+            Io::Append => IoMode::Append,
+        },
+        batch: args.batch,
+        threads: args.threads,
+        record: args.record,
+        buffer: args.buffer,
+        window: args.window,
+        barrier: args.barrier,
+        sync: args.sync,
+        total: args.total,
+        roll: args.roll,
+    };
+    if args.grid {
+        return grid(context, &load);
+    }
+    let outcome = wal::run(&load).map_err(failed)?;
+    if context.json {
+        output::json(&with_host(&outcome)?)?;
+    } else {
+        print(&outcome)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
+    let mut rows = Vec::new();
+    let mut force = load.force;
+    for buffer in BUFFERS {
+        for record in RECORDS {
+            for io in [IoMode::Write, IoMode::Append] {
+                let load =
+                    WalLoad { io, buffer: Bytes(*buffer), record: Bytes(*record), force, ..load.clone() };
+                let outcome = wal::run(&load).map_err(failed)?;
+                // What the drive holds from now on is this run's own.
+                force = true;
+                if context.json {
+                    output::line(with_host(&outcome)?.to_string())?;
+                } else {
+                    rows.push(vec![
+                        size::show(Bytes(*buffer)),
+                        size::show(Bytes(*record)),
+                        io_name(io).to_owned(),
+                        format!("{:.0}", outcome.ops_per_s),
+                        format!("{:.1}", outcome.payload_mib_per_s),
+                        format!("{:.1}", outcome.device_limit.mib_per_s),
+                        format!("{:.3}", outcome.of_limit),
+                        format!("{:.3}", outcome.of_raw),
+                    ]);
+                }
+            }
+        }
+    }
+    if !context.json {
+        let header = ["buffer", "record", "io", "ops/s", "MiB/s", "limit MiB/s", "of limit", "of raw"];
+        output::table(&header, &header, rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(outcome: &WalOutcome) -> Result<()> {
+    let (load, limit) = (&outcome.load, &outcome.device_limit);
+    let clock = load.clock.map_or_else(String::new, |clock| format!("{clock} clock"));
+    output::line(format!(
+        "{}: {} records of {}, {} {} of {}, sync {}, buffer {}, window {}, {clock}",
+        load.device,
+        outcome.records,
+        size::show(load.record),
+        load.threads,
+        if load.threads == 1 { "writer" } else { "writers" },
+        match load.batch {
+            Batch::Each => "its own records",
+            Batch::Group => "a group",
+        },
+        load.sync,
+        size::show(load.buffer),
+        load.window,
+    ))?;
+    let number = |value: f64| format!("{value:.1}");
+    let (names, cells) = latency_cells(&outcome.latency_us);
+    let (mut header, mut row) = (
+        vec!["io", "ops/s", "MiB/s"],
+        vec![
+            io_name(load.io).to_owned(),
+            format!("{:.0}", outcome.ops_per_s),
+            number(outcome.payload_mib_per_s),
+        ],
+    );
+    header.extend(names);
+    row.extend(cells);
+    let raw = vec!["raw".to_owned(), format!("{:.0}", limit.ops_per_s), number(limit.mib_per_s)];
+    let raw = raw.into_iter().chain((0..cells_of_raw(&header)).map(|_| "-".to_owned())).collect();
+    let right: Vec<&str> = header.iter().copied().filter(|name| *name != "io").collect();
+    output::table(&header, &right, vec![row, raw])?;
+    output::line(format!(
+        "raw: appends of {}, {} in flight; one alone takes {:.1} us",
+        size::show(Bytes(limit.append_bytes)),
+        limit.depth,
+        limit.append_us
+    ))?;
+    let mut line = format!(
+        "{:.1} % of the limit, {:.1} % of its plain bytes",
+        outcome.of_limit * 100.0,
+        outcome.of_raw * 100.0
+    );
+    if let Some(share) = outcome.of_writers {
+        line.push_str(&format!(", {:.1} % of what so many writers can do", share * 100.0));
+    }
+    output::line(line)?;
+    output::line(format!(
+        "{} entries in {} {}; {:.3} bytes written for each byte of a record",
+        outcome.appends,
+        outcome.logs,
+        if outcome.logs == 1 { "log" } else { "logs" },
+        outcome.write_amplification
+    ))
+}
+
+/// Columns of the table that raw appends have nothing for.
+fn cells_of_raw(header: &[&str]) -> usize {
+    header.len().saturating_sub(3)
+}
