@@ -15,7 +15,7 @@ pub mod entry;
 mod fill;
 mod flight;
 mod index;
-mod lone;
+mod latencies;
 mod recover;
 mod scan;
 mod sort;

@@ -9,7 +9,7 @@ use zoned::{Done, Durability, Op, ZonedDevice};
 
 use super::fill::{Fill, Identity, Sealed};
 use super::flight::{Flights, Flushing, Tag};
-use super::lone::Lone;
+use super::latencies::Latencies;
 use super::window::Window;
 use super::{IoMode, LogIndex, LogOptions, LogStats};
 use crate::{Error, ErrorKind, Result, Sabotage};
@@ -17,6 +17,9 @@ use crate::{Error, ErrorKind, Result, Sabotage};
 /// Entries from the oldest one in flight on, for each that may be in flight: one slow operation does not let the
 /// others run away.
 const SPAN: usize = 4;
+
+/// Operations in flight beside which an entry that is not full waits, where operations queue.
+const PARTLY_FILLED: usize = 2;
 
 /// A call of `sync` that waits: by the bytes that it wants to be durable, and a number of its own.
 pub(super) type Waiting = (u64, u64);
@@ -32,7 +35,7 @@ pub(super) struct State {
     next: (u64, usize),
     pub(super) flights: Flights,
     window: Window,
-    lone: Lone,
+    latencies: Latencies,
     /// A write is in flight: nothing else may go to the zone.
     exclusive: bool,
     /// The region of what is in flight.
@@ -79,7 +82,7 @@ impl State {
             queue: VecDeque::new(),
             flights: Flights::default(),
             window: Window::new(most),
-            lone: Lone::default(),
+            latencies: Latencies::default(),
             exclusive: false,
             region: 0,
             written: index,
@@ -151,6 +154,10 @@ impl State {
                 if sealed == self.size || sealed >= self.wanted {
                     break;
                 }
+                // It would wait on the drive: better that others join it here.
+                if self.latencies.queueing() && self.flights.len() >= PARTLY_FILLED {
+                    break;
+                }
                 self.fill.seal(&self.identity, &mut self.queue);
                 sealed = self.size;
             }
@@ -167,7 +174,8 @@ impl State {
             let serial = self.window.limit() == 1 || entry.alone;
             let single = lone && last && self.next.0 + 1 == self.fill.next_sequence;
             // Somebody waits for all that there is, so nothing will follow at once.
-            let write = lone && (serial || (single && sealed <= self.wanted && self.lone.writes(blocks)));
+            let write =
+                lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
@@ -242,9 +250,7 @@ impl State {
         let (bytes, blocks) = (part.length as u64, part.blocks(self.fill.limits.block_size));
         let now = self.dev.driver().now();
         self.window.landed(now, bytes, full);
-        if tag.single {
-            self.lone.took(blocks, tag.write_at.is_some(), now.since(tag.since));
-        }
+        self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
         while let Some(entry) = self.queue.pop_front_if(|entry| entry.landed == entry.parts.len()) {
             for part in &entry.parts {
                 let length = u32::try_from(part.length).expect("a part is shorter than MAX_PART");

@@ -10,11 +10,11 @@ use units::Instant;
 /// Rates that differ by less are the same.
 const SAME: f64 = 0.01;
 /// Operations of a round, for each in flight.
-const ROUND: usize = 4;
+const ROUND: usize = 2;
 const SHORTEST_ROUND: usize = 16;
 /// Rounds at rest before a look upwards, and before the first one downwards; the next ones are rarer each time.
 const HOLD_UP: u32 = 32;
-const HOLD_DOWN: u32 = 256;
+const HOLD_DOWN: u32 = 128;
 const LONGEST_HOLD: u32 = 1 << 14;
 
 /// The controller. Knows no clock: times are inputs.

@@ -1,7 +1,10 @@
-//! How an operation goes out that has the zone to itself: as a write at the pointer, or as an append.
+//! What the drive's latencies say: how an operation goes out that has the zone to itself, as a write at the pointer or
+//! as an append; and whether operations queue.
 //!
 //! On some drives an append takes longer than a write (ZN540: 14.8 and 11.4 us for 4 KiB). But while a write is in
 //! flight nothing else may go to the zone, so where it gains nothing it is an append.
+//!
+//! Where an operation takes much longer than it can, it waited behind others: one more would only wait too.
 
 use std::time::Duration;
 
@@ -14,10 +17,14 @@ const LONGEST: u32 = 1 << 14;
 /// Sizes are told apart by their power of two.
 const SIZES: usize = 24;
 
-/// Latencies of lone operations by size.
+/// Operations that take so many times the shortest latency of their size queue.
+const QUEUE: f64 = 2.0;
+
+/// Latencies by size.
 #[derive(Debug, Default)]
-pub(super) struct Lone {
+pub(super) struct Latencies {
     sizes: [Size; SIZES],
+    queueing: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +34,8 @@ struct Size {
     /// Operations left before the slower kind is tried again, and how long the pause is.
     left: u32,
     pause: u32,
+    /// The shortest of any operation.
+    least: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +44,7 @@ struct Kind {
     mean: f64,
 }
 
-impl Lone {
+impl Latencies {
     /// Whether the next lone operation of `blocks` blocks is a write.
     pub(super) fn writes(&mut self, blocks: usize) -> bool {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return false };
@@ -53,9 +62,20 @@ impl Lone {
         better
     }
 
-    /// A lone operation of `blocks` blocks took so long.
-    pub(super) fn took(&mut self, blocks: usize, write: bool, time: Duration) {
+    /// Whether the last operations waited behind others.
+    pub(super) fn queueing(&self) -> bool {
+        self.queueing
+    }
+
+    /// An operation of `blocks` blocks took so long. `lone`: it was all there was to send.
+    pub(super) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return };
+        let least = size.least.map_or(time.as_secs_f64(), |least| least.min(time.as_secs_f64()));
+        size.least = Some(least);
+        self.queueing = time.as_secs_f64() > least * QUEUE;
+        if !lone {
+            return;
+        }
         let [w, a] = &mut size.kinds;
         let kind = if write { w } else { a };
         kind.count = kind.count.saturating_add(1);
@@ -73,14 +93,27 @@ mod tests {
     use super::*;
 
     fn writes_of_100(write_us: u64, append_us: u64) -> usize {
-        let mut lone = Lone::default();
+        let mut lone = Latencies::default();
         let mut writes = 0;
         for _ in 0..100 {
             let write = lone.writes(1);
             writes += usize::from(write);
-            lone.took(1, write, Duration::from_micros(if write { write_us } else { append_us }));
+            lone.took(1, write, true, Duration::from_micros(if write { write_us } else { append_us }));
         }
         writes
+    }
+
+    #[test]
+    fn operations_that_take_twice_as_long_as_they_can_queue() {
+        let mut latencies = Latencies::default();
+        for (us, queueing) in
+            [(100, false), (150, false), (250, true), (120, false), (50, false), (120, true)]
+        {
+            latencies.took(4, false, false, Duration::from_micros(us));
+            assert_eq!(latencies.queueing(), queueing, "{us}");
+        }
+        latencies.took(64, false, false, Duration::from_micros(900));
+        assert!(!latencies.queueing(), "another size");
     }
 
     #[test]
