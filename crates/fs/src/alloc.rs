@@ -1,6 +1,7 @@
 //! Placement: which zone a write goes to, within the device's open and active limits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -25,6 +26,10 @@ const MAX_DATA: usize = 7;
 pub(crate) const MIN_SLOTS: usize = 4;
 /// Below this many, one metadata zone is open at a time.
 const SLOTS_FOR_TWO_METADATA: usize = 7;
+/// With fewer, no zone is opened ahead for logs.
+const SLOTS_FOR_ONE_RESERVED: usize = 7;
+/// With fewer, one is, and two otherwise.
+const SLOTS_FOR_TWO_RESERVED: usize = 10;
 /// A device with at least this many zones keeps two zones for reclaim, otherwise one.
 const ZONES_FOR_TWO_RESERVED: u64 = 64;
 
@@ -34,6 +39,8 @@ pub(crate) struct Slots {
     pub total: usize,
     pub metadata: usize,
     pub data: usize,
+    /// Zones opened ahead for logs.
+    pub reserved: usize,
 }
 
 impl Slots {
@@ -43,7 +50,13 @@ impl Slots {
         let total = limit(geometry.max_open).min(limit(geometry.max_active)).min(UNLIMITED);
         let metadata = if total >= SLOTS_FOR_TWO_METADATA { 2 } else { 1 };
         let logs = if total > MIN_SLOTS { 2 } else { 1 };
-        Slots { total, metadata, data: total.saturating_sub(metadata + logs).clamp(1, MAX_DATA) }
+        let reserved = match total {
+            SLOTS_FOR_TWO_RESERVED.. => 2,
+            SLOTS_FOR_ONE_RESERVED.. => 1,
+            _ => 0,
+        };
+        let data = total.saturating_sub(metadata + logs).clamp(1, MAX_DATA);
+        Slots { total, metadata, data, reserved }
     }
 }
 
@@ -58,12 +71,16 @@ pub(crate) struct Places {
     pub rests: Vec<ZoneId>,
     /// Zones that open logs write to, by log.
     pub leases: BTreeMap<u64, Lease>,
-    /// Next segments, made ahead, by log.
-    pub ahead: BTreeMap<u64, Segment>,
-    /// Logs that want one.
-    pub want_ahead: BTreeSet<u64>,
-    /// Logs for which one is being made.
-    pub making: BTreeSet<u64>,
+    /// Zones that logs have left, with entries on the way to them perhaps: each holds a slot until it is full.
+    pub leaving: Vec<Left>,
+    /// Empty zones, open for the logs that need one next.
+    pub reserved: VecDeque<ZoneId>,
+    /// One more is being opened.
+    pub opening: bool,
+    /// Generations that are durable and not used.
+    pub generations: Range<u64>,
+    /// Records up to this number are to be made durable soon, though nobody waits for them.
+    pub commit_soon: u64,
     /// Empty zones kept for reclaim.
     pub reserve: usize,
     /// A writer waits for space.
@@ -92,6 +109,13 @@ pub(crate) struct Lease {
     pub segment: Segment,
     /// The zone is still being written: it holds a slot.
     pub active: bool,
+}
+
+/// A zone that an open log has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub ino: u64,
+    pub zone: ZoneId,
 }
 
 /// A zone that file data is written to.
@@ -175,8 +199,9 @@ impl State {
     fn slots_taken(&self) -> usize {
         let places = &self.places;
         let metadata = places.slots.map_or(1, |s| s.metadata);
-        let leased = places.leases.values().filter(|lease| lease.active).count();
-        metadata + self.data_slots_taken() + leased + places.rests.len() + places.finishing.len()
+        let reserved = places.reserved.len() + usize::from(places.opening);
+        let logs = self.log_slots_taken() + places.rests.len() + reserved;
+        metadata + self.data_slots_taken() + logs + places.finishing.len()
     }
 
     fn data_slots_taken(&self) -> usize {
@@ -188,15 +213,19 @@ impl State {
         self.places.slots.is_none_or(|slots| self.slots_taken() < slots.total)
     }
 
-    /// Whether one more log may have a zone: the last slot is for data, or both would wait for each other.
+    /// Whether logs may hold one more zone: the last slot is for data, or both would wait for each other.
     pub(crate) fn lease_allowed(&self) -> bool {
-        let leased = self.places.leases.values().filter(|lease| lease.active).count();
-        self.places.slots.is_none_or(|slots| leased + slots.metadata + 1 < slots.total)
+        self.places.slots.is_none_or(|slots| self.log_slots_taken() + slots.metadata + 1 < slots.total)
     }
 
-    /// Whether a writer may take an empty zone.
-    pub(crate) fn may_take_free(&self, privileged: bool) -> bool {
-        let least = if privileged { 0 } else { self.places.reserve };
+    /// Whether a log may take an empty zone.
+    pub(crate) fn log_may_take_free(&self) -> bool {
+        self.zones.free_count() > self.places.reserve
+    }
+
+    /// Whether data may take an empty zone.
+    fn may_take_free(&self, privileged: bool) -> bool {
+        let least = if privileged { 0 } else { self.places.reserve + self.kept_for_logs() };
         self.zones.free_count() > least
     }
 
@@ -222,11 +251,11 @@ impl State {
     /// What is not in use and not counted: the reserve (one zone, two on a device of `ZONES_FOR_TWO_RESERVED` or
     /// more; reclaim needs it to empty any other zone), at most `MAX_RESTS` rests of zones for the next log, dead
     /// log segments in a zone with live ones, and up to one part in `LEAST_GAIN` of each full zone. The whole segment
-    /// of an open log, and the one made ahead for it, are in use.
+    /// of an open log is in use; zones opened ahead for logs are not.
     pub(crate) fn writable(&self, capacity: u64) -> u64 {
         let least = (capacity / LEAST_GAIN).max(1);
         let gain = |zone: ZoneId, z: &Zone| match z.phase {
-            Phase::Free | Phase::Resetting => z.capacity,
+            Phase::Free | Phase::Reserved | Phase::Resetting => z.capacity,
             Phase::Full if z.live == 0 || z.is_candidate(least) && !self.places.stuck.contains(&zone) => {
                 z.capacity - z.live
             }
@@ -274,6 +303,12 @@ impl State {
         if let Some(zone) = best {
             return Pick::Zone(zone);
         }
+        if !self.slot_free()
+            && let Some(zone) = self.places.reserved.pop_back()
+        {
+            // It brings its slot along.
+            return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+        }
         if !may_open && self.places.finishing.is_empty() {
             // Nobody else would free a slot for this one.
             self.places.finishing.extend(self.places.rests.pop());
@@ -281,7 +316,7 @@ impl State {
         // Only what certainly ends, and is announced when it does, is waited for: the writes to a full zone (who
         // submitted them does not wait for space meanwhile), and the cleaner.
         let passing = |z: &Arc<OpenZone>| !z.has_room() && z.writing.load(Ordering::Acquire) > 0;
-        if self.places.open.iter().any(passing) || !self.places.finishing.is_empty() {
+        if self.places.open.iter().any(passing) || !self.places.finishing.is_empty() || self.places.opening {
             return Pick::Wait;
         }
         Pick::Starved
@@ -402,7 +437,11 @@ impl Shared {
             Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
             // Reclaim itself waits only for writes that are under way: finishing zones is its own task.
             Pick::Wait if state.places.finishing.is_empty() => {}
-            Pick::Wait | Pick::Starved => return Err(no_space(&state)),
+            Pick::Wait | Pick::Starved => {
+                // Before there is no space at all, what is kept for logs goes to data.
+                let zone = state.places.reserved.pop_back().ok_or_else(|| no_space(&state))?;
+                return Ok(Some(state.open_zone(zone, lifetime, privileged)));
+            }
         }
         Ok(None)
     }

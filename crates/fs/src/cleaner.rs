@@ -1,4 +1,4 @@
-//! Background work: finishing, resetting and reclaiming zones, and segments made ahead.
+//! Background work: finishing, resetting and reclaiming zones. Zones for logs have a keeper of their own (`reserve`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ const HARD_PENDING: usize = 2 * MAX_PENDING;
 /// Dead zones that wait for somebody else's commit before the cleaner makes one.
 const MAX_DEAD: usize = 16;
 /// Reclaim begins when this many empty zones are left beyond the reserve.
-const LOW: usize = 2;
+pub(crate) const LOW: usize = 2;
 /// A reclaim must gain this fraction of a zone, and at least a block.
 pub(crate) const LEAST_GAIN: u64 = 64;
 /// While nobody waits for space, a reclaim must gain this fraction.
@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.closed.load(Ordering::Acquire) {
-            shared.stopped.store(true, Ordering::Release);
+            shared.background.fetch_sub(1, Ordering::AcqRel);
             shared.space.notify();
             return;
         }
@@ -84,7 +84,7 @@ impl Shared {
             let state = self.state.lock();
             (state.places.wanted, state.places.changes)
         };
-        if self.finish_zones().await || self.make_segment_ahead().await? || self.reset_zones().await? {
+        if self.finish_zones().await || self.reset_zones().await? {
             return Ok(true);
         }
         if self.reclaim().await? {
@@ -99,7 +99,8 @@ impl Shared {
             }
             if waiting {
                 // This round looked for the smallest gain there is.
-                state.places.hopeless = !state.zones.has_dead();
+                let coming = state.zones.has_dead() || state.zones.is_resetting() || state.places.opening;
+                state.places.hopeless = !coming;
             }
             state.places.wanted = false;
             (waiting, waiting && !state.places.hopeless)
@@ -108,7 +109,7 @@ impl Shared {
             self.space.notify();
         }
         if retry {
-            // A reader is in the way.
+            // A reader is in the way, or the keeper is at it.
             sleep_until(&*self.driver, self.driver.now().after(PIN_WAIT)).await;
         }
         Ok(retry)
@@ -135,7 +136,7 @@ impl Shared {
     }
 
     /// Resets what nothing refers to: not before the metadata says so durably, nor under a reader.
-    async fn reset_zones(&self) -> Result<bool> {
+    pub(crate) async fn reset_zones(&self) -> Result<bool> {
         let broken = self.options.sabotage == Some(Sabotage::Reset);
         let (dead, upto) = {
             let state = self.state.lock();
@@ -155,7 +156,9 @@ impl Shared {
             let durable = state.journal.durable;
             let is_ready = |z: &ZoneId| {
                 let entry = state.zones.get(*z);
-                let safe = entry.is_some_and(|e| e.live == 0 && (broken || e.freed_by <= durable));
+                // Meanwhile the keeper may have reset it, and somebody taken it.
+                let dead = entry.filter(|e| e.phase == Phase::Full && e.live == 0);
+                let safe = dead.is_some_and(|e| broken || e.freed_by <= durable);
                 safe && !self.pins.is_pinned(*z)
             };
             let ready: Vec<_> = dead.into_iter().filter(is_ready).collect();
@@ -170,7 +173,9 @@ impl Shared {
             match result {
                 Ok(()) => {
                     state.places.stuck.retain(|stuck| *stuck != zone);
+                    state.places.leaving.retain(|left| left.zone != zone);
                     state.zones.set_phase(zone, Phase::Free);
+                    state.places.there_is_hope();
                 }
                 Err(error) => {
                     tracing::warn!(%zone, %error, "a zone cannot be reset and is left out");

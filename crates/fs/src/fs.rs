@@ -77,7 +77,7 @@ impl Fs {
         loop {
             let seen = shared.space.version();
             shared.kick_cleaner();
-            if shared.stopped.load(Ordering::Acquire) {
+            if shared.background.load(Ordering::Acquire) == 0 {
                 return committed;
             }
             shared.space.changed_since(seen).await;

@@ -12,7 +12,7 @@
 //!   Fs --> state: names, inodes, extents, zones     every change is a record, applied there and queued
 //!            |--> meta: group commit: flush the data, then write the records durably
 //!   Writer --> alloc: a zone, submitted in pointer order --> record of the extents
-//!   cleaner: finish, reset, reclaim, segments made ahead
+//!   cleaner: finish, reset, reclaim; reserve: zones opened ahead for logs
 //! ```
 //!
 //! What holds at any power cut: metadata survives as a prefix of the changes made, and never points to data that
@@ -28,6 +28,7 @@ mod extents;
 mod file;
 mod format;
 mod fs;
+mod lease;
 pub mod log;
 mod log_read;
 mod logs;
@@ -39,6 +40,7 @@ mod path;
 mod pool;
 mod reader;
 mod replay;
+mod reserve;
 mod shared;
 mod stat;
 mod state;

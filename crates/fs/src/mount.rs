@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::sync::Event;
@@ -13,7 +13,7 @@ use crate::alloc::{OpenZone, Slots, reserve};
 use crate::file::File;
 use crate::format::record::Record;
 use crate::format::superblock;
-use crate::log::recover;
+use crate::log::recover_with;
 use crate::meta::Meta;
 use crate::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::pool::Pool;
@@ -21,7 +21,7 @@ use crate::replay::{Replayed, replay};
 use crate::shared::{Pins, Shared};
 use crate::state::State;
 use crate::zones::Phase;
-use crate::{Error, FileKind, MountOptions, Result, Sabotage, Superblock, ZoneRole, logs};
+use crate::{Error, FileKind, MountOptions, Result, Sabotage, Superblock, ZoneRole, lease, logs};
 
 /// Mounts and starts the background work.
 pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
@@ -41,12 +41,13 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
         // What a killed process left in the cache is about to be relied on.
         dev.flush().await.map_err(|e| Error::device("mounting", e))?;
     }
-    recover_logs(&dev, &superblock, &mut replayed.state, options.read_only).await?;
+    recover_logs(&dev, &superblock, &mut replayed.state, options).await?;
     let torn = replayed.torn && options.sabotage != Some(Sabotage::TornTail);
     let shared = assemble(dev, superblock, options, replayed, &report);
     if options.read_only {
         return Ok(shared);
     }
+    shared.close_opened(&report).await?;
     finish_leftovers(&shared, &report).await;
     if torn {
         // Before anything is committed: behind a torn tail nobody would find it.
@@ -54,8 +55,10 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
         shared.roll(epoch).await?;
     }
     reset_active_dead(&shared, &report).await?;
-    let (me, work) = (Arc::downgrade(&shared), shared.work.clone());
-    shared.driver.spawn("cleaner", Box::pin(crate::cleaner::run(me, work)));
+    shared.background.store(2, Ordering::Release);
+    let (me, work) = (Arc::downgrade(&shared), &shared.work);
+    shared.driver.spawn("cleaner", Box::pin(crate::cleaner::run(me.clone(), work.clone())));
+    shared.driver.spawn("keeper", Box::pin(crate::reserve::run(me, work.clone())));
     shared.kick_cleaner();
     Ok(shared)
 }
@@ -89,7 +92,8 @@ fn assemble(
         space: Event::new(),
         tight: slots.metadata < 2,
         closed: AtomicBool::new(false),
-        stopped: AtomicBool::new(options.read_only),
+        background: AtomicU32::new(0),
+        log_waits: AtomicU64::new(0),
         locks: Arc::new(Mutex::new(BTreeSet::new())),
         dev,
     })
@@ -100,7 +104,7 @@ async fn recover_logs(
     dev: &Arc<dyn ZonedDevice>,
     superblock: &Superblock,
     state: &mut State,
-    read_only: bool,
+    options: &MountOptions,
 ) -> Result<()> {
     let open = |f: &Arc<File>| f.kind == FileKind::Log && f.content.read().log.sealed.is_none();
     let logs: Vec<Arc<File>> = state.files().map(|node| &node.file).filter(|f| open(f)).cloned().collect();
@@ -109,7 +113,8 @@ async fn recover_logs(
             let content = file.content.read();
             (content.log.cuts.clone(), content.log.segments.clone(), content.modified_ms)
         };
-        let found = recover(dev, superblock.uuid, file.ino, &cuts, &segments).await?;
+        let (uuid, broken) = (superblock.uuid, options.sabotage);
+        let found = recover_with(dev, uuid, file.ino, &cuts, &segments, broken).await?;
         let damage = logs::damage(file.ino, None, &found);
         if let Some(error) = &damage {
             tracing::error!(%error, "an entry of a log is gone");
@@ -127,7 +132,7 @@ async fn recover_logs(
             modified_ms,
             segments: u32::try_from(keep).expect("a log has fewer segments than zones"),
         };
-        if read_only {
+        if options.read_only {
             let mut content = file.content.write();
             content.log.sealed = Some((size, found.next_sequence));
             content.size = size;
@@ -154,7 +159,7 @@ fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bo
                         continue_data(state, info, lifetime, slots, limited);
                     }
                     ZoneRole::Log if partial && state.slot_free() => {
-                        logs::offer_rest(state, info.zone, info.pointer.0, info.capacity.0);
+                        lease::offer_rest(state, info.zone, info.pointer.0, info.capacity.0);
                     }
                     _ if partial && limited => state.places.finishing.push(info.zone),
                     role => state.zones.set(info.zone, Phase::Full, role),

@@ -50,6 +50,8 @@ pub enum Sabotage {
     TornTail,
     /// A zone is reset before the metadata that frees it is durable.
     Reset,
+    /// A zone is used under a generation that the metadata may give again.
+    Generation,
     /// A log's recovery keeps what lies behind a gap.
     Gap,
     /// A log does not wait at its barriers.

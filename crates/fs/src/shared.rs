@@ -1,7 +1,7 @@
 //! What all handles of one mount share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -35,8 +35,10 @@ pub(crate) struct Shared {
     /// There are too few open zones for two metadata zones.
     pub tight: bool,
     pub closed: AtomicBool,
-    /// The cleaner has ended.
-    pub stopped: AtomicBool,
+    /// Background tasks that have not ended.
+    pub background: AtomicU32,
+    /// How often a log waited for a zone.
+    pub log_waits: AtomicU64,
     pub locks: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -64,7 +66,7 @@ impl Shared {
         u64::from(self.dev.geometry().block_size)
     }
 
-    /// Wakes the cleaner.
+    /// Wakes the cleaner and the keeper.
     pub(crate) fn kick_cleaner(&self) {
         self.work.notify();
     }

@@ -90,6 +90,8 @@ pub struct StatFs {
     pub garbage: Bytes,
     /// Files, logs and directories.
     pub files: u64,
+    /// How often since the mount a log waited for a zone, because none was reserved or free.
+    pub log_waits: u64,
     /// Zones by use.
     pub zones: ZoneCounts,
 }

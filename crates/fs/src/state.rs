@@ -44,6 +44,7 @@ pub(crate) struct State {
     /// Files without a name that somebody still has open.
     pub orphans: BTreeMap<u64, FileNode>,
     pub next_ino: u64,
+    /// The metadata gives no generation below this again; those in `places.generations` are still to be used.
     pub next_generation: u64,
     pub zones: ZoneTable,
     pub journal: Journal,

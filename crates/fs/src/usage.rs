@@ -1,5 +1,7 @@
 //! What is used and what is free.
 
+use std::sync::atomic::Ordering;
+
 use units::{Blocks, Bytes};
 use zoned::ZoneState;
 
@@ -28,6 +30,7 @@ pub(crate) fn statfs(shared: &Shared) -> StatFs {
         ),
         garbage: Bytes(garbage.0),
         files,
+        log_waits: shared.log_waits.load(Ordering::Relaxed),
         zones,
     }
 }

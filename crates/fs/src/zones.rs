@@ -11,7 +11,8 @@ use crate::{Lifetime, ZoneRole};
 ///
 /// ```text
 ///   Free --> Data (open) --> Full --(no live block, metadata durable, no reader)--> Resetting --> Free
-///     '----> Log (leased) <--> Rest --^
+///     |----> Log (leased) <--> Rest --^
+///     '----> Reserved (opened ahead) --> Log, or Data where nothing else is left
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
@@ -21,7 +22,9 @@ pub(crate) enum Phase {
     Free,
     /// Data is written to it.
     Data,
-    /// A log holds it, or will.
+    /// Empty, and open for the next log that needs a zone.
+    Reserved,
+    /// A log holds it.
     Log,
     /// Log segments in front, room behind: for the next log.
     Rest,
@@ -82,7 +85,9 @@ impl ZoneTable {
                 n if n >= geometry.conventional && n < files_from => ZoneRole::Metadata,
                 _ => ZoneRole::Free,
             };
-            let empty = info.state == ZoneState::Empty;
+            // Opened ahead and never written: as good as empty.
+            let opened = info.state.is_active() && info.pointer == Blocks::ZERO;
+            let empty = info.state == ZoneState::Empty || opened;
             let phase = match (usable, empty) {
                 (false, _) => Phase::Unusable,
                 (true, true) => Phase::Free,
@@ -207,6 +212,11 @@ impl ZoneTable {
     /// Whether there are any.
     pub(crate) fn has_dead(&self) -> bool {
         !self.dead.is_empty()
+    }
+
+    /// Whether a zone comes free by itself: a reset is on its way.
+    pub(crate) fn is_resetting(&self) -> bool {
+        self.zones.iter().any(|z| z.phase == Phase::Resetting)
     }
 
     /// The full data zone with the fewest live blocks, if a reclaim would gain `least` blocks.

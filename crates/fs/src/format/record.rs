@@ -22,6 +22,8 @@
 //! file's content from offset `from` on is now these extents, and its length `size`; Remap that the content at
 //! the extents' offsets has moved. Segment gives a log one more segment; Cut begins an epoch of a log; Seal ends
 //! it: the first `segments` segments stay, the last of them ends at `last_end`. End completes a snapshot.
+//! Counters says that no number below its own is given (again): one that raises `next_generation` is durable before
+//! a zone is used under a generation below that, so that the zone can be written before its Segment is durable.
 
 use units::{Blocks, ZoneId};
 use zerocopy::little_endian::{U16, U32, U64};
