@@ -66,7 +66,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let mut failed = 0;
     for figure in &figures {
         let tell = |what: &str| bar.set_message(format!("{}: {what}", figure.name));
-        let measured = (figure.measure)(&Run { quick, progress: &tell }).map_err(anyhow::Error::from);
+        let measured = figure.rows(&Run { quick, progress: &tell }).map_err(anyhow::Error::from);
         let written = measured.and_then(|rows| {
             match &out.out {
                 Some(directory) => write(directory, figure, &settings, &rows)?,

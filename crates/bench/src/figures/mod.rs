@@ -4,6 +4,7 @@
 //! them and writes the files.
 
 pub mod closed_loop;
+mod db_bench;
 pub mod profiles;
 mod row;
 pub mod svg;
@@ -46,11 +47,17 @@ pub struct Figure {
     pub title: &'static str,
     /// What is drawn; rows whose `figure` no panel names are in the files only.
     pub panels: &'static [Panel],
-    /// Measures the rows.
+    /// Measures the rows; they are named by [`Figure::rows`] as quick where they are.
     pub measure: fn(&Run<'_>) -> Result<Vec<Row>>,
 }
 
 impl Figure {
+    /// Measures the rows.
+    pub fn rows(&self, run: &Run<'_>) -> Result<Vec<Row>> {
+        let rows = (self.measure)(run)?;
+        Ok(rows.into_iter().map(|row| row.note(run.pick("", "quick: less than the figure takes"))).collect())
+    }
+
     /// Whether `--only WORD` means it: its name, the part behind the dash, or one of its panels.
     pub fn is_called(&self, word: &str) -> bool {
         self.name == word

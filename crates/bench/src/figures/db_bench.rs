@@ -1,0 +1,103 @@
+//! The machine's own `db_bench` on an emulated drive in memory, on the real clock.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rocks::stock::{Program, StockOptions, prepare};
+use units::{Driver, RealDriver, block_on, sleep_until};
+
+use super::{Error, Result};
+
+/// How often an end is looked for.
+const POLL: Duration = Duration::from_millis(50);
+
+/// No run of a figure takes so long: one that does hangs.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct DbBench {
+    /// The drive.
+    pub url: String,
+    /// `fillrandom`.
+    pub benchmark: &'static str,
+    /// Its other arguments.
+    pub args: Vec<String>,
+    /// Environment variables: the log's settings.
+    pub environment: Vec<(&'static str, String)>,
+}
+
+impl DbBench {
+    /// Runs it; gives operations a second as it prints them.
+    pub fn run(&self) -> Result<f64> {
+        let doing = || format!("db_bench {} on {}", self.benchmark, self.url);
+        let failed = |why: String| Error::new(doing(), why);
+        let benchmarks = format!("--benchmarks={}", self.benchmark);
+        let args: Vec<OsString> =
+            std::iter::once(&benchmarks).chain(&self.args).map(OsString::from).collect();
+        let options = StockOptions::default();
+        let mut command =
+            prepare(Program::DbBench, &self.url, &args, &options).map_err(|e| Error::new(doing(), e))?;
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        let (ended, output, complaint) = finish(child).map_err(|e| failed(e.to_string()))?;
+        let last = || {
+            complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned()
+        };
+        if !ended {
+            return Err(failed(format!("no end after {} s; {}", LONGEST.as_secs(), last())));
+        }
+        rate(&output, self.benchmark).ok_or_else(|| failed(last()))
+    }
+}
+
+/// Waits for the end, and ends what takes too long. Whether it ended well or not is seen from what it wrote.
+fn finish(mut child: Child) -> std::io::Result<(bool, String, String)> {
+    let driver = RealDriver::new();
+    let due = driver.now().after(LONGEST);
+    let ended = loop {
+        if child.try_wait()?.is_some() {
+            break true;
+        } else if driver.now() >= due {
+            child.kill()?;
+            child.wait()?;
+            break false;
+        }
+        block_on(&*driver, sleep_until(&*driver, driver.now().after(POLL)));
+    };
+    let (mut output, mut complaint) = (String::new(), String::new());
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut output)?;
+    }
+    if let Some(mut pipe) = child.stderr.take() {
+        pipe.read_to_string(&mut complaint)?;
+    }
+    Ok((ended, output, complaint))
+}
+
+/// `fillrandom : 1.604 micros/op 623223 ops/sec ...`
+fn rate(output: &str, benchmark: &str) -> Option<f64> {
+    let line = output.lines().find(|line| line.split([' ', ':']).next() == Some(benchmark))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    words.windows(2).find_map(|pair| match pair {
+        [number, "ops/sec"] => number.parse().ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_benchmark() {
+        let output = "RocksDB:    version 7.8.3\nfillseq      :   1 micros/op 9 ops/sec;\n\
+                      fillrandom   :      31.604 micros/op 31641 ops/sec 9.481 seconds 300000 operations;  124.1 MB/s\n";
+        assert_eq!(rate(output, "fillrandom"), Some(31641.0));
+        assert_eq!(rate(output, "readrandom"), None);
+        assert_eq!(rate("fillrandom: failed", "fillrandom"), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! `furrow figures`: which files it writes, and what one failure does to the others.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn furrow(args: &[&str], plugin: &str) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["120", env!("CARGO_BIN_EXE_furrow"), "figures"]).args(args).stdin(Stdio::null());
+    command.env("FURROW_PLUGIN", plugin);
+    command.output().expect("timeout comes with coreutils")
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).expect("the file is there")).expect("it is JSON")
+}
+
+#[test]
+fn a_figure_that_fails_is_named_and_the_others_are_written() {
+    let out = TempDir::new().expect("a directory");
+    let made = out.path().join("not/there/yet");
+    let args = ["zwal", "--quick", "--only", "fig4,fig2", "--out", made.to_str().expect("text")];
+    let output = furrow(&args, "/no/such/plugin.so");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("zwal-fig4") && said.contains("/no/such/plugin.so"), "{said}");
+    assert!(!said.contains("zwal-fig2"), "{said}");
+    let rows = json(&made.join("zwal-fig2.json"));
+    assert_eq!((rows["quick"].as_bool(), rows["rows"].as_array().map(Vec::len)), (Some(true), Some(5 + 8)));
+    assert!(rows["host"]["processor"].is_string() && rows["date"].is_string());
+    for file in ["zwal-fig2.csv", "zwal-fig2.svg"] {
+        assert!(made.join(file).is_file(), "{file}");
+    }
+    assert!(!made.join("zwal-fig4.json").exists());
+}
+
+#[test]
+fn a_figure_that_there_is_not_is_a_wrong_argument_and_the_answer_lists_those_there_are() {
+    let output = furrow(&["zwal", "--only", "fig9"], "");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("'fig9'") && said.contains("zwal-fig2"), "{said}");
+}
+
+#[test]
+fn with_json_all_rows_are_in_one_object() {
+    let output = furrow(&["zwal", "--quick", "--only", "fig2", "--json"], "");
+    assert!(output.status.success() && output.stderr.is_empty());
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let row = &all["rows"][0];
+    assert_eq!((row["figure"].as_str(), row["better"].as_str()), (Some("fig2a"), Some("higher")));
+    assert!(row["note"].as_str().is_some_and(|note| note.contains("quick")), "{row}");
+}
