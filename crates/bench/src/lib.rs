@@ -11,6 +11,7 @@ mod error;
 pub mod figures;
 mod host;
 mod latency;
+pub mod recovery;
 pub mod wal;
 
 pub use clock::Clock;

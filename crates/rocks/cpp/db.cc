@@ -8,6 +8,7 @@
 
 #include "expiry.h"
 #include "file_system.h"
+#include "host.h"
 #include "rocksdb/cache.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
@@ -110,6 +111,7 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   options.level_compaction_dynamic_level_bytes = true;
   // Files are deleted, and with them zones reset, by background threads.
   options.avoid_unnecessary_blocking_io = true;
+  options.avoid_flush_during_recovery = given.keep_recovered != 0;
   options.skip_stats_update_on_db_open = true;
   options.keep_log_file_num = kLogFiles;
   options.max_log_file_size = kLogFileBytes;
@@ -138,13 +140,16 @@ RocksPin* Pin(RocksDb* db) {
 
 void rocks_free(char* message) noexcept { free(message); }
 
-RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* given, RocksDb** out) noexcept {
+namespace {
+
+RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount, RocksSlice path,
+                 const RocksOptions& given, RocksDb** out) {
   *out = nullptr;
   auto db = std::make_unique<RocksDb>();
-  db->fs = std::make_shared<furrow::FurrowFileSystem>(fs);
+  db->fs = std::move(fs);
   db->env = rocksdb::NewCompositeEnv(db->fs);
-  db->cache = rocksdb::NewLRUCache(given->block_cache);
-  rocksdb::Options options = MakeOptions(*given, *db, fs);
+  db->cache = rocksdb::NewLRUCache(given.block_cache);
+  rocksdb::Options options = MakeOptions(given, *db, mount);
   rocksdb::DB* opened = nullptr;
   Status status = rocksdb::DB::Open(options, std::string(path.data, path.len), &opened);
   db->db.reset(opened);
@@ -152,6 +157,20 @@ RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* given,
     *out = db.release();
   }
   return ToRocksStatus(status);
+}
+
+}  // namespace
+
+RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* given, RocksDb** out) noexcept {
+  return Open(std::make_shared<furrow::FurrowFileSystem>(fs), fs, path, *given, out);
+}
+
+RocksStatus rocks_open_host(RocksSlice path, const RocksOptions* given, RocksDb** out) noexcept {
+  return Open(std::make_shared<furrow::HostFileSystem>(), nullptr, path, *given, out);
+}
+
+void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noexcept {
+  static_cast<const furrow::HostFileSystem*>(db->fs.get())->Replayed(nanos, bytes);
 }
 
 RocksStatus rocks_close(RocksDb* db) noexcept {

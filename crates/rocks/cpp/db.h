@@ -38,7 +38,8 @@ typedef struct {
   uint8_t compression;
   uint8_t expiry;
   uint8_t create;
-  uint8_t reserved[5];
+  uint8_t keep_recovered;
+  uint8_t reserved[4];
 } RocksOptions;
 
 typedef struct {
@@ -55,6 +56,10 @@ void rocks_free(char* message) noexcept;
 
 // Takes over `fs`, on failure too.
 RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
+// The same on the host's own file system.
+RocksStatus rocks_open_host(RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
+// The nanoseconds and bytes of the logs that were read since the database of rocks_open_host was opened.
+void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noexcept;
 // Stops the background work and closes the database. `db` is gone afterwards, whatever the outcome.
 RocksStatus rocks_close(RocksDb* db) noexcept;
 

@@ -50,7 +50,7 @@ IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const Fil
                                              IODebugContext*) {
   result->reset();
   FurrowReader* reader = nullptr;
-  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), &reader));
+  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 1, &reader));
   if (status.ok()) {
     *result = std::make_unique<SequentialFile>(reader);
   }
@@ -66,7 +66,7 @@ IOStatus FurrowFileSystem::NewRandomAccessFile(const std::string& fname, const F
                                   " is on a zoned device, which no process can map");
   }
   FurrowReader* reader = nullptr;
-  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), &reader));
+  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 0, &reader));
   if (status.ok()) {
     *result = std::make_unique<RandomAccessFile>(reader);
   }

@@ -81,7 +81,8 @@ uint64_t furrow_written(const FurrowWriter* writer);
 void furrow_set_lifetime(const FurrowWriter* writer, uint8_t lifetime);
 void furrow_writer_free(FurrowWriter* writer);
 
-FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, FurrowReader** out);
+// `sequential` is 1 for a file that one thread at a time reads from its beginning to its end.
+FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t sequential, FurrowReader** out);
 // Reads until `n` bytes or the end of the file; `got` is how many.
 FurrowStatus furrow_read(const FurrowReader* reader, uint64_t offset, size_t n, char* into, size_t* got);
 uint64_t furrow_reader_ino(const FurrowReader* reader);

@@ -3,6 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fs::Fs;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -14,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
 use crate::options::DbOptions;
 use crate::pinned::Pinned;
+use crate::replay::{LogReplay, Replays};
 
 /// An open RocksDB database. All methods may be called from any thread.
 ///
@@ -37,6 +39,23 @@ pub(crate) struct Inner {
     handle: RwLock<Handle>,
     /// Cursors, which use the database without the lock: while there are any, it stays open.
     pub(crate) cursors: AtomicUsize,
+    replays: Replays,
+}
+
+/// What C++ is given, on a device whose zones hold `zone` bytes.
+fn given(options: &DbOptions, zone: u64) -> RocksOptions {
+    RocksOptions {
+        write_buffer: options.write_buffer as u64,
+        block_cache: options.block_cache as u64,
+        table_size: options.table_size_for(zone),
+        write_buffers: options.write_buffers,
+        background_jobs: options.background_jobs,
+        compression: u8::from(options.compression),
+        expiry: u8::from(options.expiry),
+        create: u8::from(options.create),
+        keep_recovered: u8::from(options.keep_recovered),
+        reserved: [0; 4],
+    }
 }
 
 impl Db {
@@ -44,31 +63,50 @@ impl Db {
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let geometry = fs.device().geometry();
-        let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
-        let given = RocksOptions {
-            write_buffer: options.write_buffer as u64,
-            block_cache: options.block_cache as u64,
-            table_size: options.table_size_for(zone),
-            write_buffers: options.write_buffers,
-            background_jobs: options.background_jobs,
-            compression: u8::from(options.compression),
-            expiry: u8::from(options.expiry),
-            create: u8::from(options.create),
-            reserved: [0; 5],
-        };
+        let given = given(options, geometry.zone_capacity.bytes(geometry.block_size).0);
         let mut db = ptr::null_mut();
+        let replays = Replays::default();
         // SAFETY: the handle passes to C++ whatever happens; path and options live during the call.
         let status = unsafe {
             ffi::rocks_open(
-                FurrowFs::borrowed(fs.clone()),
+                FurrowFs::borrowed(fs.clone(), replays.clone()),
                 RocksSlice::of(path.as_bytes()),
                 &raw const given,
                 &raw mut db,
             )
         };
         status.check(|| format!("opening the database in {path}"))?;
+        Ok(Db::over(db, path, replays))
+    }
+
+    /// Opens or creates a database in the host's own directory `path`, with the same settings: what a measurement
+    /// compares with.
+    pub fn open_on_host(path: &str, options: &DbOptions) -> Result<Db> {
+        options.validate()?;
+        let given = given(options, u64::MAX);
+        let mut db = ptr::null_mut();
+        // SAFETY: path and options live during the call.
+        let status =
+            unsafe { ffi::rocks_open_host(RocksSlice::of(path.as_bytes()), &raw const given, &raw mut db) };
+        status.check(|| format!("opening the database in {path} of the host"))?;
+        let (replays, mut nanos, mut bytes) = (Replays::default(), 0, 0);
+        // SAFETY: the database is one of the host's, open, and nobody else has it yet.
+        unsafe { ffi::rocks_host_replay(db, &raw mut nanos, &raw mut bytes) };
+        if bytes > 0 {
+            let stats = fs::log::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
+            replays.add(LogReplay { took: Duration::from_nanos(nanos), stats });
+        }
+        Ok(Db::over(db, path, replays))
+    }
+
+    fn over(db: *mut RocksDb, path: &str, replays: Replays) -> Db {
         let (handle, cursors) = (RwLock::new(Handle(db)), AtomicUsize::new(0));
-        Ok(Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors }) })
+        Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays }) }
+    }
+
+    /// The logs that opening the database replayed, in order. On the host's own file system they come as one.
+    pub fn replayed(&self) -> Vec<LogReplay> {
+        self.inner.replays.all()
     }
 
     /// Applies a batch, wholly or not at all. With `sync` it is durable on return, with everything written before.

@@ -38,7 +38,8 @@ pub(crate) struct RocksOptions {
     pub compression: u8,
     pub expiry: u8,
     pub create: u8,
-    pub reserved: [u8; 5],
+    pub keep_recovered: u8,
+    pub reserved: [u8; 4],
 }
 
 /// A borrowed byte string. Valid as long as what it was made of, or as `db.h` says.
@@ -78,6 +79,12 @@ unsafe extern "C" {
         options: *const RocksOptions,
         out: *mut *mut RocksDb,
     ) -> RocksStatus;
+    pub(crate) fn rocks_open_host(
+        path: RocksSlice,
+        options: *const RocksOptions,
+        out: *mut *mut RocksDb,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_host_replay(db: *const RocksDb, nanos: *mut u64, bytes: *mut u64);
     pub(crate) fn rocks_close(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_write(db: *mut RocksDb, batch: *mut RocksBatch, sync: u8) -> RocksStatus;
     pub(crate) fn rocks_get(

@@ -26,6 +26,7 @@ mod ffi;
 mod options;
 #[cfg(feature = "shim")]
 mod pinned;
+mod replay;
 mod settings;
 
 #[cfg(feature = "shim")]
@@ -39,3 +40,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::DbOptions;
 #[cfg(feature = "shim")]
 pub use pinned::Pinned;
+pub use replay::LogReplay;

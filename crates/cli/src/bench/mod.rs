@@ -1,5 +1,6 @@
 //! `furrow bench`: measurements of logs and of the engine.
 
+mod recovery;
 mod wal;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Measure how long a database takes to come back: its log read and replayed, beside the same in memory.
+    Recovery(recovery::RecoveryArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
     Wal(wal::WalArgs),
 }
@@ -30,6 +33,7 @@ enum Verb {
 /// Runs the verb.
 pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
+        Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
     }
 }

@@ -9,11 +9,13 @@ use units::{Driver, block_on};
 use super::logic::path;
 use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
 use crate::mount::{self, Mount};
+use crate::replay::Replays;
 
 /// A mounted file system, in C++'s hands.
 #[derive(Debug)]
 pub struct FurrowFs {
     fs: Fs,
+    replays: Replays,
     /// Set where the plug-in mounted it: dropping the last one unmounts.
     _mount: Option<Mount>,
 }
@@ -21,12 +23,16 @@ pub struct FurrowFs {
 impl FurrowFs {
     /// A handle over `fs`, which stays mounted when the handle goes.
     #[cfg(feature = "shim")]
-    pub(crate) fn borrowed(fs: Fs) -> *mut FurrowFs {
-        Box::into_raw(Box::new(FurrowFs { fs, _mount: None }))
+    pub(crate) fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
+        Box::into_raw(Box::new(FurrowFs { fs, replays, _mount: None }))
     }
 
     pub(super) fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    pub(super) fn replays(&self) -> &Replays {
+        &self.replays
     }
 
     pub(super) fn driver(&self) -> &Arc<dyn Driver> {
@@ -71,7 +77,8 @@ pub unsafe extern "C" fn furrow_mount(
         let url = std::str::from_utf8(url)
             .map_err(|_| Failure::new(Code::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
         let mount = mount::mount(url).map_err(|e| Failure::new(Code::IoError, e.to_string()))?;
-        let handle = Box::new(FurrowFs { fs: mount.fs().clone(), _mount: Some(mount) });
+        let handle =
+            Box::new(FurrowFs { fs: mount.fs().clone(), replays: Replays::default(), _mount: Some(mount) });
         // SAFETY: the caller's promise.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())

@@ -5,12 +5,14 @@ use std::ffi::c_char;
 use std::slice;
 use std::sync::Arc;
 
-use fs::{Bytes, CreateOptions, FileKind, Reader, Writer};
-use units::{Driver, block_on};
+use fs::{Bytes, CreateOptions, FileKind, Reader, SequentialReader, Writer};
+use parking_lot::Mutex;
+use units::{Driver, Instant, block_on};
 
 use super::dir::FurrowFs;
 use super::logic::{bytes, lifetime, path};
 use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use crate::replay::{LogReplay, Replays};
 
 /// A file being written, in C++'s hands.
 #[derive(Debug)]
@@ -23,8 +25,38 @@ pub struct FurrowWriter {
 #[derive(Debug)]
 pub struct FurrowReader {
     reader: Reader,
+    sequential: Option<Sequential>,
     driver: Arc<dyn Driver>,
     ino: u64,
+}
+
+/// What a file that is read from its beginning to its end has beside.
+#[derive(Debug)]
+struct Sequential {
+    ahead: Mutex<SequentialReader>,
+    opened: Instant,
+    replays: Replays,
+}
+
+impl FurrowReader {
+    fn read(&self, offset: Bytes, into: &mut [u8]) -> fs::Result<usize> {
+        match &self.sequential {
+            // Held across the wait: one thread at a time uses such a file.
+            Some(sequential) => block_on(&*self.driver, sequential.ahead.lock().read_at(offset, into)),
+            None => block_on(&*self.driver, self.reader.read_at(offset, into)),
+        }
+    }
+}
+
+impl Drop for FurrowReader {
+    fn drop(&mut self) {
+        let Some(sequential) = &self.sequential else { return };
+        let stats = sequential.ahead.lock().stats();
+        if stats.bytes > Bytes(0) {
+            let took = self.driver.now().0.saturating_sub(sequential.opened.0);
+            sequential.replays.add(LogReplay { took: std::time::Duration::from_nanos(took), stats });
+        }
+    }
 }
 
 impl FurrowWriter {
@@ -186,7 +218,7 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
     });
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading; `sequential`: from its beginning to its end, by one thread at a time.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_reader_free`].
@@ -195,6 +227,7 @@ pub unsafe extern "C" fn furrow_open(
     fs: *const FurrowFs,
     name: *const c_char,
     len: usize,
+    sequential: u8,
     out: *mut *mut FurrowReader,
 ) -> FurrowStatus {
     entry(|| {
@@ -202,7 +235,13 @@ pub unsafe extern "C" fn furrow_open(
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let ino = fs.fs().stat(&name)?.ino;
         let reader = fs.fs().open(&name)?;
-        let handle = Box::new(FurrowReader { reader, driver: Arc::clone(fs.driver()), ino });
+        let driver = Arc::clone(fs.driver());
+        let sequential = (sequential != 0).then(|| Sequential {
+            ahead: Mutex::new(SequentialReader::new(reader.clone())),
+            opened: driver.now(),
+            replays: fs.replays().clone(),
+        });
+        let handle = Box::new(FurrowReader { reader, sequential, driver, ino });
         // SAFETY: the caller's promise.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -234,7 +273,7 @@ pub unsafe extern "C" fn furrow_read(
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let at = Bytes(offset.saturating_add(done as u64));
-            match block_on(&*reader.driver, reader.reader.read_at(at, rest))? {
+            match reader.read(at, rest)? {
                 0 => break,
                 more => done += more,
             }

@@ -1,0 +1,59 @@
+//! A drive whose reads take their time from some moment on: filling it is nobody's measurement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use zoned::emu::{Emu, Media, Timing, TimingState};
+use zoned::{Done, Driver, Geometry, Io, Op, ZonedDevice};
+
+/// A drive in memory, with the read times of another one.
+#[derive(Debug)]
+pub(super) struct Paced {
+    emu: Arc<Emu>,
+    timing: Timing,
+    clocks: Mutex<TimingState>,
+    on: AtomicBool,
+}
+
+impl Paced {
+    /// Over `emu`, whose own reads take no time.
+    pub(super) fn new(emu: Arc<Emu>, timing: Timing) -> Arc<Paced> {
+        let clocks = Mutex::new(timing.rested());
+        Arc::new(Paced { emu, timing, clocks, on: AtomicBool::new(false) })
+    }
+
+    /// A copy of what is on the drive now.
+    pub(super) fn media(&self) -> Media {
+        self.emu.media()
+    }
+
+    /// From now on reads take their time.
+    pub(super) fn begin(&self) {
+        self.on.store(true, Ordering::Release);
+    }
+}
+
+impl ZonedDevice for Paced {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if !matches!(op, Op::Read { .. }) || !self.on.load(Ordering::Acquire) {
+            return self.emu.submit(op);
+        }
+        let driver = self.emu.driver();
+        let at = {
+            let mut clocks = self.clocks.lock();
+            self.timing.completion(&mut clocks, driver.now(), &op, None)
+        };
+        // Over at once: it waits for nothing.
+        let result: zoned::Result<Done> = self.emu.submit(op).wait();
+        Io::due(at, result, driver)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
