@@ -209,3 +209,32 @@ fn an_append_is_taken_apart_so_that_memory_stays_bounded() {
         assert!(into == all);
     });
 }
+
+#[test]
+fn a_slow_append_holds_nobody_but_those_who_need_it() {
+    let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel(100) }, 64);
+    let log = writer(&bench, options(8, BLOCK));
+    bench.run(async {
+        log.append(&pattern(0, ENTRY)).await.expect("room");
+        log.sync().await.expect("syncs");
+        let begin = bench.driver.now();
+        *bench.drive.stalled.lock() = Some(Duration::from_secs(1));
+        log.append(&pattern(ENTRY, ENTRY)).await.expect("room");
+        for n in 2..30 {
+            log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
+        }
+        // 28 entries passed it, seven at a time, and everything can be read.
+        assert_eq!(bench.driver.now().since(begin), US * 300);
+        let mut into = vec![0; 30 * ENTRY];
+        assert_eq!(log.read_at(Bytes(0), &mut into).await.expect("reads"), into.len());
+        assert_eq!((into, bench.driver.now().since(begin)), (pattern(0, 30 * ENTRY), US * 300));
+        // But what is behind it is not durable before it is, and memory stays bounded: the span ends here.
+        assert_eq!(log.durable(), Bytes(ENTRY as u64));
+        for n in 30..40 {
+            log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
+        }
+        assert!(bench.driver.now().since(begin) >= Duration::from_secs(1));
+        log.sync().await.expect("syncs");
+    });
+    assert_eq!(bench.content(&bench.recover(&FIRST)), pattern(0, 40 * ENTRY));
+}

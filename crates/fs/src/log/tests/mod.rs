@@ -40,6 +40,8 @@ struct Drive {
     blocks_read: AtomicU64,
     writes: AtomicU64,
     flushes: AtomicU64,
+    /// The next write or append takes so long.
+    stalled: Mutex<Option<std::time::Duration>>,
     /// What the test has synced and appended so far, and the medium around each operation, where wanted.
     synced: AtomicU64,
     appended: AtomicU64,
@@ -88,9 +90,20 @@ impl ZonedDevice for Drive {
             _ => {}
         }
         self.remember();
+        let writes = matches!(op, Op::Write { .. } | Op::Append { .. });
         let io = self.emu.submit(op);
         self.remember();
-        io
+        match writes.then(|| self.stalled.lock().take()).flatten() {
+            None => io,
+            Some(time) => {
+                let driver = Arc::clone(self.driver());
+                Io::spawn(self.driver(), &self.geometry.name, async move {
+                    let done = io.await?;
+                    units::sleep_until(&*driver, driver.now().after(time)).await;
+                    Ok(done)
+                })
+            }
+        }
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -124,7 +137,7 @@ impl Bench {
         let zones = (1..geometry.zones).map(|zone| segment(zone, 0, geometry.zone_capacity.0));
         let source = Arc::new(Zones { left: Mutex::new(zones.collect()), given: Mutex::default() });
         let [reads, blocks_read, writes, flushes, synced, appended] = Default::default();
-        let moments = Mutex::default();
+        let (moments, stalled) = (Mutex::default(), Mutex::default());
         Bench {
             driver,
             drive: Arc::new(Drive {
@@ -137,6 +150,7 @@ impl Bench {
                 synced,
                 appended,
                 moments,
+                stalled,
             }),
             source,
         }

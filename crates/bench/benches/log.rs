@@ -1,0 +1,83 @@
+//! What the log's own code costs: 4 KiB unsynced records on a drive without delay, beside the bare drive.
+#![allow(missing_docs, reason = "a benchmark")]
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use fs::log::{IoMode, LogOptions, LogWriter, Segment, SegmentSource};
+use parking_lot::Mutex;
+use units::{Blocks, Driver, RealDriver, ZoneId, block_on};
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Buf, Durability, ZonedDevice};
+
+const RECORD: usize = 4096;
+/// Records of one sample: 32 MiB.
+const RECORDS: usize = 8192;
+const ZONE: Blocks = Blocks(16 << 10);
+
+/// Hands out whole zones.
+struct Zones(Mutex<VecDeque<Segment>>);
+
+impl SegmentSource for Zones {
+    fn next(&self) -> Pin<Box<dyn Future<Output = fs::Result<Segment>> + Send + '_>> {
+        Box::pin(async { Ok(self.0.lock().pop_front().expect("zones enough for a sample")) })
+    }
+}
+
+fn drive(driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
+    let options = EmuOptions {
+        zones: 2,
+        zone_size: ZONE,
+        zone_capacity: ZONE,
+        max_append: Blocks(256),
+        track_power_cuts: false,
+        ..EmuOptions::default()
+    };
+    Emu::memory(options, Arc::clone(driver))
+}
+
+fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
+    let zones =
+        (0..2).map(|zone| Segment { zone: ZoneId(zone), generation: 1, start: Blocks::ZERO, end: ZONE });
+    let source = Arc::new(Zones(Mutex::new(zones.collect())));
+    LogWriter::new(drive(driver), fs::Uuid::from_u128(7), 1, 1, 0, 0, options, source)
+}
+
+fn log(criterion: &mut Criterion) {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let record = vec![0x5A; RECORD];
+    let mut group = criterion.benchmark_group("log");
+    group.throughput(Throughput::Elements(RECORDS as u64)).sample_size(10);
+    for (mode, name) in [(IoMode::Append, "append"), (IoMode::Write, "write")] {
+        for buffer in [4 << 10, 64 << 10, 1 << 20] {
+            group.bench_function(format!("{name}/{}KiB", buffer >> 10), |b| {
+                let make = || writer(&driver, LogOptions { buffer, mode, ..LogOptions::default() });
+                let fill = |log: LogWriter| {
+                    for _ in 0..RECORDS {
+                        block_on(&*driver, log.append(&record)).expect("room");
+                    }
+                    log
+                };
+                b.iter_batched(make, fill, BatchSize::PerIteration);
+            });
+        }
+    }
+    // What the drive alone takes for the same bytes: to be taken off.
+    group.bench_function("drive alone/4KiB appends", |b| {
+        let data = Buf::copy_from(&record);
+        let fill = |dev: Arc<dyn ZonedDevice>| {
+            for _ in 0..RECORDS {
+                dev.append(ZoneId(0), data.clone(), Durability::Cached).wait().expect("room");
+            }
+            dev
+        };
+        b.iter_batched(|| drive(&driver), fill, BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, log);
+criterion_main!(benches);
