@@ -37,7 +37,8 @@ pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity
 
 /// A zone for a log's next segment.
 enum Found {
-    Segment(Segment),
+    /// And whether it is active beside the one that the log leaves.
+    Segment(Segment, bool),
     Wait,
     Starved,
     TooMany,
@@ -109,7 +110,7 @@ impl State {
             }
         }
         self.zones.note(segment.zone, as_state, segment.start.0);
-        Found::Segment(segment)
+        Found::Segment(segment, both)
     }
 
     /// Ends a log's lease. The zone's pointer is at block `pointer`, `u64::MAX` at its end; `None` where unknown.
@@ -143,8 +144,8 @@ impl State {
 
 impl Shared {
     /// The next segment of an open log, and the number of its record: until that is durable, a power cut takes what
-    /// is in the segment. Waits where there is no zone to be had at once, and only then.
-    pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64)> {
+    /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no zone to be had at once, and only then.
+    pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut give_up: Option<units::Instant> = None;
         loop {
             let seen = self.space.version();
@@ -153,11 +154,11 @@ impl Shared {
             let found = {
                 let mut state = self.state.lock();
                 match state.find_segment(ino) {
-                    Found::Segment(segment) => {
+                    Found::Segment(segment, beside) => {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
                         state.places.commit_soon = upto;
-                        Some((segment, upto))
+                        Some((segment, upto, beside))
                     }
                     Found::Starved if state.places.hopeless => return Err(no_space(&state)),
                     Found::TooMany if give_up.is_some_and(|at| self.driver.now() >= at) => {

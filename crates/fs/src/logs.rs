@@ -42,6 +42,8 @@ struct Ties {
     durable: AtomicU64,
     /// The log has gone on in another zone, and nobody has looked since whether the one before it is full.
     left: AtomicBool,
+    /// The last zone was open already beside the one that the log left.
+    beside: AtomicBool,
 }
 
 /// Gives a log its segments.
@@ -58,11 +60,16 @@ impl SegmentSource for Source {
             let closed =
                 || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
             let shared = self.shared.upgrade().ok_or_else(closed)?;
-            let (segment, record) = shared.next_segment(self.ino).await?;
+            let (segment, record, beside) = shared.next_segment(self.ino).await?;
+            self.ties.beside.store(beside, Ordering::Release);
             self.ties.needs.fetch_max(record, Ordering::AcqRel);
             self.ties.left.store(true, Ordering::Release);
             Ok(segment)
         })
+    }
+
+    fn is_beside(&self) -> bool {
+        self.ties.beside.load(Ordering::Acquire)
     }
 }
 
@@ -161,7 +168,7 @@ impl LogFile {
         self.check()?;
         self.writer.sync().await?;
         self.look_at_left_zones();
-        // The keeper has begun to commit these when the zone was taken.
+        // The committer has begun with these when the zone was taken.
         let needs = self.ties.needs.load(Ordering::Acquire);
         if self.ties.durable.load(Ordering::Acquire) < needs {
             self.handle.shared.commit_upto(needs).await?;

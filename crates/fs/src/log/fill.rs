@@ -78,6 +78,8 @@ pub(super) struct Part {
     /// Stream bytes in it.
     pub(super) length: usize,
     pub(super) mask: u32,
+    /// Goes out when everything before it has landed.
+    pub(super) behind: bool,
 }
 
 impl Part {
@@ -123,6 +125,8 @@ pub(super) struct Fill {
     region: u64,
     filled: u64,
     segment: Option<Segment>,
+    /// The next part waits for everything before it.
+    behind: bool,
     /// The block of the segment's zone that the next part begins at.
     next: Blocks,
     pub(super) next_sequence: u64,
@@ -141,16 +145,19 @@ impl Fill {
             region: 0,
             filled: 0,
             segment: None,
+            behind: false,
             next: Blocks::ZERO,
             next_sequence: first_sequence,
             durable: first_sequence,
         }
     }
 
-    /// Goes on in `segment`; what was left of the one before stays unused.
-    pub(super) fn give(&mut self, segment: Segment) {
+    /// Goes on in `segment`; what was left of the one before stays unused. `beside`: its zone may be open together with
+    /// that one's.
+    pub(super) fn give(&mut self, segment: Segment, beside: bool) {
         self.next = segment.start;
         self.segment = Some(segment);
+        self.behind = !beside;
     }
 
     /// The unused rest of the segment that the next entry would go to.
@@ -220,6 +227,7 @@ impl Fill {
             room: self.limits.bytes(blocks),
             length: 0,
             mask: 0,
+            behind: std::mem::take(&mut self.behind),
         });
         self.next = segment.start.plus(blocks);
     }

@@ -59,6 +59,12 @@ pub trait SegmentSource: Send + Sync {
     /// The next segment, durable in the metadata for this log when it returns. Asked for when a byte needs it,
     /// so that a source that prefetches answers at once.
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>>;
+
+    /// Whether the zone of the last segment may be open beside the one that the log leaves. Where it may not, that one
+    /// is full before the first entry goes elsewhere.
+    fn is_beside(&self) -> bool {
+        true
+    }
 }
 
 /// How entries reach the device.

@@ -165,7 +165,8 @@ impl State {
             let Some(part) = entry.parts.get(self.next.1) else { break };
             let lone = self.flights.is_empty();
             let barrier = entry.region != self.region && self.options.sabotage != Some(Sabotage::Barrier);
-            if !lone && (barrier || ahead >= SPAN * self.window.limit()) {
+            // Operations of several zones happen in any order: two zones would be open where only one may be.
+            if !lone && (barrier || part.behind || ahead >= SPAN * self.window.limit()) {
                 break;
             }
             let (zone, lba, data, how) = (part.zone, part.lba, entry.bytes_of(part), Durability::Cached);

@@ -118,7 +118,7 @@ impl LogWriter {
             let got = self.next_segment().await;
             let mut state = self.state.lock();
             match got {
-                Ok(segment) => state.fill.give(segment),
+                Ok(segment) => state.fill.give(segment, self.source.is_beside()),
                 Err(error) if rest.len() == data.len() => return Err(error),
                 Err(error) => return Err(state.poison(error)),
             }
