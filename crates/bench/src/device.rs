@@ -129,6 +129,28 @@ struct Work {
 }
 
 impl Load {
+    /// Whether a drive of this geometry takes it.
+    pub fn validate(&self, geometry: &Geometry) -> Result<()> {
+        let refuse =
+            |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
+        let blocks = self.size.0 / u64::from(geometry.block_size);
+        let most = match self.kind {
+            Kind::Append | Kind::Mixed { .. } => geometry.max_append,
+            Kind::Write | Kind::Read => geometry.max_transfer,
+        };
+        let sequential = geometry.zones.saturating_sub(geometry.conventional);
+        if blocks == 0 || !self.size.0.is_multiple_of(u64::from(geometry.block_size)) {
+            return refuse("the size is not in whole blocks");
+        } else if Blocks(blocks) > most.min(geometry.zone_capacity) {
+            return refuse("the size is above what one operation of this drive moves");
+        } else if self.depth == 0 || self.count == 0 || self.zones == 0 || self.zones > sequential {
+            return refuse("depth, count and zones: one at least, and no more zones than the drive has");
+        } else if self.kind.writes() && self.count > self.room(geometry) {
+            return refuse("the drive has no room for so many writes: use fewer or smaller ones");
+        }
+        Ok(())
+    }
+
     /// The writes that a drive of this geometry has room for, once it is empty.
     pub fn room(&self, geometry: &Geometry) -> u64 {
         let blocks = self.size.0 / u64::from(geometry.block_size);
@@ -147,22 +169,8 @@ pub async fn run(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<Outcome> 
 /// Like [`run`], and ends after `time` of the drive's own time, should the operations of the load last longer.
 pub async fn run_for(device: &Arc<dyn ZonedDevice>, load: &Load, time: Option<Duration>) -> Result<Outcome> {
     let geometry = device.geometry();
-    let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
+    load.validate(geometry)?;
     let blocks = load.size.0 / u64::from(geometry.block_size);
-    let most = match load.kind {
-        Kind::Append | Kind::Mixed { .. } => geometry.max_append,
-        Kind::Write | Kind::Read => geometry.max_transfer,
-    };
-    let sequential = geometry.zones.saturating_sub(geometry.conventional);
-    if blocks == 0 || !load.size.0.is_multiple_of(u64::from(geometry.block_size)) {
-        return refuse("the size is not in whole blocks");
-    } else if Blocks(blocks) > most.min(geometry.zone_capacity) {
-        return refuse("the size is above what one operation of this drive moves");
-    } else if load.depth == 0 || load.count == 0 || load.zones == 0 || load.zones > sequential {
-        return refuse("depth, count and zones: one at least, and no more zones than the drive has");
-    } else if load.kind.writes() && load.count > load.room(geometry) {
-        return refuse("the drive has no room for so many writes: use fewer or smaller ones");
-    }
     if load.kind.writes() {
         reset(device, geometry.conventional..geometry.zones).await?;
     }

@@ -13,6 +13,7 @@ mod host;
 mod latency;
 pub mod recovery;
 pub mod wal;
+pub mod ycsb;
 
 pub use clock::Clock;
 pub use counted::{Counted, Counts};

@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use units::{Bytes, block_on};
+use zoned::{DeviceUrl, Geometry};
 
 use crate::args::{DeviceArg, ForceArg};
 use crate::bench::{failed, latency_cells};
@@ -56,26 +57,40 @@ pub struct DeviceBenchArgs {
     force: ForceArg,
 }
 
-/// Runs the load.
-pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
-    let drive = Drive::open(&args.device.device, args.clock, !args.force.dry_run).map_err(failed)?;
-    let geometry = drive.device().geometry();
-    let mut load = Load {
+/// The load, for a drive of this geometry.
+fn load(args: &DeviceBenchArgs, geometry: &Geometry) -> Load {
+    let load = Load {
         kind: args.op,
         size: args.block,
         depth: args.depth,
         zones: args.zones,
         count: args.count.unwrap_or(u64::MAX),
         rate: args.rate,
-        dilation: drive.dilation(),
+        dilation: 1,
     };
+    match args.total {
+        Some(total) => Load { count: total.0 / args.block.0.max(1), ..load },
+        // The time ends it, or the end of the drive.
+        None if args.count.is_none() && args.op.writes() => Load { count: load.room(geometry), ..load },
+        None => load,
+    }
+}
+
+/// Runs the load.
+pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
     if args.rate == Some(Bytes::ZERO) || args.time == Some(Duration::ZERO) {
         return Err(Failure::usage("a rate and a time are above 0"));
-    } else if let Some(total) = args.total {
-        load.count = total.0 / args.block.0.max(1);
-    } else if args.count.is_none() && args.op.writes() {
-        load.count = load.room(geometry).max(1);
     }
+    let url: DeviceUrl = args.device.device.parse()?;
+    if !url.exists() {
+        // What is refused makes no file.
+        let geometry = url.options()?.geometry()?;
+        load(args, &geometry).validate(&geometry)?;
+    }
+    let drive = Drive::open(&args.device.device, args.clock, !args.force.dry_run).map_err(failed)?;
+    let geometry = drive.device().geometry();
+    let load = Load { dilation: drive.dilation(), ..load(args, geometry) };
+    load.validate(geometry)?;
     let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(TIME));
     let fills = !args.op.writes() && !geometry.read_past_pointer;
     let written = drive.device().report_all()?.iter().filter(|zone| is_written(zone)).count();

@@ -2,12 +2,14 @@
 
 mod recovery;
 mod wal;
+mod ycsb;
 
 use std::process::ExitCode;
 
 use ::bench::{Error, Host, Latencies};
+use ::fs::log::IoMode;
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,6 +30,8 @@ enum Verb {
     Recovery(recovery::RecoveryArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
     Wal(wal::WalArgs),
+    /// Measure RocksDB on the drive with the workloads of the Yahoo! Cloud Serving Benchmark.
+    Ycsb(ycsb::YcsbArgs),
 }
 
 /// Runs the verb.
@@ -35,6 +39,7 @@ pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
+        Verb::Ycsb(args) => ycsb::run(context, &args),
     }
 }
 
@@ -47,6 +52,22 @@ pub fn failed(error: Error) -> anyhow::Error {
             Failure::refused(format!("{error} (--force)"))
         }
         error => error.into(),
+    }
+}
+
+/// [`IoMode`] as a flag.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Io {
+    Write,
+    Append,
+}
+
+impl Io {
+    fn mode(self) -> IoMode {
+        match self {
+            Io::Write => IoMode::Write,
+            Io::Append => IoMode::Append,
+        }
     }
 }
 

@@ -6,10 +6,10 @@ use ::bench::Clock;
 use ::bench::wal::{self, Batch, Sync, WalLoad, WalOutcome, io_name};
 use ::fs::log::IoMode;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use units::Bytes;
 
-use super::{failed, latency_cells, with_host};
+use super::{Io, failed, latency_cells, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};
@@ -64,23 +64,13 @@ pub struct WalArgs {
     force: bool,
 }
 
-/// [`IoMode`] as a flag.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Io {
-    Write,
-    Append,
-}
-
 /// Runs one load, or the grid.
 pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
     let load = WalLoad {
         device: args.device.device.clone(),
         clock: args.clock,
         force: args.force,
-        io: match args.io {
-            Io::Write => IoMode::Write,
-            Io::Append => IoMode::Append,
-        },
+        io: args.io.mode(),
         batch: args.batch,
         threads: args.threads,
         record: args.record,

@@ -1,0 +1,128 @@
+//! A run: the drive, the file system, and one workload after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use rocks::{Db, DbOptions};
+use units::block_on;
+use zoned::{DeviceUrl, ZoneId, ZonedDevice};
+
+use super::keys::{Inserted, Picker};
+use super::phase::{self, Work, key};
+use super::{Phase, Workload, YcsbLoad, YcsbOutcome};
+use crate::{Clock, Counted, Drive, Error, Result};
+
+/// Where the database lies.
+const PATH: &str = "/ycsb";
+
+/// Runs the workloads one after the other. `seen` gets each one's numbers when it is over.
+///
+/// # Errors
+/// [`Error::Settings`]; `Exists` of the file system where `load` meets a drive that holds data and
+/// [`YcsbLoad::force`] is not set; whatever drive, file system and RocksDB say.
+pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
+    load.validate()?;
+    let url: DeviceUrl = load.device.parse()?;
+    let clock = match load.clock {
+        Some(clock) => Some(clock),
+        None if url.options()?.dilation > 1 => None,
+        // Never the virtual one.
+        None => Some(Clock::Real),
+    };
+    let loads = load.workloads.first() == Some(&Workload::Load);
+    if !loads && url.path().is_none() {
+        return Err(Error::settings("a drive in memory holds no records yet: begin with load, as in load,a"));
+    }
+    let drive = Drive::open(&load.device, clock, loads)?;
+    let driver = Arc::clone(drive.driver());
+    let counted = Counted::new(Arc::clone(drive.device()));
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    if loads {
+        let options = FormatOptions { force: load.force, ..FormatOptions::default() };
+        block_on(&*driver, Fs::format(&dev, &options))?;
+    }
+    let options = MountOptions { log: load.log, ..MountOptions::default() };
+    let fs = block_on(&*driver, Fs::mount(dev, &options))?;
+    let mut records = if loads { 0 } else { load.records };
+    let mut phases = Vec::new();
+    for workload in &load.workloads {
+        let phase = one(&drive, &fs, &counted, load, *workload, &mut records)?;
+        seen(&phase);
+        phases.push(phase);
+    }
+    block_on(&*driver, fs.unmount())?;
+    Ok(YcsbOutcome { clock: drive.clock(), dilation: drive.dilation(), phases })
+}
+
+/// Opens the database, runs a workload on it and closes it. `records` are there before, and more after it.
+fn one(
+    drive: &Drive,
+    fs: &Fs,
+    counted: &Arc<Counted>,
+    load: &YcsbLoad,
+    workload: Workload,
+    records: &mut u64,
+) -> Result<Phase> {
+    let driver = Arc::clone(drive.driver());
+    let options = DbOptions {
+        write_buffer: usize::try_from(load.write_buffer.0).unwrap_or(usize::MAX),
+        block_cache: usize::try_from(load.block_cache.0).unwrap_or(usize::MAX),
+        create: workload == Workload::Load,
+        ..DbOptions::default()
+    };
+    let begin = driver.now();
+    let db = Db::open(fs, PATH, &options)?;
+    let open = driver.now().since(begin);
+    let seconds = |time: Duration| time.as_secs_f64() / f64::from(drive.dilation().max(1));
+    if workload == Workload::Load {
+        // Loading again writes the same records.
+        *records = 0;
+    } else if db.get(&key(records.saturating_sub(1)))?.is_none() {
+        return Err(Error::settings(format!(
+            "the database does not hold {records} records: run the workload load first, with as many"
+        )));
+    }
+    let operations = if workload == Workload::Load { load.records } else { load.operations };
+    let distribution = load.distribution.unwrap_or(workload.distribution());
+    // Twice as many inserts as there should be: the numbers are random.
+    let expected = operations.saturating_mul(workload.inserts()) / 50;
+    let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
+    counted.begin(ZoneId(first));
+    let picker = match workload {
+        // Picks nothing.
+        Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
+        _ => Picker::new(distribution, *records, expected),
+    };
+    let work = Arc::new(Work {
+        db,
+        load: load.clone(),
+        workload,
+        dilation: drive.dilation(),
+        picker,
+        inserted: Inserted::new(*records),
+        next_record: AtomicU64::new(*records),
+        next: AtomicU64::new(0),
+        operations,
+        begin: driver.now(),
+        failed: AtomicBool::new(false),
+        driver: Arc::clone(&driver),
+    });
+    let (own, elapsed) = block_on(&*driver, phase::run(&work))?;
+    let device_operations = counted.counts();
+    *records = work.inserted.below();
+    work.db.close()?;
+    let seconds_run = seconds(elapsed);
+    Ok(Phase {
+        workload,
+        distribution,
+        open_seconds: seconds(open),
+        seconds: seconds_run,
+        operations: own.operations(),
+        ops_per_s: if seconds_run > 0.0 { own.operations() as f64 / seconds_run } else { 0.0 },
+        missing: own.missing(),
+        kinds: own.kinds(drive.dilation()),
+        device_operations,
+    })
+}

@@ -1,0 +1,69 @@
+//! Logs on the profiles of published drives, in virtual time.
+
+use bench::wal::{self, Batch, Sync, WalLoad, WalOutcome};
+use fs::log::IoMode;
+use zoned::Bytes;
+
+fn measure(profile: &str, load: WalLoad) -> WalOutcome {
+    let device = format!("emu:mem?profile={profile}&zones=16&zone-size=256MiB");
+    wal::run(&WalLoad { device, clock: Some("virtual".parse().unwrap()), window: 32, ..load }).unwrap()
+}
+
+#[test]
+fn appends_are_never_slower_than_writes() {
+    for profile in ["confzns", "zn540"] {
+        for (buffer, total) in [(4 << 10, 4 << 20), (64 << 10, 16 << 20), (1 << 20, 64 << 20)] {
+            for record in [100, 4 << 10, 64 << 10] {
+                let load = |io| WalLoad {
+                    io,
+                    buffer: Bytes(buffer),
+                    record: Bytes(record),
+                    // Few calls where records are small: an append of the log is what is measured.
+                    total: Bytes(if record == 100 { total.min(16 << 20) } else { total }),
+                    ..WalLoad::default()
+                };
+                let append = measure(profile, load(IoMode::Append));
+                let write = measure(profile, load(IoMode::Write));
+                assert!(
+                    append.payload_mib_per_s >= write.payload_mib_per_s * 0.999,
+                    "{profile}, buffer {buffer}, records of {record}: {} and {}",
+                    append.payload_mib_per_s,
+                    write.payload_mib_per_s
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_repeats_exactly_and_accounts_for_every_byte() {
+    for batch in [Batch::Each, Batch::Group] {
+        let load =
+            WalLoad { batch, threads: 8, sync: Sync::Each, total: Bytes(2 << 20), ..WalLoad::default() };
+        let (one, other) = (measure("zn540", load.clone()), measure("zn540", load));
+        assert_eq!((one.seconds, one.appends), (other.seconds, other.appends));
+        assert_eq!(one.records, 512);
+        assert!(one.device_operations.bytes >= (512 * 4096), "{one:?}");
+        // Eight synced records at a time: an entry has at most all of them.
+        assert!(one.appends >= 512 / 8, "{one:?}");
+        assert!(one.latency_us.p50 > 0.0 && one.ops_per_s > 0.0);
+    }
+}
+
+#[test]
+fn logs_take_turns_where_the_drive_cannot_hold_everything() {
+    let device = String::from("emu:mem?profile=zn540&zones=16&zone-size=2MiB");
+    for batch in [Batch::Each, Batch::Group] {
+        let load = WalLoad {
+            device: device.clone(),
+            batch,
+            threads: 4,
+            total: Bytes(64 << 20),
+            ..WalLoad::default()
+        };
+        let outcome = wal::run(&load).unwrap();
+        assert_eq!(outcome.records, 16_384);
+        assert!(outcome.logs > 2, "{outcome:?}");
+        assert!(outcome.device_operations.zone_commands > 10, "{outcome:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! `furrow bench ycsb`
+
+use std::process::ExitCode;
+
+use ::bench::Clock;
+use ::bench::ycsb::{self, Distribution, Phase, Workload, YcsbLoad};
+use ::fs::log::LogOptions;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use units::Bytes;
+
+use super::{Io, failed, latency_cells, with_host};
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::{output, progress, size};
+
+/// `furrow bench ycsb`
+#[derive(Debug, Args)]
+pub struct YcsbArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// What to run, one after the other: load, a, b, c, d, e, f or a range. Beginning with load it formats the drive.
+    #[arg(long, default_value = "load,a", value_name = "load,a..f")]
+    workload: Workloads,
+    /// Records that load inserts, or has inserted.
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    records: u64,
+    /// Operations of each other workload.
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    ops: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value = "1000", value_name = "SIZE", value_parser = size::parse)]
+    value: Bytes,
+    /// Threads.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    threads: u32,
+    /// zipfian, latest or uniform [default: latest for d, zipfian for the others]
+    #[arg(long)]
+    distribution: Option<Distribution>,
+    /// Operations a second to offer; latencies then count from when an operation was due [default: as many as can be]
+    #[arg(long, value_name = "OPS")]
+    rate: Option<u64>,
+    /// Which writes are made durable before the next.
+    #[arg(long, default_value = "none", value_parser = ["none", "each"])]
+    sync: String,
+    /// How entries of RocksDB's log reach the drive.
+    #[arg(long, value_enum, default_value_t = Io::Append)]
+    log_io: Io,
+    /// Its buffer.
+    #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
+    log_buffer: Bytes,
+    /// The most appends in flight.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    log_window: u32,
+    /// Bytes after which it waits for all that is in flight; 0: at the end of a zone.
+    #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
+    log_barrier: Bytes,
+    /// RocksDB's memtable.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
+    write_buffer: Bytes,
+    /// RocksDB's block cache.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
+    block_cache: Bytes,
+    /// What keys and operations follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// real or dilated=N [default: real, or what the URL says]
+    #[arg(long)]
+    clock: Option<Clock>,
+    /// Go on although the drive holds data: it is lost.
+    #[arg(long, visible_alias = "yes")]
+    force: bool,
+}
+
+/// A list of workloads.
+#[derive(Clone, Debug)]
+struct Workloads(Vec<Workload>);
+
+impl std::str::FromStr for Workloads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Workloads, String> {
+        Workload::list(text).map(Workloads)
+    }
+}
+
+/// Runs the workloads.
+pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
+    let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
+    let log = LogOptions {
+        buffer: bytes(args.log_buffer)?,
+        mode: args.log_io.mode(),
+        window: args.log_window as usize,
+        barrier: bytes(args.log_barrier)?,
+        ..LogOptions::default()
+    };
+    let load = YcsbLoad {
+        device: args.device.device.clone(),
+        clock: args.clock,
+        force: args.force,
+        workloads: args.workload.0.clone(),
+        records: args.records,
+        operations: args.ops,
+        value: args.value,
+        threads: args.threads,
+        distribution: args.distribution,
+        rate: args.rate,
+        sync: args.sync == "each",
+        log,
+        write_buffer: args.write_buffer,
+        block_cache: args.block_cache,
+        seed: args.seed,
+    };
+    let mut rows = Vec::new();
+    let spinner = progress::spinner();
+    let outcome = ycsb::run(&load, &|phase| {
+        spinner.set_message(format!("{}: {:.0} ops/s", phase.workload, phase.ops_per_s));
+    });
+    spinner.finish_and_clear();
+    let outcome = outcome.map_err(failed)?;
+    if context.json {
+        let mut value = with_host(&outcome)?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("settings".to_owned(), settings(args));
+        }
+        output::json(&value)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for phase in &outcome.phases {
+        rows.extend(table(phase));
+    }
+    output::line(format!(
+        "{}: {} records of {}, {} {}, sync {}, {} clock",
+        args.device.device,
+        args.records,
+        size::show(args.value),
+        args.threads,
+        if args.threads == 1 { "thread" } else { "threads" },
+        args.sync,
+        outcome.clock
+    ))?;
+    let (names, _) = latency_cells(&::bench::Latencies::default());
+    let mut header = vec!["workload", "open s", "ops/s", "operation", "count"];
+    header.extend(names);
+    let right: Vec<&str> =
+        header.iter().copied().filter(|name| !["workload", "operation"].contains(name)).collect();
+    output::table(&header, &right, rows)?;
+    let missing: u64 = outcome.phases.iter().map(|phase| phase.missing).sum();
+    if missing > 0 {
+        output::line(format!("{missing} records were not found"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A row for each kind of operation; the first one has what concerns the whole.
+fn table(phase: &Phase) -> Vec<Vec<String>> {
+    let rows = phase.kinds.iter().enumerate().map(|(number, kind)| {
+        let whole = |text: String| if number == 0 { text } else { String::new() };
+        let mut row = vec![
+            whole(phase.workload.to_string()),
+            whole(format!("{:.3}", phase.open_seconds)),
+            whole(format!("{:.0}", phase.ops_per_s)),
+            kind.operation.to_owned(),
+            kind.count.to_string(),
+        ];
+        row.extend(latency_cells(&kind.latency_us).1);
+        row
+    });
+    rows.collect()
+}
+
+fn settings(args: &YcsbArgs) -> serde_json::Value {
+    json!({
+        "device": args.device.device,
+        "engine": "rocksdb",
+        "records": args.records,
+        "operations": args.ops,
+        "value": args.value.0,
+        "threads": args.threads,
+        "rate": args.rate,
+        "sync": args.sync,
+        "log_io": ::bench::wal::io_name(args.log_io.mode()),
+        "log_buffer": args.log_buffer.0,
+        "log_window": args.log_window,
+        "log_barrier": args.log_barrier.0,
+        "write_buffer": args.write_buffer.0,
+        "block_cache": args.block_cache.0,
+        "seed": args.seed,
+    })
+}

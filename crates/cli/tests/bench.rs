@@ -1,0 +1,231 @@
+//! What the measuring commands say, and which arguments they refuse.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const DRIVE: &str = "emu:mem?profile=zn540&zones=24&zone-size=4MiB";
+
+fn furrow(args: &str) -> Output {
+    // A command that hangs fails its test instead of hanging it.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_furrow")]).args(args.split(' '));
+    command.env_remove("FURROW_DEVICE").env_remove("FURROW_LOG").stdin(Stdio::null());
+    command.output().expect("timeout comes with coreutils")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn done(args: &str) -> String {
+    let output = furrow(args);
+    assert!(output.status.success(), "{args}: {:?}\n{}", output.status, said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn json(args: &str) -> Value {
+    serde_json::from_str(&done(args)).expect("JSON")
+}
+
+/// Each line of a command's refused arguments ends with a word that the message has.
+#[track_caller]
+fn refused(command: &str, lines: &[(&str, &str)]) {
+    for (flags, word) in lines {
+        let args = format!("{command} {flags}");
+        let output = furrow(&args);
+        assert_eq!(output.status.code(), Some(2), "{args}: {}", said(&output));
+        assert!(said(&output).contains(word), "{args}: '{word}' is not in: {}", said(&output));
+    }
+}
+
+#[track_caller]
+fn has_numbers(value: &Value, names: &[&str]) {
+    for name in names {
+        let number = name.split('.').fold(value, |value, part| &value[part]);
+        assert!(number.as_f64().is_some_and(|number| number > 0.0), "{name} is {number} in {value}");
+    }
+}
+
+#[test]
+fn a_device_bench_that_makes_no_sense_is_refused() {
+    refused(
+        &format!("device bench -d {DRIVE}"),
+        &[
+            ("--op erase", "'erase'"),
+            ("--op mixed=101", "0 to 100"),
+            ("--block many", "'many'"),
+            ("--block 5000", "whole blocks"),
+            ("--block 4MiB", "one operation"),
+            ("--depth 0", "depth"),
+            ("--zones 25", "zones"),
+            ("--zones 0", "zones"),
+            ("--count 0", "count"),
+            ("--count 1000000", "no room"),
+            ("--count 1 --total 1MiB", "--total"),
+            ("--total 100", "count"),
+            ("--time soon", "'soon'"),
+            ("--time 0s", "above 0"),
+            ("--rate 0", "above 0"),
+            ("--clock fast", "dilated=N"),
+            ("--clock dilated=0", "dilated=N"),
+        ],
+    );
+    refused(
+        "device bench",
+        &[
+            ("-d emu:mem?profile=zn540&dilated=3 --clock dilated=4", "dilated=3"),
+            ("-d emu:mem?profile=zn540&dilated=3 --clock real", "dilated=3"),
+            ("-d emu:mem --clock virtual", "take no time"),
+            ("-d blk:/dev/nvme0n1 --clock virtual", "not built yet"),
+            ("--op read", "--device"),
+        ],
+    );
+}
+
+#[test]
+fn a_wal_bench_that_makes_no_sense_is_refused() {
+    refused(
+        &format!("bench wal -d {DRIVE}"),
+        &[
+            ("--io fast", "append"),
+            ("--batch some", "'some'"),
+            ("--sync every=0", "every=0"),
+            ("--sync often", "'often'"),
+            ("--threads 0", "0 threads"),
+            ("--record 0", "a record of 0"),
+            ("--buffer 0", "buffer"),
+            ("--window 0", "a window of 0"),
+            ("--window 5000", "1 to 1024"),
+            ("--barrier far", "'far'"),
+            ("--total 4000", "not one record"),
+            ("--roll 0", "a log has"),
+            ("--grid --record 4KiB", "--record"),
+            ("--clock dilated=x", "dilated=N"),
+        ],
+    );
+    refused(
+        "bench wal",
+        &[
+            ("-d emu:mem?dilated=3 --clock dilated=4", "dilated=3"),
+            ("-d emu:mem --clock virtual", "take no time"),
+            ("-d nvme:/dev/ng0n1", "not built yet"),
+        ],
+    );
+}
+
+#[test]
+fn a_ycsb_run_that_makes_no_sense_is_refused() {
+    refused(
+        &format!("bench ycsb -d {DRIVE}"),
+        &[
+            ("--workload g", "'g'"),
+            ("--workload c..a", "c..a"),
+            ("--workload a", "begin with load"),
+            ("--records 0", "one at least"),
+            ("--ops 0", "one at least"),
+            ("--value long", "'long'"),
+            ("--threads 0", "0 threads"),
+            ("--distribution normal", "'normal'"),
+            ("--rate 0", "above 0"),
+            ("--sync every=2", "each"),
+            ("--log-io fast", "append"),
+            ("--log-window 0", "a window of 0"),
+            ("--log-buffer 0", "buffer"),
+            ("--clock virtual", "virtual clock"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("drive.img");
+    let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", file.display());
+    for args in ["device bench --block 5000", "bench wal --record 0", "bench ycsb --records 0"] {
+        assert_eq!(furrow(&format!("{args} -d {url}")).status.code(), Some(2), "{args}");
+        assert!(!file.exists(), "{args}");
+    }
+    done(&format!("bench wal --total 1MiB -d {url}"));
+    for args in ["device bench", "bench wal --total 1MiB", "bench ycsb --records 10"] {
+        let output = furrow(&format!("{args} -d {url}"));
+        assert_eq!(output.status.code(), Some(1), "{args}: {}", said(&output));
+        assert!(said(&output).contains("--force"), "{args}: {}", said(&output));
+    }
+    done(&format!("device bench --op read --count 64 -d {url}"));
+    done(&format!("bench wal --total 1MiB --force -d {url}"));
+}
+
+#[test]
+fn a_device_bench_says_what_it_measured_and_where() {
+    let result = json(&format!("device bench -d {DRIVE} --op append --block 8KiB --depth 4 --json"));
+    has_numbers(
+        &result,
+        &["operations", "seconds", "ops_per_s", "mib_per_s", "latency_us.p99_9", "host.cores"],
+    );
+    assert_eq!((&result["clock"], &result["dilation"]), (&Value::from("virtual"), &Value::from(1)));
+    assert_eq!((&result["op"], &result["block"]), (&Value::from("append"), &Value::from(8192)));
+    let again = json(&format!("device bench -d {DRIVE} --op append --block 8KiB --depth 4 --json"));
+    assert_eq!(again, result, "virtual time repeats exactly");
+    let slow = json(&format!("device bench -d {DRIVE}&dilated=2 --count 200 --json"));
+    assert_eq!((&slow["clock"], &slow["dilation"]), (&Value::from("dilated=2"), &Value::from(2)));
+}
+
+#[test]
+fn a_wal_bench_says_what_it_measured_beside_what_the_drive_can_do() {
+    for flags in ["--io append --threads 4 --batch each --sync each", "--io write --batch group --roll 3MiB"]
+    {
+        let result = json(&format!("bench wal -d {DRIVE} {flags} --total 8MiB --buffer 16KiB --json"));
+        has_numbers(
+            &result,
+            &[
+                "records",
+                "seconds",
+                "ops_per_s",
+                "payload_mib_per_s",
+                "latency_us.max",
+                "appends",
+                "write_amplification",
+                "device_limit.ops_per_s",
+                "device_limit.mib_per_s",
+                "of_limit",
+                "of_raw",
+                "device_operations.bytes",
+                "logs",
+                "host.cores",
+            ],
+        );
+        for (name, value) in [("record", 4096), ("buffer", 16_384), ("window", 64), ("total", 8 << 20)] {
+            assert_eq!(result[name], Value::from(value), "{name}");
+        }
+        assert_eq!((&result["clock"], &result["dilation"]), (&Value::from("virtual"), &Value::from(1)));
+        assert_eq!(result["of_writers"].is_number(), flags.contains("sync"), "{flags}");
+        assert!(result["write_amplification"].as_f64() > Some(1.0), "{result}");
+    }
+}
+
+#[test]
+fn a_ycsb_run_reports_each_kind_of_operation_and_the_opening_apart() {
+    let args = "--workload load,a,e --records 2000 --ops 400 --value 100 --threads 2 --json";
+    let result = json(&format!("bench ycsb -d {DRIVE} {args}"));
+    let phases = result["phases"].as_array().expect("a list");
+    assert_eq!(phases.len(), 3);
+    for (phase, kinds) in phases.iter().zip([&["insert"][..], &["read", "update"], &["insert", "scan"]]) {
+        has_numbers(phase, &["open_seconds", "seconds", "operations", "ops_per_s"]);
+        assert_eq!(phase["missing"], Value::from(0));
+        let found: Vec<&str> = phase["kinds"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|kind| kind["operation"].as_str())
+            .collect();
+        assert_eq!(found, kinds);
+        let count: u64 =
+            phase["kinds"].as_array().expect("a list").iter().filter_map(|kind| kind["count"].as_u64()).sum();
+        assert_eq!(Some(count), phase["operations"].as_u64());
+    }
+    assert_eq!(result["settings"]["engine"], Value::from("rocksdb"));
+}
