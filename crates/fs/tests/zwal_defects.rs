@@ -230,32 +230,51 @@ fn entries_that_lie_in_another_order_than_they_were_appended_give_the_right_byte
     assert!(shuffled > 200, "{shuffled} entries lie behind a later one");
 }
 
+/// A power cut while many entries are in flight: whether it left a gap, how much was synced, what was appended, and what
+/// a mount finds.
+fn cut_in_flight(seed: u64, sabotage: Option<Sabotage>) -> (bool, usize, Vec<u8>, Vec<u8>) {
+    let drive = drive(seed, options(seed.is_multiple_of(2)));
+    let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
+    let mut wanted = Vec::new();
+    let synced = drive.run(async {
+        let writer = fs.create("/a.log", &log()).await.unwrap();
+        wanted.extend(append_some(&writer, 0..5).await);
+        writer.sync().await.unwrap();
+        let synced = wanted.len();
+        wanted.extend(append_some(&writer, 5..60).await);
+        synced
+    });
+    let cut = drive.cut(&mut Seeded::new(seed));
+    let uuid = fs.superblock().uuid;
+    let mut there: Vec<u64> =
+        log_zones(&fs).into_iter().flat_map(|zone| sequences(&cut, uuid, zone)).collect();
+    there.sort_unstable();
+    let gap = there.windows(2).any(|pair| pair[0] + 1 < pair[1]);
+    let options = MountOptions { sabotage, ..MountOptions::default() };
+    let after = cut.run(Fs::mount(cut.dev(), &options)).unwrap();
+    let found = cut.run(read(&after, "/a.log")).unwrap();
+    (gap, synced, wanted, found)
+}
+
 #[test]
 fn entries_behind_a_gap_are_not_taken() {
     let mut gaps = 0;
     for seed in 0..120 {
-        let drive = drive(seed, options(seed.is_multiple_of(2)));
-        let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
-        let mut wanted = Vec::new();
-        let synced = drive.run(async {
-            let writer = fs.create("/a.log", &log()).await.unwrap();
-            wanted.extend(append_some(&writer, 0..5).await);
-            writer.sync().await.unwrap();
-            let synced = wanted.len();
-            wanted.extend(append_some(&writer, 5..60).await);
-            synced
-        });
-        let cut = drive.cut(&mut Seeded::new(seed));
-        let uuid = fs.superblock().uuid;
-        let mut there: Vec<u64> =
-            log_zones(&fs).into_iter().flat_map(|zone| sequences(&cut, uuid, zone)).collect();
-        there.sort_unstable();
-        gaps += usize::from(there.windows(2).any(|pair| pair[0] + 1 < pair[1]));
-        let after = cut.mount();
-        let found = cut.run(read(&after, "/a.log")).unwrap();
+        let (gap, synced, wanted, found) = cut_in_flight(seed, None);
+        gaps += usize::from(gap);
         assert!(found.len() >= synced && wanted.starts_with(&found), "seed {seed}: {} bytes", found.len());
     }
     assert!(gaps > 20, "{gaps} cuts left a gap");
+}
+
+#[test]
+fn a_recovery_that_takes_them_gives_bytes_that_were_never_appended() {
+    let wrong = |seed: &u64| {
+        let (_, _, wanted, found) = cut_in_flight(*seed, Some(Sabotage::Gap));
+        !wanted.starts_with(&found)
+    };
+    let wrong = (0..120).filter(wrong).count();
+    assert!(wrong > 20, "{wrong} of 120");
 }
 
 /// Entries made by hand: a log of one zone.

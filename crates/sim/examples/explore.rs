@@ -1,6 +1,5 @@
 //! Explores a target from the command line, without the `furrow` binary:
-//! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--break sync|rename|torntail|reset]
-//! [--trace FILE]`
+//! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--break RULE] [--trace FILE]`
 
 use fs::Sabotage;
 use sim::{CrashOptions, Target, crash};
@@ -18,8 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Some("rename") => Some(Sabotage::Rename),
                     Some("torntail") => Some(Sabotage::TornTail),
                     Some("reset") => Some(Sabotage::Reset),
+                    Some("gap") => Some(Sabotage::Gap),
+                    Some("barrier") => Some(Sabotage::Barrier),
+                    Some("syncorder") => Some(Sabotage::SyncOrder),
                     other => {
-                        return Err(format!("--break {other:?}: take sync, rename, torntail or reset").into());
+                        let known = "sync, rename, torntail, reset, gap, barrier or syncorder";
+                        return Err(format!("--break {other:?}: take {known}").into());
                     }
                 }
             }

@@ -44,7 +44,22 @@ fn writing_behind_a_torn_tail_is_found() {
 
 #[test]
 fn a_reset_before_the_metadata_is_durable_is_found() {
-    is_found(Target::Fs, 15, Sabotage::Reset);
+    is_found(Target::Fs, 20, Sabotage::Reset);
+}
+
+#[test]
+fn a_log_that_keeps_what_lies_behind_a_gap_is_found() {
+    is_found(Target::Log, 17, Sabotage::Gap);
+}
+
+#[test]
+fn a_log_that_does_not_wait_at_its_barriers_is_found() {
+    is_found(Target::Log, 18, Sabotage::Barrier);
+}
+
+#[test]
+fn a_log_that_syncs_before_it_sends_its_buffer_is_found() {
+    is_found(Target::Log, 19, Sabotage::SyncOrder);
 }
 
 #[test]
