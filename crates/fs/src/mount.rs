@@ -9,7 +9,7 @@ use units::sync::Event;
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
-use crate::alloc::{OpenZone, Slots, reserve};
+use crate::alloc::{self, OpenZone, Slots};
 use crate::file::File;
 use crate::format::record::Record;
 use crate::format::superblock;
@@ -21,7 +21,7 @@ use crate::replay::{Replayed, replay};
 use crate::shared::{Pins, Shared};
 use crate::state::State;
 use crate::zones::Phase;
-use crate::{Error, FileKind, MountOptions, Result, Sabotage, Superblock, ZoneRole, lease, logs};
+use crate::{Error, FileKind, MountOptions, Result, Sabotage, Superblock, ZoneRole, lease, logs, reserve};
 
 /// Mounts and starts the background work.
 pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
@@ -55,10 +55,11 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
         shared.roll(epoch).await?;
     }
     reset_active_dead(&shared, &report).await?;
-    shared.background.store(2, Ordering::Release);
+    shared.background.store(3, Ordering::Release);
     let (me, work) = (Arc::downgrade(&shared), &shared.work);
     shared.driver.spawn("cleaner", Box::pin(crate::cleaner::run(me.clone(), work.clone())));
-    shared.driver.spawn("keeper", Box::pin(crate::reserve::run(me, work.clone())));
+    shared.driver.spawn("keeper", Box::pin(reserve::run(me.clone(), work.clone())));
+    shared.driver.spawn("committer", Box::pin(reserve::commit_soon(me, work.clone())));
     shared.kick_cleaner();
     Ok(shared)
 }
@@ -74,7 +75,7 @@ fn assemble(
     let geometry = dev.geometry();
     let slots = Slots::of(geometry);
     state.places.slots = Some(slots);
-    state.places.reserve = reserve(u64::from(geometry.zones));
+    state.places.reserve = alloc::reserve(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
     place_zones(&mut state, report, slots, limited);
     let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));

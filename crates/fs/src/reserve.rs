@@ -65,6 +65,27 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     }
 }
 
+/// The committer's life: makes durable at once what logs took, while the keeper may wait for a reset. Whoever syncs
+/// such a log finds the commit under way; and a process that is killed loses no more than it has not committed.
+pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
+    loop {
+        let seen = work.version();
+        let Some(shared) = shared.upgrade() else { return };
+        if shared.closed.load(Ordering::Acquire) {
+            shared.background.fetch_sub(1, Ordering::AcqRel);
+            shared.space.notify();
+            return;
+        }
+        let upto = shared.state.lock().places.commit_soon;
+        if let Err(error) = shared.commit_upto(upto).await {
+            // Who syncs the log gets the error too.
+            tracing::debug!(%error, "committing the segments of logs failed");
+        }
+        drop(shared);
+        work.changed_since(seen).await;
+    }
+}
+
 impl State {
     /// A generation for a zone's next use: durable, and given once.
     pub(crate) fn take_generation(&mut self) -> Option<u64> {
@@ -146,8 +167,6 @@ impl Shared {
         if self.meta.check().is_err() {
             return Ok(false);
         }
-        let soon = self.state.lock().places.commit_soon;
-        self.commit_upto(soon).await?;
         Ok(self.make_generations().await?
             || self.note_full_zones().await
             || self.open_ahead().await

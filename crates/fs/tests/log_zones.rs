@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Drive, bytes, data, log, read, write};
-use fs::log::LogOptions;
 use fs::log::entry::EntryHeader;
+use fs::log::{IoMode, LogOptions};
 use fs::{CreateOptions, ErrorKind, Fs, Lifetime, MountOptions, ZoneRole};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, Instant, sleep_until, spawn};
@@ -24,7 +24,6 @@ struct Watch {
     ops: AtomicU64,
     opens: AtomicU64,
     resets: AtomicU64,
-    finishes: AtomicU64,
     /// Begin and end of each write of log entries.
     entries: Arc<Mutex<Vec<(Instant, Instant)>>>,
 }
@@ -36,7 +35,6 @@ impl Watch {
             ops: AtomicU64::new(0),
             opens: AtomicU64::new(0),
             resets: AtomicU64::new(0),
-            finishes: AtomicU64::new(0),
             entries: Arc::default(),
         })
     }
@@ -66,7 +64,6 @@ impl ZonedDevice for Watch {
         match &op {
             Op::Zone { action: Action::Open, .. } => self.opens.fetch_add(1, Ordering::Relaxed),
             Op::Zone { action: Action::Reset, .. } => self.resets.fetch_add(1, Ordering::Relaxed),
-            Op::Zone { action: Action::Finish, .. } => self.finishes.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };
         let carried = match &op {
@@ -156,58 +153,57 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
     (idle, longest)
 }
 
+/// Logs beside files, reclaim and flushes on a drive with the times of `profile`.
+fn measure(profile: &str, log: LogOptions) {
+    let drive = Drive::new(like(profile, 72));
+    drive.format();
+    let watch = Watch::over(&drive.emu);
+    let options = MountOptions { log, ..MountOptions::default() };
+    let fs = drive.run(Fs::mount(watch.clone(), &options)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..3)
+        .map(|n| spawn(&*drive.driver, "writer", churn(fs.clone(), n, 40, Arc::clone(&stop))))
+        .collect();
+    let (flusher, stopped) = (fs.clone(), Arc::clone(&stop));
+    let flushes = spawn(&*drive.driver, "flusher", async move {
+        while !stopped.load(Ordering::Relaxed) {
+            flusher.sync().await.unwrap();
+            flusher.device().flush().await.unwrap();
+            pause(&flusher, Duration::from_micros(300)).await;
+        }
+    });
+    let (idle, longest) = drive.run(async {
+        // The drive fills up: from here on zones are reclaimed.
+        pause(&fs, Duration::from_millis(400)).await;
+        let measured = roll_over(&fs, &watch, 12, 260).await;
+        stop.store(true, Ordering::Relaxed);
+        for task in tasks {
+            task.await;
+        }
+        flushes.await;
+        measured
+    });
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    let (waits, opens, resets) = (fs.statfs().log_waits, count(&watch.opens), count(&watch.resets));
+    let what = format!("{profile}, {log:?}");
+    eprintln!(
+        "{what}: longest append {longest:?}, of which {idle:?} without a write of the log; {waits} waits, {opens} opens, \
+         {resets} resets"
+    );
+    assert_eq!(waits, 0, "{what}: a log waited for a zone");
+    assert_eq!(idle, Duration::ZERO, "{what}: an append waited for something else than the log's writes");
+    assert!(longest > Duration::ZERO, "{what}: the test wants appends that wait for the drive");
+    assert!(opens > 30 && resets > 60, "{what}: {opens} opens, {resets} resets: nothing happened meanwhile");
+    drive.run(fs.unmount()).unwrap();
+    drive.check();
+}
+
 #[test]
 fn an_append_waits_for_no_open_finish_reset_or_metadata_commit() {
     for profile in ["zn540", "confzns"] {
-        let drive = Drive::new(like(profile, 72));
-        drive.format();
-        let watch = Watch::over(&drive.emu);
-        let fs = drive.run(Fs::mount(watch.clone(), &MountOptions::default())).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let tasks: Vec<_> = (0..3)
-            .map(|n| spawn(&*drive.driver, "writer", churn(fs.clone(), n, 40, Arc::clone(&stop))))
-            .collect();
-        let (flusher, stopped) = (fs.clone(), Arc::clone(&stop));
-        let flushes = spawn(&*drive.driver, "flusher", async move {
-            while !stopped.load(Ordering::Relaxed) {
-                flusher.sync().await.unwrap();
-                flusher.device().flush().await.unwrap();
-                pause(&flusher, Duration::from_micros(300)).await;
-            }
-        });
-        let (idle, longest) = drive.run(async {
-            // The drive fills up: from here on zones are reclaimed.
-            pause(&fs, Duration::from_millis(400)).await;
-            let measured = roll_over(&fs, &watch, 12, 260).await;
-            stop.store(true, Ordering::Relaxed);
-            for task in tasks {
-                task.await;
-            }
-            flushes.await;
-            measured
-        });
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        let stat = fs.statfs();
-        eprintln!(
-            "{profile}: longest append {longest:?}, of which {idle:?} without a write of the log; {} waits, {} opens, {} \
-             resets, {} finishes",
-            stat.log_waits,
-            count(&watch.opens),
-            count(&watch.resets),
-            count(&watch.finishes)
-        );
-        assert_eq!(stat.log_waits, 0, "{profile}: a log waited for a zone");
-        assert_eq!(
-            idle,
-            Duration::ZERO,
-            "{profile}: an append waited for something else than the log's writes"
-        );
-        assert!(
-            count(&watch.opens) > 30 && count(&watch.resets) > 60,
-            "{profile}: nothing happened meanwhile"
-        );
-        drive.run(fs.unmount()).unwrap();
-        drive.check();
+        for (mode, window) in [(IoMode::Append, 1), (IoMode::Append, 4), (IoMode::Write, 1)] {
+            measure(profile, LogOptions { mode, window, buffer: 16 << 10, ..LogOptions::default() });
+        }
     }
 }
 
