@@ -95,6 +95,23 @@ fn entries_go_on_in_the_next_zone_while_the_last_ones_fly() {
 }
 
 #[test]
+fn a_log_that_may_hold_one_zone_fills_it_before_it_goes_on() {
+    // The drive refuses a second open zone.
+    let one = EmuOptions { max_open: Some(1), max_active: Some(1), reorder: true, ..parallel(100) };
+    let bench = Bench::new(one, 64);
+    bench.source.apart.store(true, Relaxed);
+    // Entries of 7 blocks: one of them lies in both zones.
+    let log = writer(&bench, options(64, 7 * BLOCK));
+    let all = pattern(0, 64 * BLOCK);
+    bench.run(async {
+        log.append(&all).await.expect("room");
+        log.flush().await.expect("writes");
+    });
+    assert_eq!((bench.driver.now(), bench.source.given.lock().len()), (at(200), 2));
+    assert_eq!(bench.content(&bench.recover(&FIRST)), all);
+}
+
+#[test]
 fn at_a_barrier_everything_lands_before_the_next_region_begins() {
     for (barrier, us) in [(BLOCK, 3200), (4 * BLOCK, 800), (16 * BLOCK, 200), (0, 100)] {
         let bench = Bench::new(parallel(100), 64);

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::{Blocks, Bytes, Driver, Lba, VirtualDriver, ZoneId, block_on};
@@ -135,7 +135,7 @@ impl Bench {
         let mut geometry = emu.geometry().clone();
         geometry.max_transfer = Blocks(max_transfer).min(geometry.max_transfer);
         let zones = (1..geometry.zones).map(|zone| segment(zone, 0, geometry.zone_capacity.0));
-        let source = Arc::new(Zones { left: Mutex::new(zones.collect()), given: Mutex::default() });
+        let source = Arc::new(Zones { left: Mutex::new(zones.collect()), ..Zones::default() });
         let [reads, blocks_read, writes, flushes, synced, appended] = Default::default();
         let (moments, stalled) = (Mutex::default(), Mutex::default());
         Bench {
@@ -227,9 +227,12 @@ fn segment(zone: u32, start: u64, end: u64) -> Segment {
 }
 
 /// Hands out whole zones, and remembers which.
+#[derive(Default)]
 struct Zones {
     left: Mutex<VecDeque<Segment>>,
     given: Mutex<Vec<Segment>>,
+    /// One zone at a time.
+    apart: AtomicBool,
 }
 
 impl SegmentSource for Zones {
@@ -240,6 +243,10 @@ impl SegmentSource for Zones {
             self.given.lock().push(segment);
             Ok(segment)
         })
+    }
+
+    fn is_beside(&self) -> bool {
+        !self.apart.load(Ordering::Relaxed)
     }
 }
 

@@ -115,7 +115,7 @@ fn an_entry_copied_to_another_zone_is_refused() {
 fn logs_that_share_a_zone_find_their_own() {
     let bench = Bench::tiny();
     let log = |id: u64, parts: [Segment; 2]| {
-        let source = Zones { left: Mutex::new(parts.into()), given: Mutex::default() };
+        let source = Zones { left: Mutex::new(parts.into()), ..Zones::default() };
         let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
         LogWriter::new(bench.dev(), uuid(), id, 1, 0, 0, options, Arc::new(source))
     };

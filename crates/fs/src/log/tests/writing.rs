@@ -399,7 +399,7 @@ fn threads_append_and_sync_in_real_time() {
     let emu = Emu::memory(EmuOptions { zone_capacity: Blocks(4000), ..options }, driver.clone());
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let zones = (1..8).map(|zone| segment(zone, 0, 4000));
-    let source = Arc::new(Zones { left: Mutex::new(zones.collect()), given: Mutex::default() });
+    let source = Arc::new(Zones { left: Mutex::new(zones.collect()), ..Zones::default() });
     let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
     let writer = Arc::new(LogWriter::new(dev.clone(), uuid(), LOG, 1, 0, 0, options, source.clone()));
     let threads: Vec<_> = (0..8_u8)
