@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::log::LogOptions;
+use fs::log::{IoMode, LogOptions};
 use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, LogReplay, WriteBatch};
 use serde::Serialize;
@@ -43,6 +43,10 @@ pub struct RecoveryLoad {
     pub pair: Bytes,
     /// The log's buffer. Default: 4 KiB, so that each pair has an entry of its own.
     pub buffer: Bytes,
+    /// How the log is written. Default: append.
+    pub io: IoMode,
+    /// Bytes between the log's barriers. Default: 0, a zone.
+    pub barrier: Bytes,
     /// How often each log is replayed; the fastest one counts. Default: 3.
     pub runs: u32,
     /// A directory on tmpfs for what is compared with. Default: `/dev/shm`.
@@ -56,6 +60,8 @@ impl Default for RecoveryLoad {
             sizes: [64, 128, 256, 512, 1024].map(|mib| Bytes(mib << 20)).to_vec(),
             pair: Bytes(4 << 10),
             buffer: Bytes(4 << 10),
+            io: LogOptions::default().mode,
+            barrier: Bytes::ZERO,
             runs: 3,
             scratch: "/dev/shm".into(),
         }
@@ -227,8 +233,9 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
     let paced = Paced::new(emu, timing);
     let device: Arc<dyn ZonedDevice> = Arc::clone(&paced) as Arc<dyn ZonedDevice>;
     let buffer = usize::try_from(load.buffer.0).expect("a buffer fits the memory");
-    let mount =
-        MountOptions { log: LogOptions { buffer, ..LogOptions::default() }, ..MountOptions::default() };
+    let barrier = usize::try_from(load.barrier.0).unwrap_or(usize::MAX);
+    let log = LogOptions { mode: load.io, buffer, barrier, ..LogOptions::default() };
+    let mount = MountOptions { log, ..MountOptions::default() };
     block_on(&*driver, Fs::format(&device, &FormatOptions::default()))?;
     let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &mount))?;
     let db = Db::open(&fs, DB, &settings)?;

@@ -44,6 +44,7 @@ pub fn run(context: &Context, args: &RecoveryArgs) -> Result<ExitCode> {
         buffer: args.buffer,
         runs: args.runs,
         scratch: args.scratch.clone(),
+        ..RecoveryLoad::default()
     };
     let outcome = recovery::run(&load).map_err(failed)?;
     if context.json {

@@ -4,11 +4,14 @@ mod alone;
 mod barrier;
 mod fig2;
 mod fig4;
+mod fig5;
+mod fig6;
+mod recovered;
 
 use super::Figure;
 
 /// All of them, those that take longest last.
-pub const FIGURES: [Figure; 3] = [fig2::FIGURE, barrier::FIGURE, fig4::FIGURE];
+pub const FIGURES: [Figure; 5] = [fig2::FIGURE, fig4::FIGURE, fig6::FIGURE, fig5::FIGURE, barrier::FIGURE];
 
 /// Bytes of a pair: key and value.
 const PAIR: u64 = 4096;

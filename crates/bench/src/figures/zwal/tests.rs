@@ -20,26 +20,21 @@ fn figures_and_their_panels_are_told_apart_by_their_names() {
 }
 
 #[test]
-fn a_quick_run_of_a_figure_in_virtual_time_fills_its_panels_and_says_what_it_is() {
+fn a_quick_run_fills_its_panels_and_says_what_it_is() {
     for figure in [fig2::FIGURE, barrier::FIGURE] {
         let rows = quick(&figure);
         for panel in figure.panels {
             assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
         }
         for row in &rows {
-            assert!(row.ours.is_finite() && row.ours > 0.0 && row.note.contains("virtual"), "{row:?}");
-            assert!(row.note.contains("quick"), "{row:?}");
+            assert!(row.ours.is_finite() && row.ours > 0.0 && row.note.contains("quick"), "{row:?}");
             assert!(figure.panels.iter().any(|panel| panel.figure == row.figure), "{row:?}");
         }
         assert!(rows.iter().any(|row| row.paper.is_some()));
-    }
-}
-
-#[test]
-fn barriers_cost_and_the_farther_apart_the_less() {
-    let rows = quick(&barrier::FIGURE);
-    for name in ["barrier-a", "barrier-b"] {
-        let rates: Vec<f64> = rows.iter().filter(|row| row.figure == name).map(|row| row.ours).collect();
-        assert!(rates.is_sorted_by(|a, b| *a <= b * 1.01), "{rates:?}");
+        // In virtual time, and so the same on every machine.
+        for name in ["barrier-a", "barrier-b"] {
+            let rates: Vec<f64> = rows.iter().filter(|row| row.figure == name).map(|row| row.ours).collect();
+            assert!(rates.is_sorted_by(|a, b| *a <= b * 1.01), "{rates:?}");
+        }
     }
 }
