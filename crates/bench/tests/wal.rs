@@ -6,7 +6,8 @@ use zoned::Bytes;
 
 fn measure(profile: &str, load: WalLoad) -> WalOutcome {
     let device = format!("emu:mem?profile={profile}&zones=16&zone-size=256MiB");
-    wal::run(&WalLoad { device, clock: Some("virtual".parse().unwrap()), window: 32, ..load }).unwrap()
+    let clock = Some("virtual".parse().expect("a clock"));
+    wal::run(&WalLoad { device, clock, window: 32, ..load }).expect("the drive has room")
 }
 
 #[test]
@@ -36,6 +37,34 @@ fn appends_are_never_slower_than_writes() {
 }
 
 #[test]
+fn records_get_nearly_all_that_raw_appends_reach() {
+    for profile in ["confzns", "zn540"] {
+        for (buffer, record, total) in [
+            (4 << 10, 100, 16 << 20),
+            (4 << 10, 4 << 10, 16 << 20),
+            (4 << 10, 64 << 10, 16 << 20),
+            (64 << 10, 4 << 10, 128 << 20),
+            (1 << 20, 64 << 10, 512 << 20),
+        ] {
+            let (buffer, record, total) = (Bytes(buffer), Bytes(record), Bytes(total));
+            let outcome = measure(profile, WalLoad { buffer, record, total, ..WalLoad::default() });
+            assert!(outcome.of_raw >= 0.97, "{profile}, buffer {buffer}, records of {record}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn writers_that_sync_each_record_do_not_wait_for_each_other() {
+    for profile in ["confzns", "zn540"] {
+        for threads in [1, 4, 16, 64] {
+            let load = WalLoad { threads, sync: Sync::Each, total: Bytes(16 << 20), ..WalLoad::default() };
+            let outcome = measure(profile, load);
+            assert!(outcome.of_writers >= Some(0.9), "{profile}, {threads} writers: {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn a_run_repeats_exactly_and_accounts_for_every_byte() {
     for batch in [Batch::Each, Batch::Group] {
         let load =
@@ -46,6 +75,7 @@ fn a_run_repeats_exactly_and_accounts_for_every_byte() {
         assert!(one.device_operations.bytes >= (512 * 4096), "{one:?}");
         // Eight synced records at a time: an entry has at most all of them.
         assert!(one.appends >= 512 / 8, "{one:?}");
+        assert!(batch == Batch::Each || one.appends <= 512 / 2, "a leader takes others along: {one:?}");
         assert!(one.latency_us.p50 > 0.0 && one.ops_per_s > 0.0);
     }
 }

@@ -16,6 +16,8 @@ use crate::{output, size};
 
 /// What `--grid` goes through: buffers and records.
 const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Buffers that each of its runs writes at least: a window that begins small is then a small part of it.
+const FILLED: u64 = 512;
 const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
 /// `furrow bench wal`
@@ -56,7 +58,7 @@ pub struct WalArgs {
     /// virtual, real or dilated=N [default: virtual for an emulated drive with times, else real]
     #[arg(long)]
     clock: Option<Clock>,
-    /// Both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB; JSON has a line for each.
+    /// Both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB, 512 buffers at least; JSON has a line for each.
     #[arg(long, conflicts_with_all = ["io", "record", "buffer"])]
     grid: bool,
     /// Go on although the drive holds data: it is lost.
