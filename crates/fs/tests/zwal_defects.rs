@@ -380,31 +380,6 @@ fn an_entry_of_another_log_file_system_zone_or_generation_is_not_taken() {
 }
 
 #[test]
-fn what_an_earlier_log_left_in_a_zone_is_never_read_again() {
-    let drive = drive(4, EmuOptions { zones: 24, ..options(true) });
-    let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
-    let mut zones: Vec<Vec<ZoneId>> = Vec::new();
-    drive.run(async {
-        for n in 0..60 {
-            let path = format!("/{n}.log");
-            let writer = fs.create(&path, &log()).await.unwrap();
-            writer.append(&bytes(60_000, n)).await.unwrap();
-            writer.sync().await.unwrap();
-            writer.close().await.unwrap();
-            zones.push(log_zones(&fs));
-            if n > 0 {
-                fs.unlink(&format!("/{}.log", n - 1)).await.unwrap();
-            }
-        }
-    });
-    let used: usize = zones.iter().map(Vec::len).sum();
-    assert!(used > 40, "zones were used again: {used}");
-    for seed in 0..20 {
-        assert!(after_a_cut(&drive, seed, "/59.log") == bytes(60_000, 59));
-    }
-}
-
-#[test]
 fn an_append_error_is_reported_and_nothing_is_written_after_it() {
     for after in 0..24 {
         let drive = drive(after, options(true));

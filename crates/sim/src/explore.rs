@@ -25,8 +25,9 @@ const ENUMERATED: u64 = 16;
 const SAMPLED: u64 = 12;
 /// One image in this many is written on and cut again.
 const TWICE: u64 = 4;
-/// An exploration spreads over about this many workloads.
+/// An exploration spreads over about this many workloads. Those of logs come in many shapes.
 const WORKLOADS: u64 = 10;
+const LOG_WORKLOADS: u64 = 60;
 /// But looks at this many images of each at least.
 const SHARE: u64 = 500;
 /// Images that a cut gives, about: what decides how many cuts of a workload are taken.
@@ -92,7 +93,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let share = (options.states / WORKLOADS).max(SHARE).min(options.states - report.states);
+        let workloads = if options.target == Target::Log { LOG_WORKLOADS } else { WORKLOADS };
+        let share = (options.states / workloads).max(SHARE).min(options.states - report.states);
         let found = explore(options, &trace, saved.as_deref(), share)?;
         if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
             let _stays_in_the_temporary_directory = std::fs::remove_file(path);
