@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 /// The colours of series: distinct to those who see red and green alike, and visible on white and on black.
-const COLOURS: [&str; 6] = ["#e07b21", "#3b7dd8", "#3fa45b", "#8e5bd0", "#c2b022", "#d0457a"];
+const COLOURS: [&str; 8] =
+    ["#e07b21", "#3b7dd8", "#3fa45b", "#8e5bd0", "#c2b022", "#d0457a", "#1b9aaa", "#8a7560"];
 
 /// The number of the colour of a series.
 pub fn colour(series: usize) -> usize {

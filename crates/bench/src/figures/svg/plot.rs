@@ -128,15 +128,19 @@ impl Plot<'_> {
     fn lines(&self, canvas: &mut Canvas) {
         for (index, series) in self.series.iter().enumerate() {
             let (index, along) = (colour(index), self.along(series));
-            let paper: Vec<(f64, f64)> =
-                along.iter().filter_map(|(place, row)| Some((self.x(*place), self.y(row.paper?)))).collect();
+            let paper: Vec<(usize, f64)> =
+                along.iter().filter_map(|(place, row)| Some((*place, row.paper?))).collect();
             let ours: Vec<(f64, f64)> =
                 along.iter().map(|(place, row)| (self.x(*place), self.y(row.ours))).collect();
-            canvas.path(&paper, &format!("dashed l{index}"));
+            // A line between places that are not neighbours would say something of those between.
+            for part in paper.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+                let part: Vec<(f64, f64)> = part.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
+                canvas.path(&part, &format!("dashed l{index}"));
+            }
             canvas.path(&ours, &format!("l{index}"));
             // The larger rings lie below: both are seen where the numbers are the same.
-            for (x, y) in paper {
-                canvas.ring(x, y, &format!("l{index}"), None);
+            for (place, value) in paper {
+                canvas.ring(self.x(place), self.y(value), &format!("l{index}"), None);
             }
             for ((x, y), (_, row)) in ours.into_iter().zip(along) {
                 canvas.dot(x, y, &format!("s{index}"), Some(&tip(row)));

@@ -91,3 +91,15 @@ fn everything_lies_within_the_picture() {
         }
     }
 }
+
+#[test]
+fn published_numbers_are_joined_only_where_they_are_neighbours() {
+    let row = |x: u32, paper| Row::new("fig", "append", x, Unit::Kiops, 1.0).paper(paper);
+    let dashed = |rows: &[Row]| {
+        let svg = draw("t", &[panel(Shape::Lines { log: false })], rows);
+        let lines = svg.lines().filter(|line| line.contains("polyline") && line.contains("dashed"));
+        lines.map(|line| line.matches(',').count()).max()
+    };
+    assert_eq!(dashed(&[row(4, Some(1.0)), row(8, None), row(16, Some(2.0))]), Some(1));
+    assert_eq!(dashed(&[row(4, Some(1.0)), row(8, Some(3.0)), row(16, None)]), Some(2));
+}

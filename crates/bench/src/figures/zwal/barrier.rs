@@ -21,7 +21,7 @@ pub const FIGURE: Figure = Figure {
     title: "Section 4.4: the distance between barriers",
     panels: &[
         Panel { figure: "barrier-a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
-        Panel { figure: "barrier-b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "barrier-b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: false } },
         Panel {
             figure: "barrier-c",
             title: "c: confzns",
@@ -29,7 +29,7 @@ pub const FIGURE: Figure = Figure {
             y: REPLAY,
             shape: Shape::Lines { log: true },
         },
-        Panel { figure: "barrier-d", title: "d: zn540", x: X, y: REPLAY, shape: Shape::Lines { log: true } },
+        Panel { figure: "barrier-d", title: "d: zn540", x: X, y: REPLAY, shape: Shape::Lines { log: false } },
     ],
     measure,
 };
