@@ -101,8 +101,9 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     for buffer in BUFFERS {
         for record in RECORDS {
             for io in [IoMode::Write, IoMode::Append] {
-                let load =
-                    WalLoad { io, buffer: Bytes(*buffer), record: Bytes(*record), force, ..load.clone() };
+                let (buffer, record) = (Bytes(*buffer), Bytes(*record));
+                let total = load.total.max(Bytes(buffer.0 * FILLED));
+                let load = WalLoad { io, buffer, record, total, force, ..load.clone() };
                 let outcome = wal::run(&load).map_err(failed)?;
                 // What the drive holds from now on is this run's own.
                 force = true;
@@ -110,8 +111,8 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                     output::line(with_host(&outcome)?.to_string())?;
                 } else {
                     rows.push(vec![
-                        size::show(Bytes(*buffer)),
-                        size::show(Bytes(*record)),
+                        size::show(buffer),
+                        size::show(record),
                         io_name(io).to_owned(),
                         format!("{:.0}", outcome.ops_per_s),
                         format!("{:.1}", outcome.payload_mib_per_s),
