@@ -97,20 +97,22 @@ fn like(profile: &str, zones: u32) -> EmuOptions {
     }
 }
 
+const LIFETIMES: [Lifetime; 5] =
+    [Lifetime::None, Lifetime::Short, Lifetime::Medium, Lifetime::Long, Lifetime::Extreme];
+
 async fn pause(fs: &Fs, time: Duration) {
     sleep_until(&**fs.driver(), fs.driver().now().after(time)).await;
 }
 
 /// Writes, replaces and deletes files of several lifetimes until told to stop.
 async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
-    let lifetimes = [Lifetime::Short, Lifetime::Medium, Lifetime::Long];
     let mut random = Seeded::new(u64::from(name));
     for round in 0_usize.. {
         if stop.load(Ordering::Relaxed) {
             return;
         }
         let path = format!("/{name}-{}", random.choose(usize::from(files)));
-        let lifetime = lifetimes[round % 3];
+        let lifetime = LIFETIMES[round % 3 + 1];
         let writer = fs.create(&path, &CreateOptions { lifetime, ..data() }).await.unwrap();
         writer.append(&bytes(200_000 + random.choose(400_000), round as u8)).await.unwrap();
         writer.sync().await.unwrap();
@@ -213,7 +215,7 @@ fn an_append_waits_for_no_open_finish_reset_or_metadata_commit() {
 fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
     for limit in 4..=14 {
         let options = EmuOptions {
-            zones: 40,
+            zones: 96,
             max_open: Some(limit),
             max_active: Some(limit),
             latency: Latency {
@@ -227,7 +229,8 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
         let watch = Watch::over(&drive.emu);
         let options = MountOptions {
             write_buffer: 16 << 10,
-            log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
+            // An entry as long as a zone: the end of one zone is in memory while the next one is the log's already.
+            log: LogOptions { buffer: 56 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
         let fs = drive.run(Fs::mount(watch.clone(), &options)).unwrap();
@@ -237,7 +240,12 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
                 spawn(&*drive.driver, "writer", async move {
                     for round in 0..60_u8 {
                         let path = format!("/{n}-{}", round % 5);
-                        write(&fs, &path, &bytes(30_000, n ^ round)).await.unwrap();
+                        let lifetime = LIFETIMES[usize::from(n + round) % LIFETIMES.len()];
+                        let writer = fs.create(&path, &CreateOptions { lifetime, ..data() }).await.unwrap();
+                        writer.append(&bytes(30_000, n ^ round)).await.unwrap();
+                        writer.sync().await.unwrap();
+                        writer.close().await.unwrap();
+                        pause(&fs, Duration::from_micros(50)).await;
                     }
                 })
             })
@@ -284,7 +292,7 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
 
 #[test]
 fn once_the_reserve_is_full_nothing_happens_on_an_idle_file_system() {
-    for limit in [Some(4), Some(8), Some(14), None] {
+    for limit in [Some(4), Some(7), Some(8), Some(9), Some(14), None] {
         let latency = Latency::all(Duration::from_micros(10));
         let drive =
             Drive::new(EmuOptions { max_open: limit, max_active: limit, latency, ..EmuOptions::tiny() });
@@ -297,6 +305,7 @@ fn once_the_reserve_is_full_nothing_happens_on_an_idle_file_system() {
             for n in 0..20 {
                 // The log leaves its zone with the last entries for it in the buffer.
                 writer.append(&bytes(9_000, n)).await.unwrap();
+                pause(&fs, Duration::from_millis(20)).await;
             }
             pause(&fs, Duration::from_secs(1)).await;
             let before = watch.ops.load(Ordering::Relaxed);
@@ -330,12 +339,27 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         // A process that was killed leaves them open: the next mount takes care of them.
         let fs = drive.mount();
         drive.run(pause(&fs, Duration::from_millis(1)));
+        drive.run(async {
+            // A log takes what is open, others are opened, and lower zones come free.
+            write(&fs, "/a", &bytes(300_000, 1)).await.unwrap();
+            let writer = fs.create("/a.log", &log()).await.unwrap();
+            for n in 0..20 {
+                writer.append(&bytes(9_000, n)).await.unwrap();
+                writer.sync().await.unwrap();
+            }
+            fs.unlink("/a").await.unwrap();
+            fs.sync().await.unwrap();
+            pause(&fs, Duration::from_millis(10)).await;
+        });
         drop(fs);
-        assert_eq!(opened(&drive), expected, "limit {limit}");
+        let left = opened(&drive);
+        // What the log left of its zone takes a slot too.
+        let fits = |n: usize| n <= expected && n >= expected.min(1);
+        assert!(fits(left), "limit {limit}: {left}");
         let killed = Drive { driver: drive.driver.clone(), emu: drive.emu.clone() };
         let fs = killed.mount();
         killed.run(pause(&fs, Duration::from_millis(1)));
-        assert_eq!(opened(&killed), expected, "limit {limit}");
+        assert!(fits(opened(&killed)), "limit {limit}: {} after {left}", opened(&killed));
         killed.run(async {
             for n in 0..40 {
                 write(&fs, &format!("/{}", n % 6), &bytes(60_000, n)).await.unwrap();
@@ -347,17 +371,12 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
 }
 
 #[test]
-fn a_log_that_is_closed_unwritten_gives_its_zone_back() {
+fn a_log_that_is_closed_unwritten_takes_no_zone() {
     let options = EmuOptions { max_open: Some(14), max_active: Some(14), ..EmuOptions::tiny() };
     let drive = Drive::new(options);
     drive.format();
     let watch = Watch::over(&drive.emu);
-    // A whole zone in one entry: what is appended last stays in memory.
-    let buffers = MountOptions {
-        log: LogOptions { buffer: 56 << 10, ..LogOptions::default() },
-        ..MountOptions::default()
-    };
-    let fs = drive.run(Fs::mount(watch.clone(), &buffers)).unwrap();
+    let fs = drive.run(Fs::mount(watch.clone(), &MountOptions::default())).unwrap();
     drive.run(async {
         pause(&fs, Duration::from_millis(1)).await;
         let opens = watch.opens.load(Ordering::Relaxed);
@@ -370,6 +389,62 @@ fn a_log_that_is_closed_unwritten_gives_its_zone_back() {
         fs.unmount().await.unwrap();
     });
     drive.check();
+}
+
+/// A drive on which metadata takes its time.
+#[derive(Debug)]
+struct SlowMetadata {
+    emu: Arc<Emu>,
+    zones: std::ops::Range<u32>,
+}
+
+impl ZonedDevice for SlowMetadata {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let slow = matches!(&op, Op::Write { at, .. } if self.geometry().zone_of(*at).is_some_and(|zone| self.zones.contains(&zone.0)));
+        if !slow {
+            return self.emu.submit(op);
+        }
+        let (driver, emu) = (Arc::clone(self.driver()), Arc::clone(&self.emu));
+        Io::spawn(&Arc::clone(&driver), &self.geometry().name, async move {
+            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+            emu.submit(op).await
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+#[test]
+fn what_was_synced_in_a_zone_that_the_log_has_just_taken_survives_a_power_cut() {
+    for records in 1..24 {
+        let (drive, fs) = Drive::formatted(EmuOptions::tiny());
+        let metadata = fs.superblock().metadata_first.0;
+        let zones = metadata..metadata + fs.superblock().metadata_zones;
+        drive.run(fs.unmount()).unwrap();
+        let slow = Arc::new(SlowMetadata { emu: drive.emu.clone(), zones });
+        let fs = drive.run(Fs::mount(slow, &MountOptions::default())).unwrap();
+        let content = drive.run(async {
+            pause(&fs, Duration::from_millis(20)).await;
+            let writer = fs.create("/a.log", &log()).await.unwrap();
+            let mut content = Vec::new();
+            for n in 0..records {
+                content.extend_from_slice(&bytes(9_000, n));
+                writer.append(&bytes(9_000, n)).await.unwrap();
+                writer.sync().await.unwrap();
+            }
+            content
+        });
+        let cut = drive.cut(&mut Seeded::new(u64::from(records)));
+        let fs = cut.mount();
+        let found = cut.run(read(&fs, "/a.log")).unwrap();
+        assert!(found == content, "{records} records: {} bytes of {}", found.len(), content.len());
+    }
 }
 
 #[test]
