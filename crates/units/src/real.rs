@@ -87,9 +87,7 @@ impl Wake for Task {
             }
         });
         if let Some(task) = task {
-            let keeper = keeper();
-            keeper.lane.lock().ready.push_back(task);
-            keeper.changed.notify_one();
+            keeper().take(&mut BinaryHeap::new(), &mut VecDeque::from([task]));
         }
     }
 }
@@ -119,6 +117,21 @@ fn keeper() -> &'static Arc<Keeper> {
 }
 
 impl Keeper {
+    /// Takes over timers and tasks. Woken only if one of them comes before what it waits for: most come later.
+    fn take(&self, timers: &mut BinaryHeap<Reverse<Timer>>, ready: &mut VecDeque<Arc<Task>>) {
+        let mut lane = self.lane.lock();
+        let due = |timers: &BinaryHeap<Reverse<Timer>>| timers.peek().map(|timer| timer.0.due);
+        let (before, first) = (due(&lane.timers), due(timers));
+        let sooner = first.is_some_and(|first| before.is_none_or(|before| first < before));
+        let wake = sooner || !ready.is_empty();
+        lane.timers.append(timers);
+        lane.ready.append(ready);
+        drop(lane);
+        if wake {
+            self.changed.notify_one();
+        }
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn serve(&self) {
         let mut lane = self.lane.lock();
@@ -180,9 +193,7 @@ impl Driver for RealDriver {
             }
         });
         if let Some(timer) = timer {
-            let keeper = keeper();
-            keeper.lane.lock().timers.push(Reverse(timer));
-            keeper.changed.notify_one();
+            keeper().take(&mut BinaryHeap::from([Reverse(timer)]), &mut VecDeque::new());
         }
     }
 
@@ -247,11 +258,7 @@ impl Driver for RealDriver {
         });
         // Nobody waits on this thread any more: the keeper serves what is left.
         if let Some((mut timers, mut ready)) = left {
-            let keeper = keeper();
-            let mut lane = keeper.lane.lock();
-            lane.timers.append(&mut timers);
-            lane.ready.append(&mut ready);
-            keeper.changed.notify_one();
+            keeper().take(&mut timers, &mut ready);
         }
     }
 }
