@@ -35,8 +35,8 @@ use crate::{Result, Sabotage};
 
 pub use index::LogIndex;
 pub use recover::{Cut, Recovered, recover, recover_with};
-pub use stream::{MEMORY, ReadStats};
 pub(crate) use stream::{LogStream, Unread, stream};
+pub use stream::{MEMORY, ReadStats};
 pub use writer::LogWriter;
 
 /// A part of a zone that belongs to one log: blocks `[start, end)` of the zone.

@@ -202,7 +202,7 @@ impl State {
         let wanted = (Excluded((self.durable, u64::MAX)), Unbounded);
         let lowest = self.waiting.range(wanted).next().map(|(&(bytes, _), _)| bytes);
         let bytes = self.written.size().0;
-        if self.flights.flushes() || !lowest.is_some_and(|lowest| lowest <= bytes) {
+        if self.flights.flushes() || lowest.is_none_or(|lowest| lowest > bytes) {
             return false;
         }
         // What others want and is on its way is waited for, but not what comes meanwhile.
@@ -252,7 +252,9 @@ impl State {
         let now = self.dev.driver().now();
         self.window.landed(now, bytes, full);
         self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
-        while let Some(entry) = self.queue.pop_front_if(|entry| entry.landed == entry.parts.len()) {
+        while self.queue.front().is_some_and(|entry| entry.landed == entry.parts.len())
+            && let Some(entry) = self.queue.pop_front()
+        {
             for part in &entry.parts {
                 let length = u32::try_from(part.length).expect("a part is shorter than MAX_PART");
                 self.written.push(part.lba, length, part.mask);

@@ -206,8 +206,11 @@ fn a_record_that_is_dropped_half_way_poisons() {
     bench.run(async {
         let all = pattern(0, 3 << 20);
         let mut append = Box::pin(log.append(&all));
-        std::future::poll_fn(|cx| std::task::Poll::Ready(assert!(append.as_mut().poll(cx).is_pending())))
-            .await;
+        std::future::poll_fn(|cx| {
+            assert!(append.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
         drop(append);
         assert_eq!(log.sync().await.expect_err("half a record").kind(), ErrorKind::Poisoned);
     });

@@ -321,7 +321,11 @@ fn a_leader_dropped_while_it_flushes_leaves_the_lead_to_another() {
         .await;
         assert_eq!(bench.drive.flushes.load(Ordering::Relaxed), 1);
         let other = spawn_sync(&bench, &writer);
-        std::future::poll_fn(|cx| std::task::Poll::Ready(assert!(sync.as_mut().poll(cx).is_pending()))).await;
+        std::future::poll_fn(|cx| {
+            assert!(sync.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
         drop(sync);
         other.await;
     });
