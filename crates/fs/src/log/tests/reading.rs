@@ -301,3 +301,24 @@ fn parts_and_regions_in_any_order_come_out_in_the_order_of_the_stream() {
     bench.run(found.index.read_at(&bench.dev(), Bytes(0), &mut all)).expect("reads");
     assert_eq!((all == whole, bench.drive.reads.load(Ordering::Relaxed)), (true, 1));
 }
+
+#[test]
+fn small_entries_are_read_along_their_index_in_bounded_memory() {
+    // 100 bytes in each block: what a log holds whose every record was synced.
+    let bench = large(Duration::ZERO);
+    let content = pattern(0, 1_200_000);
+    let blocks: Vec<u8> = content
+        .chunks(100)
+        .zip(0_u64..)
+        .flat_map(|(bytes, sequence)| sealed(1, sequence, (0, 1), false, bytes))
+        .collect();
+    blocks.chunks(1024 * BLOCK).for_each(|bytes| bench.put_raw(1, bytes));
+    let found = bench.recover_from(&FIRST, &[segment(1, 0, 16 << 10)]);
+    let (mut stream, mut filler) = stream_of(&bench);
+    let _filled = spawn(&*bench.driver, "reader", async move {
+        let end = filler.follow(&found.index).await;
+        filler.end(end);
+    });
+    assert!(bench.drain(&mut stream, 32 << 10).expect("reads") == content);
+    assert!(stream.stats().peak <= MEMORY, "{:?}", stream.stats());
+}
