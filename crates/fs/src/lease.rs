@@ -144,7 +144,8 @@ impl State {
 
 impl Shared {
     /// The next segment of an open log, and the number of its record: until that is durable, a power cut takes what
-    /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no zone to be had at once, and only then.
+    /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no
+    /// zone to be had at once, and only then.
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut give_up: Option<units::Instant> = None;
         loop {
