@@ -56,8 +56,9 @@ pub struct Segment {
 
 /// Where a log gets its next segment from.
 pub trait SegmentSource: Send + Sync {
-    /// The next segment, durable in the metadata for this log when it returns. Asked for when a byte needs it,
-    /// so that a source that prefetches answers at once.
+    /// The next segment. Its generation was never used before, and is durable; that the segment is the log's must be
+    /// durable before what is written there counts as synced: the source's owner sees to it. Asked for when a byte needs
+    /// it, so that a source that prefetches answers at once.
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>>;
 
     /// Whether the zone of the last segment may be open beside the one that the log leaves. Where it may not, that one
