@@ -88,17 +88,18 @@ impl Wake for Parker {
 /// A future that is ready at once costs no allocation.
 pub fn block_on<F: Future>(driver: &dyn Driver, future: F) -> F::Output {
     let mut future = pin!(future);
-    if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        return value;
-    }
     struct Entered<'a>(&'a dyn Driver);
     impl Drop for Entered<'_> {
         fn drop(&mut self) {
             self.0.leave();
         }
     }
+    // Before the first look, so that timers which it sets are this thread's.
     driver.enter();
     let _entered = Entered(driver);
+    if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return value;
+    }
     let parker = Parker::current();
     let waker = Waker::from(Arc::clone(&parker));
     let mut context = Context::from_waker(&waker);
