@@ -85,6 +85,8 @@ pub(crate) struct Places {
     pub reserve: usize,
     /// A writer waits for space.
     pub wanted: bool,
+    /// Logs that wait for an open zone.
+    pub waiting_logs: usize,
     /// The cleaner found nothing to reclaim, and nothing was freed since.
     pub hopeless: bool,
     /// How often something was freed or became a candidate for reclaim.

@@ -147,6 +147,7 @@ impl Shared {
     /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no
     /// zone to be had at once, and only then.
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
+        let mut waits: Option<Waits<'_>> = None;
         let mut give_up: Option<units::Instant> = None;
         loop {
             let seen = self.space.version();
@@ -167,6 +168,7 @@ impl Shared {
                             .because("more logs are open than the device's open zones allow; close one"));
                     }
                     Found::TooMany => {
+                        waits.get_or_insert_with(|| Waits::begin(self, &mut state));
                         give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
                         None
                     }
@@ -197,5 +199,21 @@ impl Shared {
             }
         }));
         at
+    }
+}
+
+/// A log waits for an open zone: the keeper looks for one as long as it does.
+struct Waits<'a>(&'a Shared);
+
+impl<'a> Waits<'a> {
+    fn begin(shared: &'a Shared, state: &mut State) -> Waits<'a> {
+        state.places.waiting_logs += 1;
+        Waits(shared)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().places.waiting_logs -= 1;
     }
 }

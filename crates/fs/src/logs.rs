@@ -27,6 +27,7 @@ pub(crate) struct LogFile {
     writer: Arc<LogWriter>,
     turn: Turnstile,
     closed: AtomicBool,
+    settled: AtomicBool,
     /// Older logs of the directory: synced before this one's first entry, so that what survives is a prefix.
     older: Mutex<Option<Vec<Arc<LogWriter>>>>,
     ties: Arc<Ties>,
@@ -109,6 +110,7 @@ impl LogFile {
             writer,
             turn: Turnstile::new(),
             closed: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             older: Mutex::new(Some(older)),
             ties,
         }))
@@ -118,7 +120,12 @@ impl LogFile {
         &self.handle.shared.driver
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Nothing is left to do for [`close`](LogFile::close): one that was dropped half way is done again.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
@@ -186,15 +193,17 @@ impl LogFile {
 
     pub(crate) async fn close(&self) -> Result<()> {
         let _turn = self.turn.acquire().await;
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.is_settled() {
             return Ok(());
         }
+        self.closed.store(true, Ordering::Release);
         let shared = &self.handle.shared;
         // After an unmount the device may be somebody else's: what is buffered is lost, as after a crash.
         let closed = match shared.check_open() {
             Ok(()) => self.writer.close().await,
             Err(error) => Err(error),
         };
+        self.settled.store(true, Ordering::Release);
         let file = &self.handle.file;
         let mut state = shared.state.lock();
         if let Some(node) = state.file_node(file.ino) {

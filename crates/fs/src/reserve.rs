@@ -31,8 +31,9 @@ use crate::{Error, Result, Sabotage, ZoneRole};
 const GENERATIONS: u64 = 256;
 /// How long until the keeper looks again whether a zone that a log has left is full.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// How often it does, before it waits to be woken.
+/// How often it does, before it waits to be woken. While a log waits for a zone it goes on, more rarely.
 const LOOKS: u32 = 16;
+const LOOK_RARELY: Duration = Duration::from_millis(5);
 
 /// The keeper's life: works until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
@@ -53,12 +54,17 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
             tracing::warn!(%error, "keeping zones for logs failed");
             false
         });
-        let look_again = !progress && looks < LOOKS && shared.state.lock().waits_for_a_full_zone();
+        let look_again = {
+            let state = shared.state.lock();
+            let anyway = looks < LOOKS || state.places.waiting_logs > 0;
+            !progress && anyway && state.waits_for_a_full_zone()
+        };
         let driver = Arc::clone(&shared.driver);
         drop(shared);
         if look_again {
             looks += 1;
-            sleep_until(&*driver, driver.now().after(LOOK_AGAIN)).await;
+            let pause = if looks <= LOOKS { LOOK_AGAIN } else { LOOK_RARELY };
+            sleep_until(&*driver, driver.now().after(pause)).await;
         } else if !progress {
             work.changed_since(seen).await;
         }

@@ -126,7 +126,7 @@ impl Inner {
     fn is_closed(&self) -> bool {
         match self {
             Inner::Data(writer) => writer.status.lock().closed,
-            Inner::Log(log) => log.is_closed(),
+            Inner::Log(log) => log.is_settled(),
         }
     }
 }

@@ -5,6 +5,8 @@ mod common;
 
 use common::{Drive, bytes, data, log, read, write};
 use fs::{ErrorKind, FormatOptions, Fs, Kind, MountOptions};
+use std::future::Future;
+
 use units::Bytes;
 use zoned::emu::EmuOptions;
 
@@ -281,4 +283,34 @@ fn a_second_lock_fails_and_a_released_one_is_free() {
     drop(lock);
     drop(fs.lock("/db/LOCK").unwrap());
     drive.run(fs.unmount()).unwrap();
+}
+
+#[test]
+fn a_close_that_is_dropped_half_way_is_done_again() {
+    let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(100));
+    let (drive, fs) = Drive::formatted(EmuOptions { latency, ..EmuOptions::tiny() });
+    drive.run(async {
+        for way in 0..2 {
+            let path = format!("/log{way}");
+            let writer = fs.create(&path, &log()).await.unwrap();
+            writer.append(&bytes(3000, 1)).await.unwrap();
+            let mut close = Box::pin(writer.close());
+            std::future::poll_fn(|cx| {
+                assert!(close.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            drop(close);
+            // Closed again, or dropped.
+            if way == 0 {
+                writer.close().await.unwrap();
+            }
+            drop(writer);
+            units::sleep_until(&**fs.driver(), fs.driver().now().after(latency.write * 100)).await;
+            let writer = fs.open_append(&path).await.unwrap();
+            writer.append(&bytes(500, 2)).await.unwrap();
+            writer.close().await.unwrap();
+            assert_eq!(read(&fs, &path).await.unwrap(), [bytes(3000, 1), bytes(500, 2)].concat());
+        }
+    });
 }

@@ -35,10 +35,10 @@ pub(super) struct Window {
 enum Trial {
     /// It serves.
     Settled,
-    /// It is half of one that gave this rate.
-    Down { before: f64 },
-    /// It is twice one that gave this rate.
-    Up { before: f64 },
+    /// It is half of `from`, which gave this rate.
+    Down { before: f64, from: usize },
+    /// It is twice `from`, or all there is; `from` gave this rate.
+    Up { before: f64, from: usize },
     /// The rate of this limit is measured before one half of it is tried.
     Base { down: bool },
 }
@@ -103,24 +103,18 @@ impl Window {
     fn judge(&mut self, rate: f64) {
         match self.trial {
             Trial::Base { down: true } => self.descend(rate),
-            Trial::Base { down: false } => {
-                self.try_limit((self.limit * 2).min(self.most), Trial::Up { before: rate })
-            }
+            Trial::Base { down: false } => self.ascend(rate),
             // As good with half: go on down from here.
-            Trial::Down { before } if rate >= before * (1.0 - SAME) => self.descend(rate.max(before)),
-            Trial::Down { .. } => {
-                self.try_limit((self.limit * 2).min(self.most), Trial::Settled);
+            Trial::Down { before, .. } if rate >= before * (1.0 - SAME) => self.descend(rate.max(before)),
+            Trial::Down { from, .. } => {
+                self.try_limit(from, Trial::Settled);
                 self.hold_down = (self.hold_down * 2).min(LONGEST_HOLD);
             }
-            Trial::Up { before } if rate > before * (1.0 + SAME) => {
-                if self.limit < self.most {
-                    self.try_limit((self.limit * 2).min(self.most), Trial::Up { before: rate });
-                } else {
-                    self.trial = Trial::Settled;
-                }
+            Trial::Up { before, .. } if rate > before * (1.0 + SAME) => {
                 self.hold_down = HOLD_DOWN;
+                self.ascend(rate);
             }
-            Trial::Up { .. } => self.try_limit((self.limit / 2).max(1), Trial::Settled),
+            Trial::Up { from, .. } => self.try_limit(from, Trial::Settled),
             Trial::Settled => {
                 self.up_in = self.up_in.saturating_sub(1);
                 self.down_in = self.down_in.saturating_sub(1);
@@ -140,7 +134,16 @@ impl Window {
     fn descend(&mut self, rate: f64) {
         match self.limit {
             1 => self.trial = Trial::Settled,
-            limit => self.try_limit(limit / 2, Trial::Down { before: rate }),
+            from => self.try_limit(from / 2, Trial::Down { before: rate, from }),
+        }
+    }
+
+    fn ascend(&mut self, rate: f64) {
+        match self.limit {
+            from if from < self.most => {
+                self.try_limit((from * 2).min(self.most), Trial::Up { before: rate, from });
+            }
+            _ => self.trial = Trial::Settled,
         }
     }
 
@@ -179,6 +182,18 @@ mod tests {
             assert!(share > 0.985, "{parallel}: {share}");
             let most = parallel as f64 * 1.1 + 0.2;
             assert!(limit <= most && limit >= parallel as f64 * 0.95, "{parallel}: {limit}");
+        }
+    }
+
+    #[test]
+    fn every_window_on_every_drive_gives_what_the_whole_window_would() {
+        for most in 1..=100 {
+            for parallel in [1, 2, 3, 4, 5, 16, 31, 32, 33, 64] {
+                let mut window = Window::new(most);
+                let (_, share) = drive(&mut window, parallel, 100, 30_000);
+                let possible = most.min(parallel) as f64 / parallel as f64;
+                assert!(share > 0.98 * possible, "{most} on {parallel}: {share} of {possible}");
+            }
         }
     }
 
