@@ -8,6 +8,7 @@ use fs::log::{IoMode, LogOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 
+const PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
 const BUFFER: &str = "FURROW_WAL_BUFFER";
 const WINDOW: &str = "FURROW_WAL_WINDOW";
@@ -16,9 +17,22 @@ const BARRIER: &str = "FURROW_WAL_BARRIER";
 /// The longest buffer.
 const MAX_BUFFER: u64 = 128 << 20;
 
-/// The log settings of this process's environment; what is not set has its default.
+/// The log settings of this process's environment; what is not set has its default, and a name that is not known is
+/// refused: it would have no effect, unseen.
 pub(crate) fn log_options() -> Result<LogOptions> {
+    check_names(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))?;
     read(|name| env::var_os(name))
+}
+
+fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
+    let known = [IO, BUFFER, WINDOW, BARRIER];
+    match names.find(|name| name.starts_with(PREFIX) && !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("{name} in the environment is not known: there are {}", known.join(", "));
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+    }
 }
 
 fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
@@ -79,6 +93,13 @@ mod tests {
             ..LogOptions::default()
         };
         assert_eq!(of(&all), Ok(expected));
+    }
+
+    #[test]
+    fn a_name_with_a_slip_is_refused() {
+        let of = |name: &str| check_names(["PATH", IO, name].map(str::to_owned).into_iter());
+        assert!(of(BUFFER).is_ok() && of("FURROW_DEVICE").is_ok());
+        assert!(of("FURROW_WAL_BUFER").expect_err("a slip").to_string().contains(BUFFER));
     }
 
     #[test]
