@@ -57,9 +57,8 @@ pub fn run(context: &Context, args: &RecoveryArgs) -> Result<ExitCode> {
 
 fn print(outcome: &RecoveryOutcome) -> Result<()> {
     output::line(format!("{}: reads {:.0} MiB/s", outcome.device, outcome.read_mib_per_s))?;
-    let header = [
-        "log", "replay s", "tmpfs s", "drive s", "ratio", "wait", "copy", "memtable", "killed", "memory",
-    ];
+    let header =
+        ["log", "replay s", "tmpfs s", "drive s", "ratio", "wait", "copy", "memtable", "killed", "memory"];
     let seconds = |s: f64| format!("{s:.3}");
     let rows = outcome
         .logs
