@@ -13,7 +13,7 @@ use zoned::{
     Result, ZoneId, ZonedDevice, join_all,
 };
 
-use crate::Latencies;
+use crate::{Latencies, Recorder};
 
 /// The longest write that [`fill`] makes.
 const FILL: Bytes = Bytes(1 << 20);
@@ -125,7 +125,7 @@ struct Work {
     end: Option<Instant>,
     begun: Mutex<u64>,
     lanes: Vec<Mutex<Lane>>,
-    latencies: Mutex<Vec<Duration>>,
+    latencies: Mutex<Recorder>,
 }
 
 impl Load {
@@ -200,8 +200,7 @@ pub async fn run_for(device: &Arc<dyn ZonedDevice>, load: &Load, time: Option<Du
     }
     results.into_iter().collect::<Result<Vec<()>>>()?;
     let elapsed = driver.now().since(work.begin);
-    let latencies = std::mem::take(&mut *work.latencies.lock());
-    Ok(outcome(load, elapsed, latencies))
+    Ok(outcome(load, elapsed, &work.latencies.lock()))
 }
 
 async fn reset(device: &Arc<dyn ZonedDevice>, zones: std::ops::Range<u32>) -> Result<()> {
@@ -265,7 +264,7 @@ impl Work {
 
     fn took(&self, begin: Instant) {
         let took = self.device.driver().now().since(begin);
-        self.latencies.lock().push(took);
+        self.latencies.lock().record(took);
     }
 
     /// The number of an operation to do.
@@ -325,28 +324,15 @@ impl Work {
     }
 }
 
-fn outcome(load: &Load, elapsed: Duration, mut latencies: Vec<Duration>) -> Outcome {
-    latencies.sort_unstable();
-    let dilation = f64::from(load.dilation.max(1));
-    let us = |time: &Duration| time.as_nanos() as f64 / 1e3 / dilation;
-    let at = |share: f64| {
-        let index = (latencies.len() as f64 * share).ceil() as usize;
-        latencies.get(index.saturating_sub(1)).map_or(0.0, us)
-    };
-    let (seconds, count) = (elapsed.as_secs_f64() / dilation, latencies.len().max(1) as f64);
+fn outcome(load: &Load, elapsed: Duration, latencies: &Recorder) -> Outcome {
+    let (seconds, count) = (elapsed.as_secs_f64() / f64::from(load.dilation.max(1)), latencies.count());
     // A drive without times takes none on the virtual clock.
-    let ops_per_s = if seconds > 0.0 { latencies.len() as f64 / seconds } else { 0.0 };
+    let ops_per_s = if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     Outcome {
         ops_per_s,
         mib_per_s: ops_per_s * load.size.0 as f64 / f64::from(1 << 20),
-        latency_us: Latencies {
-            mean: latencies.iter().map(us).sum::<f64>() / count,
-            p50: at(0.5),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: at(1.0),
-        },
-        operations: latencies.len() as u64,
+        latency_us: latencies.summary(load.dilation),
+        operations: count,
         seconds,
         dilation: load.dilation.max(1),
     }

@@ -25,6 +25,7 @@ pub struct Latencies {
 pub struct Recorder {
     histogram: Histogram<u64>,
     sum: f64,
+    min: u64,
     max: u64,
 }
 
@@ -38,7 +39,7 @@ impl Recorder {
     pub fn new() -> Recorder {
         let mut histogram = Histogram::new(DIGITS).expect("the number of digits is one that there is");
         histogram.auto(true);
-        Recorder { histogram, sum: 0.0, max: 0 }
+        Recorder { histogram, sum: 0.0, min: u64::MAX, max: 0 }
     }
 
     /// Counts one.
@@ -46,6 +47,7 @@ impl Recorder {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         self.histogram.record(ns.clamp(1, LONGEST)).expect("a histogram that grows takes it");
         self.sum += ns as f64;
+        self.min = self.min.min(ns);
         self.max = self.max.max(ns);
     }
 
@@ -53,6 +55,7 @@ impl Recorder {
     pub fn add(&mut self, other: &Recorder) {
         self.histogram.add(&other.histogram).expect("a histogram that grows takes all that another one has");
         self.sum += other.sum;
+        self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 
@@ -62,10 +65,10 @@ impl Recorder {
     }
 
     /// The summary, of times that are to be divided by `dilation`. Mean and maximum are exact, the others within
-    /// a thousandth.
+    /// a thousandth, and exact where all are alike.
     pub fn summary(&self, dilation: u32) -> Latencies {
         let us = |ns: f64| ns / 1e3 / f64::from(dilation.max(1));
-        let at = |share: f64| us(self.histogram.value_at_quantile(share).min(self.max) as f64);
+        let at = |share: f64| us(self.histogram.value_at_quantile(share).max(self.min).min(self.max) as f64);
         Latencies {
             mean: us(self.sum / self.count().max(1) as f64),
             p50: at(0.5),
@@ -101,6 +104,14 @@ mod tests {
             assert!((found / expected - 1.0_f64).abs() < 2e-3, "{summary:?}");
         }
         assert!((recorder.summary(10).max - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn latencies_that_are_all_alike_are_exact() {
+        let mut recorder = Recorder::new();
+        (0..10).for_each(|_| recorder.record(Duration::from_nanos(484_123)));
+        let summary = recorder.summary(1);
+        assert_eq!((summary.p50, summary.p99, summary.mean), (484.123, 484.123, 484.123));
     }
 
     #[test]

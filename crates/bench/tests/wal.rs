@@ -37,6 +37,25 @@ fn appends_are_never_slower_than_writes() {
 }
 
 #[test]
+fn synced_appends_are_never_slower_than_synced_writes() {
+    for profile in ["confzns", "zn540"] {
+        for threads in [1, 4, 16, 64] {
+            let load =
+                |io| WalLoad { io, threads, sync: Sync::Each, total: Bytes(8 << 20), ..WalLoad::default() };
+            let (append, write) =
+                (measure(profile, load(IoMode::Append)), measure(profile, load(IoMode::Write)));
+            let ratio = append.ops_per_s / write.ops_per_s;
+            assert!(
+                ratio >= 0.99,
+                "{profile}, {threads} writers: {} and {}",
+                append.ops_per_s,
+                write.ops_per_s
+            );
+        }
+    }
+}
+
+#[test]
 fn records_get_nearly_all_that_raw_appends_reach() {
     for profile in ["confzns", "zn540"] {
         for (buffer, record, total) in [
@@ -95,5 +114,40 @@ fn logs_take_turns_where_the_drive_cannot_hold_everything() {
         assert_eq!(outcome.records, 16_384);
         assert!(outcome.logs > 2, "{outcome:?}");
         assert!(outcome.device_operations.zone_commands > 10, "{outcome:?}");
+    }
+}
+
+#[test]
+fn small_synced_records_count_as_the_blocks_that_they_take() {
+    let device = String::from("emu:mem?profile=zn540&zones=16&zone-size=2MiB");
+    let load =
+        WalLoad { device, record: Bytes(100), sync: Sync::Each, total: Bytes(4 << 20), ..WalLoad::default() };
+    let outcome = wal::run(&load).unwrap();
+    assert_eq!(outcome.records, 41_943);
+    assert!(outcome.device_operations.bytes >= 41_943 * 4096 && outcome.logs > 10, "{outcome:?}");
+}
+
+#[test]
+fn the_limit_of_a_drive_with_a_cache_has_the_flush_that_the_log_has() {
+    let load = WalLoad { record: Bytes(4 << 10), total: Bytes(64 << 20), ..WalLoad::default() };
+    for sync in [Sync::None, Sync::Each] {
+        let total = if sync == Sync::Each { Bytes(8 << 20) } else { load.total };
+        let outcome = measure("smr", WalLoad { sync, total, ..load.clone() });
+        let share = if sync == Sync::Each { outcome.of_writers } else { Some(outcome.of_limit) };
+        assert!(share >= Some(0.8) && share <= Some(1.2), "{sync}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_record_of_several_entries_has_no_share_of_what_writers_can_do() {
+    for (record, fits) in [(4 << 10, true), ((64 << 10) - 64, true), (64 << 10, false), (128 << 10, false)] {
+        let load = WalLoad {
+            record: Bytes(record),
+            threads: 2,
+            sync: Sync::Each,
+            total: Bytes(2 << 20),
+            ..WalLoad::default()
+        };
+        assert_eq!(measure("zn540", load).of_writers.is_some(), fits, "a record of {record}");
     }
 }

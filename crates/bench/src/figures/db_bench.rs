@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rocks::stock::{Program, StockOptions, prepare};
-use units::{Driver, RealDriver, block_on, sleep_until};
+use units::{Driver, RealDriver, Spawned, block_on, sleep_until, spawn};
 
 use super::{Error, Result};
 
@@ -43,7 +43,7 @@ impl DbBench {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|e| failed(e.to_string()))?;
-        let (ended, output, complaint) = finish(child).map_err(|e| failed(e.to_string()))?;
+        let (ended, output, complaint) = finish(child, LONGEST).map_err(|e| failed(e.to_string()))?;
         let last = || {
             complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned()
         };
@@ -55,9 +55,11 @@ impl DbBench {
 }
 
 /// Waits for the end, and ends what takes too long. Whether it ended well or not is seen from what it wrote.
-fn finish(mut child: Child) -> std::io::Result<(bool, String, String)> {
+fn finish(mut child: Child, longest: Duration) -> std::io::Result<(bool, String, String)> {
     let driver = RealDriver::new();
-    let due = driver.now().after(LONGEST);
+    // Read while it runs: a program whose pipe is full stands still.
+    let (output, complaint) = (drain(&*driver, child.stdout.take()), drain(&*driver, child.stderr.take()));
+    let due = driver.now().after(longest);
     let ended = loop {
         if child.try_wait()?.is_some() {
             break true;
@@ -68,14 +70,18 @@ fn finish(mut child: Child) -> std::io::Result<(bool, String, String)> {
         }
         block_on(&*driver, sleep_until(&*driver, driver.now().after(POLL)));
     };
-    let (mut output, mut complaint) = (String::new(), String::new());
-    if let Some(mut pipe) = child.stdout.take() {
-        pipe.read_to_string(&mut output)?;
-    }
-    if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut complaint)?;
-    }
-    Ok((ended, output, complaint))
+    Ok((ended, block_on(&*driver, output)?, block_on(&*driver, complaint)?))
+}
+
+/// Reads a pipe to its end, on a thread of its own.
+fn drain(driver: &dyn Driver, pipe: Option<impl Read + Send + 'static>) -> Spawned<std::io::Result<String>> {
+    spawn(driver, "drain", async move {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes)?;
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    })
 }
 
 /// `fillrandom : 1.604 micros/op 623223 ops/sec ...`
@@ -90,7 +96,30 @@ fn rate(output: &str, benchmark: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    fn shell(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn a_program_that_writes_more_than_a_pipe_holds_comes_to_its_end() {
+        let script = "head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero; echo end";
+        let (ended, output, complaint) = finish(shell(script), Duration::from_secs(20)).unwrap();
+        assert!(ended && output.ends_with("end\n"));
+        assert_eq!((output.len(), complaint.len()), (200_004, 300_000));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_and_what_it_said_is_kept() {
+        let script = "echo so far; exec sleep 60";
+        let (ended, output, _) = finish(shell(script), Duration::from_millis(300)).unwrap();
+        assert_eq!((ended, output.as_str()), (false, "so far\n"));
+    }
 
     #[test]
     fn the_rate_is_that_of_the_benchmark() {

@@ -1,15 +1,15 @@
 //! What the drive itself gives: raw appends of an entry's size.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use units::block_on;
-use zoned::{Bytes, Geometry};
+use zoned::{Buf, Bytes, Durability, Geometry, ZoneId, ZonedDevice};
 
-use super::{Sync, WalLoad};
+use super::{HEADER, Sync, WalLoad};
 use crate::device::{self, Kind, Load};
-use crate::{Drive, Result};
+use crate::{Drive, Recorder, Result};
 
-/// Bytes of an entry's header.
-const HEADER: u64 = 64;
 /// Appends one after the other that give an append's own latency.
 const ALONE: u64 = 256;
 /// The most appends that are measured: enough for any drive to be in its stride.
@@ -24,11 +24,12 @@ pub struct Limit {
     pub payload_bytes: u64,
     /// Appends in flight: the log's window.
     pub depth: u32,
-    /// Appends a second.
+    /// Appends a second. Where the drive has a volatile cache the time of the flush that makes them safe counts.
     pub ops_per_s: f64,
     /// MiB a second.
     pub mib_per_s: f64,
-    /// The median latency of one append alone.
+    /// The median latency of one append alone; where each record is synced and the drive has a volatile cache, of
+    /// an append and a flush.
     pub append_us: f64,
 }
 
@@ -47,20 +48,50 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
         dilation: drive.dilation(),
     };
     let raw = Load { count: wanted.min(raw.room(geometry)).max(1), ..raw };
-    let alone = Load { depth: 1, count: raw.count.min(ALONE), ..raw.clone() };
-    let measured = |load: &Load| {
-        let fresh = drive.fresh();
-        block_on(&**fresh.driver(), device::run(fresh.device(), load))
-    };
-    let (full, alone) = (measured(&raw)?, measured(&alone)?);
+    let fresh = drive.fresh();
+    let (full, flushing) = block_on(&**fresh.driver(), filled(fresh.device(), &raw))?;
+    // What a run takes with its flush, for what it takes without.
+    let share = full.seconds / (full.seconds + flushing).max(f64::MIN_POSITIVE);
+    let fresh = drive.fresh();
+    let flush = load.sync == Sync::Each && geometry.volatile_cache;
+    let alone = block_on(&**fresh.driver(), alone(fresh.device(), size, flush))?;
     Ok(Limit {
         append_bytes: size.0,
         payload_bytes: size.0.saturating_sub(HEADER),
         depth: load.window,
-        ops_per_s: full.ops_per_s,
-        mib_per_s: full.mib_per_s,
-        append_us: alone.latency_us.p50,
+        ops_per_s: full.ops_per_s * share,
+        mib_per_s: full.mib_per_s * share,
+        append_us: alone.summary(drive.dilation()).p50,
     })
+}
+
+/// Runs the load, and gives the seconds of the flush after it: 0 where acknowledged is safe.
+async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(device::Outcome, f64)> {
+    let outcome = device::run(device, load).await?;
+    if !device.geometry().volatile_cache {
+        return Ok((outcome, 0.0));
+    }
+    let begin = device.driver().now();
+    device.flush().await?;
+    let flushing = device.driver().now().since(begin);
+    Ok((outcome, flushing.as_secs_f64() / f64::from(load.dilation.max(1))))
+}
+
+/// Appends one after the other to one zone, each followed by a flush where that is asked for.
+async fn alone(device: &Arc<dyn ZonedDevice>, size: Bytes, flush: bool) -> zoned::Result<Recorder> {
+    let geometry = device.geometry();
+    let data = Buf::copy_from(&vec![0x5A; usize::try_from(size.0).unwrap_or(usize::MAX)]);
+    let room = geometry.zone_capacity.bytes(geometry.block_size).0 / size.0.max(1);
+    let mut recorder = Recorder::new();
+    for _ in 0..room.min(ALONE) {
+        let begin = device.driver().now();
+        device.append(ZoneId(geometry.conventional), data.clone(), Durability::Cached).await?;
+        if flush {
+            device.flush().await?;
+        }
+        recorder.record(device.driver().now().since(begin));
+    }
+    Ok(recorder)
 }
 
 /// Bytes of an append of the log: a full buffer, or the entry of one record where each is synced; no more than the

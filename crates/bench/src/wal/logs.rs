@@ -8,10 +8,13 @@ use parking_lot::Mutex;
 use units::Bytes;
 use units::sync::{Event, Turnstile};
 
+use crate::counted::Counted;
+
 /// The logs, one after the other.
 #[derive(Debug)]
 pub(super) struct Logs {
     fs: Fs,
+    counted: Arc<Counted>,
     current: Mutex<Arc<Log>>,
     rolling: Turnstile,
     roll: Bytes,
@@ -23,6 +26,8 @@ pub(super) struct Logs {
 struct Log {
     path: String,
     writer: Writer,
+    /// What the drive had taken when it was begun.
+    begun: u64,
     users: AtomicUsize,
     idle: Event,
 }
@@ -39,13 +44,15 @@ impl Drop for Use {
 }
 
 impl Logs {
-    /// Begins with one log, which holds `record`, safely. A log of `roll` bytes is followed by another one.
-    pub(super) async fn open(fs: &Fs, roll: Bytes, record: &[u8]) -> Result<Logs> {
-        let first = create(fs, 0).await?;
+    /// Begins with one log, which holds `record`, safely. A log that takes `roll` bytes of the drive, which
+    /// `counted` counts, is followed by another one.
+    pub(super) async fn open(fs: &Fs, counted: &Arc<Counted>, roll: Bytes, record: &[u8]) -> Result<Logs> {
+        let first = create(fs, 0, 0).await?;
         first.writer.append(record).await?;
         first.writer.sync().await?;
         Ok(Logs {
             fs: fs.clone(),
+            counted: Arc::clone(counted),
             current: Mutex::new(first),
             rolling: Turnstile::new(),
             roll,
@@ -60,7 +67,7 @@ impl Logs {
         if sync {
             log.0.writer.sync().await?;
         }
-        let full = log.0.writer.size() >= self.roll;
+        let full = self.taken(&log.0) >= self.roll;
         let before = Arc::clone(&log.0);
         drop(log);
         if full { self.next(&before).await } else { Ok(()) }
@@ -81,6 +88,12 @@ impl Logs {
         self.made.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the drive that a log takes: those of its records, or, where short entries fill whole blocks, what
+    /// the drive has taken since it was begun. The rest of the log before it counts too: the next comes no later.
+    fn taken(&self, log: &Log) -> Bytes {
+        log.writer.size().max(Bytes(self.counted.counts().bytes.saturating_sub(log.begun)))
+    }
+
     fn enter(&self) -> Use {
         let current = self.current.lock();
         // Under the lock: whoever puts another log here sees this one in use.
@@ -96,7 +109,7 @@ impl Logs {
                 return Ok(());
             }
             let number = self.made.fetch_add(1, Ordering::Relaxed);
-            let next = create(&self.fs, number).await?;
+            let next = create(&self.fs, number, self.counted.counts().bytes).await?;
             *self.current.lock() = next;
         }
         loop {
@@ -111,9 +124,9 @@ impl Logs {
     }
 }
 
-async fn create(fs: &Fs, number: u64) -> Result<Arc<Log>> {
+async fn create(fs: &Fs, number: u64, begun: u64) -> Result<Arc<Log>> {
     let path = format!("/{number:06}.log");
     let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
     let writer = fs.create(&path, &options).await?;
-    Ok(Arc::new(Log { path, writer, users: AtomicUsize::new(0), idle: Event::new() }))
+    Ok(Arc::new(Log { path, writer, begun, users: AtomicUsize::new(0), idle: Event::new() }))
 }

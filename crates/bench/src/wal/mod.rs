@@ -26,6 +26,8 @@ pub use run::run;
 
 /// Records of more bytes than this are no records of a log.
 const LONGEST_RECORD: u64 = 64 << 20;
+/// Bytes of an entry's header.
+const HEADER: u64 = 64;
 /// The most writers.
 const MOST_THREADS: u32 = 4096;
 
@@ -82,7 +84,7 @@ pub struct WalLoad {
     /// Bytes of all records together.
     #[serde(serialize_with = "bytes")]
     pub total: Bytes,
-    /// Bytes after which a new log is begun and the old one removed; `None` for as many as the drive takes.
+    /// Bytes on the drive after which a new log is begun and the old one removed; `None` for as many as the drive takes.
     #[serde(serialize_with = "optional_bytes")]
     pub roll: Option<Bytes>,
 }
@@ -121,7 +123,7 @@ pub struct WalOutcome {
     /// Bytes of records over the limit's plain bytes.
     pub of_raw: f64,
     /// Where each writer syncs each of its records: the share of what so many writers could do on an idle drive, and
-    /// of the limit where that is less.
+    /// of the limit where that is less. `None` where a record does not fit into one entry.
     pub of_writers: Option<f64>,
 }
 

@@ -10,7 +10,7 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::logs::Logs;
-use super::{Batch, Limit, Sync, WalLoad, WalOutcome, limit};
+use super::{Batch, HEADER, Limit, Sync, WalLoad, WalOutcome, limit};
 use crate::counted::{Counted, Counts};
 use crate::{Drive, Recorder, Result};
 
@@ -57,7 +57,7 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let options = MountOptions { log: load.log_options(), ..MountOptions::default() };
     let fs = Fs::mount(dev, &options).await?;
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
-    let logs = Logs::open(&fs, roll, &record(load)).await?;
+    let logs = Logs::open(&fs, counted, roll, &record(load)).await?;
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
     counted.begin(ZoneId(first));
     let begin = driver.now();
@@ -127,6 +127,8 @@ fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> W
     let of_raw = over(payload_mib_per_s, limit.mib_per_s);
     let writers = over(f64::from(load.threads) * 1e6, limit.append_us).min(limit.ops_per_s);
     let synced = load.sync == Sync::Each;
+    // A record of more than one entry takes more than one append.
+    let fits = load.record.plus(Bytes(HEADER)) <= load.buffer;
     WalOutcome {
         dilation,
         records,
@@ -140,7 +142,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> W
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
         of_raw,
-        of_writers: (synced && load.batch == Batch::Each).then(|| over(ops_per_s, writers)),
+        of_writers: (synced && fits && load.batch == Batch::Each).then(|| over(ops_per_s, writers)),
         device_limit: limit,
         load,
     }

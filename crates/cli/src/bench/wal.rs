@@ -19,6 +19,17 @@ const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Buffers that each of its runs writes at least: a window that begins small is then a small part of it.
 const FILLED: u64 = 512;
 const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+/// The grid's columns and their widths: a line is printed as soon as it is measured.
+const COLUMNS: [(&str, usize); 8] = [
+    ("buffer", 9),
+    ("record", 9),
+    ("io", 6),
+    ("ops/s", 10),
+    ("MiB/s", 9),
+    ("limit MiB/s", 11),
+    ("of limit", 8),
+    ("of raw", 6),
+];
 
 /// `furrow bench wal`
 #[derive(Debug, Args)]
@@ -96,7 +107,9 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
 }
 
 fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
-    let mut rows = Vec::new();
+    if !context.json {
+        columns(COLUMNS.map(|(name, _)| name.to_uppercase()))?;
+    }
     let mut force = load.force;
     for buffer in BUFFERS {
         for record in RECORDS {
@@ -110,7 +123,7 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                 if context.json {
                     output::line(with_host(&outcome)?.to_string())?;
                 } else {
-                    rows.push(vec![
+                    columns([
                         size::show(buffer),
                         size::show(record),
                         io_name(io).to_owned(),
@@ -119,16 +132,18 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                         format!("{:.1}", outcome.device_limit.mib_per_s),
                         format!("{:.3}", outcome.of_limit),
                         format!("{:.3}", outcome.of_raw),
-                    ]);
+                    ])?;
                 }
             }
         }
     }
-    if !context.json {
-        let header = ["buffer", "record", "io", "ops/s", "MiB/s", "limit MiB/s", "of limit", "of raw"];
-        output::table(&header, &header, rows)?;
-    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line of the grid.
+fn columns(cells: [String; COLUMNS.len()]) -> Result<()> {
+    let padded = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| format!("{cell:>width$}"));
+    output::line(padded.collect::<Vec<_>>().join("  "))
 }
 
 fn print(outcome: &WalOutcome) -> Result<()> {
