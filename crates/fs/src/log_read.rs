@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::Bytes;
 
 use crate::file::File;
-use crate::log::{Cut, LogIndex, LogStream, Recovered, Segment, Unread, recover_with, stream};
+use crate::log::{Check, Cut, LogIndex, LogStream, Recovered, Segment, Unread, recover_with, stream};
 use crate::shared::{Handle, Shared};
 use crate::{Error, ErrorKind, Result};
 
@@ -40,7 +40,8 @@ impl Shared {
             };
             (log.index.clone(), unread)
         };
-        let (stream, mut filler) = stream(&self.dev);
+        let check = Check { uuid: unread.uuid, log: unread.log };
+        let (stream, mut filler) = stream(&self.dev, check);
         let handle = Arc::clone(handle);
         let fill = async move {
             let ended = match index {
@@ -78,7 +79,8 @@ impl Shared {
                 return Err(damage);
             }
         }
-        index.read_at(&self.dev, offset, into).await
+        let check = Check { uuid: self.superblock.uuid, log: file.ino };
+        index.read_at(&self.dev, check, offset, into).await
     }
 }
 

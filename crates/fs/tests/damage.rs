@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Drive, bytes, log, read, write};
-use fs::{ErrorKind, Fs, ZoneRole};
+use fs::{ErrorKind, Fs, SequentialReader, ZoneRole};
 use units::{Blocks, Bytes, Lba, ZoneId};
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
 use zoned::{Action, Buf, BufMut, Durability};
@@ -45,8 +45,16 @@ fn problems(drive: &Drive) -> Vec<String> {
     drive.run(Fs::check(&dev)).unwrap().problems
 }
 
+/// How a log is left.
+#[derive(Clone, Copy, PartialEq)]
+enum Left {
+    Open,
+    Closed,
+    Unmounted,
+}
+
 /// Ten synced records of one block each; gives the log's zone.
-fn ten_records(drive: &Drive, fs: &Fs, close: bool) -> (ZoneId, Vec<u8>) {
+fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
     let mut content = Vec::new();
     let zone = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
@@ -58,8 +66,10 @@ fn ten_records(drive: &Drive, fs: &Fs, close: bool) -> (ZoneId, Vec<u8>) {
         }
         let zone = zones(fs, ZoneRole::Log).await;
         assert_eq!(zone.len(), 1);
-        if close {
+        if left != Left::Open {
             writer.close().await.unwrap();
+        }
+        if left == Left::Unmounted {
             fs.unmount().await.unwrap();
         }
         zone[0]
@@ -93,7 +103,7 @@ fn is_damaged(drive: &Drive, content: &[u8], lost: usize, size: usize) {
 fn a_closed_log_that_is_damaged_is_never_read_short() {
     for lost in 0..10 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let (zone, content) = ten_records(&drive, &fs, true);
+        let (zone, content) = ten_records(&drive, &fs, Left::Unmounted);
         flip(&drive, zone, lost * BLOCK + 100);
         is_damaged(&drive, &content, lost, content.len());
         is_damaged(&drive, &content, lost, content.len());
@@ -104,7 +114,7 @@ fn a_closed_log_that_is_damaged_is_never_read_short() {
 fn an_open_log_that_lost_what_a_later_entry_knew_to_be_durable_is_never_read_short() {
     for lost in 0..9 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let (zone, content) = ten_records(&drive, &fs, false);
+        let (zone, content) = ten_records(&drive, &fs, Left::Open);
         let drive = Drive::from_media(drive.emu.media());
         flip(&drive, zone, lost * BLOCK + 100);
         is_damaged(&drive, &content, lost, 3000 * 9);
@@ -116,7 +126,7 @@ fn an_open_log_that_lost_what_a_later_entry_knew_to_be_durable_is_never_read_sho
 #[test]
 fn a_damaged_log_can_be_removed_and_its_zones_come_back() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-    let (zone, content) = ten_records(&drive, &fs, false);
+    let (zone, content) = ten_records(&drive, &fs, Left::Open);
     let drive = Drive::from_media(drive.emu.media());
     flip(&drive, zone, 3 * BLOCK);
     is_damaged(&drive, &content, 3, 0);
@@ -124,6 +134,66 @@ fn a_damaged_log_can_be_removed_and_its_zones_come_back() {
     drive.run(fs.unlink("/a.log")).unwrap();
     drive.run(fs.unmount()).unwrap();
     drive.check();
+}
+
+/// Within the mount that wrote the log: by either reader it is readable before record `lost`, and no further.
+fn is_noticed(drive: &Drive, fs: &Fs, content: &[u8], lost: usize) {
+    drive.run(async {
+        let reader = fs.open("/a.log").unwrap();
+        let mut sequential = SequentialReader::new(reader.clone());
+        let mut before = vec![0; 3000 * lost];
+        assert_eq!(reader.read_at(Bytes(0), &mut before).await.unwrap(), before.len());
+        assert_eq!(before, content[..3000 * lost]);
+        let mut before = vec![0; 3000 * lost];
+        assert_eq!(sequential.read_at(Bytes(0), &mut before).await.unwrap(), before.len());
+        assert_eq!(before, content[..3000 * lost]);
+        let at = Bytes(before.len() as u64);
+        let mut errors = vec![sequential.read_at(at, &mut [0; 100]).await.unwrap_err()];
+        errors.push(
+            SequentialReader::new(reader.clone()).read_at(Bytes(0), &mut [0; 30_000]).await.unwrap_err(),
+        );
+        // A few bytes too, and what is read with them.
+        for (at, len) in [(0, content.len()), (3000 * lost, 1), (3000 * lost + 2999, 1)] {
+            errors.push(reader.read_at(Bytes(at as u64), &mut vec![0; len]).await.unwrap_err());
+        }
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(
+                error.to_string().contains(&format!("lost its 3000 bytes from {} on", 3000 * lost)),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_log_that_is_damaged_after_its_writer_closed_it_is_not_read_as_if_it_were_whole() {
+    for lost in 0..10 {
+        // The header, the bytes of the log.
+        for byte in [9, 24, 50, 100, 3063] {
+            let (drive, fs) = Drive::formatted(EmuOptions::tiny());
+            let (zone, content) = ten_records(&drive, &fs, Left::Closed);
+            flip(&drive, zone, lost * BLOCK + byte);
+            is_noticed(&drive, &fs, &content, lost);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_damaged_after_it_was_read_is_not_read_as_if_it_were_whole() {
+    for lost in 0..10 {
+        let (drive, fs) = Drive::formatted(EmuOptions::tiny());
+        let (zone, content) = ten_records(&drive, &fs, Left::Unmounted);
+        let fs = drive.mount();
+        let mut all = vec![0; content.len()];
+        drive.run(async {
+            let mut reader = SequentialReader::new(fs.open("/a.log").unwrap());
+            assert_eq!(reader.read_at(Bytes(0), &mut all).await.unwrap(), content.len());
+        });
+        assert_eq!(all, content);
+        flip(&drive, zone, lost * BLOCK + 100);
+        is_noticed(&drive, &fs, &content, lost);
+    }
 }
 
 /// Commits over several metadata zones, without a roll; gives the zones of the log.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Drive, bytes, log, read};
 use fs::log::entry::{EntryHeader, Home};
-use fs::log::{Cut, IoMode, LogOptions, Segment, recover};
+use fs::log::{Check, Cut, IoMode, LogOptions, Segment, recover};
 use fs::{ErrorKind, Fs, MountOptions, Sabotage, Uuid, Writer, ZoneRole};
 use parking_lot::Mutex;
 use units::{Blocks, Bytes, Driver, Instant, ZoneId};
@@ -338,7 +338,11 @@ impl Forge {
         self.drive.run(async {
             let found = recover(&dev, self.uuid, Forge::LOG, &cuts, &[self.segment]).await.unwrap();
             let mut content = vec![0; found.size as usize];
-            assert_eq!(found.index.read_at(&dev, Bytes(0), &mut content).await.unwrap(), content.len());
+            let check = Check { uuid: self.uuid, log: Forge::LOG };
+            assert_eq!(
+                found.index.read_at(&dev, check, Bytes(0), &mut content).await.unwrap(),
+                content.len()
+            );
             content
         })
     }

@@ -110,6 +110,13 @@ impl Payload {
         self.more.push(Piece { chunk: Arc::clone(chunk), bytes: range });
     }
 
+    /// Without the first `count` bytes, which lie in its first piece.
+    pub(super) fn behind(mut self, count: usize) -> Payload {
+        let Range { start, end } = self.first.bytes;
+        self.first.bytes = (start + count).min(end)..end;
+        self
+    }
+
     /// The bytes, piece by piece.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&self.first)

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use units::{Blocks, Bytes, Lba, ZoneId};
+use uuid::Uuid;
 use zoned::{BufMut, Geometry, Io, ZonedDevice, join_all};
 
-use super::entry::{HEADER_SIZE, copy_unmasked};
-use crate::{Error, Result};
+use super::entry::{EntryHeader, HEADER_SIZE, Home, copy_unmasked};
+use crate::{Error, ErrorKind, Result};
 
 /// The entries of a log in the order of its stream: offset to address by binary search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,38 +29,43 @@ struct Extent {
     mask: u32,
 }
 
-/// Blocks to read in one operation, and what to take out of them.
+/// Whose parts an index names: what they are checked with when they are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// The file system.
+    pub uuid: Uuid,
+    /// The log's id.
+    pub log: u64,
+}
+
+/// Blocks to read in one operation.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) at: Lba,
     pub(super) blocks: Blocks,
     zone: Option<ZoneId>,
-    pub(super) pieces: Vec<Piece>,
 }
 
+/// A part that is read whole, so that it can be checked, and what to take out of it.
 #[derive(Debug)]
-pub(super) struct Piece {
-    /// Byte within the run.
-    pub(super) skip: usize,
+pub(super) struct Planned {
+    /// Where its bytes begin in the stream.
+    pub(super) offset: u64,
+    pub(super) lba: Lba,
+    pub(super) length: u32,
     pub(super) mask: u32,
+    /// How many of its first bytes are not wanted.
+    skip: usize,
     /// Where the bytes go in the caller's buffer.
-    pub(super) into: Range<usize>,
-}
-
-/// Bytes of one part, on the device.
-struct Wanted {
-    /// The block with the first of them, and how far behind its beginning that is.
-    at: Lba,
-    phase: u64,
-    len: u64,
-    mask: u32,
-    into: usize,
+    into: Range<usize>,
 }
 
 /// Device reads that fill the beginning of a buffer.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) runs: Vec<Run>,
+    /// In the order of their places.
+    pub(super) parts: Vec<Planned>,
     /// Bytes that the plan fills.
     pub(super) len: usize,
 }
@@ -100,11 +106,18 @@ impl LogIndex {
 
     /// Reads from stream offset `offset` on; gives the number of bytes, fewer than asked for only at the end.
     ///
-    /// Entries that lie side by side are read in one operation. Fails where the device does, and where the
-    /// index does not begin early enough.
-    pub async fn read_at(&self, dev: &Arc<dyn ZonedDevice>, offset: Bytes, into: &mut [u8]) -> Result<usize> {
+    /// Parts are read whole, for a few bytes too, and checked; those that lie side by side are read in one operation.
+    /// Fails where the device does, and where a part is not what was written. Gives nothing where the index does not
+    /// begin early enough.
+    pub async fn read_at(
+        &self,
+        dev: &Arc<dyn ZonedDevice>,
+        check: Check,
+        offset: Bytes,
+        into: &mut [u8],
+    ) -> Result<usize> {
         let plan = self.plan(dev.geometry(), offset.0, into.len());
-        plan.read(dev, into).await
+        plan.read(dev, check, into).await
     }
 
     /// The device reads for as much of `len` bytes at `offset` as the index holds.
@@ -112,71 +125,98 @@ impl LogIndex {
         self.plan_within(geometry, offset, len, Blocks(u64::MAX))
     }
 
-    /// The same, with no more than `most` blocks to read, or one piece. Entries lie in the order in which the device
+    /// The same, with no more than `most` blocks to read, or one part. Entries lie in the order in which the device
     /// took them, so those that are read together are put in the order of their places first.
     pub(super) fn plan_within(&self, geometry: &Geometry, offset: u64, len: usize, most: Blocks) -> Plan {
-        let mut plan = Plan { runs: Vec::new(), len: 0 };
+        let mut plan = Plan { runs: Vec::new(), parts: Vec::new(), len: 0 };
         if offset < self.start {
             return plan;
         }
         let first = self.extents.partition_point(|e| e.offset + u64::from(e.length) <= offset);
-        let max_run = geometry.max_transfer.0.max(1);
-        let block = u64::from(geometry.block_size);
-        let mut wanted = Vec::new();
         let mut blocks = 0;
-        'extents: for extent in self.extents.iter().skip(first) {
-            let mut within = (offset + plan.len as u64).saturating_sub(extent.offset);
-            while plan.len < len && within < u64::from(extent.length) {
-                let byte = HEADER_SIZE as u64 + within;
-                let (at, phase) = (extent.lba.plus(Blocks(byte / block)), byte % block);
-                let left = (u64::from(extent.length) - within).min((len - plan.len) as u64);
-                let take = left.min(max_run * block - phase);
-                blocks += (phase + take).div_ceil(block);
-                if blocks > most.0 && plan.len > 0 {
-                    break 'extents;
-                }
-                wanted.push(Wanted { at, phase, len: take, mask: extent.mask, into: plan.len });
-                plan.len += usize::try_from(take).expect("a piece is no longer than the caller's buffer");
-                within += take;
-            }
+        for extent in self.extents.iter().skip(first) {
             if plan.len == len {
                 break;
             }
+            blocks += blocks_of(geometry, extent.length).0;
+            if blocks > most.0 && plan.len > 0 {
+                break;
+            }
+            let skip = (offset + plan.len as u64).saturating_sub(extent.offset);
+            let take = (u64::from(extent.length) - skip).min((len - plan.len) as u64);
+            let bytes = |n: u64| usize::try_from(n).expect("a part's length fits in 32 bits");
+            let end = plan.len + bytes(take);
+            let Extent { offset, lba, length, mask } = *extent;
+            plan.parts.push(Planned { offset, lba, length, mask, skip: bytes(skip), into: plan.len..end });
+            plan.len = end;
         }
-        if !wanted.is_sorted_by_key(|w| w.at) {
-            wanted.sort_unstable_by_key(|w| w.at);
+        if !plan.parts.is_sorted_by_key(|part| part.lba) {
+            plan.parts.sort_unstable_by_key(|part| part.lba);
         }
-        for wanted in wanted {
-            plan.add(geometry, max_run, &wanted);
+        let parts: Vec<_> = plan.parts.iter().map(|p| (p.lba, blocks_of(geometry, p.length))).collect();
+        for (at, blocks) in parts {
+            plan.cover(geometry, at, blocks);
         }
         plan
     }
 }
 
+/// The blocks of a part.
+fn blocks_of(geometry: &Geometry, length: u32) -> Blocks {
+    Blocks((HEADER_SIZE as u64 + u64::from(length)).div_ceil(u64::from(geometry.block_size)))
+}
+
 impl Plan {
-    /// Adds bytes to the last run if they follow it on the device, and to a new one otherwise.
-    fn add(&mut self, geometry: &Geometry, max_run: u64, wanted: &Wanted) {
-        let block_size = u64::from(geometry.block_size);
-        let Wanted { at, phase, len, mask, into } = *wanted;
-        let blocks = Blocks((phase + len).div_ceil(block_size));
+    /// Adds the blocks of a part to the last run if they follow it on the device, and to new ones otherwise.
+    fn cover(&mut self, geometry: &Geometry, mut at: Lba, mut blocks: Blocks) {
+        let max_run = geometry.max_transfer.0.max(1);
         let zone = geometry.zone_of(at);
-        let bytes = |n: u64| usize::try_from(n).expect("a run is no longer than a transfer");
-        let piece = |skip: u64| Piece { skip: bytes(skip), mask, into: into..into + bytes(len) };
         if let Some(run) = self.runs.last_mut()
             && run.zone == zone
             && run.at.plus(run.blocks) == at
             && run.blocks.0 + blocks.0 <= max_run
         {
-            run.pieces.push(piece(run.blocks.0 * block_size + phase));
             run.blocks = run.blocks.plus(blocks);
             return;
         }
-        self.runs.push(Run { at, blocks, zone, pieces: vec![piece(phase)] });
+        while blocks > Blocks::ZERO {
+            let now = Blocks(blocks.0.min(max_run));
+            self.runs.push(Run { at, blocks: now, zone });
+            (at, blocks) = (at.plus(now), blocks.minus(now));
+        }
+    }
+
+    /// Bytes to read.
+    pub(super) fn bytes(&self, block_size: u32) -> u64 {
+        self.runs.iter().map(|run| run.blocks.bytes(block_size).0).sum()
+    }
+
+    /// Where the bytes of a part lie, header included: in which runs, and where in them.
+    pub(super) fn pieces(
+        &self,
+        part: &Planned,
+        block_size: u32,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let block = u64::from(block_size);
+        let from = part.lba.0 * block;
+        let to = from + HEADER_SIZE as u64 + u64::from(part.length);
+        let first = self.runs.partition_point(|run| run.at.plus(run.blocks) <= part.lba);
+        self.runs.iter().enumerate().skip(first).map_while(move |(number, run)| {
+            let (start, end) = (run.at.0 * block, run.at.plus(run.blocks).0 * block);
+            let within = |at: u64| usize::try_from(at - start).expect("a run is no longer than a transfer");
+            (start < to).then(|| (number, within(from.max(start))..within(to.min(end))))
+        })
     }
 
     /// Reads what was planned into the beginning of `into`; gives the number of bytes.
-    pub(super) async fn read(self, dev: &Arc<dyn ZonedDevice>, into: &mut [u8]) -> Result<usize> {
-        let block_size = dev.geometry().block_size;
+    pub(super) async fn read(
+        self,
+        dev: &Arc<dyn ZonedDevice>,
+        check: Check,
+        into: &mut [u8],
+    ) -> Result<usize> {
+        let geometry = dev.geometry();
+        let block_size = geometry.block_size;
         let ios: Vec<Io<BufMut>> = self
             .runs
             .iter()
@@ -185,15 +225,61 @@ impl Plan {
                 dev.read(run.at, BufMut::zeroed(len))
             })
             .collect();
-        for (run, result) in self.runs.iter().zip(join_all(ios).await) {
-            let data = result.map_err(|e| Error::device("read a log", e))?;
-            for piece in &run.pieces {
-                let from = data.get(piece.skip..piece.skip + piece.into.len());
-                if let (Some(from), Some(to)) = (from, into.get_mut(piece.into.clone())) {
-                    copy_unmasked(from, piece.skip, block_size as usize, piece.mask, to);
-                }
+        let data: std::result::Result<Vec<BufMut>, _> = join_all(ios).await.into_iter().collect();
+        let data = data.map_err(|e| Error::device("read a log", e))?;
+        let mut lost: Option<&Planned> = None;
+        for part in &self.parts {
+            let pieces = || {
+                let places = self.pieces(part, block_size);
+                places.map(|(run, bytes)| data.get(run).and_then(|d| d.get(bytes)).unwrap_or_default())
+            };
+            if !check.fits(geometry, part, pieces()) {
+                lost = lost.filter(|before| before.offset < part.offset).or(Some(part));
+                continue;
+            }
+            let mut to = into.get_mut(part.into.clone()).unwrap_or_default();
+            let (mut skip, mut phase) = (HEADER_SIZE + part.skip, HEADER_SIZE + part.skip);
+            for piece in pieces() {
+                let from = piece.get(skip..).unwrap_or_default();
+                skip = skip.saturating_sub(piece.len());
+                let n = from.len().min(to.len());
+                let (here, rest) = std::mem::take(&mut to).split_at_mut(n);
+                copy_unmasked(from, phase, block_size as usize, part.mask, here);
+                (to, phase) = (rest, phase + n);
             }
         }
-        Ok(self.len)
+        match lost {
+            Some(part) => Err(check.damage(part)),
+            None => Ok(self.len),
+        }
+    }
+}
+
+impl Check {
+    /// Whether the bytes of a part, header included, are those that were written.
+    pub(super) fn fits<'a>(
+        &self,
+        geometry: &Geometry,
+        part: &Planned,
+        mut pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        let first = pieces.next().unwrap_or_default();
+        let (Ok(header), Some(zone)) = (EntryHeader::parse(first), geometry.zone_of(part.lba)) else {
+            return false;
+        };
+        let home = Home { uuid: self.uuid, zone };
+        let payload = std::iter::once(first.get(HEADER_SIZE..).unwrap_or_default()).chain(pieces);
+        !header.padding
+            && (header.log, header.length, header.mask) == (self.log, part.length, part.mask)
+            && header.checksum(&home, payload) == header.crc
+    }
+
+    /// What is said of a part that does not fit.
+    pub(super) fn damage(&self, part: &Planned) -> Error {
+        let (Check { log, .. }, Planned { offset, lba, length, .. }) = (self, part);
+        Error::new(ErrorKind::Corrupt, "reading a log").because(format!(
+            "log {log} lost its {length} bytes from {offset} on: what lies at {lba:?} does not fit its checksum; the \
+             medium lost what was written: copy the bytes before them or restore the file from a backup, then remove it"
+        ))
     }
 }

@@ -92,6 +92,10 @@ impl Sorter {
         if !in_its_epoch(&part.found, &self.cuts) {
             return;
         }
+        if header.sequence < self.absent {
+            // It is there already: an old block that a hole shows again. It says nothing of what lies around it.
+            return;
+        }
         let region = (header.epoch, header.odd);
         if self.region.replace(region).is_some_and(|before| before != region) {
             // All entries before this one were acknowledged before it was submitted: what is missing stays so.
@@ -100,10 +104,8 @@ impl Sorter {
         self.highest = self.highest.max(Some(header.sequence));
         self.proven = self.proven.max(header.proven());
         if header.sequence < self.next {
-            // One that is there already is an old block that a hole shows again. One that is not came too late.
-            if header.sequence >= self.absent {
-                self.drop_part(&part);
-            }
+            // It came too late.
+            self.drop_part(&part);
             return;
         }
         if header.sequence == self.next && header.parts == 1 && !self.held.contains_key(&header.sequence) {
@@ -356,6 +358,18 @@ mod tests {
         let mut same = super::tests::sorter();
         let order = [plain(0, false), plain(2, false), plain(3, false), plain(1, false)];
         assert_eq!(order.into_iter().flat_map(|found| push(&mut same, found)).count(), 4);
+    }
+
+    #[test]
+    fn an_old_block_that_a_hole_shows_again_ends_no_region() {
+        let mut sorter = sorter();
+        assert_eq!(push(&mut sorter, plain(0, false)), [0]);
+        assert_eq!(push(&mut sorter, plain(1, true)), [1]);
+        assert_eq!(push(&mut sorter, plain(3, true)), []);
+        assert_eq!(push(&mut sorter, plain(0, false)), [], "the old block");
+        assert_eq!(push(&mut sorter, plain(2, true)), [2, 3]);
+        sorter.finish();
+        assert_eq!(sorter.recovered().dropped, 0);
     }
 
     #[test]

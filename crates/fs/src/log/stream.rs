@@ -21,7 +21,7 @@ use zoned::{BufMut, Io, ZonedDevice};
 
 use super::chunk::{Lease, Memory, Payload};
 use super::entry::{HEADER_SIZE, copy_unmasked};
-use super::index::Run;
+use super::index::{Check, Plan, Planned, Run};
 use super::recover::check_order;
 use super::scan::{CHUNK, READ_AHEAD, Scan};
 use super::sort::{Part, Sorter};
@@ -114,6 +114,7 @@ impl Pipe {
 /// The reading end. Used by one task at a time.
 pub(crate) struct LogStream {
     dev: Arc<dyn ZonedDevice>,
+    check: Check,
     pipe: Arc<Pipe>,
     items: VecDeque<Item>,
     /// Bytes of the first item that were given out.
@@ -125,6 +126,7 @@ pub(crate) struct LogStream {
 /// The other end: fills the stream. Its future is to be spawned, and [`end`](Filler::end) called with the outcome.
 pub(crate) struct Filler {
     dev: Arc<dyn ZonedDevice>,
+    check: Check,
     pipe: Arc<Pipe>,
     stats: ReadStats,
     ended: bool,
@@ -140,19 +142,20 @@ pub(crate) struct Unread {
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-/// The two ends of a stream over a log on `dev`.
-pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>) -> (LogStream, Filler) {
+/// The two ends of a stream over a log on `dev`, whose parts `check` fits.
+pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Filler) {
     let pipe = Arc::new(Pipe::default());
     let stats = ReadStats::default();
     let stream = LogStream {
         dev: Arc::clone(dev),
+        check,
         pipe: Arc::clone(&pipe),
         items: VecDeque::new(),
         used: 0,
         position: 0,
         stats,
     };
-    (stream, Filler { dev: Arc::clone(dev), pipe, stats, ended: false })
+    (stream, Filler { dev: Arc::clone(dev), check, pipe, stats, ended: false })
 }
 
 impl LogStream {
@@ -181,7 +184,10 @@ impl LogStream {
                 self.stats.wait += since(&*driver, before);
                 if more { continue } else { break }
             };
-            let got = if in_memory { self.copy(to) } else { self.read_again(to).await? };
+            if !in_memory {
+                self.read_again(to.len()).await?;
+            }
+            let got = self.copy(to);
             self.stats.copy += since(&*driver, before);
             done += got;
             self.position += got as u64;
@@ -232,28 +238,29 @@ impl LogStream {
         done
     }
 
-    /// Reads the bytes of the next items, whose places alone are known, from the device.
-    async fn read_again(&mut self, into: &mut [u8]) -> Result<usize> {
-        let mut index = LogIndex::starting_at(Bytes::ZERO);
+    /// Reads the bytes of the next items, whose places alone are known, from the device: as many as are asked for.
+    async fn read_again(&mut self, wanted: usize) -> Result<()> {
+        let start = self.position - self.used as u64;
+        let mut index = LogIndex::starting_at(Bytes(start));
         for item in self.items.iter().take_while(|item| item.payload.is_none()) {
-            if index.size().0 >= (self.used + into.len()) as u64 {
+            if index.size().0 >= self.position + wanted as u64 {
                 break;
             }
             index.push(item.lba, item.length, item.mask);
         }
-        let got = index.read_at(&self.dev, Bytes(self.used as u64), into).await?;
-        self.used += got;
-        while let Some(item) = self.items.front()
-            && self.used >= item.length as usize
-        {
-            self.used -= item.length as usize;
-            self.items.pop_front();
-            if self.used == 0 {
-                break;
-            }
+        let len = usize::try_from(index.size().0 - start).expect("a reader's buffer and a part");
+        let plan = index.plan(self.dev.geometry(), start, len);
+        let (items, lost) =
+            Flight::begin(&self.dev, plan, &Arc::default()).land(&self.dev, self.check).await?;
+        for (item, again) in self.items.iter_mut().zip(items) {
+            self.stats.again.0 += u64::from(again.length);
+            *item = again;
         }
-        self.stats.again.0 += got as u64;
-        Ok(got)
+        // What is before it is given out first.
+        match lost {
+            Some(lost) if self.items.front().is_none_or(|item| item.payload.is_none()) => Err(lost),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -296,7 +303,7 @@ impl Filler {
         Ok(sorter.recovered().said(log.log))
     }
 
-    /// Reads a log whose index is known.
+    /// Reads a log whose index is known. Each part is checked again: the medium may have lost it since.
     pub(crate) async fn follow(&mut self, index: &LogIndex) -> Result<()> {
         let driver = Arc::clone(self.dev.driver());
         let dev = Arc::clone(&self.dev);
@@ -304,11 +311,12 @@ impl Filler {
         loop {
             self.room(|| ahead.read_ahead()).await?;
             let before = driver.now();
-            let items = ahead.next().await?;
+            let landed = ahead.next(self.check).await?;
             self.stats.device += since(&*driver, before);
-            match items {
-                Some(items) => self.pipe.push(items.into_iter()),
-                None => return Ok(()),
+            let Some((items, lost)) = landed else { return Ok(()) };
+            self.pipe.push(items.into_iter());
+            if let Some(lost) = lost {
+                return Err(lost);
             }
         }
     }
@@ -351,6 +359,53 @@ impl Drop for Filler {
     }
 }
 
+/// The reads of a plan, under way.
+struct Flight {
+    plan: Plan,
+    reads: Vec<(Lease, Io<BufMut>)>,
+}
+
+impl Flight {
+    fn begin(dev: &Arc<dyn ZonedDevice>, plan: Plan, memory: &Arc<Memory>) -> Flight {
+        let block_size = dev.geometry().block_size;
+        let submit = |run: &Run| {
+            let bytes = run.blocks.bytes(block_size).0;
+            let mut lease = memory.take(usize::try_from(bytes).expect("a run is no longer than a transfer"));
+            let io = dev.read(run.at, lease.lend());
+            (lease, io)
+        };
+        let reads = plan.runs.iter().map(submit).collect();
+        Flight { plan, reads }
+    }
+
+    /// The parts in the order of the stream, up to the first one that is damaged, and what is to be said of that one.
+    async fn land(self, dev: &Arc<dyn ZonedDevice>, check: Check) -> Result<(Vec<Item>, Option<Error>)> {
+        let Flight { plan, reads } = self;
+        let mut chunks = Vec::with_capacity(reads.len());
+        for (mut lease, io) in reads {
+            lease.give(io.await.map_err(|e| Error::device("read a log", e))?);
+            chunks.push(Arc::new(lease));
+        }
+        let mut parts: Vec<&Planned> = plan.parts.iter().collect();
+        parts.sort_unstable_by_key(|part| part.offset);
+        let mut items = Vec::with_capacity(parts.len());
+        for part in parts {
+            let places = plan.pieces(part, dev.geometry().block_size);
+            let mut pieces = places.filter_map(|(run, bytes)| Some((chunks.get(run)?, bytes)));
+            let Some((chunk, bytes)) = pieces.next() else { return Ok((items, Some(check.damage(part)))) };
+            let mut whole = Payload::new(chunk, bytes);
+            pieces.for_each(|(chunk, bytes)| whole.push(chunk, bytes));
+            if !check.fits(dev.geometry(), part, whole.pieces()) {
+                return Ok((items, Some(check.damage(part))));
+            }
+            let (length, mask, lba) = (part.length, part.mask, part.lba);
+            let payload = Some(whole.behind(HEADER_SIZE));
+            items.push(Item { payload, phase: HEADER_SIZE, length, mask, lba });
+        }
+        Ok((items, None))
+    }
+}
+
 /// Reads along an index.
 struct Ahead<'a> {
     index: &'a LogIndex,
@@ -358,7 +413,7 @@ struct Ahead<'a> {
     memory: Arc<Memory>,
     offset: u64,
     in_flight: u64,
-    flying: VecDeque<Vec<(Run, Lease, Io<BufMut>)>>,
+    flying: VecDeque<Flight>,
 }
 
 impl<'a> Ahead<'a> {
@@ -368,57 +423,36 @@ impl<'a> Ahead<'a> {
 
     /// As [`Scan::read_ahead`].
     fn read_ahead(&mut self) -> bool {
-        let block_size = self.dev.geometry().block_size;
+        let geometry = self.dev.geometry();
         let size = self.index.size().0;
         while self.in_flight < READ_AHEAD && self.offset < size {
-            if self.memory.held() + 2 * CHUNK > MEMORY.0 {
+            if self.memory.held() + CHUNK > MEMORY.0 {
                 break;
             }
-            let most = Blocks(CHUNK / u64::from(block_size));
-            let plan = self.index.plan_within(self.dev.geometry(), self.offset, CHUNK as usize, most);
+            let most = Blocks(CHUNK / u64::from(geometry.block_size));
+            let plan = self.index.plan_within(geometry, self.offset, usize::MAX, most);
             if plan.len == 0 {
                 // The index does not begin early enough: the reader finds out.
                 self.offset = size;
                 break;
             }
-            self.offset += plan.len as u64;
-            let mut runs = Vec::with_capacity(plan.runs.len());
-            for run in plan.runs {
-                let bytes = run.blocks.bytes(block_size).0;
-                let mut lease =
-                    self.memory.take(usize::try_from(bytes).expect("a run is no longer than a transfer"));
-                let io = self.dev.read(run.at, lease.lend());
-                self.in_flight += bytes;
-                runs.push((run, lease, io));
+            // A part may be longer than a chunk.
+            let bytes = plan.bytes(geometry.block_size);
+            if self.memory.held() + bytes > MEMORY.0 {
+                break;
             }
-            self.flying.push_back(runs);
+            self.offset += plan.len as u64;
+            self.in_flight += bytes;
+            self.flying.push_back(Flight::begin(self.dev, plan, &self.memory));
         }
         !self.flying.is_empty() || self.offset >= size
     }
 
-    /// The next items; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<Item>>> {
-        let Some(runs) = self.flying.pop_front() else { return Ok(None) };
-        let mut items = Vec::new();
-        for (run, mut lease, io) in runs {
-            let data = io.await.map_err(|e| Error::device("read a log", e))?;
-            self.in_flight -= data.len() as u64;
-            lease.give(data);
-            let chunk = Arc::new(lease);
-            for piece in run.pieces {
-                let bytes = piece.skip..piece.skip + piece.into.len();
-                let item = Item {
-                    payload: Some(Payload::new(&chunk, bytes)),
-                    phase: piece.skip,
-                    length: u32::try_from(piece.into.len()).expect("a piece is a part of a run"),
-                    mask: piece.mask,
-                    lba: run.at,
-                };
-                items.push((piece.into.start, item));
-            }
-        }
-        items.sort_unstable_by_key(|(at, _)| *at);
-        Ok(Some(items.into_iter().map(|(_, item)| item).collect()))
+    /// As [`Flight::land`]; `None` at the end.
+    async fn next(&mut self, check: Check) -> Result<Option<(Vec<Item>, Option<Error>)>> {
+        let Some(flight) = self.flying.pop_front() else { return Ok(None) };
+        self.in_flight -= flight.plan.bytes(self.dev.geometry().block_size);
+        flight.land(self.dev, check).await.map(Some)
     }
 }
 

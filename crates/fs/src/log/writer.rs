@@ -13,7 +13,7 @@ use zoned::ZonedDevice;
 
 use super::fill::{Fill, Identity, Limits, Stop};
 use super::state::{State, Waiting};
-use super::{LogIndex, LogOptions, LogStats, Segment, SegmentSource};
+use super::{Check, LogIndex, LogOptions, LogStats, Segment, SegmentSource};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Bytes of buffers that are kept for the next entries.
@@ -246,7 +246,8 @@ impl LogWriter {
             let tail = into.get_mut(filled..).unwrap_or_default();
             (plan, filled + state.copy_from_memory(offset.0 + filled as u64, tail))
         };
-        plan.read(&self.dev, into).await?;
+        let check = Check { uuid: self.identity.uuid, log: self.identity.log };
+        plan.read(&self.dev, check, into).await?;
         Ok(total)
     }
 

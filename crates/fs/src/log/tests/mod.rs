@@ -19,13 +19,17 @@ use zoned::emu::{Emu, EmuOptions, Media};
 use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZonedDevice};
 
 use super::entry::{EntryHeader, HEADER_SIZE, Home};
-use super::{Cut, IoMode, LogOptions, LogWriter, Recovered, Segment, SegmentSource, recover};
+use super::{Check, Cut, IoMode, LogOptions, LogWriter, Recovered, Segment, SegmentSource, recover};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = 4096;
 const LOG: u64 = 77;
 const GENERATION: u64 = 5;
 const FIRST: [Cut; 1] = [Cut { epoch: 1, first_sequence: 0 }];
+
+fn check() -> Check {
+    Check { uuid: uuid(), log: LOG }
+}
 
 fn uuid() -> Uuid {
     Uuid::from_bytes(*b"furrow log tests")
@@ -183,8 +187,13 @@ impl Bench {
 
     /// Everything in the log, by way of the index.
     fn content(&self, recovered: &Recovered) -> Vec<u8> {
+        self.content_of(LOG, recovered)
+    }
+
+    fn content_of(&self, log: u64, recovered: &Recovered) -> Vec<u8> {
+        let check = Check { log, ..check() };
         let mut all = vec![0; usize::try_from(recovered.size).expect("small")];
-        let got = self.run(recovered.index.read_at(&self.dev(), Bytes(0), &mut all)).expect("reads");
+        let got = self.run(recovered.index.read_at(&self.dev(), check, Bytes(0), &mut all)).expect("reads");
         assert_eq!(got, all.len());
         all
     }

@@ -62,7 +62,7 @@ impl Bench {
             segments: segments.to_vec(),
             sabotage: None,
         };
-        let (stream, mut filler) = stream(&self.dev());
+        let (stream, mut filler) = stream(&self.dev(), check());
         let filled = spawn(&*self.driver, "reader", async move {
             let found = filler.recover(&unread).await;
             filler.end(found.as_ref().map(drop).map_err(Clone::clone));
@@ -127,7 +127,7 @@ fn a_stream_gives_what_recovery_and_the_index_give() {
 }
 
 fn stream_of(bench: &Bench) -> (LogStream, crate::log::stream::Filler) {
-    stream(&bench.dev())
+    stream(&bench.dev(), check())
 }
 
 #[test]
@@ -206,6 +206,47 @@ fn entries_that_wait_keep_their_places_only_and_memory_is_bounded() {
     assert!(stats.again.0 > all.len() as u64 - 2 * HELD, "{stats:?}");
     assert!(stats.peak <= MEMORY, "{stats:?}");
     assert_eq!(bench.run(filled).expect("recovers").size, all.len() as u64);
+}
+
+#[test]
+fn what_waited_is_checked_when_it_is_read_again() {
+    let bench = large(Duration::ZERO);
+    let count = 12 << 10;
+    bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
+    let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
+    bench.run(async { stream.read(&mut [0; 100]).await.expect("reads") });
+    bench.run(filled).expect("recovers");
+    // A bit of entry 5 is lost meanwhile.
+    bench.reset(1);
+    bench.put_all(1, (1..5).map(|n| (n, false)));
+    let mut damaged = entry(1, 5, false);
+    damaged[1000] ^= 1;
+    bench.put_raw(1, &damaged);
+    bench.put_all(1, (6..count).chain([0]).map(|n| (n, false)));
+    let each = BLOCK - HEADER_SIZE;
+    let mut before = vec![0; 5 * each - 100];
+    assert_eq!(bench.run(stream.read(&mut before)).expect("reads"), before.len());
+    assert_eq!(before, pattern(100, before.len()));
+    let error = bench.run(stream.read(&mut [0; 10])).expect_err("damage");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains(&format!("lost its {each} bytes from {} on", 5 * each)), "{error}");
+}
+
+#[test]
+fn a_part_longer_than_a_transfer_is_read_in_several_and_checked() {
+    let bench = large(Duration::ZERO);
+    let whole = pattern(0, 60_000);
+    bench.put_raw(1, &sealed(1, 0, (0, 2), false, &whole[..30_000]));
+    bench.put_raw(1, &sealed(1, 0, (1, 2), false, &whole[30_000..]));
+    let found = bench.recover_from(&FIRST, &[segment(1, 0, 16 << 10)]);
+    let geometry = Geometry { max_transfer: Blocks(2), ..bench.drive.geometry.clone() };
+    for (from, len) in [(0, 60_000), (4000, 200), (29_999, 2), (59_999, 1), (12_345, 40_000)] {
+        let plan = found.index.plan(&geometry, from as u64, len);
+        assert!(plan.runs.len() >= 4 && plan.runs.iter().all(|run| run.blocks <= Blocks(2)));
+        let mut into = vec![0; len];
+        assert_eq!(bench.run(plan.read(&bench.dev(), check(), &mut into)).expect("reads"), len);
+        assert!(into == whole[from..from + len], "{len} bytes at {from}");
+    }
 }
 
 #[test]
@@ -291,14 +332,16 @@ fn parts_and_regions_in_any_order_come_out_in_the_order_of_the_stream() {
         [(0, 1), (2999, 2), (3000, 9000), (100, 20_000), (20_999, 1), (20_999, 50), (21_000, 5)]
     {
         let mut into = vec![0; len];
-        let got = bench.run(found.index.read_at(&bench.dev(), Bytes(from as u64), &mut into)).expect("reads");
+        let got = bench
+            .run(found.index.read_at(&bench.dev(), check(), Bytes(from as u64), &mut into))
+            .expect("reads");
         let expected = &whole[from..(from + len).min(whole.len())];
         assert_eq!((got, &into[..got]), (expected.len(), expected));
     }
     // All of it lies side by side: one operation, in whatever order.
     bench.drive.reads.store(0, Ordering::Relaxed);
     let mut all = vec![0; whole.len()];
-    bench.run(found.index.read_at(&bench.dev(), Bytes(0), &mut all)).expect("reads");
+    bench.run(found.index.read_at(&bench.dev(), check(), Bytes(0), &mut all)).expect("reads");
     assert_eq!((all == whole, bench.drive.reads.load(Ordering::Relaxed)), (true, 1));
 }
 

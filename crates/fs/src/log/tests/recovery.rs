@@ -131,7 +131,7 @@ fn logs_that_share_a_zone_find_their_own() {
     for (id, from) in [(1, 0), (2, 1 << 20)] {
         let whole = [segment(1, 0, 14)];
         let found = bench.run(recover(&bench.dev(), uuid(), id, &FIRST, &whole)).expect("recovers");
-        let all = bench.content(&found);
+        let all = bench.content_of(id, &found);
         assert_eq!(all, pattern(from, all.len()), "log {id}");
         assert_eq!((all.len(), found.missing), (6 * BLOCK - 4 * HEADER_SIZE, None));
     }
