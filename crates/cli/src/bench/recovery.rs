@@ -28,7 +28,7 @@ pub struct RecoveryArgs {
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     buffer: Bytes,
     /// How often each log is replayed; the fastest one counts.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// A directory in memory for the same log in a host file.
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
@@ -57,9 +57,8 @@ pub fn run(context: &Context, args: &RecoveryArgs) -> Result<ExitCode> {
 
 fn print(outcome: &RecoveryOutcome) -> Result<()> {
     output::line(format!("{}: reads {:.0} MiB/s", outcome.device, outcome.read_mib_per_s))?;
-    let header = [
-        "log", "replay s", "tmpfs s", "drive s", "ratio", "wait", "copy", "memtable", "killed", "memory",
-    ];
+    let header =
+        ["log", "replay s", "tmpfs s", "drive s", "ratio", "wait", "copy", "memtable", "killed", "memory"];
     let seconds = |s: f64| format!("{s:.3}");
     let rows = outcome
         .logs
