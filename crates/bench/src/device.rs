@@ -77,9 +77,10 @@ pub struct Load {
     pub kind: Kind,
     /// Bytes of an operation: whole blocks.
     pub size: Bytes,
-    /// Operations in flight.
+    /// Operations in flight. Of writes, one for each zone.
     pub depth: u32,
-    /// Zones written at the same time, or read from: the first ones that are not conventional.
+    /// Zones written at the same time, or read from: the first ones that are not conventional. Where zones are
+    /// written, no more than `depth`.
     pub zones: u32,
     /// Operations in all.
     pub count: u64,
@@ -133,6 +134,7 @@ impl Load {
     pub fn validate(&self, geometry: &Geometry) -> Result<()> {
         let refuse =
             |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
+        let Load { depth, zones, .. } = *self;
         let blocks = self.size.0 / u64::from(geometry.block_size);
         let most = match self.kind {
             Kind::Append | Kind::Mixed { .. } => geometry.max_append,
@@ -143,8 +145,21 @@ impl Load {
             return refuse("the size is not in whole blocks");
         } else if Blocks(blocks) > most.min(geometry.zone_capacity) {
             return refuse("the size is above what one operation of this drive moves");
-        } else if self.depth == 0 || self.count == 0 || self.zones == 0 || self.zones > sequential {
+        } else if depth == 0 || self.count == 0 || zones == 0 || zones > sequential {
             return refuse("depth, count and zones: one at least, and no more zones than the drive has");
+        } else if self.kind == Kind::Write && depth > zones {
+            return refuse(&format!("a zone takes one write at a time: depth {depth} needs {depth} zones"));
+        } else if self.kind.writes() && zones > depth {
+            return refuse(&format!(
+                "{depth} in flight never write {zones} zones at the same time: raise the depth"
+            ));
+        } else if self.kind.writes()
+            && let Some(most) = [geometry.max_open, geometry.max_active].into_iter().flatten().min()
+            && zones > most
+        {
+            return refuse(&format!(
+                "the drive has no more than {most} zones open or active: {zones} are too many"
+            ));
         } else if self.kind.writes() && self.count > self.room(geometry) {
             return refuse("the drive has no room for so many writes: use fewer or smaller ones");
         }
@@ -234,7 +249,10 @@ pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
 impl Work {
     async fn task(&self, task: u32) -> Result<()> {
         let driver = self.device.driver();
-        while let Some(number) = self.next() {
+        // A number that is taken is done, so that a task without a zone takes none.
+        while !self.ended(task)
+            && let Some(number) = self.next()
+        {
             let mut begin = driver.now();
             if let Some(rate) = self.load.rate {
                 let after = u128::from(number) * u128::from(self.load.size.0) * 1_000_000_000;
@@ -260,6 +278,13 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// Whether the task's zones are full and it may not help with another's, which takes one write at a time.
+    fn ended(&self, task: u32) -> bool {
+        let zones = self.device.geometry().zones;
+        self.load.kind == Kind::Write
+            && self.lanes.get(task as usize).is_none_or(|lane| lane.lock().zone >= zones)
     }
 
     fn took(&self, begin: Instant) {
@@ -363,7 +388,7 @@ mod tests {
     #[test]
     fn rates_and_latencies_are_those_of_the_drive() {
         for kind in [Kind::Write, Kind::Append, Kind::Read, Kind::Mixed { reads: 50 }] {
-            let result = measure("delay=100us", &Load { kind, ..LOAD }).unwrap();
+            let result = measure("delay=100us", &Load { kind, zones: 4, ..LOAD }).unwrap();
             assert_eq!((result.ops_per_s, result.latency_us.max), (40_000.0, 100.0), "{kind:?}");
         }
     }
@@ -371,12 +396,39 @@ mod tests {
     #[test]
     fn zones_of_an_odd_size_are_filled_one_after_the_other_within_the_limits() {
         let url = "zones=8&zone-size=64KiB&max-open=2&max-active=2&delay=1us";
-        for kind in [Kind::Write, Kind::Append] {
-            let load = Load { kind, size: Bytes(12_288), count: 8 * 5, ..LOAD };
+        for (kind, depth) in [(Kind::Write, 2), (Kind::Append, 4)] {
+            let load = Load { kind, depth, size: Bytes(12_288), count: 8 * 5, ..LOAD };
             assert_eq!(measure(url, &load).unwrap().latency_us.max, 1.0);
             let load = Load { count: 8 * 5 + 1, ..load };
             assert!(measure(url, &load).unwrap_err().to_string().contains("no room"));
         }
+    }
+
+    #[test]
+    fn a_load_that_zones_cannot_take_is_refused() {
+        let refusal = |load: Load| {
+            let error = measure("zones=16&max-open=3&max-active=5&delay=1us", &load).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            error.to_string()
+        };
+        assert!(refusal(Load { kind: Kind::Write, depth: 3, ..LOAD }).contains("one write at a time"));
+        for kind in [Kind::Write, Kind::Append, Kind::Mixed { reads: 50 }] {
+            assert!(refusal(Load { kind, depth: 1, ..LOAD }).contains("raise the depth"));
+            assert!(refusal(Load { kind, depth: 4, zones: 4, ..LOAD }).contains("no more than 3 zones"));
+        }
+        assert!(
+            measure("zones=16&max-open=3&delay=1us", &Load { kind: Kind::Read, zones: 9, ..LOAD }).is_ok()
+        );
+    }
+
+    #[test]
+    fn a_zone_takes_one_write_at_a_time_to_the_end_of_the_drive() {
+        // Seven zones on two lanes: one lane has a zone more than the other.
+        let load = Load { kind: Kind::Write, depth: 2, count: 6 * 8, ..LOAD };
+        let result = measure("zones=7&zone-size=64KiB&delay=1us", &load).unwrap();
+        assert_eq!((result.operations, result.seconds), (48, 24e-6));
+        let rate = Load { rate: Some(Bytes(8192)), count: 6 * 8, ..load };
+        assert_eq!(measure("zones=7&zone-size=64KiB&delay=1us", &rate).unwrap().operations, 48);
     }
 
     #[test]

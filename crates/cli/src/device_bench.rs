@@ -32,10 +32,10 @@ pub struct DeviceBenchArgs {
     /// Bytes of an operation.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     block: Bytes,
-    /// Operations in flight.
+    /// Operations in flight; of writes one for each zone.
     #[arg(long, default_value_t = 1, value_name = "N")]
     depth: u32,
-    /// Zones written or read at the same time.
+    /// Zones written at the same time, no more than are in flight, or read from.
     #[arg(long, default_value_t = 1, value_name = "N")]
     zones: u32,
     /// Operations in all.
@@ -87,7 +87,8 @@ pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
         let geometry = url.options()?.geometry()?;
         load(args, &geometry).validate(&geometry)?;
     }
-    let drive = Drive::open(&args.device.device, args.clock, !args.force.dry_run).map_err(failed)?;
+    let drive = Drive::open(&args.device.device, args.clock, args.op.writes() && !args.force.dry_run)
+        .map_err(failed)?;
     let geometry = drive.device().geometry();
     let load = Load { dilation: drive.dilation(), ..load(args, geometry) };
     load.validate(geometry)?;

@@ -61,6 +61,9 @@ fn a_device_bench_that_makes_no_sense_is_refused() {
             ("--block 5000", "whole blocks"),
             ("--block 4MiB", "one operation"),
             ("--depth 0", "depth"),
+            ("--op write --depth 4", "one write at a time"),
+            ("--op append --zones 2", "raise the depth"),
+            ("--op append --depth 20 --zones 20", "open or active"),
             ("--zones 25", "zones"),
             ("--zones 0", "zones"),
             ("--count 0", "count"),
@@ -141,12 +144,39 @@ fn a_ycsb_run_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_recovery_bench_that_makes_no_sense_is_refused() {
+    refused(
+        &format!("bench recovery -d {DRIVE}"),
+        &[
+            ("--runs 0", "--runs"),
+            ("--buffer 0", "buffer"),
+            ("--sizes 0", "fewer"),
+            ("--sizes 1MiB,1GiB", "room"),
+            ("--sizes 1MiB --scratch /nosuch", "/nosuch"),
+        ],
+    );
+}
+
+#[test]
+fn a_ycsb_run_without_records_leaves_the_drive_as_it_was() {
+    let directory = TempDir::new().expect("a directory");
+    let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", directory.path().join("d").display());
+    done(&format!("fs mkfs -d {url}"));
+    refused(&format!("bench ycsb -d {url}"), &[("--workload c", "run load first")]);
+    assert!(!done(&format!("fs ls -d {url} /")).contains("ycsb"));
+}
+
+#[test]
 fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
     let directory = TempDir::new().expect("a directory");
     let file = directory.path().join("drive.img");
     let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", file.display());
     for args in ["device bench --block 5000", "bench wal --record 0", "bench ycsb --records 0"] {
         assert_eq!(furrow(&format!("{args} -d {url}")).status.code(), Some(2), "{args}");
+        assert!(!file.exists(), "{args}");
+    }
+    for args in ["device bench --op read", "bench ycsb --workload c"] {
+        assert!(!furrow(&format!("{args} -d {url}")).status.success(), "{args}");
         assert!(!file.exists(), "{args}");
     }
     done(&format!("bench wal --total 1MiB -d {url}"));

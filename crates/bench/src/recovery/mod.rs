@@ -20,6 +20,10 @@ use zoned::{Buf, BufMut, DeviceUrl, Durability, ZonedDevice, join_all};
 use crate::{Error, Result};
 use paced::Paced;
 
+/// The fewest pairs of a log that is worth a measurement.
+const FEWEST: u64 = 16;
+/// Names of scratch directories begin so; the process follows.
+const SCRATCH: &str = "furrow-recovery-";
 /// Where the database is.
 const DB: &str = "/db";
 /// Bytes of a key.
@@ -156,8 +160,8 @@ impl Breakdown {
 /// Fills logs, and opens their databases again. In real time; what is formatted is in memory.
 ///
 /// # Errors
-/// [`Error::Settings`] where the drive is no emulated one in memory with times, and where the scratch directory cannot
-/// be used.
+/// [`Error::Settings`] where the drive is no emulated one in memory with times or has no room for a log, and where
+/// the scratch directory cannot be used.
 pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
     let url: DeviceUrl = load.device.parse()?;
     let options = url.options()?;
@@ -175,6 +179,8 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
             load.pair
         )));
     }
+    check_sizes(load, &options)?;
+    Scratch::sweep(load)?;
     let read = bandwidth(&options)?;
     let logs = load.sizes.iter().map(|size| one(load, &options, *size, read)).collect::<Result<_>>()?;
     Ok(RecoveryOutcome {
@@ -183,6 +189,39 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
         memory_limit: fs::log::MEMORY.0,
         logs,
     })
+}
+
+/// Refuses what could not be measured before anything is.
+fn check_sizes(load: &RecoveryLoad, options: &EmuOptions) -> Result<()> {
+    if load.runs == 0 || load.buffer == Bytes::ZERO || load.sizes.is_empty() {
+        return Err(Error::settings("runs, buffer and sizes: one at least, and a buffer of a byte"));
+    }
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let empty = EmuOptions {
+        profile: None,
+        latency: Latency::NONE,
+        dilation: 1,
+        track_power_cuts: false,
+        ..options.clone()
+    };
+    let device: Arc<dyn ZonedDevice> = Emu::memory(empty, Arc::clone(&driver));
+    block_on(&*driver, Fs::format(&device, &FormatOptions::default()))?;
+    let fs = block_on(&*driver, Fs::mount(device, &MountOptions::default()))?;
+    let room = fs.statfs().free;
+    block_on(&*driver, fs.unmount())?;
+    for size in &load.sizes {
+        if size.0 / load.pair.0 < FEWEST {
+            return Err(Error::settings(format!(
+                "a log of {size} has fewer than {FEWEST} pairs of {}: name a larger size",
+                load.pair
+            )));
+        } else if *size > room {
+            return Err(Error::settings(format!(
+                "a log of {size} is more than the drive has room for ({room}): a smaller one, or more zones"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The drive's read bandwidth in bytes per second.
@@ -347,14 +386,36 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(load: &RecoveryLoad) -> Result<Scratch> {
-        let path = load.scratch.join(format!("furrow-recovery-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
+        let path = load.scratch.join(format!("{SCRATCH}{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| {
             let path = path.display();
             Error::settings(format!(
                 "making {path} for what is compared with: {error}; name another directory"
             ))
         })?;
         Ok(Scratch(path))
+    }
+
+    /// Removes what processes that are gone, killed perhaps, left behind.
+    fn sweep(load: &RecoveryLoad) -> Result<()> {
+        let why = |why: String| {
+            Error::settings(format!("--scratch {}: {why}; name another directory", load.scratch.display()))
+        };
+        if load.scratch.to_str().is_none() {
+            return Err(why("the name is not UTF-8".into()));
+        }
+        let processes = std::path::Path::new("/proc");
+        for entry in std::fs::read_dir(&load.scratch).map_err(|error| why(error.to_string()))?.flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)?.parse::<u32>().ok());
+            let Some(process) = process else { continue };
+            let gone = processes.join("self").exists() && !processes.join(process.to_string()).exists();
+            if gone || process == std::process::id() {
+                // Another user's may stay: it is in nobody's way.
+                let _stays_behind = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        Ok(())
     }
 
     fn path(&self) -> &str {
@@ -389,6 +450,40 @@ mod tests {
         assert!(log.peak > 0 && log.peak <= outcome.memory_limit);
         assert!(log.replay_s > log.drive_s && log.ratio > 0.0);
         assert!(log.killed.mount_s > log.drive_s && log.killed.replay_s > 0.0);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_first() {
+        let small = || RecoveryLoad {
+            device: "emu:mem?profile=zn540&zones=12&zone-size=4MiB".into(),
+            sizes: vec![Bytes(8 << 20)],
+            ..RecoveryLoad::default()
+        };
+        for (load, word) in [
+            (RecoveryLoad { runs: 0, ..small() }, "runs"),
+            (RecoveryLoad { buffer: Bytes::ZERO, ..small() }, "buffer"),
+            (RecoveryLoad { sizes: vec![Bytes::ZERO], ..small() }, "fewer"),
+            (RecoveryLoad { sizes: vec![Bytes(1 << 20), Bytes(60_000)], ..small() }, "fewer"),
+            (RecoveryLoad { sizes: vec![Bytes(1 << 20), Bytes(1 << 30)], ..small() }, "room"),
+            (RecoveryLoad { scratch: "/nosuch".into(), ..small() }, "/nosuch"),
+        ] {
+            let error = run(&load).expect_err(word).to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_that_is_gone_left_is_removed_and_nothing_else() {
+        let scratch = std::env::temp_dir().join(format!("furrow-sweep-{}", std::process::id()));
+        // Above any process number.
+        let names = [format!("{SCRATCH}4294967295"), format!("{SCRATCH}1"), format!("{SCRATCH}x")];
+        for name in &names {
+            std::fs::create_dir_all(scratch.join(name)).expect("a directory");
+        }
+        Scratch::sweep(&RecoveryLoad { scratch: scratch.clone(), ..RecoveryLoad::default() }).expect("swept");
+        let left: Vec<bool> = names.iter().map(|name| scratch.join(name).exists()).collect();
+        std::fs::remove_dir_all(&scratch).expect("it goes");
+        assert_eq!(left, [false, true, true]);
     }
 
     #[test]

@@ -45,6 +45,17 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     }
     let options = MountOptions { log: load.log, ..MountOptions::default() };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
+    // Opening would make the directory, and write to it.
+    if !loads && let Err(error) = fs.stat(&format!("{PATH}/CURRENT")) {
+        block_on(&*driver, fs.unmount())?;
+        return Err(match error.kind() {
+            fs::ErrorKind::NotFound => Error::settings(format!(
+                "{} holds no records yet: run load first, as in --workload load",
+                load.device
+            )),
+            _ => error.into(),
+        });
+    }
     let mut records = if loads { 0 } else { load.records };
     let mut phases = Vec::new();
     for workload in &load.workloads {

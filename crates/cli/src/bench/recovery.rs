@@ -28,7 +28,7 @@ pub struct RecoveryArgs {
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     buffer: Bytes,
     /// How often each log is replayed; the fastest one counts.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// A directory in memory for the same log in a host file.
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
