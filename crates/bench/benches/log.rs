@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use fs::log::{IoMode, LogOptions, LogWriter, Segment, SegmentSource};
+use fs::log::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, RealDriver, ZoneId, block_on};
 use zoned::emu::{Emu, EmuOptions};
@@ -22,8 +22,11 @@ const ZONE: Blocks = Blocks(16 << 10);
 struct Zones(Mutex<VecDeque<Segment>>);
 
 impl SegmentSource for Zones {
-    fn next(&self) -> Pin<Box<dyn Future<Output = fs::Result<Segment>> + Send + '_>> {
-        Box::pin(async { Ok(self.0.lock().pop_front().expect("zones enough for a sample")) })
+    fn next(&self) -> Pin<Box<dyn Future<Output = fs::Result<Next>> + Send + '_>> {
+        Box::pin(async {
+            let segment = self.0.lock().pop_front().expect("zones enough for a sample");
+            Ok(Next { segment, beside: true })
+        })
     }
 }
 

@@ -37,9 +37,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.closed.load(Ordering::Acquire) {
-            shared.background.fetch_sub(1, Ordering::AcqRel);
-            shared.space.notify();
-            return;
+            return shared.end_background();
         }
         let progress = match shared.clean_once().await {
             Ok(progress) => progress,

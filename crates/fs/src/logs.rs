@@ -14,7 +14,7 @@ use units::sync::Turnstile;
 use units::{Blocks, Bytes, Driver};
 
 use crate::format::record::Record;
-use crate::log::{LogIndex, LogOptions, LogWriter, Segment, SegmentSource};
+use crate::log::{LogIndex, LogOptions, LogWriter, Next, Segment, SegmentSource};
 pub(crate) use crate::log_read::{damage, lost};
 use crate::shared::{Handle, Shared};
 use crate::state::State;
@@ -43,8 +43,6 @@ struct Ties {
     durable: AtomicU64,
     /// The log has gone on in another zone, and nobody has looked since whether the one before it is full.
     left: AtomicBool,
-    /// The last zone was open already beside the one that the log left.
-    beside: AtomicBool,
 }
 
 /// Gives a log its segments.
@@ -56,21 +54,16 @@ struct Source {
 }
 
 impl SegmentSource for Source {
-    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>> {
+    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Next>> + Send + '_>> {
         Box::pin(async move {
             let closed =
                 || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
             let shared = self.shared.upgrade().ok_or_else(closed)?;
             let (segment, record, beside) = shared.next_segment(self.ino).await?;
-            self.ties.beside.store(beside, Ordering::Release);
             self.ties.needs.fetch_max(record, Ordering::AcqRel);
             self.ties.left.store(true, Ordering::Release);
-            Ok(segment)
+            Ok(Next { segment, beside })
         })
-    }
-
-    fn is_beside(&self) -> bool {
-        self.ties.beside.load(Ordering::Acquire)
     }
 }
 

@@ -43,9 +43,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         let Some(shared) = shared.upgrade() else { return };
         if shared.closed.load(Ordering::Acquire) {
             shared.close_reserved().await;
-            shared.background.fetch_sub(1, Ordering::AcqRel);
-            shared.space.notify();
-            return;
+            return shared.end_background();
         }
         if seen != woken {
             (woken, looks) = (seen, 0);
@@ -78,9 +76,7 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.closed.load(Ordering::Acquire) {
-            shared.background.fetch_sub(1, Ordering::AcqRel);
-            shared.space.notify();
-            return;
+            return shared.end_background();
         }
         let upto = shared.state.lock().places.commit_soon;
         if let Err(error) = shared.commit_upto(upto).await {

@@ -66,6 +66,12 @@ impl Shared {
         u64::from(self.dev.geometry().block_size)
     }
 
+    /// A background task ends, for the unmount that waits for it.
+    pub(crate) fn end_background(&self) {
+        self.background.fetch_sub(1, Ordering::AcqRel);
+        self.space.notify();
+    }
+
     /// Wakes the cleaner and the keeper.
     pub(crate) fn kick_cleaner(&self) {
         self.work.notify();

@@ -6,7 +6,7 @@ use units::{Blocks, Lba, ZoneId};
 use zoned::{Buf, BufMut, Geometry};
 
 use super::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART, copy_unmasked};
-use super::{IoMode, LogOptions, Segment};
+use super::{IoMode, LogOptions, Next, Segment};
 
 /// Sizes that do not change while a log is open.
 #[derive(Clone, Debug)]
@@ -152,9 +152,8 @@ impl Fill {
         }
     }
 
-    /// Goes on in `segment`; what was left of the one before stays unused. `beside`: its zone may be open together with
-    /// that one's.
-    pub(super) fn give(&mut self, segment: Segment, beside: bool) {
+    /// Goes on in the next segment; what was left of the one before stays unused.
+    pub(super) fn give(&mut self, Next { segment, beside }: Next) {
         self.next = segment.start;
         self.segment = Some(segment);
         self.behind = !beside;

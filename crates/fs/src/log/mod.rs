@@ -59,13 +59,17 @@ pub trait SegmentSource: Send + Sync {
     /// The next segment. Its generation was never used before, and is durable; that the segment is the log's must be
     /// durable before what is written there counts as synced: the source's owner sees to it. Asked for when a byte needs
     /// it, so that a source that prefetches answers at once.
-    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>>;
+    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Next>> + Send + '_>>;
+}
 
-    /// Whether the zone of the last segment may be open beside the one that the log leaves. Where it may not, that one
-    /// is full before the first entry goes elsewhere.
-    fn is_beside(&self) -> bool {
-        true
-    }
+/// What a source gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Next {
+    /// The segment to go on in.
+    pub segment: Segment,
+    /// Its zone may be open beside the one that the log leaves. Where it may not, that one is full before the first
+    /// entry goes elsewhere.
+    pub beside: bool,
 }
 
 /// How entries reach the device.
@@ -86,8 +90,9 @@ pub struct LogOptions {
     pub buffer: usize,
     /// How entries reach the device. Default: append.
     pub mode: IoMode,
-    /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; as many are in flight as pay. What a crash of the
-    /// process loses of unsynced data is up to `window` times `buffer`. Default 64. In `write` mode it is 1.
+    /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; as many are in flight as pay. What
+    /// a crash of the process loses of unsynced data is up to `window` times `buffer`, and the buffer. Default 64. In
+    /// `write` mode it is 1.
     pub window: usize,
     /// Bytes of entries after which the log waits for all that is in flight, so that recovery never looks further
     /// for a missing entry (ZWAL's barrier); zero for a zone. Default zero.

@@ -7,13 +7,13 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use units::Bytes;
-use units::sync::Turnstile;
+use units::sync::{Event, Turnstile};
 use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use super::fill::{Fill, Identity, Limits, Stop};
 use super::state::{State, Waiting};
-use super::{Check, LogIndex, LogOptions, LogStats, Segment, SegmentSource};
+use super::{Check, LogIndex, LogOptions, LogStats, Next, Segment, SegmentSource};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Bytes of buffers that are kept for the next entries.
@@ -31,6 +31,8 @@ pub struct LogWriter {
     identity: Identity,
     source: Arc<dyn SegmentSource>,
     state: Mutex<State>,
+    /// Something in flight has ended, and somebody waits for that.
+    moved: Event,
     /// Held while one record's bytes go into the buffer: they stay together.
     appending: Turnstile,
 }
@@ -74,7 +76,8 @@ impl LogWriter {
         let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
         let fill = Fill::new(limits, first_sequence, keep);
         let state = State::new(Arc::clone(&dev), identity, options, fill, index);
-        LogWriter { dev, identity, source, state: Mutex::new(state), appending: Turnstile::new() }
+        let moved = state.flights.moved().clone();
+        LogWriter { dev, identity, source, state: Mutex::new(state), moved, appending: Turnstile::new() }
     }
 
     /// Adds `data` to the stream. It is copied into the buffer; entries that fill up on the way are on their way to
@@ -118,15 +121,16 @@ impl LogWriter {
             let got = self.next_segment().await;
             let mut state = self.state.lock();
             match got {
-                Ok(segment) => state.fill.give(segment, self.source.is_beside()),
+                Ok(next) => state.fill.give(next),
                 Err(error) if rest.len() == data.len() => return Err(error),
                 Err(error) => return Err(state.poison(error)),
             }
         }
     }
 
-    async fn next_segment(&self) -> Result<Segment> {
-        let segment = self.source.next().await?;
+    async fn next_segment(&self) -> Result<Next> {
+        let next = self.source.next().await?;
+        let segment = next.segment;
         let geometry = self.dev.geometry();
         if segment.start >= segment.end
             || segment.end > geometry.zone_size
@@ -135,7 +139,7 @@ impl LogWriter {
             let found = format!("its segment is {:?} to {:?}", segment.start, segment.end);
             return Err(Error::new(ErrorKind::Invalid, "extend a log").in_zone(segment.zone).because(found));
         }
-        Ok(segment)
+        Ok(next)
     }
 
     /// Hands everything appended so far to the device, and waits until it has it. Nothing is promised of a power
@@ -154,7 +158,7 @@ impl LogWriter {
     /// Concurrent callers share: those who come at the same time have one entry, unless the device has room for
     /// more in flight, and one flush covers everybody whose bytes are on the device when it is submitted.
     pub async fn sync(&self) -> Result<()> {
-        let (mut caller, others) = {
+        let (mut caller, others, broken) = {
             let mut state = self.state.lock();
             state.check()?;
             let target = state.size;
@@ -165,13 +169,14 @@ impl LogWriter {
             state.next_id += 1;
             let others = !state.waiting.is_empty();
             state.waiting.insert(key, None);
-            (Caller { writer: self, key, leads: false }, others)
+            let broken = state.options.sabotage == Some(Sabotage::SyncOrder);
+            (Caller { writer: self, key, leads: false }, others, broken)
         };
         if others {
             // Those who were served together come back together: their records go out together again.
             step_back().await;
         }
-        if self.state.lock().options.sabotage == Some(Sabotage::SyncOrder) {
+        if broken {
             self.until(|state| state.flights.is_empty()).await?;
             self.want(caller.key.0);
             return Ok(());
@@ -190,23 +195,30 @@ impl LogWriter {
         state.advance(false);
     }
 
-    /// Moves the log on until `done`.
+    /// Moves the log on until `done`, or until it has failed.
     async fn until(&self, done: impl Fn(&State) -> bool) -> Result<()> {
-        let moved = self.state.lock().flights.moved().clone();
+        self.move_on(|state| match state.check() {
+            Ok(()) => done(state).then_some(Ok(())),
+            failed => Some(failed),
+        })
+        .await
+    }
+
+    /// Moves the log on until `end` gives something.
+    async fn move_on<T>(&self, end: impl Fn(&State) -> Option<T>) -> T {
         loop {
-            let seen = moved.version();
+            let seen = self.moved.version();
             {
                 let mut state = self.state.lock();
                 // What is sent here and not waited for sets up no timer: a thread's timers leave with its wait.
                 for wait in [false, true] {
                     state.advance(wait);
-                    state.check()?;
-                    if done(&state) {
-                        return Ok(());
+                    if let Some(value) = end(&state) {
+                        return value;
                     }
                 }
             }
-            moved.changed_since(seen).await;
+            self.moved.changed_since(seen).await;
         }
     }
 
@@ -265,27 +277,10 @@ impl LogWriter {
         let turn = self.appending.acquire().await;
         self.state.lock().closed = true;
         drop(turn);
-        if let Err(error) = self.flush().await {
-            self.land_all().await;
-            return Err(error);
-        }
-        Ok(self.index())
-    }
-
-    /// Waits for what is in flight, whatever becomes of it.
-    async fn land_all(&self) {
-        let moved = self.state.lock().flights.moved().clone();
-        loop {
-            let seen = moved.version();
-            {
-                let mut state = self.state.lock();
-                state.advance(true);
-                if state.flights.is_empty() && !state.flights.flushes() {
-                    return;
-                }
-            }
-            moved.changed_since(seen).await;
-        }
+        let flushed = self.flush().await;
+        // After a failure too: what still lands is not to surprise who recovers the log.
+        self.move_on(|state| (state.flights.is_empty() && !state.flights.flushes()).then_some(())).await;
+        flushed.map(|()| self.index())
     }
 }
 

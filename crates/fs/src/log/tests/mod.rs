@@ -19,7 +19,7 @@ use zoned::emu::{Emu, EmuOptions, Media};
 use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZonedDevice};
 
 use super::entry::{EntryHeader, HEADER_SIZE, Home};
-use super::{Check, Cut, IoMode, LogOptions, LogWriter, Recovered, Segment, SegmentSource, recover};
+use super::{Check, Cut, IoMode, LogOptions, LogWriter, Next, Recovered, Segment, SegmentSource, recover};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = 4096;
@@ -245,17 +245,13 @@ struct Zones {
 }
 
 impl SegmentSource for Zones {
-    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Segment>> + Send + '_>> {
+    fn next(&self) -> Pin<Box<dyn Future<Output = Result<Next>> + Send + '_>> {
         Box::pin(async {
             let segment = self.left.lock().pop_front();
             let segment = segment.ok_or_else(|| Error::new(ErrorKind::NoSpace, "extend the test's log"))?;
             self.given.lock().push(segment);
-            Ok(segment)
+            Ok(Next { segment, beside: !self.apart.load(Ordering::Relaxed) })
         })
-    }
-
-    fn is_beside(&self) -> bool {
-        !self.apart.load(Ordering::Relaxed)
     }
 }
 
