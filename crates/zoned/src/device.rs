@@ -19,6 +19,12 @@ pub trait ZonedDevice: Send + Sync + Debug {
 
     /// The clock and reactor that completes this device's operations.
     fn driver(&self) -> &Arc<dyn Driver>;
+
+    /// What else people want to know of it, as names and values: model and serial, how operations reach the kernel and
+    /// why, whether appends are the drive's own. Shown by `furrow device info`; no program decides by it.
+    fn details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// Typed forms of [`ZonedDevice::submit`].

@@ -4,7 +4,6 @@
 //! ARCHITECTURE.md, "The device contract", says why it is as it is and what a power cut may leave behind.
 #![forbid(unsafe_code)]
 
-mod buf;
 pub mod conformance;
 mod device;
 pub mod emu;
@@ -15,12 +14,12 @@ mod op;
 mod url;
 mod zone;
 
-pub use buf::{Buf, BufMut};
 pub use device::ZonedDevice;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
 pub use op::{Action, Done, Durability, Op};
+pub use sys::{Buf, BufMut};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{DeviceUrl, EMU_PARAMETERS, open, open_or_create};
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

@@ -1,0 +1,12 @@
+//! The kernel's side of a zoned drive: operations that the kernel completes ([`Engine`]), the ioctls of zoned block
+//! devices, NVMe commands, and the aligned buffers that they read and write.
+//!
+//! This crate knows system calls and byte layouts, and nothing of zones' states: the backends in `zoned` do. With
+//! `rocks` it holds all of Furrow's unsafe code; each block says why it is sound.
+
+mod buf;
+mod engine;
+pub mod nvme;
+
+pub use buf::{Buf, BufMut};
+pub use engine::{Engine, EngineKind, Finish, Finished, Request};
