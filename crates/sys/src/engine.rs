@@ -1,10 +1,14 @@
 //! Operations that the kernel completes.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::nvme::Command;
+use crate::threads::Threads;
 use crate::{Buf, BufMut};
 
 /// How operations reach the kernel.
@@ -84,19 +88,43 @@ pub type Finish = Box<dyn FnOnce(Finished) + Send>;
 
 /// A way to the kernel. A process needs one of each kind at most: [`Engine::shared`].
 pub struct Engine {
-    kind: EngineKind,
     reason: Option<String>,
+    way: Way,
 }
+
+enum Way {
+    Threads(Arc<Threads>),
+}
+
+/// The process's engines. They live as long as it does.
+static THREADS: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
 
 impl Engine {
     /// The process's engine: `wanted`, or io_uring where the kernel has it and lets us, threads elsewhere.
-    pub fn shared(_wanted: Option<EngineKind>) -> io::Result<Arc<Engine>> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
+    ///
+    /// An error where io_uring is wanted and not to be had, or where the system has no thread left.
+    pub fn shared(wanted: Option<EngineKind>) -> io::Result<Arc<Engine>> {
+        match wanted {
+            Some(EngineKind::Threads) => Engine::threads("threads were asked for"),
+            Some(EngineKind::Ring) => Err(io::Error::from(io::ErrorKind::Unsupported)),
+            None => Engine::threads("io_uring is not supported"),
+        }
+    }
+
+    fn threads(reason: &str) -> io::Result<Arc<Engine>> {
+        let mut shared = THREADS.lock();
+        if let Some(engine) = &*shared {
+            return Ok(Arc::clone(engine));
+        }
+        let engine = Arc::new(Engine { reason: Some(reason.into()), way: Way::Threads(Threads::start()?) });
+        Ok(Arc::clone(shared.insert(engine)))
     }
 
     /// How operations reach the kernel.
     pub fn kind(&self) -> EngineKind {
-        self.kind
+        match self.way {
+            Way::Threads(_) => EngineKind::Threads,
+        }
     }
 
     /// Why it is not io_uring, for people.
@@ -105,7 +133,18 @@ impl Engine {
     }
 
     /// Starts an operation. Never blocks; `finish` is called once, never from within this call.
+    ///
+    /// Operations may reach the device in any order: whoever needs an order waits for one before submitting the next.
+    /// There is no bound on how many are in flight but the one that the callers keep.
     pub fn submit(&self, request: Request, finish: Finish) {
-        drop((request, finish));
+        match &self.way {
+            Way::Threads(threads) => threads.submit(request, finish),
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "engine of {:?}", self.kind())
     }
 }

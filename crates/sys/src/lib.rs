@@ -4,9 +4,13 @@
 //! This crate knows system calls and byte layouts, and nothing of zones' states: the backends in `zoned` do. With
 //! `rocks` it holds all of Furrow's unsafe code; each block says why it is sound.
 
+pub mod block;
+mod blocking;
+mod bounce;
 mod buf;
 mod engine;
 pub mod nvme;
+mod threads;
 
 pub use buf::{Buf, BufMut};
 pub use engine::{Engine, EngineKind, Finish, Finished, Request};

@@ -1,0 +1,306 @@
+//! Zoned block devices: the kernel's ioctls, as safe functions.
+//!
+//! All of them block; from a thread that must not, they go through [`Request::Call`](crate::Request::Call). The kernel
+//! counts in sectors of 512 bytes whatever the device's block size; these functions count in bytes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use units::Bytes;
+
+/// The unit of the kernel's zone ioctls.
+pub const SECTOR: u64 = 512;
+/// Zones of one report ioctl. The kernel builds the report while the device waits, so a large drive is asked in parts.
+const REPORT_CHUNK: u32 = 1024;
+
+const BLKSSZGET: libc::c_ulong = 0x1268;
+const BLKROGET: libc::c_ulong = 0x125e;
+const BLKPBSZGET: libc::c_ulong = 0x127b;
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+const BLKREPORTZONE: libc::c_ulong = 0xc010_1282;
+const BLKRESETZONE: libc::c_ulong = 0x4010_1283;
+const BLKGETZONESZ: libc::c_ulong = 0x8004_1284;
+const BLKGETNRZONES: libc::c_ulong = 0x8004_1285;
+const BLKOPENZONE: libc::c_ulong = 0x4010_1286;
+const BLKCLOSEZONE: libc::c_ulong = 0x4010_1287;
+const BLKFINISHZONE: libc::c_ulong = 0x4010_1288;
+/// The report has each zone's capacity (kernel 5.9).
+const BLK_ZONE_REP_CAPACITY: u32 = 1;
+
+/// What kind of zone it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ZoneKind {
+    /// Written anywhere.
+    Conventional,
+    /// Written at its pointer only.
+    SequentialRequired,
+    /// Better written at its pointer (host-aware drives).
+    SequentialPreferred,
+    /// A kind that this version does not know.
+    Other(u8),
+}
+
+/// The state that a report gives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Condition {
+    /// A conventional zone: no pointer.
+    NotWritePointer,
+    /// Nothing written.
+    Empty,
+    /// Opened by a write.
+    ImplicitOpen,
+    /// Opened by command.
+    ExplicitOpen,
+    /// Active, not open.
+    Closed,
+    /// Written to its end, or finished.
+    Full,
+    /// Reads only.
+    ReadOnly,
+    /// Neither reads nor writes.
+    Offline,
+    /// A state that this version does not know.
+    Other(u8),
+}
+
+/// A zone, as the kernel reports it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zone {
+    /// Its first byte.
+    pub start: Bytes,
+    /// Its size.
+    pub len: Bytes,
+    /// What can be written of it.
+    pub capacity: Bytes,
+    /// The write pointer; means nothing in a conventional, full, read-only or offline zone.
+    pub pointer: Bytes,
+    /// Its kind.
+    pub kind: ZoneKind,
+    /// Its state.
+    pub condition: Condition,
+}
+
+/// The kernel's `struct blk_zone`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct BlkZone {
+    start: u64,
+    len: u64,
+    wp: u64,
+    kind: u8,
+    cond: u8,
+    non_seq: u8,
+    reset: u8,
+    resv: [u8; 4],
+    capacity: u64,
+    reserved: [u8; 24],
+}
+
+/// The kernel's `struct blk_zone_report`, with its zones behind it.
+#[repr(C)]
+struct BlkZoneReport {
+    sector: u64,
+    nr_zones: u32,
+    flags: u32,
+    zones: [BlkZone; REPORT_CHUNK as usize],
+}
+
+/// The kernel's `struct blk_zone_range`.
+#[repr(C)]
+struct BlkZoneRange {
+    sector: u64,
+    nr_sectors: u64,
+}
+
+const _: () = assert!(size_of::<BlkZone>() == 64);
+const _: () = assert!(size_of::<BlkZoneReport>() == 16 + 64 * REPORT_CHUNK as usize);
+const _: () = assert!(size_of::<BlkZoneRange>() == 16);
+
+impl Zone {
+    fn decode(raw: &BlkZone, has_capacity: bool) -> Zone {
+        let bytes = |sectors: u64| Bytes(sectors.saturating_mul(SECTOR));
+        Zone {
+            start: bytes(raw.start),
+            len: bytes(raw.len),
+            capacity: bytes(if has_capacity { raw.capacity } else { raw.len }),
+            pointer: bytes(raw.wp),
+            kind: match raw.kind {
+                1 => ZoneKind::Conventional,
+                2 => ZoneKind::SequentialRequired,
+                3 => ZoneKind::SequentialPreferred,
+                other => ZoneKind::Other(other),
+            },
+            condition: match raw.cond {
+                0 => Condition::NotWritePointer,
+                1 => Condition::Empty,
+                2 => Condition::ImplicitOpen,
+                3 => Condition::ExplicitOpen,
+                4 => Condition::Closed,
+                0xd => Condition::ReadOnly,
+                0xe => Condition::Full,
+                0xf => Condition::Offline,
+                other => Condition::Other(other),
+            },
+        }
+    }
+}
+
+/// Opens a block device for direct, exclusive use: `EBUSY` where it is mounted or another one holds it exclusively.
+pub fn open_exclusive(path: &Path) -> io::Result<File> {
+    let flags = libc::O_DIRECT | libc::O_EXCL | libc::O_CLOEXEC;
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+}
+
+/// Opens a device to look at it: for reading, held by nobody.
+pub fn open_to_look(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
+}
+
+/// The logical block size.
+pub fn block_size(device: &File) -> io::Result<Bytes> {
+    get_u32(device, BLKSSZGET).map(|size| Bytes(size.into()))
+}
+
+/// The physical block size: smaller writes cost a device a read.
+pub fn physical_block_size(device: &File) -> io::Result<Bytes> {
+    get_u32(device, BLKPBSZGET).map(|size| Bytes(size.into()))
+}
+
+/// Whether the device takes no writes.
+pub fn is_read_only(device: &File) -> io::Result<bool> {
+    get_u32(device, BLKROGET).map(|flag| flag != 0)
+}
+
+/// The device's size.
+pub fn size(device: &File) -> io::Result<Bytes> {
+    let mut size = 0u64;
+    // SAFETY: this ioctl writes a u64, and the pointer is to one that lives through the call.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size) })?;
+    Ok(Bytes(size))
+}
+
+/// The size of a zone; zero where the device is not zoned.
+pub fn zone_size(device: &File) -> io::Result<Bytes> {
+    get_u32(device, BLKGETZONESZ).map(|sectors| Bytes(u64::from(sectors) * SECTOR))
+}
+
+/// The number of zones; zero where the device is not zoned.
+pub fn zone_count(device: &File) -> io::Result<u32> {
+    get_u32(device, BLKGETNRZONES)
+}
+
+/// The zones from the one that holds `from` on, `max` at most; fewer where the device ends.
+pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
+    let mut zones = Vec::new();
+    let mut sector = from.0 / SECTOR;
+    // On the heap: a report of this size is too much for a helper thread's stack.
+    let mut raw = Box::new(BlkZoneReport {
+        sector,
+        nr_zones: 0,
+        flags: 0,
+        zones: [BlkZone::default(); REPORT_CHUNK as usize],
+    });
+    while let left @ 1.. = max.saturating_sub(u32::try_from(zones.len()).unwrap_or(u32::MAX)) {
+        raw.sector = sector;
+        raw.nr_zones = left.min(REPORT_CHUNK);
+        raw.flags = 0;
+        // SAFETY: the kernel reads the header and writes it and up to `nr_zones` zones behind it, for which there
+        // is room: `nr_zones` is at most the array's length.
+        check(unsafe { libc::ioctl(device.as_raw_fd(), BLKREPORTZONE, &raw mut *raw) })?;
+        let has_capacity = raw.flags & BLK_ZONE_REP_CAPACITY != 0;
+        let count = raw.nr_zones as usize;
+        let Some(chunk) = raw.zones.get(..count).filter(|chunk| !chunk.is_empty()) else { break };
+        zones.extend(chunk.iter().map(|zone| Zone::decode(zone, has_capacity)));
+        let Some(next) = chunk.last().and_then(|last| last.start.checked_add(last.len)) else { break };
+        if next <= sector {
+            break; // A zone without a length: asking on would never end.
+        }
+        sector = next;
+    }
+    Ok(zones)
+}
+
+/// Resets the zones of a range: from a zone's start, whole zones.
+pub fn reset(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
+    zone_command(device, BLKRESETZONE, at, len)
+}
+
+/// Opens the zones of a range.
+pub fn open(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
+    zone_command(device, BLKOPENZONE, at, len)
+}
+
+/// Closes the zones of a range.
+pub fn close(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
+    zone_command(device, BLKCLOSEZONE, at, len)
+}
+
+/// Finishes the zones of a range: full.
+pub fn finish(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
+    zone_command(device, BLKFINISHZONE, at, len)
+}
+
+fn zone_command(device: &File, request: libc::c_ulong, at: Bytes, len: Bytes) -> io::Result<()> {
+    let range = BlkZoneRange { sector: at.0 / SECTOR, nr_sectors: len.0 / SECTOR };
+    loop {
+        // SAFETY: these ioctls read a `blk_zone_range`, and the pointer is to one that lives through the call.
+        match check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const range) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+fn get_u32(device: &File, request: libc::c_ulong) -> io::Result<u32> {
+    let mut value = 0u32;
+    // SAFETY: each ioctl that is asked for here writes an int or a u32, and the pointer is to one that lives through
+    // the call.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw mut value) })?;
+    Ok(value)
+}
+
+fn check(returned: libc::c_int) -> io::Result<()> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_file_is_no_zoned_device() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        let errors = [
+            report(&file, Bytes(0), 10).err(),
+            reset(&file, Bytes(0), Bytes(1 << 20)).err(),
+            zone_size(&file).err(),
+            size(&file).err(),
+        ];
+        for error in errors {
+            assert_eq!(error.and_then(|error| error.raw_os_error()), Some(libc::ENOTTY));
+        }
+    }
+
+    #[test]
+    fn a_report_without_capacities_takes_the_size_for_one() {
+        let raw = BlkZone { start: 8, len: 64, wp: 10, kind: 2, cond: 4, capacity: 48, ..BlkZone::default() };
+        let zone = Zone::decode(&raw, true);
+        assert_eq!((zone.start, zone.pointer, zone.capacity), (Bytes(4096), Bytes(5120), Bytes(48 * 512)));
+        assert_eq!((zone.kind, zone.condition), (ZoneKind::SequentialRequired, Condition::Closed));
+        assert_eq!(Zone::decode(&raw, false).capacity, Bytes(64 * 512));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_zone_that_a_kernel_might_report_is_decoded(
+            start: u64, len: u64, wp: u64, kind: u8, cond: u8, capacity: u64, flag: bool,
+        ) {
+            let raw = BlkZone { start, len, wp, kind, cond, capacity, ..BlkZone::default() };
+            let zone = Zone::decode(&raw, flag);
+            proptest::prop_assert_eq!(matches!(zone.kind, ZoneKind::Other(_)), !(1..=3).contains(&kind));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The engine where io_uring is not to be had: system calls that block, on helper threads.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::blocking::perform;
+use crate::{Finish, Request};
+
+/// Helper threads at most: as many operations are in flight, the others wait in the queue.
+pub(crate) const MAX_HELPERS: usize = 64;
+/// A helper with nothing to do for this long ends. The first one stays.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Helper threads, started on demand.
+///
+/// The queue has no bound of its own: an operation owns its buffers, and those who submit bound what they have in
+/// flight.
+#[derive(Default)]
+pub(crate) struct Threads {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<(Request, Finish)>,
+    idle: usize,
+    helpers: usize,
+}
+
+impl Threads {
+    /// A pool with one helper. An error where the system has no thread left.
+    pub(crate) fn start() -> io::Result<Arc<Threads>> {
+        let threads = Arc::new(Threads::default());
+        threads.queue.lock().helpers = 1;
+        threads.spawn(true)?;
+        Ok(threads)
+    }
+
+    pub(crate) fn submit(self: &Arc<Threads>, request: Request, finish: Finish) {
+        let mut queue = self.queue.lock();
+        queue.jobs.push_back((request, finish));
+        // An idle helper that was woken but has not run yet still counts as idle: so do the jobs meant for it.
+        let more = queue.jobs.len() > queue.idle && queue.helpers < MAX_HELPERS;
+        if more {
+            queue.helpers += 1;
+        }
+        drop(queue);
+        if !more {
+            self.work.notify_one();
+        } else if let Err(error) = self.spawn(false) {
+            self.queue.lock().helpers -= 1;
+            tracing::warn!(%error, "no further helper thread: operations wait for those there are");
+        }
+    }
+
+    fn spawn(self: &Arc<Threads>, stays: bool) -> io::Result<()> {
+        let mine = Arc::clone(self);
+        std::thread::Builder::new().name("furrow-io".into()).spawn(move || mine.serve(stays)).map(drop)
+    }
+
+    fn serve(&self, stays: bool) {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some((request, finish)) = queue.jobs.pop_front() {
+                drop(queue);
+                finish(perform(request));
+                queue = self.queue.lock();
+                continue;
+            }
+            queue.idle += 1;
+            let timed_out = self.work.wait_for(&mut queue, IDLE).timed_out();
+            queue.idle -= 1;
+            if timed_out && queue.jobs.is_empty() && !stays {
+                queue.helpers -= 1;
+                return;
+            }
+        }
+    }
+}
