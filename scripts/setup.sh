@@ -5,16 +5,19 @@
 #   scripts/setup.sh           what `make serve` needs
 #   scripts/setup.sh test      the same, for `make test`
 #   scripts/setup.sh lint      and rustfmt and clippy
+#   scripts/setup.sh guest     and what boots Debian's kernel with zoned drives: QEMU and what takes the kernel's
+#                              package apart
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 what=${1:-build}
 case $what in
-  build | test | lint) ;;
-  *) say "usage: scripts/setup.sh [build|test|lint]"; exit 2 ;;
+  build | test | lint | guest) ;;
+  *) say "usage: scripts/setup.sh [build|test|lint|guest]"; exit 2 ;;
 esac
 
 packages=(g++ make ca-certificates librocksdb-dev rocksdb-tools redis-tools)
 cargo_dir >/dev/null || packages+=(rustc-web cargo-web)
+[ "$what" != guest ] || packages+=(qemu-system-x86 fio kmod xz-utils zstd binutils libc-bin)
 need_packages "${packages[@]}"
 use_cargo
 

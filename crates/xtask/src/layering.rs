@@ -27,6 +27,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("bench", &["array", "server", "sim"]),
     ("cli", &["array", "server", "sim", "bench"]),
     ("xtask", &[]),
+    ("guest", &["fs", "xtask"]),
 ];
 
 /// The only crates with unsafe code.

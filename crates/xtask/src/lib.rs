@@ -1,5 +1,6 @@
 //! Repository chores. They are a library so that `cargo test` runs them too.
 #![forbid(unsafe_code)]
 
+pub mod guest;
 pub mod layering;
 pub mod metadata;

@@ -1,0 +1,23 @@
+//! The guest's clock.
+#![expect(clippy::disallowed_methods, reason = "init waits for the kernel, not for a driver's clock")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How long the kernel has for what it does in the background: finding a drive, making a device node.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Asks until there is an answer.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return Ok(answer);
+        }
+        if start.elapsed() > LIMIT {
+            bail!("there is no {what} after {} s", LIMIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

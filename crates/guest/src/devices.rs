@@ -1,0 +1,55 @@
+//! The job's devices, under names that do not depend on who was found first.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use xtask::guest::job::Job;
+
+use crate::{clock, null_blk, nvmet, text};
+
+/// Where the names are.
+const HOME: &str = "/dev/furrow";
+
+/// Makes the devices and waits for them.
+pub fn make(job: &Job) -> Result<()> {
+    fs::create_dir(HOME).with_context(|| format!("cannot make {HOME}"))?;
+    for (number, serial) in job.drives.iter().enumerate() {
+        name_drive(&format!("zns{number}"), serial)?;
+    }
+    let mut made = 0..;
+    let mut next = || format!("nullb{}", made.next().unwrap_or_default());
+    for (number, what) in job.null_blk.iter().enumerate() {
+        let node = null_blk::make(&next(), what)?;
+        symlink(&node, Path::new(HOME).join(format!("nullb{number}")))?;
+    }
+    for (number, what) in job.loops.iter().enumerate() {
+        let node = null_blk::make(&next(), what)?;
+        name_drive(&format!("loop{number}"), &nvmet::make(number, &node)?)?;
+    }
+    Ok(())
+}
+
+/// Names both nodes of the drive with this serial number.
+fn name_drive(name: &str, serial: &str) -> Result<()> {
+    let node = clock::wait_for(&format!("drive with the serial number {serial}"), || find(serial))?;
+    let Some((_, numbers)) = node.to_str().and_then(|node| node.split_once("nvme")) else {
+        anyhow::bail!("{} is no NVMe drive", node.display())
+    };
+    let other = PathBuf::from(format!("/dev/ng{numbers}"));
+    clock::wait_for(&format!("{}", other.display()), || other.exists().then_some(()))?;
+    symlink(&node, Path::new(HOME).join(name))?;
+    symlink(&other, Path::new(HOME).join(format!("ng-{name}")))?;
+    Ok(())
+}
+
+/// The block device of the drive with this serial number.
+fn find(serial: &str) -> Option<PathBuf> {
+    text::list("/sys/block")
+        .into_iter()
+        .filter(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial))
+        .map(|disk| Path::new("/dev").join(text::name(&disk)))
+        // A drive that may have several paths has a disk for each path too, which has no node.
+        .find(|node| node.exists())
+}

@@ -1,0 +1,84 @@
+//! Process 1: sets up the machine, runs the command, reports, and turns the machine off.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::mount::MountFlags;
+use rustix::system::RebootCommand;
+use xtask::guest::job::{CONTROL_PORT, ERROR_PORT, Event, JOB_PATH, Job, MODULES_PATH, OUTPUT_PORT};
+
+use crate::{devices, network, ports, text};
+
+/// Never returns: process 1 must not end.
+pub fn run() -> ! {
+    match base().and_then(|()| ports::open(CONTROL_PORT)) {
+        Ok(mut control) => {
+            let end = match work(&mut control) {
+                Ok(code) => Event::Exit { code },
+                Err(why) => Event::Failed { why: format!("{why:#}") },
+            };
+            if let Err(why) = ports::say(&mut control, &end) {
+                eprintln!("init: {why:#}");
+            }
+        }
+        Err(why) => eprintln!("init: {why:#}"),
+    }
+    // A machine that cannot be turned off is the harness's to end.
+    rustix::system::reboot(RebootCommand::PowerOff).ok();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The kernel's file systems and modules.
+fn base() -> Result<()> {
+    for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")] {
+        mount(kind, place)?;
+    }
+    fs::create_dir_all("/dev/shm")?;
+    mount("tmpfs", "/dev/shm")?;
+    for path in text::list(MODULES_PATH) {
+        let module = File::open(&path)?;
+        // null_blk would begin with an ordinary device.
+        let parameters = if text::name(&path).ends_with("-null_blk.ko") { c"nr_devices=0" } else { c"" };
+        rustix::system::finit_module(&module, parameters, 0)
+            .with_context(|| format!("cannot load {}", path.display()))?;
+    }
+    mount("configfs", "/sys/kernel/config")
+}
+
+fn mount(kind: &str, place: &str) -> Result<()> {
+    let kind = CString::new(kind)?;
+    rustix::mount::mount(&kind, place, &kind, MountFlags::empty(), None)
+        .with_context(|| format!("cannot mount {place}"))
+}
+
+fn work(control: &mut File) -> Result<u8> {
+    let job: Job = serde_json::from_slice(&fs::read(JOB_PATH)?).context("the job is not understood")?;
+    network::loopback_up()?;
+    devices::make(&job)?;
+    for (name, value) in &job.sysctl {
+        text::put(Path::new("/proc/sys").join(name), value)?;
+    }
+    let uptime = text::get("/proc/uptime").unwrap_or_default();
+    let uptime = uptime.split(' ').next().unwrap_or_default().to_owned();
+    ports::say(control, &Event::Ready { uptime })?;
+    let (program, arguments) = job.command.split_first().context("the job has no command")?;
+    let status = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/bin")
+        .env("HOME", "/root")
+        .envs(&job.env)
+        .stdin(Stdio::null())
+        .stdout(ports::open(OUTPUT_PORT)?)
+        .stderr(ports::open(ERROR_PORT)?)
+        .status()
+        .with_context(|| format!("cannot run {program}"))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255);
+    Ok(u8::try_from(code).unwrap_or(255))
+}

@@ -1,0 +1,38 @@
+//! A block device handed out again as an NVMe drive, within the machine (nvmet-loop).
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::text;
+
+const HOME: &str = "/sys/kernel/config/nvmet";
+
+/// Makes a drive of `device`; its serial number, by which it is found.
+pub fn make(number: usize, device: &Path) -> Result<String> {
+    let name = format!("furrow-loop{number}");
+    let subsystem = Path::new(HOME).join("subsystems").join(&name);
+    fs::create_dir(&subsystem).with_context(|| format!("cannot make {}", subsystem.display()))?;
+    text::put(subsystem.join("attr_allow_any_host"), 1)?;
+    let serial = format!("LOOP{number}");
+    text::put(subsystem.join("attr_serial"), &serial)?;
+    let namespace = subsystem.join("namespaces/1");
+    fs::create_dir(&namespace)?;
+    text::put(namespace.join("device_path"), device.display())?;
+    text::put(namespace.join("enable"), 1)?;
+    let port = Path::new(HOME).join("ports").join((number + 1).to_string());
+    fs::create_dir(&port)?;
+    text::put(port.join("addr_trtype"), "loop")?;
+    symlink(&subsystem, port.join("subsystems").join(&name)).context("cannot offer the drive")?;
+    let wanted = format!("transport=loop,nqn={name}");
+    OpenOptions::new()
+        .write(true)
+        .read(true)
+        .open("/dev/nvme-fabrics")
+        .and_then(|mut fabrics| fabrics.write_all(wanted.as_bytes()))
+        .with_context(|| format!("cannot connect {name}"))?;
+    Ok(serial)
+}

@@ -1,0 +1,30 @@
+//! The kernel's files that hold a word.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Writes a word into a file of the kernel's.
+pub fn put(path: impl AsRef<Path>, word: impl ToString) -> Result<()> {
+    let (path, word) = (path.as_ref(), word.to_string());
+    fs::write(path, &word).with_context(|| format!("cannot write {word} to {}", path.display()))
+}
+
+/// The word in a file of the kernel's.
+pub fn get(path: impl AsRef<Path>) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The entries of a directory, by name; none where there is no such directory.
+pub fn list(path: impl AsRef<Path>) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The last part of a path.
+pub fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

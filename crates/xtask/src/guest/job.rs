@@ -1,0 +1,101 @@
+//! What the harness and the init in the guest say to each other: JSON, one line for each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the initrd has the job.
+pub const JOB_PATH: &str = "/furrow/job.json";
+/// Where the initrd has the kernel's modules, in the order in which they are loaded.
+pub const MODULES_PATH: &str = "/furrow/modules";
+/// The virtio-serial port of [`Event`]s, one a line; in the other direction lines for the test program.
+pub const CONTROL_PORT: &str = "furrow.control";
+/// The virtio-serial port of the command's standard output.
+pub const OUTPUT_PORT: &str = "furrow.output";
+/// The virtio-serial port of the command's standard error.
+pub const ERROR_PORT: &str = "furrow.error";
+
+/// What a guest is to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The serial numbers of the NVMe drives to wait for.
+    pub drives: Vec<String>,
+    /// The zoned null_blk devices to make.
+    pub null_blk: Vec<NullBlk>,
+    /// The null_blk devices to make and to hand out again as NVMe drives by nvmet-loop.
+    pub loops: Vec<NullBlk>,
+    /// Files below /proc/sys and what to write into them.
+    pub sysctl: BTreeMap<String, String>,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Its environment, besides `PATH` and `HOME`.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A zoned null_blk device, which keeps its data in the guest's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NullBlk {
+    /// Bytes of the device in MiB.
+    pub size_mb: u32,
+    /// From one zone to the next, in MiB.
+    pub zone_size_mb: u32,
+    /// The writable part of a zone, in MiB.
+    pub zone_capacity_mb: u32,
+    /// Conventional zones, the first ones.
+    pub conventional: u32,
+    /// Zones open at once; 0 for no limit.
+    pub max_open: u32,
+    /// Zones active at once; 0 for no limit.
+    pub max_active: u32,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Zones (by number) that become read-only before the command starts.
+    pub read_only: Vec<u32>,
+    /// Zones (by number) that go offline before the command starts.
+    pub offline: Vec<u32>,
+}
+
+impl Default for NullBlk {
+    /// What `--null-blk` makes: the capacity below the size, and few zones at once, as drives have it.
+    fn default() -> NullBlk {
+        NullBlk {
+            size_mb: 1024,
+            zone_size_mb: 16,
+            zone_capacity_mb: 12,
+            conventional: 0,
+            max_open: 8,
+            max_active: 12,
+            block_size: 4096,
+            read_only: Vec::new(),
+            offline: Vec::new(),
+        }
+    }
+}
+
+/// What the guest says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The devices are there and the command starts.
+    Ready {
+        /// Seconds since the kernel started.
+        uptime: String,
+    },
+    /// The command has ended: the last event.
+    Exit {
+        /// Its exit code; 128 and the signal where one ended it.
+        code: u8,
+    },
+    /// The guest could not be set up, and why: the last event.
+    Failed {
+        /// The reason.
+        why: String,
+    },
+    /// What the test program has to say.
+    Said {
+        /// Its own words.
+        text: String,
+    },
+}

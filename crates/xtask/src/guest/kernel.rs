@@ -1,0 +1,172 @@
+//! Debian's kernel: fetched as a package, taken apart, never installed.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The package whose dependency names the newest build of the kernel. Debian 12 has it in its security suite.
+const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
+
+/// The modules that a guest loads, those they need excluded: what else there is, the kernel has built in.
+pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop", "zonefs", "btrfs"];
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The kernel, not compressed: it boots several seconds sooner than the package's.
+    pub vmlinux: PathBuf,
+    /// Its modules, in the order in which they are loaded.
+    pub modules: Vec<PathBuf>,
+}
+
+impl Kernel {
+    /// The kernel below `cache`, fetched where it is not there yet. An error says why there is none to be had.
+    pub fn get(cache: &Path) -> Result<Kernel> {
+        let home = cache.join("kernel-v1");
+        if !home.join("vmlinux").exists() {
+            fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+            let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
+            fetch(work.path())?;
+            let ready = work.path().join("ready");
+            // Another run may have been faster: then its kernel is as good.
+            if fs::rename(&ready, &home).is_err() && !home.join("vmlinux").exists() {
+                bail!("cannot move the kernel to {}", home.display());
+            }
+        }
+        let mut modules: Vec<PathBuf> = fs::read_dir(home.join("modules"))?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_, std::io::Error>>()?;
+        modules.sort();
+        Ok(Kernel { vmlinux: home.join("vmlinux"), modules })
+    }
+}
+
+/// Leaves the kernel and its modules in `work`/ready.
+fn fetch(work: &Path) -> Result<()> {
+    let package = newest()?;
+    eprintln!("guest: fetching {package}");
+    run(Command::new("apt-get")
+        .current_dir(work)
+        // As root apt would fetch as another user, who may not write here.
+        .args(["-qq", "-o", "APT::Sandbox::User=root", "download", &package]))?;
+    let archive = first(work, |name| name.ends_with(".deb"))?;
+    let tree = work.join("tree");
+    run(Command::new("dpkg-deb").arg("-x").args([&archive, &tree]))?;
+    let version = first(&tree.join("lib/modules"), |_| true)?;
+    let version = version.file_name().and_then(|name| name.to_str()).context("no version")?.to_owned();
+    let ready = work.join("ready");
+    fs::create_dir_all(ready.join("modules"))?;
+    extract(&tree.join(format!("boot/vmlinuz-{version}")), &ready.join("vmlinux"))?;
+    // The package has no dependency table: it is made when a kernel is installed.
+    run(Command::new(sbin("depmod")).arg("-b").arg(&tree).arg(&version))?;
+    let listed = run(Command::new(sbin("modprobe"))
+        .arg("-d")
+        .arg(&tree)
+        .args(["-S", &version, "--show-depends", "--all"])
+        .args(MODULES))?;
+    let mut done = Vec::new();
+    for line in listed.lines() {
+        let Some(path) = line.strip_prefix("insmod ").and_then(|rest| rest.split_whitespace().next()) else {
+            continue;
+        };
+        if done.contains(&path.to_owned()) {
+            continue;
+        }
+        let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let plain = ready.join(format!("modules/{:02}-{}", done.len(), name.trim_end_matches(".xz")));
+        let bytes = match name.ends_with(".xz") {
+            true => filter(Command::new("xz").args(["-dc", path]), &[])?,
+            false => fs::read(path)?,
+        };
+        fs::write(&plain, bytes)?;
+        done.push(path.to_owned());
+    }
+    ensure!(!done.is_empty(), "modprobe named no modules: {listed}");
+    fs::write(ready.join("version"), version)?;
+    Ok(())
+}
+
+/// The package of the newest build.
+fn newest() -> Result<String> {
+    let text = run(Command::new("apt-cache").args(["depends", PACKAGE]))?;
+    text.lines()
+        .find_map(|line| line.trim().strip_prefix("Depends: "))
+        .filter(|name| name.starts_with("linux-image-"))
+        .map(str::to_owned)
+        .with_context(|| format!("apt knows no {PACKAGE}: apt-get update, with Debian 12's security suite"))
+}
+
+/// Writes the kernel inside the boot image: a header (the x86 boot protocol), then the compressed kernel.
+fn extract(image: &Path, to: &Path) -> Result<()> {
+    const SETUP_SECTORS: usize = 0x1f1;
+    const PAYLOAD_OFFSET: usize = 0x248;
+    const PAYLOAD_LENGTH: usize = 0x24c;
+    let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
+    let word = |at: usize| -> Option<usize> {
+        let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(four)).ok()
+    };
+    let payload = || -> Option<&[u8]> {
+        let start = (usize::from(*bytes.get(SETUP_SECTORS)?) + 1) * 512 + word(PAYLOAD_OFFSET)?;
+        // Behind the compressed bytes are four with the length of what comes out.
+        bytes.get(start..start + word(PAYLOAD_LENGTH)?.checked_sub(4)?)
+    };
+    let payload = payload().with_context(|| format!("{} is no boot image", image.display()))?;
+    let unpacker = match payload {
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
+        [0xfd, b'7', b'z', ..] => "xz",
+        [0x1f, 0x8b, ..] => "gzip",
+        _ => bail!("{} is compressed in a way that is not known here", image.display()),
+    };
+    let kernel = filter(Command::new(unpacker).arg("-dc"), payload)?;
+    ensure!(kernel.starts_with(b"\x7fELF"), "what {unpacker} made of {} is no kernel", image.display());
+    fs::write(to, kernel).with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// The first entry of a directory whose name fits.
+fn first(directory: &Path, fits: impl Fn(&str) -> bool) -> Result<PathBuf> {
+    fs::read_dir(directory)
+        .with_context(|| format!("cannot list {}", directory.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&fits))
+        .with_context(|| format!("{} has not what was looked for", directory.display()))
+}
+
+/// The path of an administrator's program, which may not be on the search path.
+pub fn sbin(name: &str) -> PathBuf {
+    let path = Path::new("/usr/sbin").join(name);
+    if path.exists() { path } else { PathBuf::from(name) }
+}
+
+/// Runs a program to its end; what it wrote.
+pub fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {name}: scripts/setup.sh guest installs it"))?;
+    if !done.status.success() {
+        bail!("{name} failed ({}): {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Runs a program on `input`; what it wrote.
+fn filter(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {name}: scripts/setup.sh guest installs it"))?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    let done = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output()
+    })?;
+    ensure!(done.status.success(), "{name} failed: {}", done.status);
+    Ok(done.stdout)
+}

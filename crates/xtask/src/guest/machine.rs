@@ -1,0 +1,344 @@
+//! A machine in QEMU, in software emulation.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::clock;
+use super::initrd::Initrd;
+use super::job::{CONTROL_PORT, ERROR_PORT, Event, JOB_PATH, Job, MODULES_PATH, OUTPUT_PORT};
+use super::kernel::Kernel;
+use super::programs::Programs;
+
+/// The emulator.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// How long a machine has to boot and set up its devices, on a busy host too.
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+
+/// A zoned NVMe drive of QEMU's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZnsDrive {
+    /// Number of zones.
+    pub zones: u32,
+    /// From one zone to the next, in MiB.
+    pub zone_size_mb: u32,
+    /// The writable part of a zone, in MiB.
+    pub zone_capacity_mb: u32,
+    /// Zones open at once.
+    pub max_open: u32,
+    /// Zones active at once.
+    pub max_active: u32,
+    /// Longest append: 4 KiB times two to this power.
+    pub append_limit: u32,
+}
+
+impl Default for ZnsDrive {
+    fn default() -> ZnsDrive {
+        ZnsDrive {
+            zones: 64,
+            zone_size_mb: 16,
+            zone_capacity_mb: 12,
+            max_open: 8,
+            max_active: 12,
+            append_limit: 5,
+        }
+    }
+}
+
+/// What a machine consists of.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its NVMe drives; their serial numbers are ZNS0, ZNS1 and so on.
+    pub drives: Vec<ZnsDrive>,
+    /// Processors.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mb: u32,
+    /// Whether a reset starts it again; else it ends there.
+    pub survives_reset: bool,
+    /// Whether drives can be unplugged.
+    pub pluggable: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine { drives: Vec::new(), cpus: 2, memory_mb: 2048, survives_reset: false, pluggable: false }
+    }
+}
+
+/// The serial number of a drive.
+pub fn serial(drive: usize) -> String {
+    format!("ZNS{drive}")
+}
+
+/// A machine that runs. Dropping it ends it.
+pub struct Running {
+    child: Child,
+    work: tempfile::TempDir,
+    events: Receiver<Event>,
+    control: UnixStream,
+    copiers: Vec<JoinHandle<()>>,
+}
+
+/// Where a guest's output goes.
+pub type Sink = Box<dyn Write + Send>;
+
+impl Machine {
+    /// Builds the initrd and starts the machine. `output` and `error` take what the command writes.
+    pub fn start(
+        &self,
+        kernel: &Kernel,
+        programs: &Programs,
+        cache: &Path,
+        job: &Job,
+        output: Sink,
+        error: Sink,
+    ) -> Result<Running> {
+        let work = tempfile::Builder::new().prefix("furrow-guest-").tempdir()?;
+        let initrd = work.path().join("initrd");
+        write_initrd(&initrd, kernel, programs, cache, job)?;
+        let mut command = Command::new(QEMU);
+        let memory = self.memory_mb.to_string();
+        let cpus = self.cpus.to_string();
+        command
+            .args([
+                "-accel",
+                "tcg,thread=multi",
+                "-M",
+                "q35",
+                "-cpu",
+                "max",
+                "-nodefaults",
+                "-display",
+                "none",
+            ])
+            .args(["-smp", &cpus, "-m", &memory])
+            .arg("-serial")
+            .arg(format!("file:{}", work.path().join("console").display()))
+            .arg("-qmp")
+            .arg(format!("unix:{},server=on,wait=off", work.path().join("qmp").display()))
+            .args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci,id=ports"])
+            .arg("-kernel")
+            .arg(&kernel.vmlinux)
+            .arg("-initrd")
+            .arg(&initrd)
+            .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"]);
+        if !self.survives_reset {
+            command.arg("-no-reboot");
+        }
+        let mut listeners = Vec::new();
+        for port in [CONTROL_PORT, OUTPUT_PORT, ERROR_PORT] {
+            let path = work.path().join(port);
+            listeners.push(UnixListener::bind(&path)?);
+            command
+                .arg("-chardev")
+                .arg(format!("socket,id={port},path={}", path.display()))
+                .arg("-device")
+                .arg(format!("virtserialport,bus=ports.0,chardev={port},name={port}"));
+        }
+        for (number, drive) in self.drives.iter().enumerate() {
+            let image = work.path().join(format!("zns{number}"));
+            let size = u64::from(drive.zones) * (u64::from(drive.zone_size_mb) << 20);
+            File::create(&image)?.set_len(size)?;
+            self.add_drive(&mut command, number, drive, &image);
+        }
+        let log = File::create(work.path().join("qemu"))?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot run {QEMU}: scripts/setup.sh guest installs it"))?;
+        let mut streams = Vec::new();
+        for listener in &listeners {
+            match accept(listener, &mut child) {
+                Ok(stream) => streams.push(stream),
+                Err(why) => {
+                    child.kill().ok();
+                    child.wait().ok();
+                    let said = fs::read_to_string(work.path().join("qemu")).unwrap_or_default();
+                    return Err(why.context(format!("{QEMU} did not start: {}", said.trim())));
+                }
+            }
+        }
+        let [control, out, err] =
+            <[UnixStream; 3]>::try_from(streams).ok().context("three ports were connected")?;
+        let (sender, events) = mpsc::channel();
+        let lines = BufReader::new(control.try_clone()?);
+        let mut copiers = vec![copier("guest-output", out, output)?, copier("guest-error", err, error)?];
+        copiers.push(std::thread::Builder::new().name("guest-control".into()).spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let event = serde_json::from_str(&line).unwrap_or_else(|_| Event::Failed {
+                    why: format!("the guest said what is no event: {line}"),
+                });
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        })?);
+        Ok(Running { child, work, events, control, copiers })
+    }
+
+    fn add_drive(&self, command: &mut Command, number: usize, drive: &ZnsDrive, image: &Path) {
+        let serial = serial(number);
+        let mut controller =
+            format!("nvme,id=nvme{number},serial={serial},zoned.zasl={}", drive.append_limit);
+        if self.pluggable {
+            let chassis = number + 1;
+            command
+                .arg("-device")
+                .arg(format!("pcie-root-port,id=slot{number},chassis={chassis},slot={chassis}"));
+            controller.push_str(&format!(",bus=slot{number}"));
+        }
+        command
+            .arg("-blockdev")
+            .arg(format!("driver=file,node-name=file{number},filename={},discard=unmap", image.display()))
+            .arg("-blockdev")
+            .arg(format!("driver=raw,node-name=drive{number},file=file{number},discard=unmap"))
+            .args(["-device", &controller, "-device"])
+            .arg(format!(
+                "nvme-ns,drive=drive{number},bus=nvme{number},nsid=1,zoned=true,zoned.zone_size={}M,\
+                 zoned.zone_capacity={}M,zoned.max_open={},zoned.max_active={},logical_block_size=4096,\
+                 physical_block_size=4096",
+                drive.zone_size_mb, drive.zone_capacity_mb, drive.max_open, drive.max_active
+            ));
+    }
+}
+
+impl Running {
+    /// The next thing the guest says; an error after `limit`, or when the machine ends without having said it.
+    pub fn next(&mut self, limit: Duration) -> Result<Event> {
+        match self.events.recv_timeout(limit) {
+            Ok(event) => Ok(event),
+            Err(RecvTimeoutError::Timeout) => bail!("the guest said nothing for {} s", limit.as_secs()),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the machine ended without a result; its console: {}", self.console())
+            }
+        }
+    }
+
+    /// Waits until the command has started.
+    pub fn ready(&mut self) -> Result<()> {
+        match self.next(BOOT_LIMIT)? {
+            Event::Ready { .. } => Ok(()),
+            Event::Failed { why } => bail!("the guest could not be set up: {why}"),
+            other => bail!("the guest said {other:?} before it was ready"),
+        }
+    }
+
+    /// Waits until the command has ended, `limit` from now at most. Its exit code.
+    pub fn exit(&mut self, limit: Duration) -> Result<u8> {
+        let end = clock::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(clock::now());
+            match self.next(left) {
+                Ok(Event::Exit { code }) => return Ok(code),
+                Ok(Event::Failed { why }) => bail!("the guest gave up: {why}"),
+                Ok(_) => {}
+                Err(_) if left.is_zero() => {
+                    bail!(
+                        "the command has not ended after {} s; the console: {}",
+                        limit.as_secs(),
+                        self.console()
+                    )
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Says a line to the test program.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        self.control.write_all(format!("{line}\n").as_bytes()).context("the guest does not listen")
+    }
+
+    /// The socket of QEMU's monitor.
+    pub fn monitor(&self) -> PathBuf {
+        self.work.path().join("qmp")
+    }
+
+    /// The file behind a drive.
+    pub fn image(&self, drive: usize) -> PathBuf {
+        self.work.path().join(format!("zns{drive}"))
+    }
+
+    /// The end of what the kernel wrote to its console.
+    pub fn console(&self) -> String {
+        const SHOWN: usize = 4000;
+        let bytes = fs::read(self.work.path().join("console")).unwrap_or_default();
+        let text =
+            String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(SHOWN)..).unwrap_or_default());
+        if text.trim().is_empty() { "(nothing)".to_owned() } else { format!("\n{}", text.trim()) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+        // The ports are closed now: what was still under way has been copied when these end.
+        for copier in self.copiers.drain(..) {
+            copier.join().ok();
+        }
+    }
+}
+
+fn copier(name: &str, mut from: UnixStream, mut to: Sink) -> Result<JoinHandle<()>> {
+    let copy = move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let Some(part) = buffer.get(..count) else { return };
+            if to.write_all(part).and_then(|()| to.flush()).is_err() {
+                return;
+            }
+        }
+    };
+    Ok(std::thread::Builder::new().name(name.into()).spawn(copy)?)
+}
+
+/// QEMU's end of a port, unless QEMU ends first.
+fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
+    const STEP: Duration = Duration::from_millis(20);
+    const STEPS: u32 = 1500;
+    listener.set_nonblocking(true)?;
+    for _ in 0..STEPS {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("it ended with {status}");
+        }
+        clock::sleep(STEP);
+    }
+    bail!("it does not connect its ports")
+}
+
+fn write_initrd(to: &Path, kernel: &Kernel, programs: &Programs, cache: &Path, job: &Job) -> Result<()> {
+    let mut initrd = Initrd::new(std::io::BufWriter::with_capacity(1 << 20, File::create(to)?));
+    for directory in ["/dev", "/proc", "/sys", "/tmp", "/run", "/root", "/bin", "/etc"] {
+        initrd.directory(directory)?;
+    }
+    for module in &kernel.modules {
+        let name = module.file_name().and_then(|name| name.to_str()).context("a module without a name")?;
+        initrd.file(&format!("{MODULES_PATH}/{name}"), module)?;
+    }
+    initrd.bytes("/etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", false)?;
+    initrd.bytes("/etc/hosts", b"127.0.0.1 localhost\n", false)?;
+    programs.write(&mut initrd, &cache.join("stripped"))?;
+    initrd.bytes(JOB_PATH, &serde_json::to_vec(job)?, false)?;
+    initrd.finish()?;
+    Ok(())
+}

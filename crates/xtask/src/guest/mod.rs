@@ -1,0 +1,49 @@
+//! A stock Debian kernel in QEMU, with zoned drives: `cargo xtask guest`.
+
+pub mod clock;
+pub mod initrd;
+pub mod job;
+pub mod kernel;
+pub mod machine;
+pub mod programs;
+pub mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The program that is the guest's init, and has the tests.
+pub const INIT: &str = "furrow-guest";
+
+/// Cargo's directory for what it builds.
+pub fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(path) => root.join(path),
+        None => root.join("target"),
+    }
+}
+
+/// Where the kernel and the like are kept.
+pub fn cache() -> PathBuf {
+    target().join("guest")
+}
+
+/// Where cargo puts the programs that [`build`] makes.
+pub fn built() -> PathBuf {
+    target().join("debug")
+}
+
+/// Builds Furrow's own programs as `cargo test` does, so that nothing is built twice.
+pub fn build(packages: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--profile", "test", "--quiet"]);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "cargo build failed");
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The host's programs, taken along into the guest with the libraries they load.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::initrd::Initrd;
+use super::kernel;
+
+/// The plug-in's file, beside the `furrow` program.
+const PLUGIN: &str = "libfurrow_rocksdb.so";
+
+/// Files of the host and where they lie in the guest.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    files: BTreeMap<String, PathBuf>,
+}
+
+impl Programs {
+    /// Adds a program: a path, or a name that is looked for in `built` and then on the search path. It lies in the
+    /// guest's /bin, under its own name.
+    pub fn add(&mut self, program: &str, built: &Path) -> Result<()> {
+        let path = find(program, built)?;
+        let name = path.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
+        self.add_as(&format!("/bin/{name}"), &path)
+    }
+
+    /// Adds the `furrow` program, its plug-in, and the stock programs it starts.
+    pub fn add_furrow(&mut self, built: &Path) -> Result<()> {
+        self.add("furrow", built)?;
+        for name in ["db_bench", "ldb", "sst_dump"] {
+            self.add(name, built)?;
+        }
+        self.add_as(&format!("/bin/{PLUGIN}"), &built.join(PLUGIN))
+    }
+
+    /// Adds a file under a name of its own, and the libraries it loads.
+    pub fn add_as(&mut self, name: &str, path: &Path) -> Result<()> {
+        if self.files.insert(name.to_owned(), path.to_owned()).is_some() {
+            return Ok(());
+        }
+        for library in libraries(path)? {
+            let name = library.to_str().context("a library's path is no UTF-8")?.to_owned();
+            self.files.insert(name, library);
+        }
+        Ok(())
+    }
+
+    /// Writes them all into an initrd. Debugging information stays here: `stripped` keeps the rest.
+    pub fn write<W: Write>(&self, initrd: &mut Initrd<W>, stripped: &Path) -> Result<()> {
+        for (name, path) in &self.files {
+            initrd.file(name, &strip(path, stripped)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a program is.
+fn find(program: &str, built: &Path) -> Result<PathBuf> {
+    if program.contains('/') {
+        return fs::canonicalize(program).with_context(|| format!("there is no program {program}"));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    std::iter::once(built.to_owned())
+        .chain(places)
+        .map(|place| place.join(program))
+        .find(|path| path.is_file())
+        .with_context(|| format!("{program} is neither in {} nor on the search path", built.display()))
+}
+
+/// The libraries that a program loads, the loader included. A script or a static program has none.
+fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
+    let done = Command::new("ldd").arg(path).output().context("cannot run ldd")?;
+    if !done.status.success() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        if line.contains("not found") {
+            bail!("{} lacks a library here: {}", path.display(), line.trim());
+        }
+        let file = line.split_once("=> ").map_or(line, |(_, file)| file).split_whitespace().next();
+        if let Some(file) = file.filter(|file| file.starts_with('/')) {
+            found.push(PathBuf::from(file));
+        }
+    }
+    Ok(found)
+}
+
+/// The file without debugging information, made once for each build of it.
+fn strip(path: &Path, cache: &Path) -> Result<PathBuf> {
+    const WORTH_IT: u64 = 8 << 20;
+    let meta = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if meta.len() < WORTH_IT {
+        return Ok(path.to_owned());
+    }
+    fs::create_dir_all(cache)?;
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let made = meta.modified()?.duration_since(std::time::UNIX_EPOCH)?.as_nanos();
+    let to = cache.join(format!("{name}-{}-{made}", meta.len()));
+    if !to.exists() {
+        // Older builds' copies are of no more use.
+        for entry in fs::read_dir(cache)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
+                fs::remove_file(entry.path()).ok();
+            }
+        }
+        let new = tempfile::NamedTempFile::new_in(cache)?;
+        kernel::run(Command::new("strip").args(["--strip-debug", "-o"]).args([new.path(), path]))?;
+        new.persist(&to)?;
+    }
+    Ok(to)
+}
