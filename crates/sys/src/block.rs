@@ -119,6 +119,23 @@ const _: () = assert!(size_of::<BlkZone>() == 64);
 const _: () = assert!(size_of::<BlkZoneReport>() == 16 + 64 * REPORT_CHUNK as usize);
 const _: () = assert!(size_of::<BlkZoneRange>() == 16);
 
+impl Condition {
+    /// The state of a code: NVMe and the kernel have the same ones.
+    pub(crate) fn from_code(code: u8) -> Condition {
+        match code {
+            0 => Condition::NotWritePointer,
+            1 => Condition::Empty,
+            2 => Condition::ImplicitOpen,
+            3 => Condition::ExplicitOpen,
+            4 => Condition::Closed,
+            0xd => Condition::ReadOnly,
+            0xe => Condition::Full,
+            0xf => Condition::Offline,
+            other => Condition::Other(other),
+        }
+    }
+}
+
 impl Zone {
     fn decode(raw: &BlkZone, has_capacity: bool) -> Zone {
         let bytes = |sectors: u64| Bytes(sectors.saturating_mul(SECTOR));
@@ -133,17 +150,7 @@ impl Zone {
                 3 => ZoneKind::SequentialPreferred,
                 other => ZoneKind::Other(other),
             },
-            condition: match raw.cond {
-                0 => Condition::NotWritePointer,
-                1 => Condition::Empty,
-                2 => Condition::ImplicitOpen,
-                3 => Condition::ExplicitOpen,
-                4 => Condition::Closed,
-                0xd => Condition::ReadOnly,
-                0xe => Condition::Full,
-                0xf => Condition::Offline,
-                other => Condition::Other(other),
-            },
+            condition: Condition::from_code(raw.cond),
         }
     }
 }

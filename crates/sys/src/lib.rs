@@ -10,6 +10,7 @@ mod bounce;
 mod buf;
 mod engine;
 pub mod nvme;
+pub mod sysfs;
 mod threads;
 
 pub use buf::{Buf, BufMut};

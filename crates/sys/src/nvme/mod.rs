@@ -1,8 +1,37 @@
 //! NVMe: commands, their encoders, and decoders of what comes back.
+//!
+//! The decoders are total: a structure that is too short, or says what cannot be, gives `None`.
 
 mod command;
+mod identify;
 mod passthrough;
+mod report;
+mod status;
 
-pub use command::Command;
-pub(crate) use passthrough::{Data, submit_and_wait};
+pub use command::{Command, IDENTIFY_LEN, MAX_BLOCKS, ZoneAction};
+pub use identify::{Controller, Descriptors, Namespace, ZonedController, ZonedNamespace};
+pub(crate) use passthrough::{Data, STATUS_MASK, submit_and_wait};
 pub use passthrough::{admin, namespace_of};
+pub use report::{Report, Zone, report_len};
+pub use status::{Status, StatusKind};
+
+/// The little-endian bytes at `at`.
+fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
+    from.get(at..)?.first_chunk().copied()
+}
+
+fn u8_at(from: &[u8], at: usize) -> Option<u8> {
+    from.get(at).copied()
+}
+
+fn u16_at(from: &[u8], at: usize) -> Option<u16> {
+    bytes(from, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(from: &[u8], at: usize) -> Option<u32> {
+    bytes(from, at).map(u32::from_le_bytes)
+}
+
+fn u64_at(from: &[u8], at: usize) -> Option<u64> {
+    bytes(from, at).map(u64::from_le_bytes)
+}
