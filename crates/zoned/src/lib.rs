@@ -4,12 +4,14 @@
 //! ARCHITECTURE.md, "The device contract", says why it is as it is and what a power cut may leave behind.
 #![forbid(unsafe_code)]
 
+mod checks;
 pub mod conformance;
 mod device;
 pub mod emu;
 mod error;
 mod geometry;
 mod io;
+mod kernel;
 mod op;
 mod url;
 mod zone;
@@ -19,7 +21,8 @@ pub use error::{Class, Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
 pub use op::{Action, Done, Durability, Op};
-pub use sys::{Buf, BufMut};
+pub use kernel::KernelOptions;
+pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{DeviceUrl, EMU_PARAMETERS, open, open_or_create};
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

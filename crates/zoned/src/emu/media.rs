@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::checks;
 use crate::emu::EmuOptions;
 use crate::emu::content::{Content, Hash128, Pool};
 use crate::emu::file::drive::Drive;
@@ -253,13 +254,7 @@ impl Media {
         how: Durability,
         submitted: Moment,
     ) -> Result<Lba> {
-        let blocks = self.length("append", data.len(), self.geometry.max_append)?;
-        self.known("append", id)?;
-        if self.geometry.is_conventional(id) {
-            return Err(self
-                .error(ErrorKind::Conventional, "append", id)
-                .because("write to it at an address instead"));
-        }
+        let blocks = checks::append(&self.geometry, "append", id, data.len())?;
         let offset = self.put(
             id,
             "append",
@@ -543,44 +538,13 @@ impl Media {
         Ok(())
     }
 
-    fn length(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
-        let size = u64::from(self.geometry.block_size);
-        let bytes = bytes as u64;
-        let error = |kind| Error::new(kind, &self.geometry.name, name);
-        if bytes == 0 || !bytes.is_multiple_of(size) {
-            return Err(error(ErrorKind::BadLength).because(format!("{bytes} bytes in blocks of {size}")));
-        }
-        let blocks = bytes / size;
-        if blocks > most.0 {
-            return Err(error(ErrorKind::TooLarge).because(format!("{blocks} blocks, at most {}", most.0)));
-        }
-        Ok(blocks)
-    }
-
     fn known(&self, name: &'static str, id: ZoneId) -> Result<()> {
-        if id.0 < self.geometry.zones {
-            return Ok(());
-        }
-        let last = self.geometry.zones - 1;
-        Err(self.error(ErrorKind::OutOfRange, name, id).because(format!("the last zone is {last}")))
+        checks::known(&self.geometry, name, id)
     }
 
     /// Zone, offset in it and number of blocks of a transfer.
     fn locate(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
-        let blocks = self.length(name, bytes, self.geometry.max_transfer).map_err(|e| e.at(at))?;
-        let Some(id) = self.geometry.zone_of(at) else {
-            let blocks = u64::from(self.geometry.zones) * self.geometry.zone_size.0;
-            let error = Error::new(ErrorKind::OutOfRange, &self.geometry.name, name).at(at);
-            return Err(error.because(format!("the device has {blocks} blocks")));
-        };
-        let offset = at.since(self.geometry.start(id)).0;
-        if offset + blocks > self.geometry.zone_size.0 {
-            let error = self.error(ErrorKind::CrossesZone, name, id).at(at);
-            return Err(
-                error.because(format!("{blocks} blocks, {} left", self.geometry.zone_size.0 - offset))
-            );
-        }
-        Ok((id, offset, blocks))
+        checks::locate(&self.geometry, name, at, bytes).map(|t| (t.zone, t.offset, t.blocks))
     }
 
     pub(super) fn error(&self, kind: ErrorKind, name: &'static str, zone: ZoneId) -> Error {
