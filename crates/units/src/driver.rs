@@ -45,6 +45,11 @@ pub trait Driver: Send + Sync + Debug {
     /// The time of day in milliseconds since 1970, for time stamps and expiry only: it may jump.
     fn unix_millis(&self) -> u64;
 
+    /// Whether time stands still while nothing of its own runs: nothing outside the process can be waited for.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
     /// Called by [`block_on`] around a wait, so that the driver may keep this thread's timers on this thread.
     fn enter(&self) {}
 

@@ -109,6 +109,10 @@ impl VirtualDriver {
 }
 
 impl Driver for VirtualDriver {
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
     fn now(&self) -> Instant {
         self.shared.state.lock().now
     }

@@ -4,6 +4,7 @@
 //! ARCHITECTURE.md, "The device contract", says why it is as it is and what a power cut may leave behind.
 #![forbid(unsafe_code)]
 
+pub mod blk;
 mod checks;
 pub mod conformance;
 mod device;
@@ -12,6 +13,7 @@ mod error;
 mod geometry;
 mod io;
 mod kernel;
+mod nvme;
 mod op;
 mod url;
 mod zone;
@@ -20,8 +22,8 @@ pub use device::ZonedDevice;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
-pub use op::{Action, Done, Durability, Op};
 pub use kernel::KernelOptions;
+pub use op::{Action, Done, Durability, Op};
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{DeviceUrl, EMU_PARAMETERS, open, open_or_create};

@@ -67,7 +67,7 @@ struct Gathering {
 impl KernelDevice {
     pub(crate) fn new(parts: Parts, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
         let Parts { geometry, rules, report, wire, kernel, details } = parts;
-        assert_eq!(report.len(), geometry.zones as usize, "the backend reports the zones that it counts");
+        assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
         let lanes = report.iter().map(|info| Slot(Mutex::new(Lane::new(info)))).collect();
         let gone = AtomicBool::new(false);
         let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, gone });
@@ -156,7 +156,8 @@ impl Shared {
                 let blocks = (into.len() / self.rules.block) as u64;
                 self.ask(Ask::Read { at: self.address(zone, at), into }, move |result| {
                     let result = join(result, past);
-                    shared.event(zone, |lane, rules, steps| lane.read_over(rules, at, blocks, steps));
+                    let ok = result.is_ok();
+                    shared.event(zone, |lane, rules, steps| lane.read_over(rules, at, blocks, ok, steps));
                     shared.answer(zone, waiter, result);
                 });
             }
@@ -371,7 +372,7 @@ impl ZonedDevice for KernelDevice {
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Append { zone, data, how } => match checks::append(geometry, name, zone, data.len()) {
-                Ok(()) => {
+                Ok(_) => {
                     let durable = how == Durability::Durable;
                     self.through(zone, name, None, Task::Append { data, durable })
                 }

@@ -13,8 +13,8 @@
 //!
 //! No clock, no lock, no thread: the device holds the lane's lock, and carries the steps out after it let go.
 //!
-//! After a failure the pointer is *in doubt*: nothing but reads of acknowledged blocks goes out until everything has
-//! come back and a report has said where the pointer is.
+//! After a failure the pointer is *in doubt*: nothing goes out until everything has come back and a report has said
+//! how the zone is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -147,6 +147,8 @@ pub(crate) struct Lane<W> {
     conventional: bool,
     /// A write, a zone command or a report is with the kernel.
     busy: bool,
+    /// What is with the kernel is a reset.
+    clearing: bool,
     /// The pointer is not known.
     doubt: bool,
 }
@@ -166,6 +168,7 @@ impl<W> Lane<W> {
             state: info.state,
             conventional: info.kind == ZoneKind::Conventional,
             busy: false,
+            clearing: false,
             doubt: false,
         };
         lane.learn(info);
@@ -207,7 +210,7 @@ impl<W> Lane<W> {
     fn may_pass(&self, rules: &Rules, at: u64, into: &BufMut) -> bool {
         let end = at + blocks(rules, into.len());
         let there = end <= self.solid || self.landed.iter().any(|span| span.start <= at && end <= span.end);
-        !self.conventional && self.resets == 0 && self.state != ZoneState::Offline && there
+        !self.conventional && !self.doubt && self.resets == 0 && self.state != ZoneState::Offline && there
     }
 
     /// A write came back.
@@ -334,6 +337,7 @@ impl<W> Lane<W> {
         out: &mut Vec<Step<W>>,
     ) {
         self.busy = false;
+        self.clearing = false;
         self.resets = self.resets.saturating_sub(u32::from(action == Action::Reset));
         match (&result, action) {
             // What a failed reset left of the content, the report says.
@@ -362,8 +366,9 @@ impl<W> Lane<W> {
         self.pump(rules, out);
     }
 
-    /// A read came back.
-    pub(crate) fn read_over(&mut self, rules: &Rules, at: u64, len: u64, out: &mut Vec<Step<W>>) {
+    /// A read came back. One that failed may be the first sign of a worn zone.
+    pub(crate) fn read_over(&mut self, rules: &Rules, at: u64, len: u64, ok: bool, out: &mut Vec<Step<W>>) {
+        self.doubt |= !ok;
         if self.conventional {
             self.drop_span(at..at + len, false);
         } else {
@@ -450,8 +455,11 @@ impl<W> Lane<W> {
         let Some(item) = self.queue.pop_front() else { return false };
         let result = match (item.task, result, item.tried) {
             (Task::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
-            // It did not land, and its place is taken or gone: the first failure is the reason.
-            (_, Err(_), Some(first)) => Err(first),
+            // It did not land, and its place is taken: the first failure is the reason, if the zone is not.
+            (_, Err(failure), Some(first)) => Err(match failure.kind {
+                ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline => failure,
+                _ => first,
+            }),
             (_, result, _) => result,
         };
         out.push(Step::Answer { waiter: item.waiter, result });
@@ -467,7 +475,7 @@ impl<W> Lane<W> {
             if self.spans.iter().any(|span| span.write && overlap(&span.blocks, &range)) {
                 return false;
             }
-        } else if range.end > self.solid && self.is_changing() {
+        } else if self.clearing || (range.end > self.solid && self.is_changing()) {
             return false;
         }
         // Past the pointer a drive may say anything, or refuse: it is answered here, as zero.
@@ -509,6 +517,7 @@ impl<W> Lane<W> {
         }
         let Some(item) = self.queue.pop_front() else { return false };
         self.busy = true;
+        self.clearing = action == Action::Reset;
         out.push(Step::Zone { action, waiter: item.waiter });
         true
     }
@@ -571,7 +580,9 @@ impl<W> Lane<W> {
                 break;
             }
             let Some(item) = self.queue.pop_front() else { break };
-            let (Task::Write { data, durable, .. } | Task::Append { data, durable }) = item.task else { break };
+            let (Task::Write { data, durable, .. } | Task::Append { data, durable }) = item.task else {
+                break;
+            };
             let append = item.append || wanted.is_none();
             parts.push(Part { data, durable, append, tried: item.tried, waiter: item.waiter });
             end += len;
@@ -589,7 +600,8 @@ impl<W> Lane<W> {
 
     /// Whether the zone takes `len` blocks at `wanted` when its pointer is at `pointer`.
     fn takes(&self, rules: &Rules, wanted: Option<u64>, pointer: u64, len: u64) -> Result<(), Failure> {
-        self.allows(ZoneEvent::Write { fills: false }).map_err(|failure| failure.at(wanted.unwrap_or(pointer)))?;
+        self.allows(ZoneEvent::Write { fills: false })
+            .map_err(|failure| failure.at(wanted.unwrap_or(pointer)))?;
         if let Some(wanted) = wanted
             && wanted != pointer
         {

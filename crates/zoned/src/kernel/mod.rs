@@ -16,11 +16,16 @@ mod hold;
 mod lane;
 mod wire;
 
-use sys::EngineKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use sys::{Engine, EngineKind};
+
+use crate::{Driver, Error, ErrorKind, Result};
 
 pub(crate) use device::{KernelDevice, Parts};
 pub(crate) use failure::Failure;
-pub(crate) use hold::Hold;
+pub(crate) use hold::{Hold, Node, attribute};
 pub(crate) use lane::Rules;
 pub(crate) use wire::{Ask, Expect, Kernel, Wire};
 
@@ -29,4 +34,33 @@ pub(crate) use wire::{Ask, Expect, Kernel, Wire};
 pub struct KernelOptions {
     /// How operations reach the kernel; `None` for the best that there is.
     pub engine: Option<EngineKind>,
+}
+
+/// The kernel keeps real time: on the virtual clock its answers would come from nowhere.
+pub(crate) fn refuse_virtual(name: &Arc<str>, driver: &dyn Driver) -> Result<()> {
+    if driver.is_virtual() {
+        let error = Error::new(ErrorKind::Unsupported, name, "open");
+        return Err(error.because("a kernel device does not run on the virtual clock: use emu: there"));
+    }
+    Ok(())
+}
+
+/// How operations reach the kernel, for people.
+pub(crate) fn engine_details(engine: &Engine) -> Vec<(&'static str, String)> {
+    let kind = match engine.kind() {
+        EngineKind::Ring => "io_uring".to_string(),
+        EngineKind::Threads => {
+            format!("system calls on helper threads ({})", engine.reason().unwrap_or("asked for"))
+        }
+    };
+    vec![("engine", kind)]
+}
+
+/// A drive's model, serial number and firmware, where sysfs has them. `disk` is its directory there.
+pub(crate) fn identity(disk: &Path) -> Vec<(&'static str, String)> {
+    let named = [("model", "device/model"), ("serial", "device/serial"), ("firmware", "device/firmware_rev")];
+    let mut details: Vec<_> =
+        named.into_iter().filter_map(|(name, path)| Some((name, attribute(disk, path)?))).collect();
+    details.retain(|(_, text)| !text.is_empty());
+    details
 }

@@ -1,0 +1,69 @@
+//! `blk:/dev/X`: a zoned block device of the kernel: a ZNS drive, a host-managed SMR disk, `null_blk`, anything that
+//! says `host-managed`.
+//!
+//! The block interface has no append that a program can reach: an append is a write at the pointer that this process
+//! keeps, one at a time in each zone. Reads and writes are direct, zone commands and reports are ioctls.
+
+mod limits;
+mod wire;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sys::Engine;
+
+use crate::blk::limits::Limits;
+use crate::blk::wire::{BlkWire, Zones};
+use crate::kernel::{Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, engine_details, refuse_virtual};
+use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
+
+/// Opens a zoned block device and holds it until the last operation is over.
+///
+/// Refused with [`ErrorKind::Held`] while a mount, another process or a device built on it has it; with
+/// [`ErrorKind::Unsupported`] what is not zoned, and zones that the contract has no words for. On the virtual clock
+/// there are no kernel devices.
+pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    let name: Arc<str> = Arc::from(format!("blk:{}", path.display()));
+    refuse_virtual(&name, &*driver)?;
+    let hold = Hold::take(path, Node::Block, &name)?;
+    let limits = Limits::read(&hold.sysfs)
+        .map_err(|why| Error::new(ErrorKind::Unsupported, &name, "open").because(why))?;
+    let engine = Engine::shared(how.engine)
+        .map_err(|e| Error::new(ErrorKind::Host, &name, "open").because(e.to_string()).from_source(e))?;
+    let mut details = limits.details(&hold.sysfs);
+    details.extend(engine_details(&engine));
+    details.push((
+        "append",
+        "as ordered writes, one at a time in each zone (the block interface has no append)".into(),
+    ));
+    Ok(assemble(name, limits, Arc::new(hold), engine, details, driver)?)
+}
+
+/// The device over anything that has zones and anything that executes requests.
+fn assemble(
+    name: Arc<str>,
+    limits: Limits,
+    zones: Arc<dyn Zones>,
+    kernel: Arc<dyn Kernel>,
+    details: Vec<(&'static str, String)>,
+    driver: Arc<dyn Driver>,
+) -> Result<Arc<KernelDevice>> {
+    let refused = |kind, why: String| Error::new(kind, &name, "open").because(why);
+    let report = zones
+        .report(units::Bytes(0), u32::MAX)
+        .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
+    let geometry = limits.geometry(&name, &report).map_err(|why| refused(ErrorKind::Unsupported, why))?;
+    let report = limits::infos(&geometry, 0, &report);
+    let rules = crate::kernel::Rules {
+        block: geometry.block_size as usize,
+        capacity: geometry.zone_capacity.0,
+        max_transfer: geometry.max_transfer.0,
+        native_append: false,
+        second_try: true,
+    };
+    let wire = Box::new(BlkWire::new(geometry.clone(), zones));
+    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, details }, driver))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! A pretended kernel over an emulated drive: requests take effect in any order, at any time between their
+//! submission and their end, as those of a real one may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sys::{Buf, Finish, Finished, Request};
+use units::sleep_until;
+
+use crate::emu::{Emu, EmuOptions};
+use crate::kernel::Kernel;
+use crate::{
+    BufMut, DeviceUrl, Done, Driver, Durability, ErrorKind, Geometry, Lba, Op, Result, ZoneId, ZonedDevice,
+};
+
+/// The shapes that the conformance suite runs over.
+pub(crate) const SHAPES: &[&str] = &[
+    "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8",
+    "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8&cache=none",
+    "zones=20&zone-size=1MiB&max-open=none&max-active=none",
+    "zones=40&zone-size=128KiB&block-size=512&max-append=8KiB",
+    "zones=20&zone-size=8MiB&zone-capacity=5MiB&max-open=2&max-active=2",
+    "zones=4&zone-size=4KiB",
+];
+
+/// Settings as an emulated drive's URL gives them.
+pub(crate) fn options(shape: &str) -> EmuOptions {
+    let url = format!("emu:mem?{shape}").parse::<DeviceUrl>().expect(shape);
+    EmuOptions { seed: 1, ..url.options().expect(shape) }
+}
+
+/// How many requests of one kind a zone may have in flight: what the fake asserts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Flying {
+    Write,
+    Append,
+    Command,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) emu: Arc<Emu>,
+    driver: Arc<dyn Driver>,
+    /// The longest time that a request waits before and after it takes effect.
+    delay: u64,
+    flying: Mutex<BTreeMap<(ZoneId, Flying), u32>>,
+    /// Zones whose writes fail until somebody asks for a report.
+    pub(crate) lost_track: Mutex<BTreeSet<ZoneId>>,
+    pub(crate) gone: AtomicBool,
+    /// Requests, and the largest number of appends that a zone had in flight.
+    pub(crate) requests: AtomicU64,
+    pub(crate) most_appends: AtomicU64,
+    file: Arc<File>,
+}
+
+impl std::ops::Deref for Fake {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Fake {
+    pub(crate) fn new(options: EmuOptions, driver: &Arc<dyn Driver>) -> Fake {
+        let emu = Emu::memory(options, units::VirtualDriver::new(1));
+        let file = Arc::new(File::open("/dev/null").expect("it is everywhere"));
+        Fake(Arc::new(Inner {
+            emu,
+            driver: Arc::clone(driver),
+            delay: 100,
+            flying: Mutex::default(),
+            lost_track: Mutex::default(),
+            gone: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            most_appends: AtomicU64::new(0),
+            file,
+        }))
+    }
+
+    pub(crate) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+}
+
+impl Inner {
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// What the drive does; nothing here waits.
+    pub(crate) fn apply(&self, op: Op) -> Result<Done> {
+        self.emu.submit(op).wait()
+    }
+
+    /// The zone of a request and what it does there, for the assertions.
+    fn changes(&self, request: &Request) -> Option<(ZoneId, Flying)> {
+        let zone = |at: u64| self.geometry().zone_of(Lba(at));
+        match request {
+            Request::Write { at, .. } => {
+                Some((zone(at / u64::from(self.geometry().block_size))?, Flying::Write))
+            }
+            Request::NvmeOut { command, .. } => {
+                let at = u64::from(command.cdw10) | u64::from(command.cdw11) << 32;
+                let kind = match command.opcode {
+                    0x01 => Flying::Write,
+                    0x7d => Flying::Append,
+                    0x79 => Flying::Command,
+                    _ => return None,
+                };
+                Some((zone(at)?, kind))
+            }
+            _ => None,
+        }
+    }
+
+    fn takes_off(&self, zone: ZoneId, kind: Flying) {
+        let mut flying = self.flying.lock();
+        let conventional = self.geometry().is_conventional(zone);
+        let others: Vec<_> = flying.range((zone, Flying::Write)..=(zone, Flying::Command)).collect();
+        for ((_, other), count) in others {
+            let beside = conventional || (kind, *other) == (Flying::Append, Flying::Append);
+            assert!(beside || *count == 0, "{kind:?} beside {count} {other:?} in zone {zone}");
+        }
+        let count = flying.entry((zone, kind)).or_default();
+        *count += 1;
+        if kind == Flying::Append {
+            self.most_appends.fetch_max(u64::from(*count), Ordering::Relaxed);
+        }
+    }
+
+    fn perform(&self, request: Request) -> Finished {
+        if self.is_gone() {
+            let buffer = match request {
+                Request::Read { into, .. } | Request::NvmeIn { into, .. } => Some(into),
+                _ => None,
+            };
+            // What the block layer says of a disk that is gone.
+            return Finished { result: Err(io::Error::from_raw_os_error(5)), status: 0, buffer };
+        }
+        let size = u64::from(self.geometry().block_size);
+        match request {
+            Request::Read { at, into, .. } => {
+                let len = into.len() as u64;
+                match self.apply(Op::Read { at: Lba(at / size), into }) {
+                    Ok(Done::Read(into)) => Finished { result: Ok(len), status: 0, buffer: Some(into) },
+                    Ok(_) => unreachable!("a read"),
+                    Err(mut e) => {
+                        let buffer = e.take_buffer();
+                        Finished { result: Err(errno(e.kind())), status: 0, buffer }
+                    }
+                }
+            }
+            Request::Write { at, data, durable, .. } => {
+                let at = Lba(at / size);
+                let zone = self.geometry().zone_of(at).expect("checked");
+                if self.lost_track.lock().contains(&zone) {
+                    return plain(Err(io::Error::from_raw_os_error(5)));
+                }
+                let data = gather(&data);
+                let len = data.len() as u64;
+                let how = if durable { Durability::Durable } else { Durability::Cached };
+                plain(self.apply(Op::Write { at, data, how }).map(|_| len).map_err(|e| errno(e.kind())))
+            }
+            Request::Sync { .. } => plain(self.apply(Op::Flush).map(|_| 0).map_err(|e| errno(e.kind()))),
+            Request::Call(call) => plain(call()),
+            Request::NvmeOut { command, data, .. } => crate::nvme::fake::perform_out(self, command, &data),
+            Request::NvmeIn { command, into, .. } => crate::nvme::fake::perform_in(self, command, into),
+        }
+    }
+}
+
+pub(crate) fn plain(result: io::Result<u64>) -> Finished {
+    Finished { result, status: 0, buffer: None }
+}
+
+pub(crate) fn gather(parts: &[Buf]) -> Buf {
+    Buf::copy_from(&parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>())
+}
+
+/// What the block layer makes of a drive's refusals.
+pub(crate) fn errno(kind: ErrorKind) -> io::Error {
+    io::Error::from_raw_os_error(match kind {
+        ErrorKind::TooManyActive => 75,
+        ErrorKind::TooManyOpen => 109,
+        _ => 5,
+    })
+}
+
+impl Kernel for Fake {
+    fn submit(&self, request: Request, finish: Finish) {
+        let inner = Arc::clone(&self.0);
+        inner.requests.fetch_add(1, Ordering::Relaxed);
+        let change = inner.changes(&request);
+        if let Some((zone, kind)) = change {
+            inner.takes_off(zone, kind);
+        }
+        let driver = Arc::clone(&self.0.driver);
+        self.0.driver.drive(Box::pin(async move {
+            let some_time = || Duration::from_micros(driver.random() % inner.delay);
+            sleep_until(&*driver, driver.now().after(some_time())).await;
+            let finished = inner.perform(request);
+            sleep_until(&*driver, driver.now().after(some_time())).await;
+            if let Some(change) = change {
+                *inner.flying.lock().get_mut(&change).expect("it took off") -= 1;
+            }
+            finish(finished);
+        }));
+    }
+}
+
+/// A block whose bytes tell it from others.
+pub(crate) fn block(size: u32, tag: u64) -> Buf {
+    let bytes: Vec<u8> = tag.to_le_bytes().iter().copied().cycle().take(size as usize).collect();
+    Buf::copy_from(&bytes)
+}
+
+/// A buffer of one block.
+pub(crate) fn empty(size: u32) -> BufMut {
+    BufMut::zeroed(size as usize)
+}
+
+/// The conformance suite's complaints.
+pub(crate) fn complaints(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
+    let mut found = Vec::new();
+    crate::conformance::run(dev, &mut |name, result| {
+        if let Err(why) = result {
+            found.push(format!("{name}: {why}"));
+        }
+    });
+    found
+}

@@ -1,0 +1,208 @@
+//! One process holds a device; whoever comes second is told who that is.
+//!
+//! A block device is opened with `O_EXCL`, which the kernel grants once: to a process, a mount, or a driver stacked
+//! above. A character device has no such thing, so a lock on its node (`flock`) stands for it. The same lock is taken
+//! on a block node too, where it keeps udev from probing and names the holder in `/proc/locks`.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, major, minor};
+use rustix::io::Errno;
+
+use crate::{Error, ErrorKind, Result};
+
+/// A device node, held by this process for as long as the file is open.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) file: Arc<File>,
+    /// Its directory in sysfs, without symbolic links.
+    pub(crate) sysfs: PathBuf,
+    /// The disk's number, which a device plugged in later does not get again; block devices since kernel 5.15.
+    diskseq: Option<String>,
+}
+
+/// What kind of node is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    Block,
+    Character,
+}
+
+impl Hold {
+    /// Opens a device node and holds it. `name` is the device's in messages.
+    pub(crate) fn take(path: &Path, node: Node, name: &Arc<str>) -> Result<Hold> {
+        let error = |kind| Error::new(kind, name, "open");
+        let failed = |e: io::Error| {
+            let kind = match e.kind() {
+                io::ErrorKind::NotFound => ErrorKind::NotFound,
+                _ if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => ErrorKind::NotFound,
+                _ => ErrorKind::Host,
+            };
+            let what = match e.kind() {
+                io::ErrorKind::PermissionDenied => ": run it as root, or as a member of the device's group",
+                _ => "",
+            };
+            error(kind).because(format!("{}: {e}{what}", path.display())).from_source(e)
+        };
+        let found = fs::metadata(path).map_err(failed)?;
+        let fits = match node {
+            Node::Block => found.file_type().is_block_device(),
+            Node::Character => found.file_type().is_char_device(),
+        };
+        if !fits {
+            let wanted = match node {
+                Node::Block => "a block device is needed, as in blk:/dev/nvme0n1",
+                Node::Character => "a generic NVMe device is needed, as in nvme:/dev/ng0n1",
+            };
+            return Err(error(ErrorKind::Invalid).because(wanted));
+        }
+        let opened = match node {
+            Node::Block => sys::block::open_exclusive(path),
+            Node::Character => File::options().read(true).write(true).open(path),
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                return Err(held(name, &found));
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Whoever has the lock of a block node has not got the device: udev takes it for a moment.
+            Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held(name, &found)),
+            _ => {}
+        }
+        let sysfs = sysfs_of(&found).map_err(failed)?;
+        let diskseq = attribute(&sysfs, "diskseq");
+        Ok(Hold { file: Arc::new(file), sysfs, diskseq })
+    }
+
+    /// Whether the device is there no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        match &self.diskseq {
+            Some(number) => attribute(&self.sysfs, "diskseq").as_ref() != Some(number),
+            None => !self.sysfs.exists(),
+        }
+    }
+}
+
+/// A device's directory in sysfs.
+pub(crate) fn sysfs_of(node: &Metadata) -> io::Result<PathBuf> {
+    let kind = if node.file_type().is_block_device() { "block" } else { "char" };
+    let (major, minor) = (major(node.rdev()), minor(node.rdev()));
+    fs::canonicalize(format!("/sys/dev/{kind}/{major}:{minor}"))
+}
+
+/// A line that sysfs has for people and programs; `None` where there is no such attribute.
+pub(crate) fn attribute(folder: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(folder.join(name)).ok()?;
+    Some(text.trim().to_string())
+}
+
+/// The error for a device that somebody else has: who, as far as that can be found out.
+fn held(name: &Arc<str>, node: &Metadata) -> Error {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let pid = lock_holder(&locks, node.dev(), node.ino()).or_else(|| opener(node.rdev()));
+    let error = Error::new(ErrorKind::Held { pid: pid.unwrap_or(0) }, name, "open");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let above = sysfs_of(node).ok().and_then(|sysfs| holder_above(&sysfs));
+    let program = pid.and_then(|pid| attribute(Path::new(&format!("/proc/{pid}")), "comm"));
+    match (mount_point(&mounts, node.rdev()), above, program) {
+        (Some(place), ..) => error.because(format!("mounted at {place}: unmount it first")),
+        (None, Some(above), _) => error.because(format!("{above} is built on it: take that down first")),
+        (None, None, Some(program)) => error.because(format!("{program} has it: stop that first")),
+        (None, None, None) => error,
+    }
+}
+
+/// Who holds a `flock` on a node, from the text of `/proc/locks`.
+fn lock_holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
+    let place = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, _, access) = (words.next()?, words.next()?, words.next()?);
+        let (pid, on) = (words.next()?, words.next()?);
+        (kind == "FLOCK" && access == "WRITE" && on == place).then(|| pid.parse().ok()).flatten()
+    })
+}
+
+/// Where a device is mounted, from the text of `/proc/self/mountinfo`.
+fn mount_point(mounts: &str, rdev: u64) -> Option<String> {
+    let number = format!("{}:{}", major(rdev), minor(rdev));
+    mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(2);
+        (words.next()? == number).then(|| words.nth(1).map(String::from)).flatten()
+    })
+}
+
+/// The name of a device built on this one: device mapper, md.
+fn holder_above(sysfs: &Path) -> Option<String> {
+    let mut holders = fs::read_dir(sysfs.join("holders")).ok()?;
+    holders.next()?.ok()?.file_name().into_string().ok()
+}
+
+/// A process that has the device open. Those of other users are seen by root alone.
+fn opener(rdev: u64) -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?;
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let opens = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"));
+        files.into_iter().flatten().flatten().any(|file| {
+            fs::metadata(file.path()).is_ok_and(|found| {
+                found.rdev() == rdev
+                    && (found.file_type().is_block_device() || found.file_type().is_char_device())
+            })
+        })
+    };
+    let mut pids = pids;
+    pids.find(opens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_read_from_the_kernels_list() {
+        let locks = "1: POSIX  ADVISORY  WRITE 12 00:05:99 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ  13 00:05:99 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 15 00:05:99 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 14 00:05:99 0 EOF\n";
+        assert_eq!(lock_holder(locks, 5, 99), Some(14));
+        assert_eq!(lock_holder(locks, 5, 98), None);
+        assert_eq!(lock_holder("nonsense", 5, 99), None);
+    }
+
+    #[test]
+    fn a_mount_is_found_by_the_devices_number() {
+        let mounts = "29 1 259:3 / /mnt/a rw - btrfs /dev/x rw\n30 1 0:20 / /proc rw - proc proc rw\n";
+        assert_eq!(mount_point(mounts, rustix::fs::makedev(259, 3)), Some("/mnt/a".into()));
+        assert_eq!(mount_point(mounts, rustix::fs::makedev(259, 4)), None);
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_and_what_is_not_there_is_not_found() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let name = Arc::from("blk:test");
+        let error = Hold::take(file.path(), Node::Block, &name).expect_err("a file");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let error = Hold::take(Path::new("/dev/not-there"), Node::Character, &name).expect_err("nothing");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_character_device_is_held_once_and_the_holder_is_named() {
+        // Any character device will do; this one is everywhere, and a lock on it hurts nobody.
+        let name = Arc::from("nvme:test");
+        let path = Path::new("/dev/zero");
+        let hold = Hold::take(path, Node::Character, &name).expect("free");
+        let error = Hold::take(path, Node::Character, &name).expect_err("held");
+        assert_eq!(error.kind(), ErrorKind::Held { pid: std::process::id() });
+        drop(hold);
+        Hold::take(path, Node::Character, &name).expect("free again");
+    }
+}

@@ -1,0 +1,3 @@
+//! `nvme:/dev/ngXnY`: later.
+#[cfg(test)]
+pub(crate) mod fake;
