@@ -13,7 +13,7 @@ mod error;
 mod geometry;
 mod io;
 mod kernel;
-mod nvme;
+pub mod nvme;
 mod op;
 mod url;
 mod zone;

@@ -56,6 +56,12 @@ pub(crate) fn submit_and_wait(file: &File, command: &Command, data: Data<'_>) ->
     passthru(file, NVME_IOCTL_IO64_CMD, command, data)
 }
 
+/// Sends a command whose data comes back to an I/O queue and waits: a report. Gives its status, masked, and its 64-bit
+/// result.
+pub fn receive(file: &File, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)> {
+    submit_and_wait(file, command, Data::In(into))
+}
+
 /// Sends an admin command and waits: to a namespace's or a controller's character device. `into` is where its data
 /// goes: empty for a command without data. Gives its status, masked, and its 64-bit result.
 ///

@@ -136,33 +136,18 @@ pub(super) fn infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<Zon
 }
 
 fn info(geometry: &Geometry, id: ZoneId, zone: &Zone) -> ZoneInfo {
-    let conventional = geometry.is_conventional(id);
-    let state = match zone.condition {
-        Condition::NotWritePointer => ZoneState::Conventional,
-        Condition::Empty => ZoneState::Empty,
-        Condition::ImplicitOpen => ZoneState::ImplicitOpen,
-        Condition::ExplicitOpen => ZoneState::ExplicitOpen,
-        Condition::Closed => ZoneState::Closed,
-        Condition::Full => ZoneState::Full,
-        Condition::ReadOnly => ZoneState::ReadOnly,
-        // What is not understood is not touched.
-        Condition::Offline | Condition::Other(_) => ZoneState::Offline,
-    };
-    let capacity = if conventional { geometry.zone_size } else { geometry.zone_capacity };
-    let written = Blocks(zone.pointer.0.saturating_sub(zone.start.0) / u64::from(geometry.block_size));
-    let pointer = match state {
-        _ if conventional => capacity,
-        ZoneState::Full => capacity,
-        // The device need not keep the pointer of a worn zone: nothing of what can be read is hidden.
-        ZoneState::ReadOnly if zone.pointer < zone.start || written > capacity => capacity,
-        ZoneState::Empty | ZoneState::Offline => Blocks::ZERO,
-        _ => written.min(capacity),
-    };
-    // A larger zone than the smallest is full where the smallest would be.
-    let fills = state.is_active() && pointer >= capacity;
-    let state = if fills { ZoneState::Full } else { state };
-    let kind = if conventional { ZoneKind::Conventional } else { ZoneKind::Sequential };
-    ZoneInfo { zone: id, kind, state, pointer, capacity }
+    if geometry.is_conventional(id) {
+        let state = match zone.condition {
+            Condition::ReadOnly => ZoneState::ReadOnly,
+            Condition::Offline => ZoneState::Offline,
+            _ => ZoneState::Conventional,
+        };
+        let capacity = geometry.zone_size;
+        return ZoneInfo { zone: id, kind: ZoneKind::Conventional, state, pointer: capacity, capacity };
+    }
+    let written = (zone.pointer >= zone.start)
+        .then(|| Blocks((zone.pointer.0 - zone.start.0) / u64::from(geometry.block_size)));
+    crate::kernel::sequential_info(geometry, id, zone.condition, written)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use sys::Engine;
 
 use crate::blk::limits::Limits;
+pub(crate) use crate::blk::wire::command;
 use crate::blk::wire::{BlkWire, Zones};
 use crate::kernel::{Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, engine_details, refuse_virtual};
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};

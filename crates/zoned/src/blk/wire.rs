@@ -34,16 +34,21 @@ impl Zones for Hold {
     }
 
     fn command(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
-        match action {
-            Action::Open => sys::block::open(&self.file, at, len),
-            Action::Close => sys::block::close(&self.file, at, len),
-            Action::Finish => sys::block::finish(&self.file, at, len),
-            Action::Reset => sys::block::reset(&self.file, at, len),
-        }
+        command(&self.file, action, at, len)
     }
 
     fn is_gone(&self) -> bool {
         Hold::is_gone(self)
+    }
+}
+
+/// A zone command by ioctl.
+pub(crate) fn command(file: &File, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
+    match action {
+        Action::Open => sys::block::open(file, at, len),
+        Action::Close => sys::block::close(file, at, len),
+        Action::Finish => sys::block::finish(file, at, len),
+        Action::Reset => sys::block::reset(file, at, len),
     }
 }
 

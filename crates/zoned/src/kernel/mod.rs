@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use sys::{Engine, EngineKind};
 
-use crate::{Driver, Error, ErrorKind, Result};
+use sys::block::Condition;
+
+use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
 pub(crate) use device::{KernelDevice, Parts};
 pub(crate) use failure::Failure;
@@ -63,4 +65,34 @@ pub(crate) fn identity(disk: &Path) -> Vec<(&'static str, String)> {
         named.into_iter().filter_map(|(name, path)| Some((name, attribute(disk, path)?))).collect();
     details.retain(|(_, text)| !text.is_empty());
     details
+}
+
+/// The contract's words for a sequential zone. `written` is where its pointer is, if that is above its start at all.
+pub(crate) fn sequential_info(
+    geometry: &Geometry,
+    zone: ZoneId,
+    condition: Condition,
+    written: Option<Blocks>,
+) -> ZoneInfo {
+    let state = match condition {
+        Condition::Empty => ZoneState::Empty,
+        Condition::ImplicitOpen => ZoneState::ImplicitOpen,
+        Condition::ExplicitOpen => ZoneState::ExplicitOpen,
+        Condition::Closed => ZoneState::Closed,
+        Condition::Full => ZoneState::Full,
+        Condition::ReadOnly => ZoneState::ReadOnly,
+        // What is not understood is not touched.
+        Condition::Offline | Condition::NotWritePointer | Condition::Other(_) => ZoneState::Offline,
+    };
+    let capacity = geometry.zone_capacity;
+    let pointer = match state {
+        ZoneState::Full => capacity,
+        ZoneState::Empty | ZoneState::Offline => Blocks::ZERO,
+        // A drive need not keep the pointer of a worn zone: nothing of what can be read is hidden.
+        ZoneState::ReadOnly => written.filter(|written| *written <= capacity).unwrap_or(capacity),
+        _ => written.unwrap_or(Blocks::ZERO).min(capacity),
+    };
+    // A zone that is larger than the smallest is full where that one would be.
+    let state = if state.is_active() && pointer == capacity { ZoneState::Full } else { state };
+    ZoneInfo { zone, kind: ZoneKind::Sequential, state, pointer, capacity }
 }

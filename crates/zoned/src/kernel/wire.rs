@@ -11,7 +11,6 @@ use crate::kernel::Failure;
 use crate::{Action, Buf, BufMut, Done, Lba, ZoneId, ZoneInfo};
 
 /// An operation that has passed all checks.
-#[allow(dead_code, reason = "appends are for the NVMe backend")]
 #[derive(Debug)]
 pub(crate) enum Ask {
     Read { at: Lba, into: BufMut },
@@ -23,7 +22,6 @@ pub(crate) enum Ask {
 }
 
 /// What the answer to a request has to be.
-#[allow(dead_code, reason = "addresses are for the NVMe backend")]
 #[derive(Debug)]
 pub(crate) enum Expect {
     /// That it succeeded.
