@@ -26,15 +26,23 @@ impl Drive {
     /// [`Error::Settings`] where clock and URL contradict each other, or where nothing takes any time.
     pub fn open(url: &str, clock: Option<Clock>, create: bool) -> Result<Drive> {
         let mut parsed: DeviceUrl = url.parse()?;
-        let options = parsed.options()?;
-        let clock = choose(clock, &options)?;
+        let clock = match &parsed {
+            DeviceUrl::Emu(url) => choose(clock, &url.options()?)?,
+            _ if clock.unwrap_or(Clock::Real) == Clock::Real => Clock::Real,
+            _ => {
+                return Err(Error::settings(
+                    "a real drive runs on the real clock; only an emulated one has others",
+                ));
+            }
+        };
         if let Clock::Dilated(n) = clock
-            && options.dilation != n.get()
+            && parsed.options()?.dilation != n.get()
         {
             let joint = if url.contains('?') { '&' } else { '?' };
             parsed = format!("{url}{joint}dilated={n}").parse()?;
         }
-        let (options, driver) = (parsed.options()?, clock.driver());
+        let options = if parsed.is_emulated() { parsed.options()? } else { EmuOptions::default() };
+        let driver = clock.driver();
         let device = if create { parsed.open_or_create(driver)? } else { parsed.open(driver)? };
         Ok(Drive { device, options, clock })
     }
@@ -140,7 +148,7 @@ mod tests {
         }
         assert!(refusal(url, "real").contains("dilated=10"));
         assert!(refusal("emu:mem", "virtual").contains("take no time"));
-        assert!(refusal("blk:/dev/nvme0n1", "virtual").contains("not built yet"));
+        assert!(refusal("blk:/dev/nvme0n1", "virtual").contains("real clock"));
     }
 
     #[test]

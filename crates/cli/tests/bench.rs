@@ -83,7 +83,7 @@ fn a_device_bench_that_makes_no_sense_is_refused() {
             ("-d emu:mem?profile=zn540&dilated=3 --clock dilated=4", "dilated=3"),
             ("-d emu:mem?profile=zn540&dilated=3 --clock real", "dilated=3"),
             ("-d emu:mem --clock virtual", "take no time"),
-            ("-d blk:/dev/nvme0n1 --clock virtual", "not built yet"),
+            ("-d blk:/dev/nvme0n1 --clock virtual", "real clock"),
             ("--op read", "--device"),
         ],
     );
@@ -115,7 +115,7 @@ fn a_wal_bench_that_makes_no_sense_is_refused() {
         &[
             ("-d emu:mem?dilated=3 --clock dilated=4", "dilated=3"),
             ("-d emu:mem --clock virtual", "take no time"),
-            ("-d nvme:/dev/ng0n1", "not built yet"),
+            ("-d nvme:/dev/ng0n1 --clock dilated=2", "real clock"),
         ],
     );
 }

@@ -354,7 +354,18 @@ fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
 
 #[test]
 fn a_scheme_that_is_not_built_yet_is_a_wrong_argument() {
-    for url in ["blk:/dev/nvme0n1", "nvme:/dev/ng0n1"] {
-        refused(&run(Some(url), &["fs", "ls"]), 2, &[url, "not built yet"]);
+    refused(&run(Some("array:a"), &["fs", "ls"]), 2, &["array:a", "not built yet"]);
+}
+
+#[test]
+fn a_device_node_that_is_not_there_is_named() {
+    for url in ["blk:/dev/no-such-drive", "nvme:/dev/no-such-drive"] {
+        refused(&run(Some(url), &["fs", "ls"]), 1, &[url, "furrow device list"]);
     }
+}
+
+#[test]
+fn what_is_no_zoned_drive_is_a_wrong_argument() {
+    refused(&run(Some("blk:/proc/self/exe"), &["fs", "mkfs", "--force"]), 2, &["emu:"]);
+    refused(&run(Some("nvme:/dev/null"), &["fs", "mkfs", "--force"]), 2, &["/dev/null", "character device"]);
 }

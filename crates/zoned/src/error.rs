@@ -56,9 +56,15 @@ pub enum ErrorKind {
     Media,
     /// Another process holds the device.
     Held {
-        /// Its process id, where known.
+        /// Its process id; 0 where it is not known.
         pid: u32,
     },
+    /// The kernel uses the device: mounted, swap, under another device.
+    InUse,
+    /// This process may not open the device.
+    Denied,
+    /// The device holds data that would be lost.
+    HoldsData,
     /// The device was unplugged, or its power is cut.
     Gone,
     /// The operation was dropped before its outcome was known.
@@ -95,7 +101,7 @@ impl ErrorKind {
     pub fn class(self) -> Class {
         use ErrorKind as K;
         match self {
-            K::TooManyOpen | K::TooManyActive | K::Held { .. } => Class::Retry,
+            K::TooManyOpen | K::TooManyActive | K::Held { .. } | K::InUse => Class::Retry,
             K::ZoneFull => Class::NoSpace,
             K::Media | K::ZoneOffline | K::ZoneReadOnly | K::Damaged => Class::Corrupt,
             K::Gone | K::Unknown | K::Host => Class::Fatal,
@@ -121,6 +127,9 @@ impl ErrorKind {
             K::Conventional => "a conventional zone does not take it",
             K::Media => "the medium failed",
             K::Held { .. } => "held by another process",
+            K::InUse => "in use",
+            K::Denied => "permission denied",
+            K::HoldsData => "it holds data",
             K::Gone => "the device is gone",
             K::Unknown => "the outcome is unknown",
             K::Unsupported => "not supported",
@@ -227,7 +236,9 @@ impl fmt::Display for Error {
             write!(f, ", block {at}")?;
         }
         write!(f, ": {}", inner.kind.words())?;
-        if let ErrorKind::Held { pid } = inner.kind {
+        if let ErrorKind::Held { pid } = inner.kind
+            && pid != 0
+        {
             write!(f, " (pid {pid})")?;
         }
         if let Some(detail) = &inner.detail {

@@ -8,6 +8,7 @@ pub mod blk;
 mod checks;
 pub mod conformance;
 mod device;
+pub mod discover;
 pub mod emu;
 mod error;
 mod geometry;
@@ -26,5 +27,7 @@ pub use kernel::KernelOptions;
 pub use op::{Action, Done, Durability, Op};
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
-pub use url::{DeviceUrl, EMU_PARAMETERS, open, open_or_create};
+pub use url::{
+    DeviceUrl, EMU_PARAMETERS, EmuUrl, Interface, KERNEL_PARAMETERS, KernelUrl, open, open_or_create,
+};
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

@@ -27,12 +27,12 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     let url: DeviceUrl = load.device.parse()?;
     let clock = match load.clock {
         Some(clock) => Some(clock),
-        None if url.options()?.dilation > 1 => None,
+        None if url.is_emulated() && url.options()?.dilation > 1 => None,
         // Never the virtual one.
         None => Some(Clock::Real),
     };
     let loads = load.workloads.first() == Some(&Workload::Load);
-    if !loads && url.path().is_none() {
+    if !loads && url.is_in_memory() {
         return Err(Error::settings("a drive in memory holds no records yet: begin with load, as in load,a"));
     }
     let drive = Drive::open(&load.device, clock, loads)?;

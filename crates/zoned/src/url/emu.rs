@@ -1,22 +1,20 @@
-//! Devices by URL, everywhere one is named.
+//! `emu:`: an emulated drive, in a file or in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 
+use super::{invalid, parameters};
 use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_made};
-use crate::{Blocks, Driver, Error, ErrorKind, Result, ZonedDevice};
+use crate::{Blocks, Driver, Error, Result};
 
-/// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`.
-///
-/// Sizes are as people write them (`4096`, `64MiB`, `1GB`), limits may be `none`.
+/// An emulated drive's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceUrl {
+pub struct EmuUrl {
     place: Place,
     parameters: BTreeMap<&'static str, String>,
 }
@@ -45,50 +43,20 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
     ("seed", "decides what chance decides"),
 ];
 
-impl FromStr for DeviceUrl {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<DeviceUrl> {
-        let (scheme, rest) =
-            url.split_once(':').ok_or_else(|| invalid(url, format!("no scheme: did you mean emu:{url}?")))?;
-        match scheme {
-            "emu" => {}
-            "blk" | "nvme" | "array" => {
-                let error = Error::new(ErrorKind::Unsupported, &Arc::from(url), "open");
-                return Err(
-                    error.because(format!("{scheme}: devices are not built yet; use emu:PATH or emu:mem"))
-                );
-            }
-            _ => return Err(invalid(url, format!("unknown scheme {scheme}: use emu:PATH or emu:mem"))),
-        }
+impl EmuUrl {
+    /// Reads what follows `emu:`.
+    pub(super) fn parse(url: &str, rest: &str) -> Result<EmuUrl> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = match place {
-            "" => return Err(invalid(url, "no path: use emu:PATH, or emu:mem for a drive in memory".into())),
+            "" => return Err(invalid(url, "no path: use emu:PATH, or emu:mem for a drive in memory")),
             "mem" => Place::Memory,
             path => Place::File(PathBuf::from(path)),
         };
-        let mut parameters = BTreeMap::new();
-        for pair in query.split('&').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let Some((key, _)) = EMU_PARAMETERS.iter().find(|(known, _)| *known == key) else {
-                let known: Vec<&str> = EMU_PARAMETERS.iter().map(|(name, _)| *name).collect();
-                return Err(invalid(url, format!("unknown parameter {key}; known are {}", known.join(", "))));
-            };
-            if parameters.insert(*key, value.to_string()).is_some() {
-                return Err(invalid(url, format!("{key} is given twice")));
-            }
-        }
-        let url = DeviceUrl { place, parameters };
+        let url = EmuUrl { place, parameters: parameters(url, query, EMU_PARAMETERS)? };
         url.options()?;
         Ok(url)
     }
-}
 
-fn invalid(url: &str, why: String) -> Error {
-    Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
-}
-
-impl DeviceUrl {
     /// The drive file's path; `None` for a drive in memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
@@ -177,17 +145,8 @@ impl DeviceUrl {
         self.path().is_none_or(is_made)
     }
 
-    /// Opens the device. A drive file that is not there is [`ErrorKind::NotFound`].
-    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-        Ok(self.open_emu(false, driver)?)
-    }
-
-    /// Opens the device, making its file where there is none.
-    pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-        Ok(self.open_emu(true, driver)?)
-    }
-
-    fn open_emu(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
+    /// Opens the drive; with `create` its file is made where there is none.
+    pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {
             Place::Memory => Ok(Emu::memory(options, driver)),
@@ -271,87 +230,12 @@ fn count(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-impl fmt::Display for DeviceUrl {
+impl fmt::Display for EmuUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())?;
         for (index, (key, value)) in self.parameters.iter().enumerate() {
             write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())
-    }
-}
-
-/// Opens the device that `url` names ([`DeviceUrl`] says how). Makes no file: one that is not there is
-/// [`ErrorKind::NotFound`].
-pub fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-    url.parse::<DeviceUrl>()?.open(driver)
-}
-
-/// Opens the device that `url` names, making a drive file with the URL's settings where there is none.
-pub fn open_or_create(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-    url.parse::<DeviceUrl>()?.open_or_create(driver)
-}
-
-#[cfg(test)]
-mod tests {
-    use units::VirtualDriver;
-
-    use super::*;
-
-    fn refusal(url: &str) -> String {
-        open(url, VirtualDriver::new(1)).expect_err(url).to_string()
-    }
-
-    #[test]
-    fn sizes_and_limits_are_read_as_people_write_them() {
-        let url = "emu:mem?zones=8&zone-size=1MiB&zone-capacity=768KiB&block-size=512&max-open=none&cache=none&delay=15us";
-        let options = url.parse::<DeviceUrl>().and_then(|u| u.options()).expect("valid");
-        assert_eq!(
-            (options.zones, options.zone_size, options.zone_capacity),
-            (8, Blocks(2048), Blocks(1536))
-        );
-        assert_eq!((options.max_open, options.max_active, options.volatile_cache), (None, None, false));
-        assert_eq!(options.latency.read, Duration::from_micros(15));
-    }
-
-    #[test]
-    fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
-        let text = refusal("emu:mem?zonez=8");
-        assert!(text.contains("zonez") && text.contains("zone-capacity"), "{text}");
-        let text = refusal("emu:mem?profile=fast");
-        assert!(text.contains("fast") && text.contains("null"), "{text}");
-    }
-
-    #[test]
-    fn wrong_values_are_named() {
-        for (url, part) in [
-            ("mem", "emu:mem"),
-            ("emu:", "no path"),
-            ("ssd:x", "unknown scheme ssd"),
-            ("blk:/dev/x", "blk: devices are not built yet"),
-            ("emu:mem?zones=many", "zones=many"),
-            ("emu:mem?zones=8&zones=9", "twice"),
-            ("emu:mem?zone-size=5000", "zone-size=5000"),
-            ("emu:mem?zone-size=1MiB&zone-capacity=2MiB", "capacity"),
-            ("emu:mem?delay=soon", "delay=soon"),
-            ("emu:mem?block-size=1000", "1000 bytes"),
-            ("emu:mem?cache=maybe", "cache=maybe"),
-            ("emu:mem?max-open=0", "at least one"),
-            ("emu:mem?reorder=7", "on or off"),
-            ("emu:mem?dilated=0", "dilated=0"),
-            ("emu:mem?profile=zn540&delay=1us", "one of the two"),
-            ("emu:mem?profile=./not-here.toml", "not-here.toml"),
-        ] {
-            let text = refusal(url);
-            assert!(text.contains(part), "{url}: {text}");
-        }
-    }
-
-    #[test]
-    fn an_url_reads_back_as_it_is_shown() {
-        let text = "emu:/a/b.img?cache=none&zones=8";
-        let url: DeviceUrl = text.parse().expect("valid");
-        assert_eq!(url.to_string(), text);
-        assert_eq!(url.path(), Some(Path::new("/a/b.img")));
     }
 }

@@ -1,0 +1,131 @@
+//! The machine's zoned drives.
+
+use std::fmt;
+
+use sys::sysfs::{BlockDevice, Zoned};
+
+use super::{Machine, Use, nvme_char};
+use crate::Bytes;
+
+/// What kind of zoned drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriveKind {
+    /// An NVMe zoned namespace.
+    Zns,
+    /// Another host-managed drive: a shingled disk, null_blk, a mapped device.
+    HostManaged,
+}
+
+impl fmt::Display for DriveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DriveKind::Zns => "zns",
+            DriveKind::HostManaged => "host-managed",
+        })
+    }
+}
+
+/// A zoned drive of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZonedDrive {
+    /// The kernel's name of its block device.
+    pub name: String,
+    /// What it is.
+    pub kind: DriveKind,
+    /// Its maker's name for it.
+    pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
+    /// All of it, what cannot be written between zones too.
+    pub size: Bytes,
+    /// Number of zones.
+    pub zones: u32,
+    /// From one zone to the next.
+    pub zone_size: Bytes,
+    /// Zones open at once; none where there is no limit.
+    pub max_open: Option<u32>,
+    /// Zones active at once; none where there is no limit.
+    pub max_active: Option<u32>,
+    /// What the kernel uses it for.
+    pub uses: Vec<Use>,
+    /// How to name it, the best first.
+    pub urls: Vec<String>,
+}
+
+impl Machine {
+    /// The zoned drives, by name.
+    pub fn zoned_drives(&self) -> Vec<ZonedDrive> {
+        self.names("/sys/class/block").into_iter().filter_map(|name| self.drive(name)).collect()
+    }
+
+    fn drive(&self, name: String) -> Option<ZonedDrive> {
+        let device = self.device(&name)?;
+        if device.partition || device.queue.zoned != Some(Zoned::HostManaged) {
+            return None;
+        }
+        let char = nvme_char(&name);
+        let limit = |limit: Option<u32>| limit.filter(|limit| *limit > 0);
+        Some(ZonedDrive {
+            kind: if char.is_some() { DriveKind::Zns } else { DriveKind::HostManaged },
+            model: self.model(&name, device.model),
+            serial: device.serial,
+            size: device.size.unwrap_or_default(),
+            zones: device.queue.zones.unwrap_or(0),
+            zone_size: device.queue.chunk.unwrap_or_default(),
+            max_open: limit(device.queue.max_open),
+            max_active: limit(device.queue.max_active),
+            uses: self.uses(&name),
+            urls: self.urls(&name, char.as_deref()),
+            name,
+        })
+    }
+
+    fn urls(&self, name: &str, char: Option<&str>) -> Vec<String> {
+        let mut urls = Vec::new();
+        if let Some(char) = char.filter(|char| self.path(format!("/dev/{char}")).exists()) {
+            urls.push(format!("nvme:/dev/{char}"));
+            let serial = self.serial(name).filter(|text| !text.contains(['?', '&']));
+            if let Some(serial) = serial {
+                let same = |other: &String| {
+                    nvme_char(other).is_some() && self.serial(other).as_ref() == Some(&serial)
+                };
+                let several = self.names("/sys/class/block").iter().filter(|other| same(other)).count() > 1;
+                urls.push(match self.namespace(name).filter(|_| several) {
+                    Some(namespace) => format!("nvme:serial={serial}?namespace={namespace}"),
+                    None => format!("nvme:serial={serial}"),
+                });
+            }
+        }
+        urls.push(format!("blk:/dev/{name}"));
+        let links = self.names("/dev/disk/by-id").into_iter();
+        let here = |link: &String| self.link(format!("/dev/disk/by-id/{link}")).as_deref() == Some(name);
+        urls.extend(links.filter(here).map(|link| format!("blk:/dev/disk/by-id/{link}")));
+        urls
+    }
+
+    fn model(&self, block: &str, model: Option<String>) -> Option<String> {
+        if let Some(name) = self.attribute(block, "dm/name") {
+            return Some(format!("device-mapper {name}"));
+        }
+        match (self.attribute(block, "device/vendor"), model?) {
+            // Of NVMe drives it is a number.
+            (Some(vendor), model) if !vendor.starts_with("0x") => Some(format!("{vendor} {model}")),
+            (_, model) => Some(model),
+        }
+    }
+
+    /// A drive's serial number.
+    pub(super) fn serial(&self, block: &str) -> Option<String> {
+        self.device(block)?.serial
+    }
+
+    fn device(&self, block: &str) -> Option<BlockDevice> {
+        BlockDevice::read(&self.path(format!("/sys/class/block/{block}"))).ok()
+    }
+
+    /// The number of an NVMe namespace.
+    pub(super) fn namespace(&self, block: &str) -> Option<u32> {
+        let of_name = || nvme_char(block)?.split_once('n')?.1.split_once('n')?.1.parse().ok();
+        self.attribute(block, "nsid").and_then(|text| text.parse().ok()).or_else(of_name)
+    }
+}

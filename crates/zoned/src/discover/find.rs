@@ -1,0 +1,274 @@
+//! From what a person wrote to the node that is opened, with a sentence for everything that is not one.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Machine, Node, Refusal, nvme_block, nvme_char};
+use crate::ErrorKind;
+use crate::url::Interface;
+
+/// Where the zoned drives are listed.
+const LIST: &str = "`furrow device list` shows the zoned drives";
+/// Of the SCSI page of block device characteristics: the byte whose bits 4 and 5 say how the drive does zones.
+const ZONED_BYTE: usize = 8;
+
+/// How a person names a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// A device node, or a link to one.
+    Path(PathBuf),
+    /// The drive's serial number, and of an NVMe controller the namespace.
+    Serial { text: String, namespace: Option<u32> },
+}
+
+/// A drive that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// What is opened.
+    pub(crate) node: PathBuf,
+    /// The kernel's name of its block device, where it has one.
+    pub(crate) block: Option<String>,
+}
+
+impl Machine {
+    /// The node of a drive, or why it is none for this interface.
+    pub(crate) fn find(&self, interface: Interface, named: &Named) -> Result<Target, Refusal> {
+        let path = match named {
+            Named::Path(path) => path.clone(),
+            Named::Serial { text, namespace } => {
+                return self.with_serial(interface, text, *namespace);
+            }
+        };
+        let shown = path.display();
+        let node = (self.identify)(&self.path(&path)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => (ErrorKind::NotFound, format!("there is no {shown}: {LIST}")),
+            _ => (ErrorKind::Host, format!("looking at {shown}: {error}")),
+        })?;
+        match node {
+            Node::Other => {
+                Err(invalid(format!("{shown} is no device: a drive kept in a file is emu:{shown}; {LIST}")))
+            }
+            Node::Block { major, minor } => {
+                let name = self.named(&path, "block", major, minor);
+                self.block_node(interface, path, name)
+            }
+            Node::Char { major, minor } => {
+                let name = self.named(&path, "char", major, minor);
+                self.char_node(interface, path, &name)
+            }
+        }
+    }
+
+    /// The kernel's name of a device number; that of the node where the kernel does not tell.
+    fn named(&self, path: &Path, class: &str, major: u32, minor: u32) -> String {
+        let of_path = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.link(format!("/sys/dev/{class}/{major}:{minor}")).unwrap_or_else(of_path)
+    }
+
+    fn block_node(&self, interface: Interface, path: PathBuf, name: String) -> Result<Target, Refusal> {
+        let shown = path.display();
+        if let Some(whole) = self.whole_of(&name) {
+            let scheme = interface.scheme();
+            let whole = match (interface, nvme_char(&whole)) {
+                (Interface::Nvme, Some(char)) => char,
+                _ => whole,
+            };
+            return Err(invalid(format!(
+                "{shown} is a partition; Furrow takes whole drives: {scheme}:/dev/{whole}"
+            )));
+        }
+        let node = match interface {
+            Interface::Block => path,
+            Interface::Nvme => match nvme_char(&name) {
+                None => {
+                    return Err(invalid(format!("{shown} is no NVMe drive: use blk:{shown}")));
+                }
+                // A name that says nothing of the node's kind stands for the drive.
+                Some(char) if self.is_link(&path) => PathBuf::from(format!("/dev/{char}")),
+                Some(char) => {
+                    return Err(invalid(format!(
+                        "{shown} is the block device; nvme: takes the character device, nvme:/dev/{char} (or use \
+                         blk:{shown})"
+                    )));
+                }
+            },
+        };
+        self.zoned(&name, &node)?;
+        Ok(Target { node, block: Some(name) })
+    }
+
+    fn char_node(&self, interface: Interface, path: PathBuf, name: &str) -> Result<Target, Refusal> {
+        let shown = path.display();
+        let namespaces = self.namespaces_of(name);
+        match (nvme_block(name), interface) {
+            (Some(block), Interface::Nvme) => {
+                self.zoned(&block, &path)?;
+                let block = self.path(format!("/sys/class/block/{block}")).exists().then_some(block);
+                Ok(Target { node: path, block })
+            }
+            (Some(block), Interface::Block) => Err(invalid(format!(
+                "{shown} is the NVMe character device: use nvme:{shown}, or blk:/dev/{block}"
+            ))),
+            (None, _) if !namespaces.is_empty() => {
+                let url = |block: &String| match interface {
+                    Interface::Block => format!("blk:/dev/{block}"),
+                    Interface::Nvme => format!("nvme:/dev/{}", nvme_char(block).unwrap_or_default()),
+                };
+                let urls: Vec<String> = namespaces.iter().map(url).collect();
+                Err(invalid(format!(
+                    "{shown} is an NVMe controller; name its namespace: {}",
+                    urls.join(" or ")
+                )))
+            }
+            (None, _) => Err(invalid(format!("{shown} is a character device and no NVMe drive: {LIST}"))),
+        }
+    }
+
+    /// The drive with a serial number.
+    fn with_serial(
+        &self,
+        interface: Interface,
+        serial: &str,
+        namespace: Option<u32>,
+    ) -> Result<Target, Refusal> {
+        let all = self.names("/sys/class/block").into_iter();
+        let whole = all.filter(|block| self.whole_of(block).is_none());
+        let same = whole.filter(|block| self.serial(block).is_some_and(|found| found == serial));
+        let fits = |block: &String| match interface {
+            Interface::Block => true,
+            Interface::Nvme => nvme_char(block).is_some(),
+        };
+        let same: Vec<String> = same.filter(fits).collect();
+        let wanted = |block: &&String| namespace.is_none_or(|n| self.namespace(block) == Some(n));
+        let found: Vec<&String> = same.iter().filter(wanted).collect();
+        match found.as_slice() {
+            [] if same.is_empty() => {
+                let hint = match self.path(format!("/dev/{serial}")).exists() {
+                    true => format!("a node is named by its path, {}:/dev/{serial}; ", interface.scheme()),
+                    false => String::new(),
+                };
+                Err((ErrorKind::NotFound, format!("no drive has the serial number {serial}: {hint}{LIST}")))
+            }
+            [] => Err((
+                ErrorKind::NotFound,
+                format!(
+                    "the drive with the serial number {serial} has no namespace {}; it has {}",
+                    namespace.unwrap_or_default(),
+                    self.numbers(&same)
+                ),
+            )),
+            [block] => {
+                self.zoned(block, Path::new(&format!("/dev/{block}")))?;
+                let name = match interface {
+                    Interface::Block => (*block).clone(),
+                    Interface::Nvme => nvme_char(block).unwrap_or_default(),
+                };
+                Ok(Target { node: PathBuf::from(format!("/dev/{name}")), block: Some((*block).clone()) })
+            }
+            _ => Err(invalid(format!(
+                "{} drives have the serial number {serial} ({}): add ?namespace=N ({}), or name the node",
+                found.len(),
+                same.join(", "),
+                self.numbers(&same)
+            ))),
+        }
+    }
+
+    fn numbers(&self, blocks: &[String]) -> String {
+        let numbers = blocks.iter().filter_map(|block| self.namespace(block));
+        numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Refuses a device that is not host-managed.
+    fn zoned(&self, block: &str, node: &Path) -> Result<(), Refusal> {
+        let node = node.display();
+        match self.attribute(block, "queue/zoned").as_deref() {
+            // Without sysfs the device itself is asked, when it is opened.
+            None | Some("host-managed") => Ok(()),
+            Some("host-aware") => Err(invalid(format!(
+                "{node} is a host-aware disk: it takes writes anywhere, and Furrow takes host-managed drives; {LIST}"
+            ))),
+            Some(_) => Err(invalid(match self.zones_by_scsi(block) {
+                Some(2) => format!(
+                    "{node} is a drive-managed shingled disk: it hides its zones, and stalls when it rewrites them; \
+                     Furrow takes host-managed drives; {LIST}"
+                ),
+                Some(1) => format!(
+                    "{node} is a host-aware disk, which this kernel uses as an ordinary one; Furrow takes host-managed \
+                     drives; {LIST}"
+                ),
+                _ => format!("{node} is an ordinary disk, it has no zones; {LIST}"),
+            })),
+        }
+    }
+
+    /// What a SCSI or SATA disk says of itself: 1 host-aware, 2 drive-managed.
+    fn zones_by_scsi(&self, block: &str) -> Option<u8> {
+        let page = self.path(format!("/sys/class/block/{block}/device/vpd_pgb1"));
+        Some((std::fs::read(page).ok()?.get(ZONED_BYTE)? >> 4) & 3)
+    }
+
+    /// The disk that a partition is of.
+    pub(super) fn whole_of(&self, block: &str) -> Option<String> {
+        self.attribute(block, "partition")?;
+        let link = std::fs::read_link(self.path(format!("/sys/class/block/{block}"))).ok()?;
+        link.parent()?.file_name()?.to_str().map(str::to_owned)
+    }
+
+    /// The block devices of an NVMe controller.
+    fn namespaces_of(&self, controller: &str) -> Vec<String> {
+        let of = |block: &String| {
+            nvme_char(block).is_some()
+                && self.link(format!("/sys/class/block/{block}/device")).is_some_and(|parent| {
+                    // With multipath the parent is the subsystem of the same number.
+                    parent == controller || parent.replace("-subsys", "") == controller
+                })
+        };
+        self.names("/sys/class/block").into_iter().filter(of).collect()
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(self.path(path)).is_ok_and(|metadata| metadata.is_symlink())
+    }
+
+    /// Refuses a node that this process may not open for writing.
+    pub(super) fn permitted(&self, node: &Path) -> Result<(), Refusal> {
+        let at = self.path(node);
+        let wanted = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+        if !matches!(
+            rustix::fs::access(&at, wanted),
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
+        ) {
+            return Ok(());
+        }
+        let group = std::fs::metadata(&at).ok().and_then(|metadata| {
+            let may = metadata.mode() & 0o060 == 0o060 && metadata.gid() != 0;
+            may.then(|| self.group(metadata.gid()))
+        });
+        Err((ErrorKind::Denied, format!("{}: {}", node.display(), who_may(group.as_deref()))))
+    }
+
+    fn group(&self, gid: u32) -> String {
+        let groups = self.text("/etc/group").unwrap_or_default();
+        group_name(&groups, gid).unwrap_or_else(|| format!("with the number {gid}"))
+    }
+}
+
+fn invalid(why: String) -> Refusal {
+    (ErrorKind::Invalid, why)
+}
+
+fn who_may(group: Option<&str>) -> String {
+    match group {
+        Some(group) => format!("to open it takes root, or a user in the group {group}"),
+        None => "to open it takes root".to_owned(),
+    }
+}
+
+/// The name of a group in the text of /etc/group.
+pub(super) fn group_name(groups: &str, gid: u32) -> Option<String> {
+    let gid = gid.to_string();
+    let line = groups.lines().find(|line| line.split(':').nth(2) == Some(gid.as_str()))?;
+    line.split(':').next().map(str::to_owned)
+}

@@ -1,0 +1,111 @@
+//! The machine's drives, as sysfs and /proc show them: which are zoned, what they are called, who uses them.
+//!
+//! Everything is read below a root, so that tests lay out a machine of their own in a directory.
+
+mod drive;
+mod find;
+#[cfg(test)]
+mod tests;
+mod uses;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+pub use drive::{DriveKind, ZonedDrive};
+pub(crate) use find::{Named, Target};
+pub use uses::Use;
+
+use crate::ErrorKind;
+
+/// Why a drive is refused, and in which words.
+pub(crate) type Refusal = (ErrorKind, String);
+
+/// What a path is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    /// A block device's number.
+    Block { major: u32, minor: u32 },
+    /// A character device's number.
+    Char { major: u32, minor: u32 },
+    /// A file or a directory.
+    Other,
+}
+
+/// A machine whose drives are looked at.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+    identify: fn(&Path) -> io::Result<Node>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Machine {
+        Machine { root: PathBuf::from("/"), identify }
+    }
+
+    /// A machine laid out in a directory, where `identify` tells what its device nodes are.
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path, identify: fn(&Path) -> io::Result<Node>) -> Machine {
+        Machine { root: root.to_owned(), identify }
+    }
+
+    /// Where an absolute path of the machine lies.
+    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// What a file says, without its line's end.
+    fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The same of a block device's attribute; an empty one is none.
+    fn attribute(&self, block: &str, name: &str) -> Option<String> {
+        self.text(format!("/sys/class/block/{block}/{name}")).filter(|text| !text.is_empty())
+    }
+
+    /// The names in a directory, in order; none where it is not there.
+    fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The last part of the path that a link leads to.
+    fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+        let target = fs::read_link(self.path(path)).ok()?;
+        target.file_name()?.to_str().map(str::to_owned)
+    }
+}
+
+fn identify(path: &Path) -> io::Result<Node> {
+    let metadata = fs::metadata(path)?;
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let kind = metadata.file_type();
+    Ok(match () {
+        () if kind.is_block_device() => Node::Block { major, minor },
+        () if kind.is_char_device() => Node::Char { major, minor },
+        () => Node::Other,
+    })
+}
+
+/// The character device of an NVMe namespace's block device: `ng0n1` of `nvme0n1`.
+fn nvme_char(block: &str) -> Option<String> {
+    let rest = block.strip_prefix("nvme")?;
+    let (controller, namespace) = rest.split_once('n')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (digits(controller) && digits(namespace)).then(|| format!("ng{rest}"))
+}
+
+/// The block device of an NVMe character device: `nvme0n1` of `ng0n1`.
+fn nvme_block(char: &str) -> Option<String> {
+    let block = format!("nvme{}", char.strip_prefix("ng")?);
+    nvme_char(&block).is_some().then_some(block)
+}

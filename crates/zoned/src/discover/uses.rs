@@ -1,0 +1,125 @@
+//! Who uses a drive.
+
+use std::fmt;
+use std::path::Path;
+
+use sys::sysfs::{Mount, parse_mounts, parse_swaps};
+
+use super::{Machine, Refusal, Target};
+use crate::ErrorKind;
+
+/// What a drive is used for, by the kernel's account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A file system of it is mounted.
+    Mounted {
+        /// Where.
+        at: String,
+    },
+    /// One of the devices of a btrfs that is mounted.
+    Btrfs {
+        /// The file system's.
+        uuid: String,
+    },
+    /// Swap.
+    Swap,
+    /// Another device lies on it: device-mapper, LVM, md.
+    Holder {
+        /// Its name in /dev, and what it is.
+        device: String,
+    },
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Use::Mounted { at } => write!(f, "mounted at {at}"),
+            Use::Btrfs { uuid } => write!(f, "part of the mounted btrfs {uuid}"),
+            Use::Swap => f.write_str("used as swap"),
+            Use::Holder { device } => write!(f, "part of {device}"),
+        }
+    }
+}
+
+impl Machine {
+    /// Refuses a drive that is in use or that this process may not open.
+    pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
+        if let Some(block) = &target.block {
+            let uses = self.uses(block);
+            if !uses.is_empty() {
+                let words: Vec<String> = uses.iter().map(Use::to_string).collect();
+                let why = format!("/dev/{block} is {}: end that first", words.join(" and "));
+                return Err((ErrorKind::InUse, why));
+            }
+        }
+        self.permitted(&target.node)
+    }
+
+    /// What the kernel uses a block device and its partitions for.
+    pub fn uses(&self, block: &str) -> Vec<Use> {
+        let mut devices = vec![block.to_owned()];
+        let parts = self.names(format!("/sys/class/block/{block}")).into_iter();
+        devices.extend(
+            parts.filter(|name| name.starts_with(block) && self.attribute(name, "partition").is_some()),
+        );
+        let mut uses = Vec::new();
+        for device in &devices {
+            let mut points = self.mounts(device);
+            points.dedup();
+            uses.extend(points.into_iter().map(|at| Use::Mounted { at }));
+            let member = |uuid: &String| self.path(format!("/sys/fs/btrfs/{uuid}/devices/{device}")).exists();
+            if !uses.iter().any(|found| matches!(found, Use::Mounted { .. })) {
+                let btrfs = self.names("/sys/fs/btrfs").into_iter().filter(member);
+                uses.extend(btrfs.map(|uuid| Use::Btrfs { uuid }));
+            }
+            if self.swaps(device) {
+                uses.push(Use::Swap);
+            }
+            let holders = self.names(format!("/sys/class/block/{device}/holders")).into_iter();
+            uses.extend(holders.map(|holder| Use::Holder { device: self.holder_name(&holder) }));
+        }
+        uses
+    }
+
+    /// The places where a block device is mounted.
+    fn mounts(&self, block: &str) -> Vec<String> {
+        let number = self.attribute(block, "dev");
+        let table = self.text("/proc/self/mountinfo").unwrap_or_default();
+        // Some file systems have a number of their own: then the source tells.
+        let is_it = |mount: &Mount| {
+            number.as_ref() == Some(&mount.device.to_string()) || self.is_node_of(&mount.source, block)
+        };
+        let here = parse_mounts(&table).into_iter().filter(is_it);
+        here.map(|mount| mount.at.display().to_string()).collect()
+    }
+
+    /// Whether a path of /dev leads to the block device.
+    fn is_node_of(&self, path: &Path, block: &str) -> bool {
+        if !path.starts_with("/dev") {
+            return false;
+        }
+        let real = std::fs::canonicalize(self.path(path)).ok();
+        let name = real.as_deref().unwrap_or(path).file_name();
+        name.is_some_and(|name| name == block)
+    }
+
+    fn swaps(&self, block: &str) -> bool {
+        let table = self.text("/proc/swaps").unwrap_or_default();
+        parse_swaps(&table).iter().any(|path| self.is_node_of(path, block))
+    }
+
+    fn holder_name(&self, holder: &str) -> String {
+        let Some(name) = self.attribute(holder, "dm/name") else {
+            let md = self.path(format!("/sys/class/block/{holder}/md")).exists();
+            return if md { format!("the md array {holder}") } else { holder.to_owned() };
+        };
+        let uuid = self.attribute(holder, "dm/uuid").unwrap_or_default();
+        let kind = match uuid.split('-').next() {
+            Some("LVM") => "LVM volume",
+            Some("CRYPT") => "encrypted device",
+            Some("mpath") => "multipath device",
+            _ => "device-mapper device",
+        };
+        format!("the {kind} {name} ({holder})")
+    }
+}

@@ -1,0 +1,143 @@
+//! `blk:` and `nvme:`: a drive of this machine, by its device node or its serial number.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sys::EngineKind;
+
+use super::{invalid, parameters};
+use crate::discover::{Machine, Named};
+use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk};
+
+/// What the URL of a drive of this machine may say, and what it means.
+pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
+    (
+        "io",
+        "ring (io_uring) or threads (system calls; of nvme: ioctls); by default the first that the machine has",
+    ),
+    ("namespace", "which one, where a serial number's controller has several"),
+];
+
+/// Which of the kernel's two interfaces to a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interface {
+    /// The block device: any host-managed drive.
+    Block,
+    /// NVMe commands: appends are the drive's own.
+    Nvme,
+}
+
+/// The URL of a drive of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelUrl {
+    interface: Interface,
+    named: Named,
+    options: KernelOptions,
+}
+
+impl Interface {
+    /// The URL's scheme.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Interface::Block => "blk",
+            Interface::Nvme => "nvme",
+        }
+    }
+}
+
+impl KernelUrl {
+    /// Reads what follows `blk:` or `nvme:`.
+    pub(super) fn parse(url: &str, rest: &str) -> Result<KernelUrl> {
+        let interface = if url.starts_with("nvme:") { Interface::Nvme } else { Interface::Block };
+        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let parameters = parameters(url, query, KERNEL_PARAMETERS)?;
+        let engine = match (parameters.get("io").map(String::as_str), interface) {
+            (None, _) => None,
+            (Some("ring"), _) => Some(EngineKind::Ring),
+            (Some("threads"), _) | (Some("ioctl"), Interface::Nvme) => Some(EngineKind::Threads),
+            (Some(other), _) => return Err(invalid(url, format!("io={other}: use ring or threads"))),
+        };
+        let namespace = match parameters.get("namespace") {
+            None => None,
+            Some(text) => match text.parse::<u32>() {
+                Ok(number) if number > 0 => Some(number),
+                _ => return Err(invalid(url, format!("namespace={text}: a number from 1 on is needed"))),
+            },
+        };
+        let serial = name.strip_prefix("serial=");
+        let named = match serial.unwrap_or(name) {
+            "" => {
+                let example =
+                    if interface == Interface::Nvme { "nvme:/dev/ng0n1" } else { "blk:/dev/nvme0n1" };
+                let advice = "`furrow device list` shows the drives";
+                return Err(invalid(url, format!("no device: use {example}, or serial=TEXT; {advice}")));
+            }
+            path if serial.is_none() && path.starts_with('/') => {
+                if namespace.is_some() {
+                    return Err(invalid(
+                        url,
+                        "namespace: a device node has one already; it goes with a serial",
+                    ));
+                }
+                Named::Path(PathBuf::from(path))
+            }
+            text => Named::Serial { text: text.to_owned(), namespace },
+        };
+        Ok(KernelUrl { interface, named, options: KernelOptions { engine } })
+    }
+
+    /// Which interface.
+    pub fn interface(&self) -> Interface {
+        self.interface
+    }
+
+    /// What the URL names.
+    #[cfg(test)]
+    pub(crate) fn named(&self) -> &Named {
+        &self.named
+    }
+
+    /// Opens the drive, where it is one that Furrow may have.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] for what is no zoned drive, or another node of one;
+    /// [`ErrorKind::InUse`] where the kernel uses it; [`ErrorKind::Held`] where a process has it open;
+    /// [`ErrorKind::Denied`].
+    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        let machine = Machine::here();
+        let refused = |(kind, why): (ErrorKind, String)| {
+            Error::new(kind, &Arc::from(self.to_string()), "open").because(why)
+        };
+        let target = machine.find(self.interface, &self.named).map_err(refused)?;
+        machine.check(&target).map_err(refused)?;
+        match self.interface {
+            Interface::Block => blk::open(&target.node, &self.options, driver),
+            Interface::Nvme => {
+                Err(refused((ErrorKind::Unsupported, "nvme: devices are not built yet".to_owned())))
+            }
+        }
+    }
+}
+
+impl fmt::Display for KernelUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.interface.scheme())?;
+        let mut joint = '?';
+        match &self.named {
+            Named::Path(path) => write!(f, "{}", path.display())?,
+            Named::Serial { text, namespace } => {
+                write!(f, "serial={text}")?;
+                if let Some(namespace) = namespace {
+                    write!(f, "?namespace={namespace}")?;
+                    joint = '&';
+                }
+            }
+        }
+        match self.options.engine {
+            None => Ok(()),
+            Some(EngineKind::Ring) => write!(f, "{joint}io=ring"),
+            Some(EngineKind::Threads) => write!(f, "{joint}io=threads"),
+        }
+    }
+}

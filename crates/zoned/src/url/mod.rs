@@ -1,0 +1,233 @@
+//! Devices by URL, everywhere one is named.
+
+mod emu;
+mod kernel;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub use emu::{EMU_PARAMETERS, EmuUrl};
+pub use kernel::{Interface, KERNEL_PARAMETERS, KernelUrl};
+
+use crate::emu::EmuOptions;
+use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
+
+/// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`, `blk:/dev/nvme0n1`,
+/// `nvme:/dev/ng0n1`, `nvme:serial=ZNS0`.
+///
+/// Sizes are as people write them (`4096`, `64MiB`, `1GB`), limits may be `none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceUrl {
+    /// An emulated drive.
+    Emu(EmuUrl),
+    /// A drive of this machine.
+    Kernel(KernelUrl),
+}
+
+impl FromStr for DeviceUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<DeviceUrl> {
+        let Some((scheme, rest)) = url.split_once(':') else {
+            let advice = if url.starts_with("/dev/") { "blk" } else { "emu" };
+            return Err(invalid(url, format!("no scheme: did you mean {advice}:{url}?")));
+        };
+        match scheme {
+            "emu" => Ok(DeviceUrl::Emu(EmuUrl::parse(url, rest)?)),
+            "blk" | "nvme" => Ok(DeviceUrl::Kernel(KernelUrl::parse(url, rest)?)),
+            "array" => Err(Error::new(ErrorKind::Unsupported, &Arc::from(url), "open")
+                .because("array: devices are not built yet; use blk:, nvme: or emu:")),
+            _ => Err(invalid(
+                url,
+                format!("unknown scheme {scheme}: use emu:PATH, emu:mem, blk:/dev/NAME or nvme:/dev/ngXnY"),
+            )),
+        }
+    }
+}
+
+fn invalid(url: &str, why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
+}
+
+/// Reads `key=value&key=value`, of the keys that are known.
+fn parameters(
+    url: &str,
+    query: &str,
+    known: &'static [(&'static str, &'static str)],
+) -> Result<BTreeMap<&'static str, String>> {
+    let mut parameters = BTreeMap::new();
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some((key, _)) = known.iter().find(|(name, _)| *name == key) else {
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            return Err(invalid(url, format!("unknown parameter {key}; known are {}", known.join(", "))));
+        };
+        if parameters.insert(*key, value.to_string()).is_some() {
+            return Err(invalid(url, format!("{key} is given twice")));
+        }
+    }
+    Ok(parameters)
+}
+
+impl DeviceUrl {
+    /// Whether it is an emulated drive: one that holds nothing of others and may be made and formatted unasked.
+    pub fn is_emulated(&self) -> bool {
+        matches!(self, DeviceUrl::Emu(_))
+    }
+
+    /// Whether the device is gone with the process.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self, DeviceUrl::Emu(url) if url.path().is_none())
+    }
+
+    /// The settings of an emulated drive, [`ErrorKind::Invalid`] of any other.
+    pub fn options(&self) -> Result<EmuOptions> {
+        match self {
+            DeviceUrl::Emu(url) => url.options(),
+            DeviceUrl::Kernel(url) => Err(invalid(&url.to_string(), "an emulated drive is needed: emu:...")),
+        }
+    }
+
+    /// Whether there is something to open: a drive file may have to be made first, all else is there or is refused.
+    pub fn exists(&self) -> bool {
+        match self {
+            DeviceUrl::Emu(url) => url.exists(),
+            DeviceUrl::Kernel(_) => true,
+        }
+    }
+
+    /// Opens the device. One that is not there is [`ErrorKind::NotFound`].
+    pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        match self {
+            DeviceUrl::Emu(url) => Ok(url.open(false, driver)?),
+            DeviceUrl::Kernel(url) => url.open(driver),
+        }
+    }
+
+    /// Opens the device, making its file where there is none. Only an emulated drive is ever made.
+    pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        match self {
+            DeviceUrl::Emu(url) => Ok(url.open(true, driver)?),
+            DeviceUrl::Kernel(url) => url.open(driver),
+        }
+    }
+}
+
+impl fmt::Display for DeviceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceUrl::Emu(url) => url.fmt(f),
+            DeviceUrl::Kernel(url) => url.fmt(f),
+        }
+    }
+}
+
+/// Opens the device that `url` names ([`DeviceUrl`] says how). Makes no file: one that is not there is
+/// [`ErrorKind::NotFound`].
+pub fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    url.parse::<DeviceUrl>()?.open(driver)
+}
+
+/// Opens the device that `url` names, making a drive file with the URL's settings where there is none.
+pub fn open_or_create(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    url.parse::<DeviceUrl>()?.open_or_create(driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use units::VirtualDriver;
+
+    use super::*;
+    use crate::Blocks;
+
+    fn refusal(url: &str) -> String {
+        open(url, VirtualDriver::new(1)).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn sizes_and_limits_are_read_as_people_write_them() {
+        let url = "emu:mem?zones=8&zone-size=1MiB&zone-capacity=768KiB&block-size=512&max-open=none&cache=none&delay=15us";
+        let options = url.parse::<DeviceUrl>().and_then(|u| u.options()).expect("valid");
+        assert_eq!(
+            (options.zones, options.zone_size, options.zone_capacity),
+            (8, Blocks(2048), Blocks(1536))
+        );
+        assert_eq!((options.max_open, options.max_active, options.volatile_cache), (None, None, false));
+        assert_eq!(options.latency.read, Duration::from_micros(15));
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
+        let text = refusal("emu:mem?zonez=8");
+        assert!(text.contains("zonez") && text.contains("zone-capacity"), "{text}");
+        let text = refusal("emu:mem?profile=fast");
+        assert!(text.contains("fast") && text.contains("null"), "{text}");
+        let text = refusal("blk:/dev/x?zones=8");
+        assert!(text.contains("zones") && text.contains("io"), "{text}");
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (url, part) in [
+            ("mem", "emu:mem"),
+            ("/dev/nvme0n1", "blk:/dev/nvme0n1"),
+            ("emu:", "no path"),
+            ("ssd:x", "unknown scheme ssd"),
+            ("array:x", "array: devices are not built yet"),
+            ("blk:", "no device"),
+            ("nvme:?io=ring", "no device"),
+            ("blk:/dev/x?io=fast", "io=fast"),
+            ("blk:/dev/x?io=ioctl", "io=ioctl"),
+            ("nvme:ABC?namespace=0", "namespace=0"),
+            ("nvme:/dev/ng0n1?namespace=1", "namespace"),
+            ("nvme:serial=", "no device"),
+            ("emu:mem?zones=many", "zones=many"),
+            ("emu:mem?zones=8&zones=9", "twice"),
+            ("emu:mem?zone-size=5000", "zone-size=5000"),
+            ("emu:mem?zone-size=1MiB&zone-capacity=2MiB", "capacity"),
+            ("emu:mem?delay=soon", "delay=soon"),
+            ("emu:mem?block-size=1000", "1000 bytes"),
+            ("emu:mem?cache=maybe", "cache=maybe"),
+            ("emu:mem?max-open=0", "at least one"),
+            ("emu:mem?reorder=7", "on or off"),
+            ("emu:mem?dilated=0", "dilated=0"),
+            ("emu:mem?profile=zn540&delay=1us", "one of the two"),
+            ("emu:mem?profile=./not-here.toml", "not-here.toml"),
+        ] {
+            let text = refusal(url);
+            assert!(text.contains(part), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_url_reads_back_as_it_is_shown() {
+        for (text, shown) in [
+            ("emu:/a/b.img?cache=none&zones=8", "emu:/a/b.img?cache=none&zones=8"),
+            ("blk:/dev/nvme0n1?io=threads", "blk:/dev/nvme0n1?io=threads"),
+            ("nvme:/dev/ng0n1?io=ioctl", "nvme:/dev/ng0n1?io=threads"),
+            ("nvme:ZNS0?namespace=2", "nvme:serial=ZNS0?namespace=2"),
+            ("nvme:serial=ZNS0", "nvme:serial=ZNS0"),
+        ] {
+            let url: DeviceUrl = text.parse().expect(text);
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(shown.parse::<DeviceUrl>().expect(shown), url);
+        }
+        let DeviceUrl::Emu(url) = "emu:/a/b.img".parse().expect("valid") else { panic!("emulated") };
+        assert_eq!(url.path(), Some(Path::new("/a/b.img")));
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_told_so_from_a_file() {
+        assert!(refusal("blk:/dev/no-such-device").contains("not found"));
+        assert!(refusal("nvme:/dev/no-such-device").contains("not found"));
+        let text = refusal("blk:/proc/self/exe");
+        assert!(text.contains("emu:"), "{text}");
+        let text = refusal("nvme:serial=no-such-serial");
+        assert!(text.contains("no-such-serial") && text.contains("furrow device list"), "{text}");
+    }
+}
