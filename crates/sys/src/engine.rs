@@ -3,11 +3,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::nvme::Command;
+use crate::ring::Ring;
 use crate::threads::Threads;
 use crate::{Buf, BufMut};
 
@@ -86,6 +88,14 @@ pub struct Finished {
 /// submit more.
 pub type Finish = Box<dyn FnOnce(Finished) + Send>;
 
+/// Calls back. A panic of the callback is its author's defect: it must not take the thread with it, which has more
+/// operations to end.
+pub(crate) fn call_back(finish: Finish, finished: Finished) {
+    if catch_unwind(AssertUnwindSafe(move || finish(finished))).is_err() {
+        tracing::error!("the callback of an operation panicked");
+    }
+}
+
 /// A way to the kernel. A process needs one of each kind at most: [`Engine::shared`].
 pub struct Engine {
     reason: Option<String>,
@@ -93,36 +103,43 @@ pub struct Engine {
 }
 
 enum Way {
+    Ring(Ring),
     Threads(Arc<Threads>),
 }
 
-/// The process's engines. They live as long as it does.
-static THREADS: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
+/// The process's engines: they live as long as it does.
+#[derive(Default)]
+struct Shared {
+    threads: Option<Arc<Engine>>,
+    /// Or why there is none.
+    ring: Option<Result<Arc<Engine>, String>>,
+}
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared { threads: None, ring: None });
 
 impl Engine {
     /// The process's engine: `wanted`, or io_uring where the kernel has it and lets us, threads elsewhere.
     ///
     /// An error where io_uring is wanted and not to be had, or where the system has no thread left.
     pub fn shared(wanted: Option<EngineKind>) -> io::Result<Arc<Engine>> {
+        let mut shared = SHARED.lock();
         match wanted {
-            Some(EngineKind::Threads) => Engine::threads("threads were asked for"),
-            Some(EngineKind::Ring) => Err(io::Error::from(io::ErrorKind::Unsupported)),
-            None => Engine::threads("io_uring is not supported"),
+            Some(EngineKind::Threads) => shared.threads("helper threads were asked for".into()),
+            Some(EngineKind::Ring) => match shared.ring()? {
+                Ok(engine) => Ok(engine),
+                Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
+            },
+            None => match shared.ring()? {
+                Ok(engine) => Ok(engine),
+                Err(reason) => shared.threads(reason),
+            },
         }
-    }
-
-    fn threads(reason: &str) -> io::Result<Arc<Engine>> {
-        let mut shared = THREADS.lock();
-        if let Some(engine) = &*shared {
-            return Ok(Arc::clone(engine));
-        }
-        let engine = Arc::new(Engine { reason: Some(reason.into()), way: Way::Threads(Threads::start()?) });
-        Ok(Arc::clone(shared.insert(engine)))
     }
 
     /// How operations reach the kernel.
     pub fn kind(&self) -> EngineKind {
         match self.way {
+            Way::Ring(_) => EngineKind::Ring,
             Way::Threads(_) => EngineKind::Threads,
         }
     }
@@ -138,8 +155,28 @@ impl Engine {
     /// There is no bound on how many are in flight but the one that the callers keep.
     pub fn submit(&self, request: Request, finish: Finish) {
         match &self.way {
+            Way::Ring(ring) => ring.submit(request, finish),
             Way::Threads(threads) => threads.submit(request, finish),
         }
+    }
+}
+
+impl Shared {
+    fn threads(&mut self, reason: String) -> io::Result<Arc<Engine>> {
+        if let Some(engine) = &self.threads {
+            return Ok(Arc::clone(engine));
+        }
+        let engine = Arc::new(Engine { reason: Some(reason), way: Way::Threads(Threads::shared()?) });
+        Ok(Arc::clone(self.threads.insert(engine)))
+    }
+
+    fn ring(&mut self) -> io::Result<Result<Arc<Engine>, String>> {
+        if let Some(ring) = &self.ring {
+            return Ok(ring.clone());
+        }
+        let threads = Threads::shared()?;
+        let ring = Ring::start(threads).map(|ring| Arc::new(Engine { reason: None, way: Way::Ring(ring) }));
+        Ok(self.ring.insert(ring.map_err(|error| error.to_string())).clone())
     }
 }
 

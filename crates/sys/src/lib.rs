@@ -10,6 +10,7 @@ mod bounce;
 mod buf;
 mod engine;
 pub mod nvme;
+mod ring;
 pub mod sysfs;
 mod threads;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocking::perform;
+use crate::engine::call_back;
 use crate::{Finish, Request};
 
 /// Helper threads at most: as many operations are in flight, the others wait in the queue.
@@ -33,8 +34,18 @@ struct Queue {
 }
 
 impl Threads {
+    /// The process's pool, started when first asked for.
+    pub(crate) fn shared() -> io::Result<Arc<Threads>> {
+        static SHARED: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
+        let mut shared = SHARED.lock();
+        if let Some(threads) = &*shared {
+            return Ok(Arc::clone(threads));
+        }
+        Ok(Arc::clone(shared.insert(Threads::start()?)))
+    }
+
     /// A pool with one helper. An error where the system has no thread left.
-    pub(crate) fn start() -> io::Result<Arc<Threads>> {
+    fn start() -> io::Result<Arc<Threads>> {
         let threads = Arc::new(Threads::default());
         threads.queue.lock().helpers = 1;
         threads.spawn(true)?;
@@ -68,7 +79,7 @@ impl Threads {
         loop {
             if let Some((request, finish)) = queue.jobs.pop_front() {
                 drop(queue);
-                finish(perform(request));
+                call_back(finish, perform(request));
                 queue = self.queue.lock();
                 continue;
             }

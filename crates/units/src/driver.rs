@@ -6,9 +6,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 use crate::Instant;
+use crate::reactor::Sleep;
 
 /// A future that the driver owns.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -61,13 +61,13 @@ pub trait Driver: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct Parker {
     woken: AtomicBool,
-    thread: Thread,
+    pub(crate) sleep: Arc<Sleep>,
 }
 
 impl Parker {
     /// A parker for the calling thread.
     pub fn current() -> Arc<Parker> {
-        Arc::new(Parker { woken: AtomicBool::new(false), thread: std::thread::current() })
+        Arc::new(Parker { woken: AtomicBool::new(false), sleep: Sleep::current() })
     }
 
     /// Whether a wake has come since the last call.
@@ -83,7 +83,7 @@ impl Wake for Parker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.woken.swap(true, Ordering::Release) {
-            self.thread.unpark();
+            self.sleep.wake();
         }
     }
 }

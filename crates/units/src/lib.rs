@@ -4,6 +4,7 @@
 
 mod driver;
 mod random;
+mod reactor;
 mod real;
 mod size;
 pub mod sync;
@@ -13,6 +14,7 @@ mod virt;
 
 pub use driver::{BoxFuture, Driver, Parker, block_on, sleep_until};
 pub use random::SplitMix64;
+pub use reactor::{Reactor, install_reactor, remove_reactor};
 pub use real::RealDriver;
 pub use size::{Blocks, Bytes, Lba, ZoneId};
 pub use task::{Spawned, spawn};

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant as StdInstant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::driver::BoxFuture;
-use crate::{Driver, Instant, Parker};
+use crate::reactor::Sleep;
+use crate::{Driver, Instant, Parker, Reactor};
 
 /// A timed wait ends this much early and yields for the rest: the kernel's own wake-up is late by about as much.
 const YIELD_TAIL: Duration = Duration::from_micros(20);
@@ -162,6 +163,17 @@ impl Keeper {
     }
 }
 
+/// Whatever ends a wait, nothing stays with the reactor that was submitted during it.
+struct LeaveAtEnd<'a>(&'a Sleep);
+
+impl Drop for LeaveAtEnd<'_> {
+    fn drop(&mut self) {
+        if let Some(reactor) = self.0.reactor() {
+            reactor.leave();
+        }
+    }
+}
+
 impl RealDriver {
     /// A driver whose origin is now.
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
@@ -199,6 +211,7 @@ impl Driver for RealDriver {
 
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn park(&self, me: &Parker) {
+        let _leave = LeaveAtEnd(&me.sleep);
         loop {
             while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
                 task.run();
@@ -215,11 +228,18 @@ impl Driver for RealDriver {
             let (idle, next) = LANE.with_borrow(|lane| {
                 (lane.ready.is_empty(), lane.timers.peek().map(|t| t.0.due.saturating_duration_since(now)))
             });
+            if !idle || me.sleep.reactor().is_some_and(Reactor::poll) {
+                continue;
+            }
             match next {
-                _ if !idle => {}
-                None => std::thread::park(),
-                Some(left) if left > YIELD_TAIL => std::thread::park_timeout(left - YIELD_TAIL),
-                Some(_) => std::thread::yield_now(),
+                None => me.sleep.sleep(None),
+                Some(left) if left > YIELD_TAIL => me.sleep.sleep(Some(left - YIELD_TAIL)),
+                Some(_) => {
+                    if let Some(reactor) = me.sleep.reactor() {
+                        reactor.wait(Some(Duration::ZERO));
+                    }
+                    std::thread::yield_now();
+                }
             }
         }
     }

@@ -50,6 +50,11 @@ impl Command {
             _ => true,
         }
     }
+
+    /// Whether the command brings back `len` bytes of data: it fits, and its opcode says so.
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        self.fits(len) && (len == 0 || self.opcode & 3 == 2)
+    }
 }
 
 /// Forced unit access, in command dword 12 of writes and appends.

@@ -1,0 +1,238 @@
+//! An operation in the kernel's hands: it owns what the kernel reads and writes until it completes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use io_uring::squeue::Entry128;
+use io_uring::{opcode, types};
+
+use crate::bounce::{Bounce, are_direct, is_direct};
+use crate::engine::call_back;
+use crate::nvme::{Command, Data, STATUS_MASK, check};
+use crate::{Buf, BufMut, Finish, Finished, Request};
+
+/// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: a command on an I/O queue.
+const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
+
+/// The kernel's `struct nvme_uring_cmd`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct UringCmd {
+    opcode: u8,
+    flags: u8,
+    rsvd1: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    rsvd2: u32,
+    rest: [u64; 1],
+}
+
+const _: () = assert!(size_of::<UringCmd>() == 80, "72 bytes, and what is left of the entry");
+
+/// An operation and what it owns. In flight it is behind a pointer that the kernel hands back.
+pub(super) struct Flight {
+    request: Request,
+    finish: Finish,
+    /// The data, where it cannot go to the kernel as it lies.
+    bounce: Option<Bounce>,
+    /// The parts of a vectored write, as the kernel wants them.
+    parts: Vec<libc::iovec>,
+}
+
+// SAFETY: the raw pointers in `parts` point into the buffers of `request`, which the flight owns and which may be sent
+// to other threads.
+unsafe impl Send for Flight {}
+
+/// A completion, as the ring gives it.
+#[derive(Clone, Copy)]
+pub(super) struct Completion {
+    pub(super) result: i32,
+    pub(super) big: u64,
+}
+
+impl Flight {
+    /// Prepares a request for a ring. Gives back what does not go there.
+    pub(super) fn new(request: Request, finish: Finish) -> Result<Box<Flight>, (Request, Finish)> {
+        let mut parts = Vec::new();
+        let mut none = false;
+        let bounce = match &request {
+            Request::Read { into, .. } => (!is_direct(into)).then(|| Bounce::new(into.len())),
+            Request::Write { data, .. } => {
+                let direct = are_direct(data);
+                if direct && data.len() > 1 {
+                    let part =
+                        |part: &Buf| libc::iovec { iov_base: part.as_ptr() as *mut _, iov_len: part.len() };
+                    parts = data.iter().map(part).collect();
+                }
+                (!direct).then(|| Bounce::gather(data))
+            }
+            Request::Sync { .. } => None,
+            Request::NvmeOut { command, data, .. } => {
+                let bounce = (data.len() > 1).then(|| Bounce::gather(data));
+                let bytes = bounce.as_ref().map(Bounce::bytes).or(data.first().map(|part| &**part));
+                none = check(command, &bytes.map_or(Data::None, Data::Out)).is_err();
+                bounce
+            }
+            Request::NvmeIn { command, into, .. } => {
+                none = !command.takes(into.len());
+                None
+            }
+            Request::Call(_) => {
+                none = true;
+                None
+            }
+        };
+        if none {
+            return Err((request, finish));
+        }
+        Ok(Box::new(Flight { request, finish, bounce, parts }))
+    }
+
+    /// The request again, of a flight that did not start.
+    pub(super) fn into_request(self) -> (Request, Finish) {
+        (self.request, self.finish)
+    }
+
+    /// The submission entry, without user data. It points into this flight, so the flight must stay where it is until
+    /// the completion is there.
+    pub(super) fn entry(&mut self) -> Entry128 {
+        let fd = |file: &Arc<File>| types::Fd(file.as_raw_fd());
+        match &mut self.request {
+            Request::Read { file, at, into } => {
+                let target = self.bounce.as_mut().map_or(&mut **into, Bounce::bytes_mut);
+                let len = u32::try_from(target.len()).unwrap_or(u32::MAX);
+                opcode::Read::new(fd(file), target.as_mut_ptr(), len).offset(*at).build().into()
+            }
+            Request::Write { file, at, data, durable } => {
+                let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+                let fd = fd(file);
+                if self.bounce.is_none() && data.len() > 1 {
+                    let count = u32::try_from(self.parts.len()).expect("no more parts than one write takes");
+                    let entry = opcode::Writev::new(fd, self.parts.as_ptr(), count);
+                    return entry.offset(*at).rw_flags(flags).build().into();
+                }
+                let source = source(self.bounce.as_ref(), data);
+                let len = u32::try_from(source.len()).unwrap_or(u32::MAX);
+                opcode::Write::new(fd, source.as_ptr(), len).offset(*at).rw_flags(flags).build().into()
+            }
+            Request::Sync { file } => {
+                opcode::Fsync::new(fd(file)).flags(types::FsyncFlags::DATASYNC).build().into()
+            }
+            Request::NvmeOut { file, command, data } => {
+                let source = source(self.bounce.as_ref(), data);
+                nvme(fd(file), command, source.as_ptr().addr(), source.len())
+            }
+            Request::NvmeIn { file, command, into } => {
+                nvme(fd(file), command, into.as_mut_ptr().addr(), into.len())
+            }
+            Request::Call(_) => unreachable!("calls have no flight"),
+        }
+    }
+
+    /// Whether the kernel gave the operation back undone, so that it can be submitted again.
+    pub(super) fn is_undone(&self, completion: Completion) -> bool {
+        matches!(-completion.result, libc::EINTR | libc::EAGAIN) && !self.is_nvme()
+    }
+
+    /// Whether the device's file takes no commands through a ring: a block device, or an ordinary file.
+    pub(super) fn is_unsupported(&self, completion: Completion) -> bool {
+        -completion.result == libc::EOPNOTSUPP && self.is_nvme()
+    }
+
+    fn is_nvme(&self) -> bool {
+        matches!(self.request, Request::NvmeOut { .. } | Request::NvmeIn { .. })
+    }
+
+    /// Ends the operation.
+    pub(super) fn complete(self, completion: Completion) {
+        let Flight { request, finish, bounce, .. } = self;
+        let ok = u64::try_from(completion.result);
+        let result = ok.map_err(|_| io::Error::from_raw_os_error(-completion.result));
+        let finished = match request {
+            Request::Read { mut into, .. } => {
+                if let (Some(bounce), Ok(done)) = (bounce, &result) {
+                    copy_back(bounce.bytes(), &mut into, *done);
+                }
+                Finished { result, status: 0, buffer: Some(into) }
+            }
+            Request::NvmeIn { into, .. } => nvme_finished(completion, result, Some(into)),
+            Request::NvmeOut { .. } => nvme_finished(completion, result, None),
+            Request::Write { .. } | Request::Sync { .. } | Request::Call(_) => {
+                Finished { result, status: 0, buffer: None }
+            }
+        };
+        call_back(finish, finished);
+    }
+}
+
+fn source<'a>(bounce: Option<&'a Bounce>, data: &'a [Buf]) -> &'a [u8] {
+    match (bounce, data) {
+        (Some(bounce), _) => bounce.bytes(),
+        (None, [one, ..]) => one,
+        (None, []) => &[],
+    }
+}
+
+fn copy_back(from: &[u8], into: &mut BufMut, done: u64) {
+    let done = usize::try_from(done).unwrap_or(usize::MAX).min(from.len());
+    if let (Some(from), Some(into)) = (from.get(..done), into.get_mut(..done)) {
+        into.copy_from_slice(from);
+    }
+}
+
+/// A result above zero is the device's status; the 64-bit result means something only without one.
+fn nvme_finished(completion: Completion, result: io::Result<u64>, buffer: Option<BufMut>) -> Finished {
+    let status = u16::try_from(completion.result).map_or(0, |raw| raw & STATUS_MASK);
+    Finished { result: result.map(|_| if status == 0 { completion.big } else { 0 }), status, buffer }
+}
+
+fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) -> Entry128 {
+    let raw = UringCmd {
+        opcode: command.opcode,
+        nsid: command.nsid,
+        addr: if len == 0 { 0 } else { addr as u64 },
+        data_len: u32::try_from(len).expect("checked when the flight was made"),
+        cdw10: command.cdw10,
+        cdw11: command.cdw11,
+        cdw12: command.cdw12,
+        cdw13: command.cdw13,
+        timeout_ms: command.timeout_ms,
+        ..UringCmd::default()
+    };
+    // SAFETY: the structure is plain data without padding, as long as the array.
+    let raw = unsafe { std::mem::transmute::<UringCmd, [u8; 80]>(raw) };
+    opcode::UringCmd80::new(fd, NVME_URING_CMD_IO).cmd(raw).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_comes_without_its_flags_and_an_address_only_without_a_status() {
+        let finished = |result: i32, big| {
+            let ok = u64::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+            nvme_finished(Completion { result, big }, ok, None)
+        };
+        let done = finished(0, 0x1_0000_0001);
+        assert_eq!((done.result.ok(), done.status), (Some(0x1_0000_0001), 0));
+        let refused = finished(0x4000 | 0x1bd, 77);
+        assert_eq!((refused.result.ok(), refused.status), (Some(0), 0x1bd));
+        let failed = finished(-libc::EIO, 0);
+        assert_eq!(failed.result.expect_err("an errno").raw_os_error(), Some(libc::EIO));
+    }
+}
