@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::checks::{self, Transfer};
-use crate::kernel::lane::{Flight, Lane, Rules, Step, Task, Told};
+use crate::kernel::census::Census;
+use crate::kernel::lane::{Claims, Lane, Rules, Step, Task, Told};
 use crate::kernel::{Ask, Failure, Kernel, Wire};
 use crate::{
-    Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result, ZoneId, ZoneInfo,
-    ZonedDevice,
+    Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
+    ZoneId, ZoneInfo, ZonedDevice,
 };
 
 /// What a backend has found out when it opens a device.
@@ -42,6 +43,7 @@ struct Shared {
     lanes: Box<[Slot]>,
     wire: Box<dyn Wire>,
     kernel: Arc<dyn Kernel>,
+    census: Census,
     gone: AtomicBool,
 }
 
@@ -68,9 +70,13 @@ impl KernelDevice {
     pub(crate) fn new(parts: Parts, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
         let Parts { geometry, rules, report, wire, kernel, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
-        let lanes = report.iter().map(|info| Slot(Mutex::new(Lane::new(info)))).collect();
+        let lanes: Box<[Slot]> = report.iter().map(|info| Slot(Mutex::new(Lane::new(info)))).collect();
+        let census = Census::default();
+        for slot in &lanes {
+            census.moved(Claims::default(), slot.0.lock().claims());
+        }
         let gone = AtomicBool::new(false);
-        let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, gone });
+        let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, census, gone });
         Arc::new(KernelDevice { shared, driver, details })
     }
 
@@ -81,10 +87,9 @@ impl KernelDevice {
     /// Sends an operation through its zone's lane.
     fn through(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: Task) -> Io {
         let (completer, io) = self.pair();
-        let mut steps = Vec::new();
         let waiter = Waiter::Caller { completer, name, at };
-        self.shared.lane(zone).lock().submit(&self.shared.rules, task, waiter, &mut steps);
-        self.shared.carry_out(zone, steps);
+        let answers = self.shared.event(zone, |lane, rules, steps| lane.submit(rules, task, waiter, steps));
+        answers.give();
         io
     }
 
@@ -94,10 +99,9 @@ impl KernelDevice {
             return Io::ready(Ok(Done::Unit));
         }
         let (completer, io) = self.pair();
-        let shared = Arc::clone(&self.shared);
-        self.shared.ask(Ask::Flush, move |result| {
+        self.shared.ask(Ask::Flush, move |shared, result| {
             let result = result.map(|_| Done::Unit);
-            completer.complete(result.map_err(|failure| shared.error(failure, name, None, None)));
+            Answers::one(completer, result.map_err(|failure| shared.error(failure, name, None, None)))
         });
         io
     }
@@ -116,19 +120,34 @@ impl KernelDevice {
             completer: Mutex::new(Some(completer)),
         });
         for zone in zones.map(ZoneId) {
-            let mut steps = Vec::new();
-            {
-                let mut lane = shared.lane(zone).lock();
-                if lane.is_quiet() {
-                    continue;
+            let answers = shared.event(zone, |lane, rules, steps| {
+                if !lane.is_quiet() {
+                    gathering.missing.fetch_add(1, Ordering::Relaxed);
+                    lane.submit(rules, Task::Fence, Waiter::Report(Arc::clone(&gathering)), steps);
                 }
-                gathering.missing.fetch_add(1, Ordering::Relaxed);
-                lane.submit(&shared.rules, Task::Fence, Waiter::Report(Arc::clone(&gathering)), &mut steps);
-            }
-            shared.carry_out(zone, steps);
+            });
+            answers.give();
         }
         shared.gathered(&gathering);
         io
+    }
+}
+
+/// Results on their way to those who wait. They are given when nothing of the device is held any more: whoever has
+/// the last result may open the device anew.
+#[derive(Default)]
+#[must_use]
+struct Answers(Vec<(Completer, Result<Done>)>);
+
+impl Answers {
+    fn one(completer: Completer, result: Result<Done>) -> Answers {
+        Answers(vec![(completer, result)])
+    }
+
+    fn give(self) {
+        for (completer, result) in self.0 {
+            completer.complete(result);
+        }
     }
 }
 
@@ -138,76 +157,79 @@ impl Shared {
     }
 
     fn address(&self, zone: ZoneId, offset: u64) -> Lba {
-        self.geometry.start(zone).plus(crate::Blocks(offset))
+        self.geometry.start(zone).plus(Blocks(offset))
     }
 
-    /// Carries steps out, without a lock.
-    fn carry_out(self: &Arc<Shared>, zone: ZoneId, steps: Vec<Step<Waiter>>) {
-        for step in steps {
-            self.carry_out_one(zone, step);
+    /// Tells a lane what happened, and does what follows, without its lock.
+    fn event(
+        self: &Arc<Shared>,
+        zone: ZoneId,
+        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Vec<Step<Waiter>>),
+    ) -> Answers {
+        let mut steps = Vec::new();
+        {
+            let mut lane = self.lane(zone).lock();
+            let before = lane.claims();
+            tell(&mut lane, &self.rules, &mut steps);
+            self.census.moved(before, lane.claims());
         }
+        let mut answers = Answers::default();
+        for step in steps {
+            self.carry_out(zone, step, &mut answers);
+        }
+        answers
     }
 
-    fn carry_out_one(self: &Arc<Shared>, zone: ZoneId, step: Step<Waiter>) {
-        let shared = Arc::clone(self);
+    fn carry_out(self: &Arc<Shared>, zone: ZoneId, step: Step<Waiter>, answers: &mut Answers) {
         match step {
-            Step::Answer { waiter, result } => self.answer(zone, waiter, result),
+            Step::Answer { waiter, result } => self.answer(zone, waiter, result, answers),
             Step::Read { at, into, past, waiter } => {
                 let blocks = (into.len() / self.rules.block) as u64;
-                self.ask(Ask::Read { at: self.address(zone, at), into }, move |result| {
+                self.ask(Ask::Read { at: self.address(zone, at), into }, move |shared, result| {
                     let result = join(result, past);
                     let ok = result.is_ok();
-                    shared.event(zone, |lane, rules, steps| lane.read_over(rules, at, blocks, ok, steps));
-                    shared.answer(zone, waiter, result);
+                    let mut answers =
+                        shared.event(zone, |lane, rules, steps| lane.read_over(rules, at, blocks, ok, steps));
+                    shared.answer(zone, waiter, result, &mut answers);
+                    answers
                 });
             }
             Step::Write(flight) => {
                 let at = self.address(zone, flight.at);
                 let (data, durable) = (flight.data(), self.durably(flight.durable));
-                self.ask(Ask::Write { at, data, durable }, move |result| {
-                    shared.wrote(zone, flight, result);
+                self.ask(Ask::Write { at, data, durable }, move |shared, result| {
+                    let result = result.map(drop).map_err(|failure| shared.limit(zone, failure));
+                    shared.event(zone, |lane, rules, steps| lane.wrote(rules, flight, result, steps))
                 });
             }
             Step::Append { data, durable, waiter } => {
                 let blocks = (data.len() / self.rules.block) as u64;
                 let durable = self.durably(durable);
-                self.ask(Ask::Append { zone, data, durable }, move |result| {
+                self.ask(Ask::Append { zone, data, durable }, move |shared, result| {
                     let result = result.and_then(|done| shared.offset(zone, done));
+                    let result = result.map_err(|failure| shared.limit(zone, failure));
                     shared.event(zone, |lane, rules, steps| {
                         lane.appended(rules, blocks, waiter, result, steps);
-                    });
+                    })
                 });
             }
-            Step::Zone { action, waiter } => self.ask(Ask::Zone { zone, action }, move |result| {
-                let result = result.map(drop);
-                shared.event(zone, |lane, rules, steps| lane.acted(rules, action, waiter, result, steps));
+            Step::Zone { action, waiter } => self.ask(Ask::Zone { zone, action }, move |shared, result| {
+                let result = result.map(drop).map_err(|failure| match action {
+                    Action::Open => shared.limit(zone, failure),
+                    _ => failure,
+                });
+                shared.event(zone, |lane, rules, steps| lane.acted(rules, action, waiter, result, steps))
             }),
-            Step::Report => self.ask(Ask::Report { zones: zone.0..zone.0 + 1 }, move |result| {
+            Step::Report => self.ask(Ask::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
                 let info = result.and_then(|done| match done {
-                    Done::Zones(zones) if zones.first().is_some_and(|info| info.zone == zone) => {
-                        zones.into_iter().next().ok_or_else(no_report)
+                    Done::Zones(zones) => {
+                        zones.into_iter().find(|info| info.zone == zone).ok_or_else(no_report)
                     }
                     _ => Err(no_report()),
                 });
-                shared.event(zone, |lane, rules, steps| lane.reported(rules, info, steps));
+                shared.event(zone, |lane, rules, steps| lane.reported(rules, info, steps))
             }),
         }
-    }
-
-    fn wrote(self: &Arc<Shared>, zone: ZoneId, flight: Flight<Waiter>, result: Result<Done, Failure>) {
-        let result = result.map(drop);
-        self.event(zone, |lane, rules, steps| lane.wrote(rules, flight, result, steps));
-    }
-
-    /// Tells a lane what happened, and does what follows.
-    fn event(
-        self: &Arc<Shared>,
-        zone: ZoneId,
-        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Vec<Step<Waiter>>),
-    ) {
-        let mut steps = Vec::new();
-        tell(&mut self.lane(zone).lock(), &self.rules, &mut steps);
-        self.carry_out(zone, steps);
     }
 
     /// Whether the drive has to be told that a write is to be durable.
@@ -229,12 +251,18 @@ impl Shared {
     }
 
     /// Hands an operation to the kernel. `then` is called once, on whichever thread hears of its end.
-    fn ask(self: &Arc<Shared>, ask: Ask, then: impl FnOnce(Result<Done, Failure>) + Send + 'static) {
+    fn ask(
+        self: &Arc<Shared>,
+        ask: Ask,
+        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Answers + Send + 'static,
+    ) {
         let (request, expect) = self.wire.request(ask);
         let shared = Arc::clone(self);
         let finish = move |finished| {
             let result = shared.wire.judge(expect, finished).map_err(|failure| shared.suspect(failure));
-            then(result);
+            let answers = then(&shared, result);
+            drop(shared);
+            answers.give();
         };
         self.kernel.submit(request, Box::new(finish));
     }
@@ -248,14 +276,34 @@ impl Shared {
         failure
     }
 
-    fn answer(self: &Arc<Shared>, zone: ZoneId, waiter: Waiter, result: Result<Told, Failure>) {
+    /// Names a refusal to open a zone: not every way to a drive has words for the limits.
+    fn limit(&self, zone: ZoneId, mut failure: Failure) -> Failure {
+        if matches!(failure.kind, ErrorKind::Media | ErrorKind::Host) {
+            let state = self.lane(zone).lock().state();
+            if let Some(kind) = self.census.reached(state, &self.geometry) {
+                failure.kind = kind;
+            }
+        }
+        failure
+    }
+
+    fn answer(
+        self: &Arc<Shared>,
+        zone: ZoneId,
+        waiter: Waiter,
+        result: Result<Told, Failure>,
+        answers: &mut Answers,
+    ) {
         match waiter {
-            Waiter::Caller { completer, name, at } => completer.complete(match result {
-                Ok(Told::Unit) => Ok(Done::Unit),
-                Ok(Told::At(offset)) => Ok(Done::At(self.address(zone, offset))),
-                Ok(Told::Read(into)) => Ok(Done::Read(into)),
-                Err(failure) => Err(self.error(failure, name, Some(zone), at)),
-            }),
+            Waiter::Caller { completer, name, at } => {
+                let result = match result {
+                    Ok(Told::Unit) => Ok(Done::Unit),
+                    Ok(Told::At(offset)) => Ok(Done::At(self.address(zone, offset))),
+                    Ok(Told::Read(into)) => Ok(Done::Read(into)),
+                    Err(failure) => Err(self.error(failure, name, Some(zone), at)),
+                };
+                answers.0.push((completer, result));
+            }
             // Whatever became of the changes before it, the report says how the zone is.
             Waiter::Report(gathering) => self.gathered(&gathering),
         }
@@ -267,14 +315,14 @@ impl Shared {
             return;
         }
         let Some(completer) = gathering.completer.lock().take() else { return };
-        let (shared, zones) = (Arc::clone(self), gathering.zones.clone());
+        let zones = gathering.zones.clone();
         let count = zones.len();
-        self.ask(Ask::Report { zones }, move |result| {
+        self.ask(Ask::Report { zones }, move |shared, result| {
             let result = result.and_then(|done| match done {
                 Done::Zones(zones) if zones.len() == count => Ok(Done::Zones(zones)),
                 _ => Err(no_report()),
             });
-            completer.complete(result.map_err(|failure| shared.error(failure, "report", None, None)));
+            Answers::one(completer, result.map_err(|failure| shared.error(failure, "report", None, None)))
         });
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     /// Zones whose writes fail until somebody asks for a report.
     pub(crate) lost_track: Mutex<BTreeSet<ZoneId>>,
     pub(crate) gone: AtomicBool,
+    /// Every refusal of the drive is an "internal error", as from a target in the kernel.
+    pub(crate) vague: AtomicBool,
     /// Appends are answered with an address of the zone before.
     pub(crate) lie_about_address: AtomicBool,
     /// Requests, and the largest number of appends that a zone had in flight.
@@ -80,6 +82,7 @@ impl Fake {
             flying: Mutex::default(),
             lost_track: Mutex::default(),
             gone: AtomicBool::new(false),
+            vague: AtomicBool::new(false),
             lie_about_address: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             most_appends: AtomicU64::new(0),

@@ -84,6 +84,13 @@ pub(crate) enum Step<W> {
     Answer { waiter: W, result: Result<Told, Failure> },
 }
 
+/// What a zone claims of what a drive has a limited number of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) active: bool,
+    pub(crate) held_open: bool,
+}
+
 /// A write, perhaps of several operations.
 #[derive(Debug)]
 pub(crate) struct Flight<W> {
@@ -185,6 +192,17 @@ impl<W> Lane<W> {
     /// Whether nothing is queued or changes the zone: what a report says now is all that was asked so far.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.is_empty() && !self.is_changing()
+    }
+
+    /// What is known of the zone's state.
+    pub(crate) fn state(&self) -> ZoneState {
+        self.state
+    }
+
+    /// What the zone claims of the drive, what is with the kernel included.
+    pub(crate) fn claims(&self) -> Claims {
+        let active = self.state.is_active() || (!self.conventional && self.is_changing());
+        Claims { active, held_open: self.state == ZoneState::ExplicitOpen }
     }
 
     fn is_changing(&self) -> bool {

@@ -8,6 +8,7 @@
 //!     Kernel       who executes requests: sys::Engine, or a pretended kernel in tests
 //! ```
 
+mod census;
 mod device;
 mod failure;
 #[cfg(test)]

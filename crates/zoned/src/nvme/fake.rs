@@ -65,6 +65,9 @@ pub(crate) fn perform_out(fake: &Inner, command: Command, data: &[Buf]) -> Finis
         _ => panic!("{command:?}"),
     };
     let mut finished = ended(fake.apply(op), None);
+    if fake.vague.load(Ordering::Relaxed) && finished.status != 0 {
+        finished.status = 0x006;
+    }
     if fake.lie_about_address.load(Ordering::Relaxed) && command.opcode == 0x7d {
         finished.result = Ok(0);
     }

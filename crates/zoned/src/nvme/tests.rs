@@ -78,6 +78,31 @@ fn the_suite_passes_in_virtual_time_whatever_order_the_kernel_takes() {
 }
 
 #[test]
+fn the_suite_passes_where_every_refusal_is_an_internal_error() {
+    for shape in SHAPES {
+        let (fake, dev) = drive(options(shape), 1);
+        fake.vague.store(true, Ordering::Relaxed);
+        let found = complaints(&dev);
+        assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn the_last_result_comes_when_the_device_is_released() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let fake = Fake::new(EmuOptions::tiny(), &driver);
+    for _ in 0..50 {
+        let before = Arc::strong_count(&fake.file());
+        let dev = over(&fake, true, &driver);
+        let ios: Vec<Io<Lba>> = (0..4).map(|tag| append(&dev, 0, tag)).collect();
+        drop(dev);
+        ios.into_iter().for_each(|io| assert!(io.wait().is_ok()));
+        assert_eq!(Arc::strong_count(&fake.file()), before);
+        fake.apply(Op::Zone { zone: ZoneId(0), action: Action::Reset }).expect("resets");
+    }
+}
+
+#[test]
 fn the_suite_passes_in_real_time_on_threads() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     for shape in &SHAPES[..2] {
