@@ -60,7 +60,7 @@ fn assemble(
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
         native_append: false,
-        second_try: true,
+        block_layer: true,
     };
     let wire = Box::new(BlkWire::new(geometry.clone(), zones));
     Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, details }, driver))

@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     flying: Mutex<BTreeMap<(ZoneId, Flying), u32>>,
     /// Zones whose writes fail until somebody asks for a report.
     pub(crate) lost_track: Mutex<BTreeSet<ZoneId>>,
+    /// A report does not help them, a reset does: a drive with several paths.
+    pub(crate) several_paths: AtomicBool,
     pub(crate) gone: AtomicBool,
     /// Every refusal of the drive is an "internal error", as from a target in the kernel.
     pub(crate) vague: AtomicBool,
@@ -81,6 +83,7 @@ impl Fake {
             delay: 100,
             flying: Mutex::default(),
             lost_track: Mutex::default(),
+            several_paths: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             vague: AtomicBool::new(false),
             lie_about_address: AtomicBool::new(false),
@@ -176,7 +179,11 @@ impl Inner {
                 let data = gather(&data);
                 let len = data.len() as u64;
                 let how = if durable { Durability::Durable } else { Durability::Cached };
-                plain(self.apply(Op::Write { at, data, how }).map(|_| len).map_err(|e| errno(e.kind())))
+                let result = self.apply(Op::Write { at, data, how });
+                if result.is_err() && self.several_paths.load(Ordering::Relaxed) {
+                    self.lost_track.lock().insert(zone);
+                }
+                plain(result.map(|_| len).map_err(|e| errno(e.kind())))
             }
             Request::Sync { .. } => plain(self.apply(Op::Flush).map(|_| 0).map_err(|e| errno(e.kind()))),
             Request::Call(call) => plain(call()),

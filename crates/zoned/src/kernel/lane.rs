@@ -33,9 +33,11 @@ pub(crate) struct Rules {
     pub(crate) max_transfer: u64,
     /// Whether the drive has appends; otherwise they are writes at the pointer.
     pub(crate) native_append: bool,
-    /// Whether a write that failed without moving the pointer is sent once more, alone, after the report. The block
-    /// layer fails a write at the right place when it has lost track of a pointer, and a report puts it right.
-    pub(crate) second_try: bool,
+    /// Whether the block layer lies between, which keeps pointers of its own and fails writes at the right place when it
+    /// has lost track of one. So a write that failed without moving the pointer is sent once more, alone, after the
+    /// report, which puts that right; and an empty zone whose first write failed is reset, because of a drive with
+    /// several paths the report does not reach the path's own memory (kernel 6.12).
+    pub(crate) block_layer: bool,
 }
 
 /// An operation of a zone. Addresses are blocks from the zone's start.
@@ -76,8 +78,8 @@ pub(crate) enum Step<W> {
     Write(Flight<W>),
     /// Comes back through [`Lane::appended`].
     Append { data: Buf, durable: bool, waiter: W },
-    /// Comes back through [`Lane::acted`].
-    Zone { action: Action, waiter: W },
+    /// Comes back through [`Lane::acted`]. Without a waiter it is the lane's own.
+    Zone { action: Action, waiter: Option<W> },
     /// Comes back through [`Lane::reported`].
     Report,
     /// An operation is over.
@@ -158,6 +160,8 @@ pub(crate) struct Lane<W> {
     clearing: bool,
     /// The pointer is not known.
     doubt: bool,
+    /// The first write to an empty zone failed.
+    stuck: bool,
 }
 
 impl<W> Lane<W> {
@@ -177,6 +181,7 @@ impl<W> Lane<W> {
             busy: false,
             clearing: false,
             doubt: false,
+            stuck: false,
         };
         lane.learn(info);
         lane
@@ -260,6 +265,7 @@ impl<W> Lane<W> {
             }
             Err(failure) => {
                 self.doubt = true;
+                self.stuck = rules.block_layer && at == 0;
                 self.failed(rules, at, parts, failure, out);
             }
         }
@@ -275,7 +281,7 @@ impl<W> Lane<W> {
         failure: Failure,
         out: &mut Vec<Step<W>>,
     ) {
-        let again = rules.second_try && !self.conventional && failure.may_be_lost_track();
+        let again = rules.block_layer && !self.conventional && failure.may_be_lost_track();
         let mut offset = at;
         let mut items = Vec::new();
         for part in parts {
@@ -350,7 +356,7 @@ impl<W> Lane<W> {
         &mut self,
         rules: &Rules,
         action: Action,
-        waiter: W,
+        waiter: Option<W>,
         result: Result<(), Failure>,
         out: &mut Vec<Step<W>>,
     ) {
@@ -380,7 +386,9 @@ impl<W> Lane<W> {
                 (self.solid, self.sent) = (0, 0);
             }
         }
-        out.push(Step::Answer { waiter, result: result.map(|()| Told::Unit) });
+        if let Some(waiter) = waiter {
+            out.push(Step::Answer { waiter, result: result.map(|()| Told::Unit) });
+        }
         self.pump(rules, out);
     }
 
@@ -404,7 +412,14 @@ impl<W> Lane<W> {
     ) {
         self.busy = false;
         match result {
-            Ok(info) => self.learn(&info),
+            Ok(info) => {
+                self.learn(&info);
+                if std::mem::take(&mut self.stuck) && info.state == ZoneState::Empty {
+                    (self.busy, self.clearing) = (true, true);
+                    self.resets += 1;
+                    out.push(Step::Zone { action: Action::Reset, waiter: None });
+                }
+            }
             Err(failure) => {
                 let why = format!("an operation before it failed, and so did the report: {}", failure.detail);
                 self.give_up(&Failure::new(failure.kind, why), out);
@@ -536,7 +551,7 @@ impl<W> Lane<W> {
         let Some(item) = self.queue.pop_front() else { return false };
         self.busy = true;
         self.clearing = action == Action::Reset;
-        out.push(Step::Zone { action, waiter: item.waiter });
+        out.push(Step::Zone { action, waiter: Some(item.waiter) });
         true
     }
 

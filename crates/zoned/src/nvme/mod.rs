@@ -96,7 +96,7 @@ fn assemble(
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
         native_append: true,
-        second_try: false,
+        block_layer: false,
     };
     let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
     Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, details }, driver))
