@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Op, engines, file, pattern, read, write};
+use common::{Op, engines, file, pattern, read, within_a_minute, write};
 use sys::{Buf, BufMut, Request};
 use units::{RealDriver, block_on};
 
@@ -112,33 +112,35 @@ fn a_call_gives_what_it_gave_even_a_panic() {
 
 #[test]
 fn many_threads_have_many_in_flight_and_each_finishes_once() {
-    for engine in engines() {
-        let file = file(64 << 20);
-        std::thread::scope(|scope| {
-            for thread in 0..8u64 {
-                let (engine, file) = (&engine, &file);
-                scope.spawn(move || {
-                    let driver = RealDriver::new();
-                    let at = |n: u64| (thread * 64 + n) * 2 * BLOCK as u64;
-                    let data = |n: u64| Buf::copy_from(&pattern(thread * 1000 + n, 2 * BLOCK));
-                    let writes: Vec<_> =
-                        (0..64).map(|n| Op::start(engine, write(file, at(n), vec![data(n)]))).collect();
-                    for op in &writes {
-                        let written = block_on(&*driver, op.clone());
-                        assert_eq!(written.result.ok(), Some(2 * BLOCK as u64));
-                    }
-                    let reads: Vec<_> = (0..64)
-                        .map(|n| Op::start(engine, read(file, at(n), BufMut::zeroed(2 * BLOCK))))
-                        .collect();
-                    for (n, op) in reads.iter().enumerate() {
-                        let found = block_on(&*driver, op.clone());
-                        assert_eq!(found.buffer.as_deref(), Some(&*data(n as u64)), "{n} of {thread}");
-                    }
-                    assert!(writes.iter().chain(&reads).all(|op| op.calls() == 1));
-                });
-            }
-        });
-    }
+    within_a_minute(|| {
+        for engine in engines() {
+            let file = file(64 << 20);
+            std::thread::scope(|scope| {
+                for thread in 0..8u64 {
+                    let (engine, file) = (&engine, &file);
+                    scope.spawn(move || {
+                        let driver = RealDriver::new();
+                        let at = |n: u64| (thread * 64 + n) * 2 * BLOCK as u64;
+                        let data = |n: u64| Buf::copy_from(&pattern(thread * 1000 + n, 2 * BLOCK));
+                        let writes: Vec<_> =
+                            (0..64).map(|n| Op::start(engine, write(file, at(n), vec![data(n)]))).collect();
+                        for op in &writes {
+                            let written = block_on(&*driver, op.clone());
+                            assert_eq!(written.result.ok(), Some(2 * BLOCK as u64));
+                        }
+                        let reads: Vec<_> = (0..64)
+                            .map(|n| Op::start(engine, read(file, at(n), BufMut::zeroed(2 * BLOCK))))
+                            .collect();
+                        for (n, op) in reads.iter().enumerate() {
+                            let found = block_on(&*driver, op.clone());
+                            assert_eq!(found.buffer.as_deref(), Some(&*data(n as u64)), "{n} of {thread}");
+                        }
+                        assert!(writes.iter().chain(&reads).all(|op| op.calls() == 1));
+                    });
+                }
+            });
+        }
+    });
 }
 
 #[test]
@@ -160,32 +162,36 @@ fn a_finish_may_submit_more() {
 
 #[test]
 fn what_a_thread_leaves_in_flight_finishes_after_it() {
-    for engine in engines() {
-        let file = file(16 << 20);
-        let finished = Arc::new(AtomicU64::new(0));
-        let (engine2, file2, finished2) = (Arc::clone(&engine), Arc::clone(&file), Arc::clone(&finished));
-        let thread = std::thread::Builder::new().spawn(move || {
-            for n in 0..200u64 {
-                let finished = Arc::clone(&finished2);
-                let finish = Box::new(move |done: sys::Finished| {
-                    assert_eq!(done.result.ok(), Some(BLOCK as u64));
-                    finished.fetch_add(1, Ordering::Relaxed);
-                });
-                let data = vec![Buf::copy_from(&pattern(n, BLOCK))];
-                engine2.submit(write(&file2, n * BLOCK as u64, data), finish);
-            }
-        });
-        thread.expect("a thread").join().expect("the thread submits and leaves");
-        let driver = RealDriver::new();
-        let wait = async {
-            while finished.load(Ordering::Relaxed) < 200 {
-                let soon = units::Driver::now(&*driver).after(std::time::Duration::from_millis(1));
-                units::sleep_until(&*driver, soon).await;
-            }
-        };
-        block_on(&*driver, wait);
-        let found =
-            block_on(&*driver, Op::start(&engine, read(&file, 199 * BLOCK as u64, BufMut::zeroed(BLOCK))));
-        assert_eq!(found.buffer.as_deref(), Some(&*pattern(199, BLOCK)));
-    }
+    within_a_minute(|| {
+        for engine in engines() {
+            let file = file(16 << 20);
+            let finished = Arc::new(AtomicU64::new(0));
+            let (engine2, file2, finished2) = (Arc::clone(&engine), Arc::clone(&file), Arc::clone(&finished));
+            let thread = std::thread::Builder::new().spawn(move || {
+                for n in 0..200u64 {
+                    let finished = Arc::clone(&finished2);
+                    let finish = Box::new(move |done: sys::Finished| {
+                        assert_eq!(done.result.ok(), Some(BLOCK as u64));
+                        finished.fetch_add(1, Ordering::Relaxed);
+                    });
+                    let data = vec![Buf::copy_from(&pattern(n, BLOCK))];
+                    engine2.submit(write(&file2, n * BLOCK as u64, data), finish);
+                }
+            });
+            thread.expect("a thread").join().expect("the thread submits and leaves");
+            let driver = RealDriver::new();
+            let wait = async {
+                while finished.load(Ordering::Relaxed) < 200 {
+                    let soon = units::Driver::now(&*driver).after(std::time::Duration::from_millis(1));
+                    units::sleep_until(&*driver, soon).await;
+                }
+            };
+            block_on(&*driver, wait);
+            let found = block_on(
+                &*driver,
+                Op::start(&engine, read(&file, 199 * BLOCK as u64, BufMut::zeroed(BLOCK))),
+            );
+            assert_eq!(found.buffer.as_deref(), Some(&*pattern(199, BLOCK)));
+        }
+    });
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
-use common::{Op, engines, file, pattern, read, write};
+use common::{Op, engines, file, pattern, read, within_a_minute, write};
 use sys::{Buf, BufMut, Engine, EngineKind, Finished};
 use units::sync::Event;
 use units::{Driver, RealDriver, block_on, sleep_until, spawn};
@@ -43,24 +43,26 @@ async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 
 #[test]
 fn a_thread_that_waits_serves_its_own_completions() {
-    let Some(engine) = ring() else { return };
-    let (driver, file) = (RealDriver::new(), file(1 << 20));
-    let me = std::thread::current().id();
-    // A hole is read at once, before the thread waits: blocks that are there take a while.
-    block_on(&*driver, Op::start(&engine, write(&file, 0, vec![Buf::zeroed(1 << 20)])));
-    let own = Arc::new(AtomicU32::new(0));
-    for n in 0..200 {
-        let (op, finish) = Op::pair();
-        let own = Arc::clone(&own);
-        let finish = Box::new(move |finished: Finished| {
-            own.fetch_add(u32::from(std::thread::current().id() == me), Ordering::Relaxed);
-            finish(finished);
-        });
-        engine.submit(read(&file, n % 256 * BLOCK as u64, BufMut::zeroed(BLOCK)), finish);
-        assert_eq!(block_on(&*driver, op).result.ok(), Some(BLOCK as u64));
-    }
-    // One that completes before the thread waits may be the reaper's: that is no rule.
-    assert!(own.load(Ordering::Relaxed) > 100, "{own:?} of 200");
+    within_a_minute(|| {
+        let Some(engine) = ring() else { return };
+        let (driver, file) = (RealDriver::new(), file(1 << 20));
+        let me = std::thread::current().id();
+        // A hole is read at once, before the thread waits: blocks that are there take a while.
+        block_on(&*driver, Op::start(&engine, write(&file, 0, vec![Buf::zeroed(1 << 20)])));
+        let own = Arc::new(AtomicU32::new(0));
+        for n in 0..200 {
+            let (op, finish) = Op::pair();
+            let own = Arc::clone(&own);
+            let finish = Box::new(move |finished: Finished| {
+                own.fetch_add(u32::from(std::thread::current().id() == me), Ordering::Relaxed);
+                finish(finished);
+            });
+            engine.submit(read(&file, n % 256 * BLOCK as u64, BufMut::zeroed(BLOCK)), finish);
+            assert_eq!(block_on(&*driver, op).result.ok(), Some(BLOCK as u64));
+        }
+        // One that completes before the thread waits may be the reaper's: that is no rule.
+        assert!(own.load(Ordering::Relaxed) > 100, "{own:?} of 200");
+    });
 }
 
 #[test]
@@ -90,127 +92,137 @@ fn what_nobody_waits_for_is_served_by_another_thread() {
 
 #[test]
 fn more_than_a_ring_holds_may_be_in_flight() {
-    let driver = RealDriver::new();
-    for engine in engines() {
-        let file = file(16 << 20);
-        let data = Buf::copy_from(&pattern(5, BLOCK));
-        for waits in [true, false] {
-            let ops: Vec<_> = (0..3000u64)
-                .map(|n| Op::start(&engine, write(&file, n * BLOCK as u64, vec![data.clone()])))
-                .collect();
-            if !waits {
-                while ops.iter().any(|op| op.calls() == 0) {
-                    std::thread::yield_now();
+    within_a_minute(|| {
+        let driver = RealDriver::new();
+        for engine in engines() {
+            let file = file(16 << 20);
+            let data = Buf::copy_from(&pattern(5, BLOCK));
+            for waits in [true, false] {
+                let ops: Vec<_> = (0..3000u64)
+                    .map(|n| Op::start(&engine, write(&file, n * BLOCK as u64, vec![data.clone()])))
+                    .collect();
+                if !waits {
+                    while ops.iter().any(|op| op.calls() == 0) {
+                        std::thread::yield_now();
+                    }
                 }
+                for op in &ops {
+                    assert_eq!(block_on(&*driver, op.clone()).result.ok(), Some(BLOCK as u64));
+                }
+                assert!(ops.iter().all(|op| op.calls() == 1));
             }
-            for op in &ops {
-                assert_eq!(block_on(&*driver, op.clone()).result.ok(), Some(BLOCK as u64));
-            }
-            assert!(ops.iter().all(|op| op.calls() == 1));
         }
-    }
+    });
 }
 
 #[test]
 fn timers_and_completions_are_waited_for_at_once() {
-    let driver = RealDriver::new();
-    for engine in engines() {
-        let file = file(1 << 20);
-        for round in 0..50u64 {
-            let due = driver.now().after(Duration::from_micros(round * 20));
-            let op = Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK)));
-            let (found, ()) = block_on(&*driver, both(op, sleep_until(&*driver, due)));
-            assert_eq!(found.result.ok(), Some(BLOCK as u64));
-            assert!(driver.now() >= due);
+    within_a_minute(|| {
+        let driver = RealDriver::new();
+        for engine in engines() {
+            let file = file(1 << 20);
+            for round in 0..50u64 {
+                let due = driver.now().after(Duration::from_micros(round * 20));
+                let op = Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK)));
+                let (found, ()) = block_on(&*driver, both(op, sleep_until(&*driver, due)));
+                assert_eq!(found.result.ok(), Some(BLOCK as u64));
+                assert!(driver.now() >= due);
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn a_wait_in_the_ring_ends_when_another_thread_wakes_it() {
-    let Some(engine) = ring() else { return };
-    let (driver, file) = (RealDriver::new(), file(1 << 20));
-    // This thread has a ring from here on, with nothing in flight.
-    block_on(&*driver, Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK))));
-    for pause in [0, 1, 10, 100, 1000] {
-        let d = Arc::clone(&driver);
-        let other = spawn(&*driver, "other", async move {
-            sleep_until(&*d, d.now().after(Duration::from_micros(pause))).await;
-            pause
-        });
-        assert_eq!(block_on(&*driver, other), pause);
-    }
+    within_a_minute(|| {
+        let Some(engine) = ring() else { return };
+        let (driver, file) = (RealDriver::new(), file(1 << 20));
+        // This thread has a ring from here on, with nothing in flight.
+        block_on(&*driver, Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK))));
+        for pause in [0, 1, 10, 100, 1000] {
+            let d = Arc::clone(&driver);
+            let other = spawn(&*driver, "other", async move {
+                sleep_until(&*d, d.now().after(Duration::from_micros(pause))).await;
+                pause
+            });
+            assert_eq!(block_on(&*driver, other), pause);
+        }
+    });
 }
 
 /// Threads in a circle: each waits for its neighbour and for an operation of its own, over and over. A wake that is lost
 /// stops the circle.
 #[test]
 fn no_wake_is_lost_between_rings_timers_and_threads() {
-    const THREADS: u64 = 4;
-    const ROUNDS: u64 = 1500;
-    for engine in engines() {
-        let file = file(1 << 20);
-        let events: Vec<_> = (0..THREADS).map(|_| Event::new()).collect();
-        let operations = Arc::new(AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for me in 0..THREADS {
-                let (engine, file, events, operations) = (&engine, &file, &events, &operations);
-                scope.spawn(move || {
-                    let driver = RealDriver::new();
-                    let (mine, next) = (&events[me as usize], &events[((me + 1) % THREADS) as usize]);
-                    for round in 0..ROUNDS {
-                        next.notify();
-                        let turn = async {
-                            while mine.version() <= round {
-                                mine.changed_since(mine.version().min(round)).await;
-                            }
-                        };
-                        let at = (me * 16 + round % 16) * BLOCK as u64;
-                        match round % 3 {
-                            0 => block_on(&*driver, turn),
-                            1 => {
-                                let op = Op::start(engine, read(file, at, BufMut::zeroed(BLOCK)));
-                                let (found, ()) = block_on(&*driver, both(op, turn));
-                                operations.fetch_add(u64::from(found.result.is_ok()), Ordering::Relaxed);
-                            }
-                            _ => {
-                                let soon = driver.now().after(Duration::from_micros(round % 60));
-                                block_on(&*driver, both(sleep_until(&*driver, soon), turn));
+    within_a_minute(|| {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = 1500;
+        for engine in engines() {
+            let file = file(1 << 20);
+            let events: Vec<_> = (0..THREADS).map(|_| Event::new()).collect();
+            let operations = Arc::new(AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for me in 0..THREADS {
+                    let (engine, file, events, operations) = (&engine, &file, &events, &operations);
+                    scope.spawn(move || {
+                        let driver = RealDriver::new();
+                        let (mine, next) = (&events[me as usize], &events[((me + 1) % THREADS) as usize]);
+                        for round in 0..ROUNDS {
+                            next.notify();
+                            let turn = async {
+                                while mine.version() <= round {
+                                    mine.changed_since(mine.version().min(round)).await;
+                                }
+                            };
+                            let at = (me * 16 + round % 16) * BLOCK as u64;
+                            match round % 3 {
+                                0 => block_on(&*driver, turn),
+                                1 => {
+                                    let op = Op::start(engine, read(file, at, BufMut::zeroed(BLOCK)));
+                                    let (found, ()) = block_on(&*driver, both(op, turn));
+                                    operations.fetch_add(u64::from(found.result.is_ok()), Ordering::Relaxed);
+                                }
+                                _ => {
+                                    let soon = driver.now().after(Duration::from_micros(round % 60));
+                                    block_on(&*driver, both(sleep_until(&*driver, soon), turn));
+                                }
                             }
                         }
-                    }
-                });
-            }
-        });
-        assert_eq!(operations.load(Ordering::Relaxed), THREADS * ROUNDS / 3);
-    }
+                    });
+                }
+            });
+            assert_eq!(operations.load(Ordering::Relaxed), THREADS * ROUNDS / 3);
+        }
+    });
 }
 
 /// What is submitted while completions are served is held back until the thread waits: it must not stay there.
 #[test]
 fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
-    fn link(engine: &Arc<Engine>, file: &Arc<std::fs::File>, left: u32, done: mpsc::Sender<u32>) {
-        let (again, file2) = (Arc::clone(engine), Arc::clone(file));
-        let finish = Box::new(move |finished: Finished| {
-            assert!(finished.result.is_ok());
-            match left {
-                0 => done.send(0).expect("the test listens"),
-                _ => link(&again, &file2, left - 1, done),
+    within_a_minute(|| {
+        fn link(engine: &Arc<Engine>, file: &Arc<std::fs::File>, left: u32, done: mpsc::Sender<u32>) {
+            let (again, file2) = (Arc::clone(engine), Arc::clone(file));
+            let finish = Box::new(move |finished: Finished| {
+                assert!(finished.result.is_ok());
+                match left {
+                    0 => done.send(0).expect("the test listens"),
+                    _ => link(&again, &file2, left - 1, done),
+                }
+            });
+            engine.submit(read(file, 0, BufMut::zeroed(BLOCK)), finish);
+        }
+        let driver = RealDriver::new();
+        for engine in engines() {
+            let file = file(1 << 20);
+            let (tx, rx) = mpsc::channel();
+            for _ in 0..8 {
+                link(&engine, &file, 100, tx.clone());
             }
-        });
-        engine.submit(read(file, 0, BufMut::zeroed(BLOCK)), finish);
-    }
-    let driver = RealDriver::new();
-    for engine in engines() {
-        let file = file(1 << 20);
-        let (tx, rx) = mpsc::channel();
-        for _ in 0..8 {
-            link(&engine, &file, 100, tx.clone());
+            // The thread waits for a while, then goes where its ring is no more served by it.
+            block_on(&*driver, sleep_until(&*driver, driver.now().after(Duration::from_millis(2))));
+            for _ in 0..8 {
+                assert_eq!(rx.recv_timeout(Duration::from_secs(20)), Ok(0));
+            }
         }
-        // The thread waits for a while, then goes where its ring is no more served by it.
-        block_on(&*driver, sleep_until(&*driver, driver.now().after(Duration::from_millis(2))));
-        for _ in 0..8 {
-            assert_eq!(rx.recv_timeout(Duration::from_secs(20)), Ok(0));
-        }
-    }
+    });
 }

@@ -1,0 +1,164 @@
+//! What an operation costs through each engine. Not a test: `cargo test -p furrow-sys --test measure -- --ignored
+//! --nocapture`. Compare within one run only.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+
+use common::{Op, engines, file, read, write};
+use sys::{Buf, BufMut, Engine, Finished};
+use units::{Driver, RealDriver, block_on};
+
+const BLOCK: usize = 4096;
+const ROUNDS: u32 = 3000;
+
+/// Nanoseconds that the process has had a processor, and how often its threads went to sleep: both say more than the
+/// clock does on a machine with other things to do.
+fn used() -> (u64, u64) {
+    // SAFETY: both calls write a structure that lives through them; zeros are a value of it.
+    unsafe {
+        let (mut cpu, mut usage): (libc::timespec, libc::rusage) = (std::mem::zeroed(), std::mem::zeroed());
+        assert_eq!(libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut cpu), 0);
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
+        (cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64, usage.ru_nvcsw as u64)
+    }
+}
+
+/// The time of each of [`ROUNDS`] calls, and what it took.
+fn time(what: &str, mut call: impl FnMut(u32)) {
+    let driver = RealDriver::new();
+    let before = used();
+    let mut times: Vec<_> = (0..ROUNDS)
+        .map(|n| {
+            let before = driver.now();
+            call(n);
+            driver.now().since(before).as_secs_f64() * 1e6
+        })
+        .collect();
+    let after = used();
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[(f64::from(ROUNDS) * share) as usize];
+    let per = |n: u64| n as f64 / f64::from(ROUNDS);
+    println!(
+        "{what:<54} p50 {:6.1}  p99 {:7.1}  cpu {:5.1} us, {:4.2} sleeps",
+        at(0.5),
+        at(0.99),
+        per(after.0 - before.0) / 1e3,
+        per(after.1 - before.1),
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn what_an_operation_costs() {
+    let driver = RealDriver::new();
+    let (disk, hole) = (file(16 << 20), file(16 << 20));
+    let threads = &engines()[0];
+    for part in 0..16 {
+        let data = vec![Buf::zeroed(1 << 20)];
+        assert!(block_on(&*driver, Op::start(threads, write(&disk, part << 20, data))).result.is_ok());
+    }
+    for (name, file) in [("a disk", &disk), ("a hole (no I/O)", &hole)] {
+        println!("4 KiB reads from {name}");
+        let at = |n: u32| u64::from(n.wrapping_mul(2_654_435_761) % 4096) * BLOCK as u64;
+        let mut into = BufMut::zeroed(BLOCK);
+        time("  pread", |n| {
+            rustix::io::pread(file, &mut into[..], at(n)).expect("a read");
+        });
+        for engine in engines() {
+            let kind = engine.kind();
+            let me = std::thread::current().id();
+            let own = Arc::new(AtomicU32::new(0));
+            let start = |engine: &Engine, n: u32| {
+                let (op, finish) = Op::pair();
+                let own = Arc::clone(&own);
+                let counted = move |finished: Finished| {
+                    own.fetch_add(u32::from(std::thread::current().id() == me), Ordering::Relaxed);
+                    finish(finished);
+                };
+                engine.submit(read(file, at(n), BufMut::zeroed(BLOCK)), Box::new(counted));
+                op
+            };
+            time(&format!("  {kind:?}, one in flight, waiting"), |n| {
+                assert!(block_on(&*driver, start(&engine, n)).result.is_ok());
+            });
+            println!("      {} of {ROUNDS} served by the thread that waits", own.swap(0, Ordering::Relaxed));
+            let mut flying = VecDeque::new();
+            time(&format!("  {kind:?}, eight in flight, waiting for the oldest"), |n| {
+                while flying.len() < 8 {
+                    flying.push_back(start(&engine, n));
+                }
+                let oldest = flying.pop_front().expect("eight are in flight");
+                assert!(block_on(&*driver, oldest).result.is_ok());
+            });
+            println!("      {} of {ROUNDS} served by the thread that waits", own.swap(0, Ordering::Relaxed));
+            flying.into_iter().for_each(|op| drop(block_on(&*driver, op)));
+            time(&format!("  {kind:?}, one in flight, unaligned"), |n| {
+                let mut into = BufMut::zeroed(BLOCK + 1);
+                let _first = into.split_to(1);
+                assert!(block_on(&*driver, Op::start(&engine, read(file, at(n), into))).result.is_ok());
+            });
+            let (tx, rx) = mpsc::channel();
+            time(&format!("  {kind:?}, one in flight, served by another thread"), |n| {
+                let tx = tx.clone();
+                let finish = Box::new(move |finished: Finished| tx.send(finished).expect("the test listens"));
+                engine.submit(read(file, at(n), BufMut::zeroed(BLOCK)), finish);
+                assert!(rx.recv().expect("served").result.is_ok());
+            });
+        }
+    }
+}
+
+/// Whether memory that the ring knows beforehand pays, where the data must be copied into it or out of it.
+#[test]
+#[ignore = "a measurement"]
+fn what_registered_memory_gives() {
+    use io_uring::{IoUring, opcode, types};
+    use std::os::fd::AsRawFd;
+
+    let driver = RealDriver::new();
+    let disk = file(16 << 20);
+    let threads = &engines()[0];
+    for part in 0..16 {
+        let data = vec![Buf::zeroed(1 << 20)];
+        assert!(block_on(&*driver, Op::start(threads, write(&disk, part << 20, data))).result.is_ok());
+    }
+    let fd = types::Fd(disk.as_raw_fd());
+    for len in [4096, 16384, 65536] {
+        let mut ring = IoUring::new(8).expect("a ring");
+        let (mut slot, mut buffer) = (BufMut::zeroed(len), BufMut::zeroed(len));
+        let memory = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: len };
+        // SAFETY: the slot lives longer than the ring.
+        unsafe { ring.submitter().register_buffers(&[memory]) }.expect("registered");
+        let at = |n: u32| u64::from(n.wrapping_mul(2_654_435_761) % 128) * 65536;
+        let mut run = |entry: io_uring::squeue::Entry| {
+            // SAFETY: the entry's memory lives until it has completed, below.
+            unsafe { ring.submission().push(&entry) }.expect("an empty queue");
+            ring.submit_and_wait(1).expect("it completes");
+            assert_eq!(ring.completion().next().expect("a completion").result(), len as i32);
+        };
+        println!("{len} bytes");
+        for _ in 0..2 {
+            let plain = buffer.as_mut_ptr();
+            time("  read where it lies", |n| {
+                run(opcode::Read::new(fd, plain, len as u32).offset(at(n)).build());
+            });
+            let fixed = slot.as_mut_ptr();
+            time("  read into registered memory, and a copy", |n| {
+                run(opcode::ReadFixed::new(fd, fixed, len as u32, 0).offset(at(n)).build());
+                buffer.copy_from_slice(&slot);
+            });
+            let plain = buffer.as_ptr();
+            time("  write where it lies", |n| {
+                run(opcode::Write::new(fd, plain, len as u32).offset(at(n)).build());
+            });
+            time("  a copy, and write from registered memory", |n| {
+                slot.copy_from_slice(&buffer);
+                run(opcode::WriteFixed::new(fd, fixed, len as u32, 0).offset(at(n)).build());
+            });
+        }
+    }
+}
