@@ -226,3 +226,30 @@ fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
         }
     });
 }
+
+/// The owner's ring tells nobody of completions while the owner waits: those that come as it stops are its own, too.
+#[test]
+fn what_completes_as_a_thread_stops_waiting_is_served() {
+    within_a_minute(|| {
+        let driver = RealDriver::new();
+        for engine in engines() {
+            let file = file(1 << 20);
+            block_on(&*driver, Op::start(&engine, write(&file, 0, vec![Buf::zeroed(1 << 20)])));
+            for _ in 0..100 {
+                let (tx, rx) = mpsc::channel();
+                let awaited = Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK)));
+                for n in 0..24 {
+                    let tx = tx.clone();
+                    let finish = Box::new(move |finished: Finished| {
+                        tx.send(finished.result.is_ok()).expect("the test listens");
+                    });
+                    engine.submit(read(&file, n * BLOCK as u64, BufMut::zeroed(BLOCK)), finish);
+                }
+                block_on(&*driver, awaited);
+                for _ in 0..24 {
+                    assert_eq!(rx.recv_timeout(Duration::from_secs(20)), Ok(true));
+                }
+            }
+        }
+    });
+}
