@@ -1,0 +1,217 @@
+//! The header of a metadata record.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `FURROWMD` |
+//! | 8 | 2 | version | 1 |
+//! | 10 | 2 | kind | what the payload is: see [`Kind`] |
+//! | 12 | 4 | flags | bit 0: part of a checkpoint |
+//! | 16 | 16 | array | the array's UUID |
+//! | 32 | 8 | epoch | which assembly of the array wrote it |
+//! | 40 | 8 | sequence | counts the records of one member |
+//! | 48 | 4 | member | the slot of the drive that it lies on |
+//! | 52 | 4 | zone | the logical zone, where it is about one |
+//! | 56 | 8 | generation | that zone's |
+//! | 64 | 8 | start | first block that it is about, from the start of the logical zone |
+//! | 72 | 8 | end | one past the last |
+//! | 80 | 4 | payload_len | bytes |
+//! | 84 | 4 | payload_crc | CRC32C of them |
+//! | 88 | 36 | reserved | zero |
+//! | 124 | 4 | header_crc | CRC32C of the 124 bytes before |
+
+use units::{Blocks, ZoneId};
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::crc32c;
+use crate::layout::Slot;
+
+/// The first eight bytes.
+pub(crate) const MAGIC: [u8; 8] = *b"FURROWMD";
+/// The version this build writes and reads.
+pub(crate) const VERSION: u16 = 1;
+/// Bytes of a header.
+pub(crate) const SIZE: usize = 128;
+/// Bytes that the header's checksum covers.
+const COVERED: usize = SIZE - 4;
+/// Part of a checkpoint: what memory held, not what just happened.
+const CHECKPOINT: u32 = 1;
+
+/// What a record says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Kind {
+    /// The array, its members, and which of them failed: [`super::superblock`].
+    Superblock,
+    /// Generations and ends of zones: [`super::zones`].
+    Zones,
+    /// The zone of this generation is about to be reset.
+    ResetIntent,
+    /// Parity of the blocks `start..end` of a stripe that is not whole: the XOR of everything below `end`.
+    PartialParity,
+    /// A unit of parity that does not lie in its place.
+    Relocated,
+    /// A checkpoint ends here: this epoch's records tell everything about this member.
+    CheckpointEnd,
+}
+
+const KINDS: [(Kind, u16); 6] = [
+    (Kind::Superblock, 1),
+    (Kind::Zones, 2),
+    (Kind::ResetIntent, 3),
+    (Kind::PartialParity, 4),
+    (Kind::Relocated, 5),
+    (Kind::CheckpointEnd, 6),
+];
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    version: U16,
+    kind: U16,
+    flags: U32,
+    array: [u8; 16],
+    epoch: U64,
+    sequence: U64,
+    member: U32,
+    zone: U32,
+    generation: U64,
+    start: U64,
+    end: U64,
+    payload_len: U32,
+    payload_crc: U32,
+    reserved: [u8; 36],
+    header_crc: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == SIZE);
+const _: () = assert!(std::mem::offset_of!(Raw, array) == 16);
+const _: () = assert!(std::mem::offset_of!(Raw, generation) == 56);
+const _: () = assert!(std::mem::offset_of!(Raw, payload_len) == 80);
+const _: () = assert!(std::mem::offset_of!(Raw, header_crc) == COVERED);
+
+/// A record's header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    pub checkpoint: bool,
+    pub array: Uuid,
+    pub epoch: u64,
+    pub sequence: u64,
+    pub member: Slot,
+    pub zone: ZoneId,
+    pub generation: u64,
+    pub start: Blocks,
+    pub end: Blocks,
+}
+
+/// The bytes of a header for `payload`.
+pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
+    let kind = KINDS.iter().find(|(kind, _)| *kind == header.kind).map_or(0, |(_, number)| *number);
+    let mut raw = Raw {
+        magic: MAGIC,
+        version: VERSION.into(),
+        kind: kind.into(),
+        flags: if header.checkpoint { CHECKPOINT } else { 0 }.into(),
+        array: *header.array.as_bytes(),
+        epoch: header.epoch.into(),
+        sequence: header.sequence.into(),
+        member: header.member.0.into(),
+        zone: header.zone.0.into(),
+        generation: header.generation.into(),
+        start: header.start.0.into(),
+        end: header.end.0.into(),
+        payload_len: u32::try_from(payload.len()).expect("a payload is a stripe unit at most").into(),
+        payload_crc: crc32c(&[payload]).into(),
+        reserved: [0; 36],
+        header_crc: 0.into(),
+    };
+    raw.header_crc = crc32c(&[raw.as_bytes().get(..COVERED).unwrap_or_default()]).into();
+    let mut bytes = [0; SIZE];
+    bytes.copy_from_slice(raw.as_bytes());
+    bytes
+}
+
+/// Reads a record: its header and the payload behind it. `None` for anything that is no whole record of a version
+/// and kind that this build knows.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
+    let (raw, rest) = Raw::read_from_prefix(bytes).ok()?;
+    let covered = bytes.get(..COVERED)?;
+    if raw.magic != MAGIC || raw.version.get() != VERSION || crc32c(&[covered]) != raw.header_crc.get() {
+        return None;
+    }
+    let payload = rest.get(..raw.payload_len.get() as usize)?;
+    if crc32c(&[payload]) != raw.payload_crc.get() {
+        return None;
+    }
+    let kind = KINDS.iter().find(|(_, number)| *number == raw.kind.get()).map(|(kind, _)| *kind)?;
+    let header = Header {
+        kind,
+        checkpoint: raw.flags.get() & CHECKPOINT != 0,
+        array: Uuid::from_bytes(raw.array),
+        epoch: raw.epoch.get(),
+        sequence: raw.sequence.get(),
+        member: Slot(raw.member.get()),
+        zone: ZoneId(raw.zone.get()),
+        generation: raw.generation.get(),
+        start: Blocks(raw.start.get()),
+        end: Blocks(raw.end.get()),
+    };
+    Some((header, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::golden;
+    use super::*;
+
+    fn sample() -> Header {
+        Header {
+            kind: Kind::PartialParity,
+            checkpoint: true,
+            array: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+            epoch: 7,
+            sequence: 99,
+            member: Slot(3),
+            zone: ZoneId(12),
+            generation: 5,
+            start: Blocks(64),
+            end: Blocks(67),
+        }
+    }
+
+    #[test]
+    fn version_1_reads_as_it_was_written() {
+        let payload: Vec<u8> = (0..=255).collect();
+        let fresh = [&encode(&sample(), &payload)[..], &payload].concat();
+        let golden = golden("record-v1.bin", &fresh);
+        let (header, found) = decode(&golden).expect("the golden record is good");
+        assert_eq!((header, found), (sample(), &payload[..]));
+        assert_eq!(fresh, golden);
+    }
+
+    #[test]
+    fn a_changed_byte_anywhere_is_noticed() {
+        let payload = [9; 40];
+        let good = [&encode(&sample(), &payload)[..], &payload].concat();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            assert_eq!(decode(&bad), None, "byte {at}");
+        }
+        assert_eq!(decode(&good[..good.len() - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_record_or_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _total = decode(&bytes);
+            let mut signed = MAGIC.to_vec();
+            signed.extend(bytes);
+            let _total = decode(&signed);
+        }
+    }
+}

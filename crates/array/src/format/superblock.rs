@@ -1,0 +1,334 @@
+//! The payload of a superblock record: what the array is like, its members, and which of them failed.
+//!
+//! The first record of every metadata zone that is in use is one, so that a member is known by one block; the
+//! record's header says which member the drive is. The newest `config` among the drives counts.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | version | 1 |
+//! | 4 | 4 | members | number of drives |
+//! | 8 | 8 | compat | features that older builds may ignore |
+//! | 16 | 8 | ro_compat | features that older builds may read, not write |
+//! | 24 | 8 | incompat | features that older builds must refuse |
+//! | 32 | 8 | config | counts changes of this superblock |
+//! | 40 | 4 | parities | units of parity in a stripe: 1 |
+//! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; others are to come |
+//! | 48 | 4 | block_size | bytes |
+//! | 52 | 4 | unit | blocks in a stripe unit |
+//! | 56 | 4 | metadata_zones | physical zones 0 to this, of each drive |
+//! | 60 | 4 | zones | logical zones |
+//! | 64 | 8 | zone_size | blocks between the starts of two physical zones, as the array counts |
+//! | 72 | 8 | zone_capacity | blocks used of each physical zone |
+//! | 80 | 4 | share_of | physical zones of a drive in a logical zone: 1 |
+//! | 84 | 4 | share_by | logical zones in a physical zone: 1 |
+//! | 88 | 8 | created_ms | milliseconds since 1970 |
+//! | 96 | 4 | label_len | bytes of the label |
+//! | 100 | 4 | reserved | zero |
+//! | 104 | 64 | label | UTF-8, zero-filled |
+//! | 168 | 88 | reserved | zero |
+//! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed), reserved (12) |
+
+use units::Blocks;
+use uuid::Uuid;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::layout::Slot;
+
+/// The version this build writes and reads.
+const VERSION: u32 = 1;
+/// Bytes before the table of members.
+const FIXED: usize = 256;
+/// Bytes of a member.
+const MEMBER: usize = 32;
+/// The longest label.
+pub(crate) const MAX_LABEL: usize = 64;
+/// The most drives: the superblock fits a block of 4 KiB with its header.
+pub(crate) const MAX_MEMBERS: u32 = 64;
+/// The read-only-compatible features this build knows.
+const KNOWN_RO_COMPAT: u64 = 0;
+/// The incompatible features this build knows.
+const KNOWN_INCOMPAT: u64 = 0;
+/// Left-symmetric rotation over all drives.
+pub(crate) const LEFT_SYMMETRIC: u32 = 1;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Raw {
+    version: U32,
+    members: U32,
+    compat: U64,
+    ro_compat: U64,
+    incompat: U64,
+    config: U64,
+    parities: U32,
+    placement: U32,
+    block_size: U32,
+    unit: U32,
+    metadata_zones: U32,
+    zones: U32,
+    zone_size: U64,
+    zone_capacity: U64,
+    share_of: U32,
+    share_by: U32,
+    created_ms: U64,
+    label_len: U32,
+    reserved: U32,
+    label: [u8; MAX_LABEL],
+    reserved_2: [u8; 88],
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct RawMember {
+    uuid: [u8; 16],
+    state: U32,
+    reserved: [u8; 12],
+}
+
+const _: () = assert!(size_of::<Raw>() == FIXED);
+const _: () = assert!(size_of::<RawMember>() == MEMBER);
+const _: () = assert!(std::mem::offset_of!(Raw, config) == 32);
+const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
+const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
+
+/// What the superblock says of a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberInfo {
+    /// Its identity, written when it joined the array.
+    pub uuid: Uuid,
+    /// Whether the array does without it: what it holds is out of date.
+    pub failed: bool,
+}
+
+/// What the array is like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Its identity. It stands in the record's header.
+    pub uuid: Uuid,
+    /// Counts changes of the superblock.
+    pub config: u64,
+    /// Features that older builds may ignore.
+    pub compat: u64,
+    /// Features that older builds may read, not write.
+    pub ro_compat: u64,
+    /// Features that older builds must refuse.
+    pub incompat: u64,
+    /// Units of parity in a stripe.
+    pub parities: u32,
+    /// How stripes lie on the drives.
+    pub placement: u32,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks in a stripe unit.
+    pub unit: u32,
+    /// Physical zones of each drive, from its first on, that hold metadata.
+    pub metadata_zones: u32,
+    /// Logical zones.
+    pub zones: u32,
+    /// Blocks between the starts of two physical zones of the largest kind among the drives.
+    pub zone_size: Blocks,
+    /// Blocks used of each physical zone: what the smallest drive has.
+    pub zone_capacity: Blocks,
+    /// Milliseconds since 1970.
+    pub created_ms: u64,
+    /// A name for people.
+    pub label: String,
+    /// The drives, by slot.
+    pub members: Vec<MemberInfo>,
+}
+
+impl Superblock {
+    /// What is known of the drive in `slot`.
+    pub fn member(&self, slot: Slot) -> Option<&MemberInfo> {
+        self.members.get(slot.index())
+    }
+}
+
+/// Why a superblock is not usable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// Not a superblock, or of numbers that contradict each other.
+    Malformed,
+    /// From another build: what to tell.
+    Foreign(String),
+}
+
+/// The payload.
+pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
+    let mut label = [0; MAX_LABEL];
+    label.iter_mut().zip(sb.label.as_bytes()).for_each(|(to, from)| *to = *from);
+    let raw = Raw {
+        version: VERSION.into(),
+        members: u32::try_from(sb.members.len()).expect("no more than MAX_MEMBERS").into(),
+        compat: sb.compat.into(),
+        ro_compat: sb.ro_compat.into(),
+        incompat: sb.incompat.into(),
+        config: sb.config.into(),
+        parities: sb.parities.into(),
+        placement: sb.placement.into(),
+        block_size: sb.block_size.into(),
+        unit: sb.unit.into(),
+        metadata_zones: sb.metadata_zones.into(),
+        zones: sb.zones.into(),
+        zone_size: sb.zone_size.0.into(),
+        zone_capacity: sb.zone_capacity.0.into(),
+        share_of: 1.into(),
+        share_by: 1.into(),
+        created_ms: sb.created_ms.into(),
+        label_len: u32::try_from(sb.label.len().min(MAX_LABEL)).unwrap_or(0).into(),
+        reserved: 0.into(),
+        label,
+        reserved_2: [0; 88],
+    };
+    let mut bytes = raw.as_bytes().to_vec();
+    for member in &sb.members {
+        let state = u32::from(member.failed).into();
+        let raw = RawMember { uuid: *member.uuid.as_bytes(), state, reserved: [0; 12] };
+        bytes.extend_from_slice(raw.as_bytes());
+    }
+    bytes
+}
+
+/// Reads the payload of a superblock record of the array `uuid`.
+pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> {
+    let (raw, mut rest) = Raw::read_from_prefix(payload).map_err(|_| Refused::Malformed)?;
+    let version = raw.version.get();
+    if version != VERSION {
+        return Err(Refused::Foreign(format!(
+            "the array has format version {version}, this build reads version {VERSION}: use a build that reads \
+             version {version}"
+        )));
+    }
+    let unknown = raw.incompat.get() & !KNOWN_INCOMPAT;
+    if unknown != 0 {
+        return Err(Refused::Foreign(format!(
+            "the array uses features that this build does not know (incompat bits {unknown:#x}): use a newer build"
+        )));
+    }
+    let (parities, placement) = (raw.parities.get(), raw.placement.get());
+    let shares = (raw.share_of.get(), raw.share_by.get());
+    if parities != 1 || placement != LEFT_SYMMETRIC || shares != (1, 1) {
+        return Err(Refused::Foreign(format!(
+            "the array has {parities} units of parity in a stripe, placement {placement} and zone shares {shares:?}; \
+             this build knows one unit of parity, placement {LEFT_SYMMETRIC} and shares (1, 1): use a newer build"
+        )));
+    }
+    let count = raw.members.get();
+    let mut members = Vec::new();
+    for _ in 0..count.min(MAX_MEMBERS) {
+        let (member, left) = RawMember::read_from_prefix(rest).map_err(|_| Refused::Malformed)?;
+        rest = left;
+        members.push(MemberInfo { uuid: Uuid::from_bytes(member.uuid), failed: member.state.get() != 0 });
+    }
+    let block = raw.block_size.get();
+    let sound = (3..=MAX_MEMBERS).contains(&count)
+        && block.is_power_of_two()
+        && (512..=65_536).contains(&block)
+        && raw.unit.get() > 0
+        && raw.zones.get() > 0
+        && raw.metadata_zones.get() >= 3
+        && raw.zone_capacity.get() > 0
+        && raw.zone_capacity.get() <= raw.zone_size.get()
+        && raw.zone_size.get() <= u64::from(u32::MAX);
+    let label = raw.label.get(..raw.label_len.get() as usize);
+    let (true, Some(label)) = (sound, label) else { return Err(Refused::Malformed) };
+    Ok(Superblock {
+        uuid,
+        config: raw.config.get(),
+        compat: raw.compat.get(),
+        ro_compat: raw.ro_compat.get(),
+        incompat: raw.incompat.get(),
+        parities,
+        placement,
+        block_size: block,
+        unit: raw.unit.get(),
+        metadata_zones: raw.metadata_zones.get(),
+        zones: raw.zones.get(),
+        zone_size: Blocks(raw.zone_size.get()),
+        zone_capacity: Blocks(raw.zone_capacity.get()),
+        created_ms: raw.created_ms.get(),
+        label: String::from_utf8_lossy(label).into_owned(),
+        members,
+    })
+}
+
+/// Features that forbid writing, in words.
+pub(crate) fn unwritable(sb: &Superblock) -> Option<String> {
+    let unknown = sb.ro_compat & !KNOWN_RO_COMPAT;
+    (unknown != 0).then(|| {
+        format!("the array uses features that this build can read but not write (bits {unknown:#x})")
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::super::golden;
+    use super::*;
+
+    pub(crate) fn sample() -> Superblock {
+        let member = |n: u128| MemberInfo { uuid: Uuid::from_u128(n), failed: n == 2 };
+        Superblock {
+            uuid: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+            config: 4,
+            compat: 0,
+            ro_compat: 0,
+            incompat: 0,
+            parities: 1,
+            placement: LEFT_SYMMETRIC,
+            block_size: 4096,
+            unit: 16,
+            metadata_zones: 3,
+            zones: 29,
+            zone_size: Blocks(16_384),
+            zone_capacity: Blocks(16_000),
+            created_ms: 1_700_000_000_000,
+            label: "barn".into(),
+            members: (1..=5).map(member).collect(),
+        }
+    }
+
+    #[test]
+    fn version_1_reads_as_it_was_written() {
+        let golden = golden("superblock-v1.bin", &encode(&sample()));
+        assert_eq!(decode(sample().uuid, &golden), Ok(sample()));
+        assert_eq!(encode(&sample()), golden);
+    }
+
+    #[test]
+    fn what_this_build_does_not_know_is_refused_in_words() {
+        let foreign = |sb: Superblock| match decode(sb.uuid, &encode(&sb)) {
+            Err(Refused::Foreign(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(foreign(Superblock { incompat: 8, ..sample() }).contains("incompat bits 0x8"));
+        assert!(foreign(Superblock { parities: 2, ..sample() }).contains("2 units of parity"));
+        let ro = Superblock { ro_compat: 2, compat: 1, ..sample() };
+        assert!(unwritable(&decode(ro.uuid, &encode(&ro)).expect("readable")).is_some());
+    }
+
+    #[test]
+    fn numbers_that_contradict_each_other_are_refused() {
+        let bad = [
+            Superblock { members: sample().members[..2].to_vec(), ..sample() },
+            Superblock { block_size: 1000, ..sample() },
+            Superblock { unit: 0, ..sample() },
+            Superblock { zone_capacity: Blocks(20_000), ..sample() },
+        ];
+        for sb in bad {
+            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(Refused::Malformed), "{sb:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_superblock_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..600), at in 0_usize..400) {
+            let _total = decode(Uuid::nil(), &bytes);
+            let mut near = encode(&sample());
+            near.iter_mut().skip(at).zip(&bytes).for_each(|(to, from)| *to = *from);
+            let _total = decode(Uuid::nil(), &near);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The payload of a zones record: the generation of each logical zone, and where a full one's content ends.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | first | the logical zone of the first entry |
+//! | 4 | 4 | count | entries |
+//! | 8 | 8 | reserved | zero |
+//! | 16 | 16 each | entries | generation (8), end (8: all ones where the zone is not known to be full) |
+//!
+//! A zone with an end is full, its blocks below the end are durable, and their parity fits. A generation counts the
+//! lives of a zone; the highest one that any drive has is true.
+
+use units::{Blocks, ZoneId};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes before the entries.
+const FIXED: usize = 16;
+/// Bytes of an entry.
+pub(crate) const ENTRY: usize = 16;
+/// No end: the zone is empty or has room.
+const NONE: u64 = u64::MAX;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct Raw {
+    first: U32,
+    count: U32,
+    reserved: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+struct RawEntry {
+    generation: U64,
+    end: U64,
+}
+
+const _: () = assert!(size_of::<Raw>() == FIXED);
+const _: () = assert!(size_of::<RawEntry>() == ENTRY);
+
+/// What is recorded of a logical zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ZoneEntry {
+    pub generation: u64,
+    pub end: Option<Blocks>,
+}
+
+impl ZoneEntry {
+    /// Takes in what another record says: the higher generation counts, and within one an end.
+    pub(crate) fn learn(&mut self, other: ZoneEntry) {
+        if other.generation > self.generation {
+            *self = other;
+        } else if other.generation == self.generation && self.end.is_none() {
+            self.end = other.end;
+        }
+    }
+}
+
+/// Entries that fit a record of one block.
+pub(crate) fn per_block(block_size: u32) -> usize {
+    (block_size as usize - super::header::SIZE - FIXED) / ENTRY
+}
+
+/// The payload for the zones from `first` on.
+pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
+    let count = u32::try_from(entries.len()).expect("a block's worth of entries").into();
+    let mut bytes = Raw { first: first.0.into(), count, reserved: 0.into() }.as_bytes().to_vec();
+    for entry in entries {
+        let end = entry.end.map_or(NONE, |end| end.0).into();
+        bytes.extend_from_slice(RawEntry { generation: entry.generation.into(), end }.as_bytes());
+    }
+    bytes
+}
+
+/// Reads the payload.
+pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
+    let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
+    let count = raw.count.get() as usize;
+    if count.checked_mul(ENTRY)? > rest.len() {
+        return None;
+    }
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (entry, left) = RawEntry::read_from_prefix(rest).ok()?;
+        rest = left;
+        let end = entry.end.get();
+        entries.push(ZoneEntry { generation: entry.generation.get(), end: (end != NONE).then_some(Blocks(end)) });
+    }
+    Some((ZoneId(raw.first.get()), entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::golden;
+    use super::*;
+
+    #[test]
+    fn version_1_reads_as_it_was_written() {
+        let entry = |generation, end| ZoneEntry { generation, end };
+        let entries = [entry(1, None), entry(u64::MAX, Some(Blocks(56))), entry(3, Some(Blocks::ZERO))];
+        let golden = golden("zones-v1.bin", &encode(ZoneId(7), &entries));
+        assert_eq!(decode(&golden), Some((ZoneId(7), entries.to_vec())));
+        assert_eq!(encode(ZoneId(7), &entries), golden);
+    }
+
+    #[test]
+    fn the_higher_generation_counts() {
+        let mut zone = ZoneEntry { generation: 4, end: Some(Blocks(9)) };
+        zone.learn(ZoneEntry { generation: 3, end: Some(Blocks(1)) });
+        zone.learn(ZoneEntry { generation: 4, end: None });
+        assert_eq!(zone, ZoneEntry { generation: 4, end: Some(Blocks(9)) });
+        zone.learn(ZoneEntry { generation: 5, end: None });
+        assert_eq!(zone, ZoneEntry { generation: 5, end: None });
+        zone.learn(ZoneEntry { generation: 5, end: Some(Blocks(2)) });
+        assert_eq!(zone.end, Some(Blocks(2)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_entries_or_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _total = decode(&bytes);
+        }
+    }
+}
