@@ -285,8 +285,7 @@ mod tests {
     #[test]
     fn consecutive_units_go_round_all_drives() {
         let layout = Layout { drives: 5, unit: 4, zone_capacity: 100 };
-        let slots: Vec<u32> =
-            (0..20).map(|unit| layout.locate(ZoneId(0), Blocks(unit * 4)).slot.0).collect();
+        let slots: Vec<u32> = (0..20).map(|unit| layout.locate(ZoneId(0), Blocks(unit * 4)).slot.0).collect();
         assert_eq!(slots, (0..20).map(|n| n % 5).collect::<Vec<_>>());
     }
 }

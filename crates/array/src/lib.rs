@@ -1,12 +1,39 @@
 //! RAIZN: an array of three or more zoned drives that loses one of them and nothing else, and is itself a zoned
 //! device. Whoever runs on it does not know.
 //!
+//! ```text
+//!   Array     the ZonedDevice: checks, queues, acknowledges        core, write, read, action, failure
+//!     Zone      a logical zone: pointer, parity of the open stripe, writes in flight
+//!     Layout    which drive, which block: arithmetic
+//!     Member    a drive and its metadata log; `roll` moves the log to a fresh zone
+//!   create, open    open reads everything back: log_read, decide (pure), repair
+//!   format    the bytes on the drives
+//! ```
+//!
 //! `docs/adr/0011-raizn.md` has the formats, the rules, and what happens in each crash.
 #![forbid(unsafe_code)]
 
+mod action;
+mod core;
+mod create;
+mod decide;
+mod failure;
 mod format;
 mod layout;
+mod log_read;
+mod member;
+mod open;
+mod options;
+mod plan;
+mod read;
+mod repair;
+mod roll;
+mod write;
 mod xor;
+mod zone;
 
+pub use create::create;
 pub use format::superblock::{MemberInfo, Superblock};
 pub use layout::{Layout, Piece, Slot, Stripe};
+pub use open::Array;
+pub use options::{CreateOptions, OpenOptions, Sabotage};

@@ -16,6 +16,7 @@ mod io;
 mod kernel;
 pub mod nvme;
 mod op;
+mod resources;
 mod url;
 mod zone;
 
@@ -25,6 +26,7 @@ pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
 pub use kernel::KernelOptions;
 pub use op::{Action, Done, Durability, Op};
+pub use resources::{Admission, Resources};
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{

@@ -141,6 +141,7 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
 
 /// All records in the blocks of a metadata zone, in order. Blocks that begin none are passed over: a power cut may
 /// have left garbage between good records.
+#[cfg(test)]
 pub(crate) fn scan(zone: &Buf, block_size: u32) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
     let mut at = 0;
@@ -200,7 +201,8 @@ mod tests {
     #[test]
     fn a_small_write_costs_two_blocks_of_parity() {
         let rows = Buf::zeroed(4096);
-        let body = Body::PartialParity { zone: ZoneId(0), generation: 1, start: Blocks(0), end: Blocks(1), rows };
+        let body =
+            Body::PartialParity { zone: ZoneId(0), generation: 1, start: Blocks(0), end: Blocks(1), rows };
         assert_eq!(body.blocks(4096), 2);
     }
 

@@ -85,7 +85,10 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
         let (entry, left) = RawEntry::read_from_prefix(rest).ok()?;
         rest = left;
         let end = entry.end.get();
-        entries.push(ZoneEntry { generation: entry.generation.get(), end: (end != NONE).then_some(Blocks(end)) });
+        entries.push(ZoneEntry {
+            generation: entry.generation.get(),
+            end: (end != NONE).then_some(Blocks(end)),
+        });
     }
     Some((ZoneId(raw.first.get()), entries))
 }

@@ -12,11 +12,11 @@ use crate::emu::EmuOptions;
 use crate::emu::content::{Content, Hash128, Pool};
 use crate::emu::file::drive::Drive;
 use crate::emu::history::Sequence;
-use crate::emu::resources::{Admission, Resources};
+
 use crate::emu::zone::{Origin, Zone};
 use crate::{
-    Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Geometry, Lba, Op, Result, ZoneEvent,
-    ZoneId, ZoneInfo, ZoneKind, ZoneState,
+    Action, Admission, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Geometry, Lba, Op, Resources,
+    Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState,
 };
 
 /// An operation, as [`Media::submit`] and [`Media::acknowledge`] name it.

@@ -25,7 +25,6 @@ mod model;
 mod options;
 mod profile;
 mod reorder;
-mod resources;
 mod timing;
 mod zone;
 

@@ -1,4 +1,4 @@
-//! Open and active zones, counted.
+//! Open and active zones, counted: for whoever implements a device.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::{ErrorKind, ZoneId, ZoneState};
 
 /// The drive's open and active zones. Whoever changes a zone's state holds this.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Resources {
+pub struct Resources {
     open: u32,
     active: u32,
     /// Implicitly open zones, the one opened first in front: the drive closes them in this order.
@@ -15,7 +15,7 @@ pub(super) struct Resources {
 
 /// What must happen before a zone may open.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub enum Admission {
     /// Nothing.
     Granted,
     /// This implicitly open zone closes first.
@@ -24,7 +24,7 @@ pub(super) enum Admission {
 
 impl Resources {
     /// Whether `zone` may go from `from` to an open state.
-    pub(super) fn admit(
+    pub fn admit(
         &self,
         from: ZoneState,
         max_open: Option<u32>,
@@ -40,7 +40,7 @@ impl Resources {
     }
 
     /// Counts a change of state.
-    pub(super) fn moved(&mut self, zone: ZoneId, from: ZoneState, to: ZoneState) {
+    pub fn moved(&mut self, zone: ZoneId, from: ZoneState, to: ZoneState) {
         let step = |count: &mut u32, was: bool, is: bool| match (was, is) {
             (false, true) => *count += 1,
             (true, false) => *count -= 1,
@@ -55,11 +55,13 @@ impl Resources {
         }
     }
 
-    pub(super) fn open(&self) -> u32 {
+    /// Zones that are open.
+    pub fn open(&self) -> u32 {
         self.open
     }
 
-    pub(super) fn active(&self) -> u32 {
+    /// Zones that are active.
+    pub fn active(&self) -> u32 {
         self.active
     }
 }

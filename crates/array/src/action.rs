@@ -1,0 +1,253 @@
+//! Zone commands.
+//!
+//! A reset of a zone that holds something, step by step; a crash between two of them is decided at the next mount:
+//!
+//! 1. nothing of the zone is in flight, and nothing more is let in;
+//! 2. the intent, with the zone's generation, is durable on two drives: from here on the reset will happen;
+//! 3. all physical zones are reset;
+//! 4. and that is durable: an old unit must not come back between new ones;
+//! 5. the next generation is in the logs of the same two drives. A flush that makes data of the zone's new life
+//!    durable makes this durable too, so that the intent is not carried out again on it.
+//!
+//! A finish fills the stripe at the pointer with zeros, makes everything durable, records on two drives where the
+//! content ends, and then finishes the physical zones.
+
+use std::sync::Arc;
+
+use zoned::{
+    Action, Blocks, BufMut, Completer, Done, Durability, Error, ErrorKind, Io, Resources, Result, ZoneEvent,
+    ZoneId, ZoneState,
+};
+
+use crate::Sabotage;
+use crate::core::{After, Core};
+use crate::format::record::Body;
+use crate::format::zones::ZoneEntry;
+use crate::layout::{Slot, Stripe};
+use crate::write::Children;
+use crate::zone::Zone;
+
+/// The last generation. A zone that reaches it cannot be reset.
+const LAST_GENERATION: u64 = u64::MAX - 1;
+
+impl Core {
+    pub(crate) fn illegal(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
+        let kind = match zone.state {
+            ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,
+            ZoneState::Offline => ErrorKind::ZoneOffline,
+            _ => ErrorKind::IllegalMove,
+        };
+        self.error(kind, name).in_zone(id).because(format!("the zone is {:?}", zone.state))
+    }
+
+    pub(crate) fn begin_action(
+        self: &Arc<Core>,
+        zone: &mut Zone,
+        id: ZoneId,
+        limits: &mut Resources,
+        action: Action,
+        completer: Completer,
+        after: &mut After,
+    ) {
+        let result = match action {
+            Action::Open => self.admit(limits, zone, id, "open", ZoneEvent::Open),
+            Action::Close => self.close(limits, zone, id),
+            Action::Finish | Action::Reset => {
+                return self.begin_change(zone, id, limits, action, completer, after);
+            }
+        };
+        after.complete(completer, result.map(|()| Done::Unit));
+    }
+
+    fn close(&self, limits: &mut Resources, zone: &mut Zone, id: ZoneId) -> Result<()> {
+        let event = ZoneEvent::Close { empty: zone.pointer == Blocks::ZERO };
+        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, "close"))?;
+        limits.moved(id, zone.state, to);
+        zone.state = to;
+        Ok(())
+    }
+
+    fn begin_change(
+        self: &Arc<Core>,
+        zone: &mut Zone,
+        id: ZoneId,
+        limits: &mut Resources,
+        action: Action,
+        completer: Completer,
+        after: &mut After,
+    ) {
+        let (name, event) = match action {
+            Action::Finish => ("finish", ZoneEvent::Finish),
+            _ => ("reset", ZoneEvent::Reset),
+        };
+        let to = match zone.state.transition(event) {
+            Ok(to) => to,
+            Err(_) => return after.complete(completer, Err(self.illegal(zone, id, name))),
+        };
+        let nothing_to_do = match action {
+            Action::Finish => zone.state == ZoneState::Full,
+            _ => zone.pointer == Blocks::ZERO && zone.state != ZoneState::Full,
+        };
+        if nothing_to_do {
+            limits.moved(id, zone.state, to);
+            zone.state = to;
+            return after.complete(completer, Ok(Done::Unit));
+        }
+        if self.is_broken() {
+            return after.complete(completer, Err(self.broken_error(name).in_zone(id)));
+        }
+        if action == Action::Reset && zone.generation >= LAST_GENERATION {
+            let error = self.error(ErrorKind::Unsupported, name).in_zone(id);
+            let why = "the zone's generation counter is at its end: copy the data to a new array";
+            return after.complete(completer, Err(error.because(why)));
+        }
+        zone.busy = true;
+        // Before the intent is written: whoever moves the log to a new zone takes it along from here on.
+        zone.resetting = action == Action::Reset;
+        let core = Arc::clone(self);
+        let generation = zone.generation;
+        after.run(async move {
+            let result = match action {
+                Action::Finish => core.finish_zone(id, generation).await,
+                _ => core.reset_zone(id, generation).await,
+            };
+            core.changed(id, action, &result);
+            completer.complete(result.map(|_| Done::Unit));
+            core.pump(id);
+        });
+    }
+
+    /// The zone is in its new state, or nobody knows in which.
+    fn changed(&self, id: ZoneId, action: Action, result: &Result<Blocks>) {
+        let mut limits = self.limits.lock();
+        let mut zone = self.zone(id);
+        zone.busy = false;
+        let from = zone.state;
+        match (action, result) {
+            (Action::Finish, Ok(end)) => {
+                (zone.state, zone.end, zone.pointer) = (ZoneState::Full, Some(*end), self.layout.capacity());
+                zone.parity = BufMut::default();
+            }
+            (_, Ok(_)) => {
+                let generation = zone.generation;
+                zone.empty(generation);
+            }
+            (_, Err(e)) => {
+                // Some drives did it and others did not: the next mount brings it to an end.
+                zone.poison = Some(e.duplicate());
+            }
+        }
+        limits.moved(id, from, zone.state);
+    }
+
+    /// The two drives that hold the records of a zone: those of its first unit and its first parity, or the next ones
+    /// in order where these are missing.
+    pub(crate) fn homes(&self, id: ZoneId) -> Vec<Slot> {
+        let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
+        let rest = (0..self.layout.drives).map(Slot).filter(|slot| *slot != first && *slot != parity);
+        [first, parity]
+            .into_iter()
+            .chain(rest)
+            .filter(|slot| self.member(*slot).device().is_some())
+            .take(2)
+            .collect()
+    }
+
+    /// Writes a record about a zone to the logs of its two drives. Where one fails meanwhile, the next takes over.
+    async fn record(self: &Arc<Core>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
+        let mut wrote: Vec<Slot> = Vec::new();
+        loop {
+            let left: Vec<Slot> = self.homes(id).into_iter().filter(|slot| !wrote.contains(slot)).collect();
+            if left.is_empty() {
+                return self.settled("write").await;
+            }
+            let mut children = Children::default();
+            for slot in &left {
+                let io = self.append_rolling(*slot, body, how).await?;
+                children.push(*slot, io);
+            }
+            for (slot, error) in children.join().await {
+                self.fail(slot, &error).await?;
+            }
+            wrote.extend(left);
+        }
+    }
+
+    /// Records that zones are full to their capacity and durable, so that the next mount need not look at them.
+    pub(crate) async fn record_ends(self: &Arc<Core>, filled: Vec<(ZoneId, u64)>) -> Result<()> {
+        for (id, generation) in filled {
+            let end = Some(self.layout.capacity());
+            {
+                let mut zone = self.zone(id);
+                if zone.generation != generation || zone.state != ZoneState::Full || zone.busy {
+                    continue;
+                }
+                zone.end = end;
+            }
+            let entries = vec![ZoneEntry { generation, end }];
+            self.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
+        }
+        Ok(())
+    }
+
+    /// A command to all physical zones of a zone.
+    async fn everywhere(self: &Arc<Core>, id: ZoneId, action: Action) -> Result<()> {
+        let mut children = Children::default();
+        for member in self.good() {
+            children.push(member.slot, member.act(id, action));
+        }
+        let failures = children.join().await;
+        self.judge(id, failures).await
+    }
+
+    async fn reset_zone(self: &Arc<Core>, id: ZoneId, generation: u64) -> Result<Blocks> {
+        if self.sabotage != Some(Sabotage::ResetLog) {
+            let intent = Body::ResetIntent { zone: id, generation };
+            self.record(id, &intent, Durability::Durable).await?;
+        }
+        self.everywhere(id, Action::Reset).await?;
+        if self.sabotage != Some(Sabotage::ResetLog) {
+            self.flush_members().await?;
+        }
+        {
+            // Before its record is written, for the same reason.
+            let mut zone = self.zone(id);
+            (zone.generation, zone.resetting) = (generation + 1, false);
+        }
+        if self.sabotage != Some(Sabotage::Generation) {
+            let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
+            self.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
+        }
+        Ok(Blocks::ZERO)
+    }
+
+    async fn finish_zone(self: &Arc<Core>, id: ZoneId, generation: u64) -> Result<Blocks> {
+        let padding = self.pad(id);
+        if let Some(padding) = padding {
+            padding.await?;
+        }
+        let end = self.zone(id).pointer;
+        self.flush_members().await?;
+        self.zone(id).end = Some(end);
+        let entries = vec![ZoneEntry { generation, end: Some(end) }];
+        self.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
+        self.everywhere(id, Action::Finish).await?;
+        Ok(end)
+    }
+
+    /// Fills the stripe at the pointer with zeros, so that its parity has its place.
+    fn pad(self: &Arc<Core>, id: ZoneId) -> Option<Io<()>> {
+        let mut after = After::default();
+        let io = {
+            let mut zone = self.zone(id);
+            let stripe = zone.open_stripe(&self.layout)?;
+            let blocks = self.layout.end(stripe).minus(zone.pointer).0;
+            let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
+            let zeros = BufMut::zeroed(self.bytes(blocks)).freeze();
+            self.put(&mut zone, id, zeros, Durability::Cached, Done::Unit, completer, &mut after);
+            io.typed()
+        };
+        after.finish(self);
+        Some(io)
+    }
+}

@@ -1,0 +1,150 @@
+//! What becomes of a logical zone at a mount: decided from what is on the drives, without any I/O.
+//!
+//! A durable block lies on its drive, and so does everything below it, for whoever acknowledges it has flushed all
+//! drives. So nothing durable is lost by a pointer at the first block that is not there. On a drive that is missing a
+//! block counts as there if it follows from the others:
+//!
+//! - from partial parity that covers it, with all the data below that record's end there, or
+//! - from the parity in its place, of a stripe whose other data is all there.
+//!
+//! Blocks above the pointer that some drives hold cannot be written again. A zone with such blocks comes back full:
+//! that is among what the contract allows after a power cut.
+
+use std::collections::BTreeMap;
+
+use zoned::{Blocks, ZoneId};
+
+use crate::format::zones::ZoneEntry;
+use crate::layout::{Layout, Slot, Stripe};
+use crate::log_read::Partial;
+
+/// A physical zone after a power cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Child {
+    /// Its drive is missing, or the zone is offline.
+    Missing,
+    /// So many blocks are written.
+    At(u64),
+    /// It is full. Nobody can tell how much was written: drives may fill an open zone when they lose power.
+    Full,
+}
+
+/// What is known of a logical zone.
+pub(crate) struct Evidence<'a> {
+    pub layout: Layout,
+    pub zone: ZoneId,
+    pub children: &'a [Child],
+    pub entry: ZoneEntry,
+    /// A reset of this generation was begun.
+    pub intent: bool,
+    /// Partial parity of this generation by stripe.
+    pub partials: &'a BTreeMap<Stripe, Vec<Partial>>,
+    /// Stripes that may have been in flight.
+    pub doubt: u64,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Empty, and all physical zones are.
+    Empty,
+    /// All physical zones are reset: the zone is empty.
+    Reset,
+    /// Written up to the pointer; it can go on there.
+    Open,
+    /// Written up to the pointer, and full.
+    Full,
+    /// Full, with an end that was recorded when everything below it was durable.
+    Known,
+}
+
+/// The verdict, the pointer, and the first stripe whose parity has to be looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Decision {
+    pub verdict: Verdict,
+    pub pointer: Blocks,
+    pub from: Stripe,
+}
+
+/// Decides.
+pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
+    let layout = &evidence.layout;
+    let decision = |verdict, pointer, from| Decision { verdict, pointer, from };
+    if evidence.intent {
+        return decision(Verdict::Reset, Blocks::ZERO, Stripe(0));
+    }
+    if let Some(end) = evidence.entry.end {
+        return decision(Verdict::Known, end.min(layout.capacity()), Stripe(layout.stripes()));
+    }
+    let at = |slot: Slot| evidence.children.get(slot.index()).copied().unwrap_or(Child::Missing);
+    let slots = || (0..layout.drives).map(Slot);
+    let missing = |slot| match at(slot) {
+        Child::At(row) => layout.first_missing(evidence.zone, slot, row),
+        Child::Full | Child::Missing => layout.capacity(),
+    };
+    let mut pointer = slots().map(missing).min().unwrap_or(Blocks::ZERO);
+    for slot in slots().filter(|slot| at(*slot) == Child::Missing) {
+        pointer = pointer.min(recoverable(evidence, slot, pointer));
+    }
+    let untouched = slots().all(|slot| matches!(at(slot), Child::At(0) | Child::Missing));
+    if pointer == Blocks::ZERO {
+        return decision(if untouched { Verdict::Empty } else { Verdict::Reset }, pointer, Stripe(0));
+    }
+    let highest = slots().filter_map(|slot| match at(slot) {
+        Child::At(row) => Some(row / layout.unit),
+        _ => None,
+    });
+    let from = Stripe(highest.max().map_or(0, |stripe| stripe.saturating_sub(evidence.doubt)));
+    let hidden = |slot| match at(slot) {
+        Child::At(row) => row > layout.used(evidence.zone, slot, pointer),
+        Child::Full => true,
+        Child::Missing => false,
+    };
+    let full = pointer == layout.capacity() || slots().any(hidden);
+    decision(if full { Verdict::Full } else { Verdict::Open }, pointer, from)
+}
+
+/// The first block on the missing drive `lost` that does not follow from the others, which hold everything below
+/// `pointer`.
+fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
+    let layout = &evidence.layout;
+    let lowest = evidence.children.iter().filter_map(|child| match child {
+        Child::At(row) => Some(row / layout.unit),
+        _ => None,
+    });
+    // Below this every stripe is whole, parity included.
+    let first = lowest.min().unwrap_or(layout.stripes()).saturating_sub(1);
+    for stripe in (first..layout.stripes()).map(Stripe) {
+        if layout.start(stripe) >= pointer {
+            break;
+        }
+        let Some(index) = layout.index_on(evidence.zone, stripe, lost) else { continue };
+        let parity = evidence.children.get(layout.parity(evidence.zone, stripe).index());
+        let in_place = match parity {
+            Some(Child::At(row)) => *row >= layout.row(stripe) + layout.unit_of(stripe),
+            Some(Child::Full) => true,
+            Some(Child::Missing) | None => false,
+        };
+        if in_place && layout.end(stripe) <= pointer {
+            continue;
+        }
+        let start = layout.unit_start(stripe, index);
+        let end = start.plus(Blocks(layout.unit_of(stripe))).min(pointer);
+        let mut at = start;
+        while at < end {
+            let partials = evidence.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
+            match best(partials, at, pointer) {
+                Some(partial) => at = partial.end.min(end),
+                None => return at,
+            }
+        }
+    }
+    pointer
+}
+
+/// The record to rebuild the block `at` from: of those that cover it, the one with the least data below its end, for
+/// that is the one that was written for this block. What came later may have been in flight.
+pub(crate) fn best(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<&Partial> {
+    let covers = |partial: &&Partial| partial.start <= at && at < partial.end && partial.end <= pointer;
+    partials.iter().filter(covers).min_by_key(|partial| partial.end)
+}

@@ -1,0 +1,134 @@
+//! A drive that fails: the array goes on without it, once the others' superblocks say so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use zoned::{Done, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
+
+use crate::core::Core;
+use crate::format::record::Body;
+use crate::layout::Slot;
+use crate::write::Children;
+
+/// Whether an error of a read says that the drive is lost, not a block of it.
+pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Gone | ErrorKind::Host | ErrorKind::Unknown)
+}
+
+impl Core {
+    /// The error of a write to an array that lost two drives.
+    pub(crate) fn broken_error(&self, name: &'static str) -> Error {
+        self.error(ErrorKind::Gone, name).because(
+            "two drives of the array failed: nothing more is written, and what the others hold can be read",
+        )
+    }
+
+    /// Judges the failures of a write's children. Ok: the write can do without them.
+    pub(crate) async fn judge(self: &Arc<Core>, id: ZoneId, failures: Vec<(Slot, Error)>) -> Result<()> {
+        for (slot, error) in failures {
+            if matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) {
+                // A zone wore out, not the drive. What was acknowledged stays readable.
+                self.wear(id);
+                return Err(error);
+            }
+            self.fail(slot, &error).await?;
+        }
+        self.settled("write").await
+    }
+
+    /// Waits until every failure that was noticed is in the superblocks: what is acknowledged without a drive must
+    /// not be read from it after a restart.
+    pub(crate) async fn settled(&self, name: &'static str) -> Result<()> {
+        if self.unpersisted.load(Ordering::Acquire) > 0 {
+            let _turn = self.persisting.acquire().await;
+        }
+        if self.is_broken() { Err(self.broken_error(name)) } else { Ok(()) }
+    }
+
+    /// The array does without `slot` from now on. Fails where it already lacks another drive.
+    pub(crate) async fn fail(self: &Arc<Core>, slot: Slot, why: &Error) -> Result<()> {
+        let _turn = self.persisting.acquire().await;
+        let mut slot = slot;
+        loop {
+            if self.is_broken() {
+                return Err(self.broken_error("write"));
+            }
+            if self.member(slot).device().is_none() {
+                return Ok(());
+            }
+            let lacking = self.members.iter().any(|member| member.device().is_none());
+            if lacking {
+                tracing::error!(slot = slot.0, %why, "a second drive failed: the array writes nothing more");
+                self.broken.store(true, Ordering::Release);
+                return Err(self.broken_error("write"));
+            }
+            self.unpersisted.fetch_add(1, Ordering::AcqRel);
+            self.member(slot).set_failed();
+            tracing::error!(slot = slot.0, %why, "a drive failed: the array goes on without it");
+            let failures = self.persist(slot).await;
+            self.unpersisted.fetch_sub(1, Ordering::AcqRel);
+            match failures.into_iter().next() {
+                None => return Ok(()),
+                Some((second, _)) => slot = second,
+            }
+        }
+    }
+
+    /// Writes to all superblocks that `slot` failed.
+    async fn persist(&self, slot: Slot) -> Vec<(Slot, Error)> {
+        let superblock = {
+            let mut config = self.config.lock();
+            config.config += 1;
+            if let Some(member) = config.members.get_mut(slot.index()) {
+                member.failed = true;
+            }
+            config.clone()
+        };
+        let body = Body::Superblock(superblock);
+        let mut children = Children::default();
+        let mut full = Vec::new();
+        for member in self.good() {
+            match member.append(&body, false, Durability::Durable) {
+                Ok(io) => children.push(member.slot, io),
+                Err(_) => full.push((
+                    member.slot,
+                    self.error(ErrorKind::ZoneFull, "write").because("no room for a superblock"),
+                )),
+            }
+        }
+        let mut failures = children.join().await;
+        failures.append(&mut full);
+        failures
+    }
+
+    /// A physical zone takes no more: neither does the logical one.
+    fn wear(&self, id: ZoneId) {
+        let mut limits = self.limits.lock();
+        let mut zone = self.zone(id);
+        limits.moved(id, zone.state, ZoneState::ReadOnly);
+        zone.state = ZoneState::ReadOnly;
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub(crate) fn flush(self: &Arc<Core>) -> Io {
+        let core = Arc::clone(self);
+        let filled = std::mem::take(&mut *self.filled.lock());
+        Io::spawn(&self.driver, &self.geometry.name, async move {
+            core.flush_members().await?;
+            core.record_ends(filled).await?;
+            Ok(Done::Unit)
+        })
+    }
+
+    /// Flushes every drive that works; one that cannot is failed.
+    pub(crate) async fn flush_members(self: &Arc<Core>) -> Result<()> {
+        let mut children = Children::default();
+        for member in self.good() {
+            children.push(member.slot, member.flush());
+        }
+        for (slot, error) in children.join().await {
+            self.fail(slot, &error).await?;
+        }
+        self.settled("flush").await
+    }
+}

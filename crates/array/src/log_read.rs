@@ -1,0 +1,201 @@
+//! Reading a member's metadata zones back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use uuid::Uuid;
+use zoned::{Blocks, Buf, BufMut, Error, ErrorKind, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
+
+use crate::format::record::{self, Body, Record};
+use crate::format::superblock::Superblock;
+use crate::format::zones::ZoneEntry;
+use crate::layout::{Layout, Slot, Stripe};
+use crate::member::METADATA_ZONES;
+use crate::zone::Relocated;
+
+/// Bytes read at a time.
+const CHUNK: u64 = 4 << 20;
+/// Blocks that hold the first record of a zone, a superblock, however small they are.
+const FIRST: u64 = 8;
+
+/// What a drive says it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub superblock: Superblock,
+    pub slot: Slot,
+}
+
+/// Partial parity that was logged.
+#[derive(Clone, Debug)]
+pub(crate) struct Partial {
+    pub start: Blocks,
+    pub end: Blocks,
+    pub rows: Buf,
+}
+
+/// What the records of one epoch on one member say.
+#[derive(Default, Debug)]
+pub(crate) struct Told {
+    /// The checkpoint that begins the epoch is whole.
+    pub complete: bool,
+    pub entries: BTreeMap<ZoneId, ZoneEntry>,
+    pub intents: BTreeSet<(ZoneId, u64)>,
+    /// By zone, with the generation that they are of: stripes.
+    pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
+    pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, Relocated)>,
+    /// Metadata zones that hold records of the epoch.
+    pub zones: BTreeSet<ZoneId>,
+}
+
+/// Everything that a member's metadata zones say.
+#[derive(Default, Debug)]
+pub(crate) struct Tale {
+    pub epochs: BTreeMap<u64, Told>,
+    pub newest: Option<Superblock>,
+    pub sequence: u64,
+}
+
+/// The newest superblock on a drive, and which member it says the drive is; `None` for a drive that is no member of
+/// an array.
+pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>> {
+    let mut newest: Option<Claim> = None;
+    for info in device.report(0..METADATA_ZONES).await? {
+        let count = info.pointer.0.min(FIRST);
+        if count == 0 || info.state == ZoneState::Offline || info.state == ZoneState::Conventional {
+            continue;
+        }
+        let block = device.geometry().block_size;
+        let len = count as usize * block as usize;
+        let bytes = device.read(device.geometry().start(info.zone), BufMut::zeroed(len)).await?.freeze();
+        let found = record::decode(&bytes, block).map_err(|why| foreign(device, why))?;
+        if let Some((Record { place, body: Body::Superblock(superblock) }, _)) = found
+            && newest.as_ref().is_none_or(|claim| claim.superblock.config <= superblock.config)
+        {
+            newest = Some(Claim { superblock, slot: place.member });
+        }
+    }
+    Ok(newest)
+}
+
+fn foreign(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
+    Error::new(ErrorKind::Unsupported, &device.geometry().name, "read the superblock").because(why)
+}
+
+/// Reads all metadata zones of a member.
+pub(crate) async fn read(
+    device: &Arc<dyn ZonedDevice>,
+    layout: &Layout,
+    array: Uuid,
+    slot: Slot,
+    doubt: u64,
+) -> Result<(Tale, Vec<ZoneInfo>)> {
+    let mut tale = Tale::default();
+    let zones = device.report(0..METADATA_ZONES).await?;
+    for info in &zones {
+        read_zone(device, layout, (array, slot), doubt, info, &mut tale).await?;
+    }
+    Ok((tale, zones))
+}
+
+async fn read_zone(
+    device: &Arc<dyn ZonedDevice>,
+    layout: &Layout,
+    (array, slot): (Uuid, Slot),
+    doubt: u64,
+    info: &ZoneInfo,
+    tale: &mut Tale,
+) -> Result<()> {
+    let geometry = device.geometry();
+    let size = u64::from(geometry.block_size);
+    if info.state == ZoneState::Offline {
+        return Ok(());
+    }
+    // The longest record: a unit and a header.
+    let longest = layout.unit + 1 + FIRST;
+    let chunk = (CHUNK / size).min(geometry.max_transfer.0).max(1);
+    let mut held = BufMut::with_capacity(0);
+    let (mut from, mut read) = (0, 0);
+    while from < info.pointer.0 {
+        // `held` is the blocks `from..read`.
+        while read < info.pointer.0 && read - from < longest {
+            let count = chunk.min(info.pointer.0 - read);
+            let at = Lba(geometry.start(info.zone).0 + read);
+            let more = device.read(at, BufMut::zeroed((count * size) as usize)).await?;
+            held.extend_from_slice(&more);
+            read += count;
+        }
+        let bytes = std::mem::take(&mut held).freeze();
+        let mut at = 0;
+        while at < bytes.len() && (read == info.pointer.0 || bytes.len() - at >= (longest * size) as usize) {
+            let found = record::decode(&bytes.slice(at..), geometry.block_size);
+            let step = match found.map_err(|why| foreign(device, why))? {
+                Some((record, blocks)) => {
+                    if record.place.array == array && record.place.member == slot {
+                        tale.hear(layout, info.zone, doubt, record);
+                    }
+                    blocks
+                }
+                None => 1,
+            };
+            at += (step * size) as usize;
+        }
+        let at = at.min(bytes.len());
+        from += at as u64 / size;
+        held.extend_from_slice(&bytes.slice(at..));
+    }
+    Ok(())
+}
+
+impl Tale {
+    /// Takes a record in. Partial parity more than `doubt` stripes below the highest of its zone is not kept.
+    fn hear(&mut self, layout: &Layout, from: ZoneId, doubt: u64, record: Record) {
+        self.sequence = self.sequence.max(record.place.sequence);
+        let told = self.epochs.entry(record.place.epoch).or_default();
+        told.zones.insert(from);
+        match record.body {
+            Body::Superblock(superblock) => {
+                if self.newest.as_ref().is_none_or(|newest| newest.config <= superblock.config) {
+                    self.newest = Some(superblock);
+                }
+            }
+            Body::Zones { first, entries } => {
+                for (entry, id) in entries.into_iter().zip(first.0..) {
+                    told.entries.entry(ZoneId(id)).or_default().learn(entry);
+                }
+            }
+            Body::ResetIntent { zone, generation } => {
+                told.intents.insert((zone, generation));
+            }
+            Body::PartialParity { zone, generation, start, end, rows } => {
+                let (newest, stripes) = told.partials.entry(zone).or_default();
+                if *newest < generation {
+                    (*newest, *stripes) = (generation, BTreeMap::new());
+                }
+                let stripe = layout.stripe_of(start);
+                let sound = start < end
+                    && end <= layout.end(stripe)
+                    && stripe.0 < layout.stripes()
+                    && *newest == generation;
+                if !sound {
+                    return;
+                }
+                // A copy: the record's buffer is a part of a large one.
+                let rows = Buf::copy_from(&rows);
+                stripes.entry(stripe).or_default().push(Partial { start, end, rows });
+                let highest = stripes.last_key_value().map_or(0, |(stripe, _)| stripe.0);
+                *stripes = stripes.split_off(&Stripe(highest.saturating_sub(doubt)));
+            }
+            Body::Relocated { zone, generation, start, end, unit } => {
+                let unit = Relocated { end, unit: Buf::copy_from(&unit) };
+                let key = (zone, layout.stripe_of(start));
+                let newer = (generation, record.place.sequence);
+                let known =
+                    told.relocated.get(&key).map(|(generation, sequence, _)| (*generation, *sequence));
+                if known.is_none_or(|known| known <= newer) {
+                    told.relocated.insert(key, (newer.0, newer.1, unit));
+                }
+            }
+            Body::CheckpointEnd => told.complete = true,
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! Assembling an array: the drives found by what their superblocks say, everything read back, every zone decided and
+//! repaired, and a checkpoint of the new epoch on every drive before the first operation is taken.
+//!
+//! What a crash of this does: the old epoch's records stay until the new epoch is whole on all drives, and count
+//! until then. Repairs only ever state what lies on the drives, so that doing them again does no harm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use parking_lot::Mutex;
+use units::sync::Turnstile;
+use zoned::{
+    Action, Blocks, BufMut, Driver, Durability, Error, ErrorKind, Geometry, Io, Op, Resources, Result,
+    ZoneId, ZoneInfo, ZoneState, ZonedDevice, join_all,
+};
+
+use crate::OpenOptions;
+use crate::core::{Core, Place};
+use crate::decide::{Child, Decision, Evidence, Verdict, decide};
+use crate::format::record::Body;
+use crate::format::superblock::{self, Superblock};
+use crate::format::zones::{ZoneEntry, per_block};
+use crate::layout::{Layout, Slot, Stripe};
+use crate::log_read::{self, Claim, Partial, Tale, Told};
+use crate::member::{Log, METADATA_ZONES, Member};
+use crate::repair::{Repair, Repaired};
+use crate::zone::{WINDOW, Zone};
+
+/// The longest read or write of an array, in bytes.
+const MAX_TRANSFER: u64 = 8 << 20;
+/// The longest append of an array, in bytes; a stripe where that is longer.
+const MAX_APPEND: u64 = 1 << 20;
+
+/// An array of zoned drives.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) core: Arc<Core>,
+}
+
+impl ZonedDevice for Array {
+    fn geometry(&self) -> &Geometry {
+        &self.core.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.core.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        &self.core.driver
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let superblock = self.superblock();
+        let failed = superblock.members.iter().filter(|member| member.failed).count();
+        vec![
+            ("array", superblock.uuid.to_string()),
+            ("label", superblock.label),
+            ("drives", format!("{} ({failed} failed)", superblock.members.len())),
+            ("stripe unit", format!("{} blocks", superblock.unit)),
+        ]
+    }
+}
+
+impl Array {
+    /// Assembles the array that `devices` are members of, in any order. One drive may be missing: it counts as failed
+    /// from then on.
+    ///
+    /// Errors: [`ErrorKind::NotFound`] where no drive is a member of an array, [`ErrorKind::Invalid`] where they are
+    /// of several, [`ErrorKind::Gone`] where more than one is missing or failed.
+    pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
+        let mut claims = Vec::new();
+        for device in devices {
+            if let Some(claim) = log_read::claim(&device).await? {
+                claims.push((device, claim));
+            }
+        }
+        let mut mount = Mount::gather(claims, options).await?;
+        mount.persist_loss().await?;
+        let core = mount.assemble().await?;
+        Ok(Arc::new(Array { core }))
+    }
+
+    /// The newest superblock: what the array is like, and which drives failed.
+    pub fn superblock(&self) -> Superblock {
+        self.core.config.lock().clone()
+    }
+
+    /// Whether a second drive failed: nothing is written any more.
+    pub fn is_broken(&self) -> bool {
+        self.core.is_broken()
+    }
+}
+
+/// A present drive and what its metadata zones say.
+struct Present {
+    device: Arc<dyn ZonedDevice>,
+    tale: Tale,
+    zones: Vec<ZoneInfo>,
+    report: Vec<ZoneInfo>,
+}
+
+/// A mount under way.
+struct Mount {
+    options: OpenOptions,
+    name: Arc<str>,
+    superblock: Superblock,
+    layout: Layout,
+    /// By slot; `None` for those that are missing or failed.
+    present: Vec<Option<Present>>,
+    /// The newest epoch that is whole on all present drives, and the one that begins now.
+    epoch: u64,
+    next: u64,
+    doubt: u64,
+    /// Drives that are missing and not recorded as failed.
+    lost: Vec<Slot>,
+}
+
+impl Mount {
+    async fn gather(claims: Vec<(Arc<dyn ZonedDevice>, Claim)>, options: OpenOptions) -> Result<Mount> {
+        let name: Arc<str> = Arc::from("array");
+        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
+        let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
+        let Some(newest) = newest.cloned() else {
+            let why = "none of the drives is a member of an array: create one first";
+            return refuse(ErrorKind::NotFound, why.into());
+        };
+        let uuid = newest.uuid;
+        if let Some((device, claim)) = claims.iter().find(|(_, claim)| claim.superblock.uuid != uuid) {
+            let other = claim.superblock.uuid;
+            let why =
+                format!("{device:?} is of array {other}, others are of {uuid}: name those of one array only");
+            return refuse(ErrorKind::Invalid, why);
+        }
+        if let Some(why) = superblock::unwritable(&newest) {
+            return refuse(ErrorKind::Unsupported, why);
+        }
+        let layout = Layout {
+            drives: u32::try_from(newest.members.len()).expect("no more than MAX_MEMBERS"),
+            unit: u64::from(newest.unit),
+            zone_capacity: newest.zone_capacity.0,
+        };
+        let stripe = layout.unit * layout.data_units() * u64::from(newest.block_size);
+        let doubt = (WINDOW + MAX_TRANSFER) / stripe + 3;
+        let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
+        let mut superblock = newest;
+        for (device, claim) in claims {
+            let slot = claim.slot;
+            let (own, known) = (claim.superblock.member(slot).copied(), superblock.member(slot).copied());
+            let same = own.zip(known).is_some_and(|(own, known)| own.uuid == known.uuid);
+            if !same || known.is_some_and(|known| known.failed) {
+                tracing::warn!(?device, slot = slot.0, "not a good member: left out");
+                continue;
+            }
+            fits(&device, &superblock, slot)?;
+            let (tale, zones) = log_read::read(&device, &layout, uuid, slot, doubt).await?;
+            if let Some(newer) = tale.newest.as_ref().filter(|sb| sb.config > superblock.config) {
+                superblock = newer.clone();
+            }
+            let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await?;
+            let place = present.get_mut(slot.index()).expect("a member of the array");
+            if place.is_some() {
+                let why = format!("two drives say that they are member {}: leave one out", slot.0);
+                return refuse(ErrorKind::Invalid, why);
+            }
+            *place = Some(Present { device, tale, zones, report });
+        }
+        // A newer superblock that only the log had may fail a drive that was read.
+        for (place, member) in present.iter_mut().zip(&superblock.members) {
+            if member.failed {
+                *place = None;
+            }
+        }
+        let lost: Vec<Slot> = (0..)
+            .map(Slot)
+            .zip(present.iter().zip(&superblock.members))
+            .filter(|(_, (place, member))| place.is_none() && !member.failed)
+            .map(|(slot, _)| slot)
+            .collect();
+        let absent = present.iter().filter(|place| place.is_none()).count();
+        if absent > 1 {
+            let missing: Vec<String> = lost.iter().map(|slot| format!("{} is missing", slot.0)).collect();
+            let failed = (0..).zip(&superblock.members).filter(|(_, m)| m.failed);
+            let failed = failed.map(|(slot, _): (u32, _)| format!("{slot} failed"));
+            let list: Vec<String> = missing.into_iter().chain(failed).collect();
+            let why = format!(
+                "of {} members {}: an array does without one drive only. Add the missing ones",
+                present.len(),
+                list.join(", ")
+            );
+            return refuse(ErrorKind::Gone, why);
+        }
+        let name = match superblock.label.as_str() {
+            "" => Arc::from(format!("array:{uuid}")),
+            label => Arc::from(format!("array:{label}")),
+        };
+        let epochs = || present.iter().flatten().map(|p| &p.tale.epochs);
+        let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|told| told.complete));
+        let first = epochs().next().into_iter().flat_map(BTreeMap::keys).rev();
+        let Some(epoch) = first.clone().find(whole).copied() else {
+            let why = "no checkpoint is whole on all drives: their metadata is damaged. Leave the drive out that was \
+                       changed last";
+            return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why));
+        };
+        let next =
+            epochs().filter_map(|all| all.last_key_value()).map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
+        Ok(Mount { options, name, superblock, layout, present, epoch, next, doubt, lost })
+    }
+
+    fn told(&self, slot: Slot) -> Option<&Told> {
+        self.present.get(slot.index())?.as_ref()?.tale.epochs.get(&self.epoch)
+    }
+
+    /// Records that a drive is missing where the records of this epoch are, before anything is done without it.
+    async fn persist_loss(&mut self) -> Result<()> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        self.superblock.config += 1;
+        for slot in &self.lost {
+            if let Some(member) = self.superblock.members.get_mut(slot.index()) {
+                member.failed = true;
+            }
+        }
+        let body = Body::Superblock(self.superblock.clone());
+        for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
+            let Some(present) = present else { continue };
+            let Some(told) = present.tale.epochs.get(&self.epoch) else { continue };
+            let geometry = present.device.geometry();
+            let room = |info: &&ZoneInfo| {
+                let left = geometry.zone_capacity.minus(info.pointer).0;
+                told.zones.contains(&info.zone)
+                    && !matches!(info.state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline)
+                    && left >= body.blocks(geometry.block_size)
+            };
+            let Some(info) = present.zones.iter().find(room).copied() else { continue };
+            let log = Log {
+                array: self.superblock.uuid,
+                epoch: self.epoch,
+                sequence: present.tale.sequence + 1,
+                zone: info.zone,
+                pointer: info.pointer.0,
+                capacity: geometry.zone_capacity.0,
+                rolling: false,
+                waiting: Vec::new(),
+            };
+            present.tale.sequence += 1;
+            let member = Member::new(slot, Some(Arc::clone(&present.device)), log);
+            if let Ok(Some(io)) = member.append(&body, false, Durability::Durable) {
+                io.await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a physical zone.
+    fn child(&self, slot: Slot, id: ZoneId) -> Child {
+        let Some(Some(present)) = self.present.get(slot.index()) else { return Child::Missing };
+        let Some(info) = present.report.get(id.index()) else { return Child::Missing };
+        match info.state {
+            ZoneState::Offline | ZoneState::Conventional => Child::Missing,
+            ZoneState::Full => Child::Full,
+            _ => Child::At(info.pointer.0.min(self.layout.zone_capacity)),
+        }
+    }
+
+    /// Whether a physical zone of `id` can be read only, or not even that.
+    fn worn(&self, id: ZoneId) -> bool {
+        self.present
+            .iter()
+            .flatten()
+            .filter_map(|present| present.report.get(id.index()))
+            .any(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
+    }
+
+    fn entry(&self, id: ZoneId) -> ZoneEntry {
+        let mut entry = ZoneEntry::default();
+        let known = (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))?.entries.get(&id));
+        known.for_each(|known| entry.learn(*known));
+        entry
+    }
+
+    fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
+        let entry = self.entry(id);
+        let intent = (0..self.layout.drives)
+            .filter_map(|slot| self.told(Slot(slot)))
+            .any(|told| told.intents.contains(&(id, entry.generation)));
+        let children: Vec<Child> = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
+        let partials = self.partials(id, entry.generation);
+        let evidence = Evidence {
+            layout: self.layout,
+            zone: id,
+            children: &children,
+            entry,
+            intent,
+            partials: &partials,
+            doubt: self.doubt,
+        };
+        (entry, decide(&evidence))
+    }
+
+    /// The partial parity that was logged of a zone, by stripe.
+    fn partials(&self, id: ZoneId, generation: u64) -> BTreeMap<Stripe, Vec<Partial>> {
+        let mut all = BTreeMap::new();
+        for told in (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))) {
+            let Some((_, stripes)) = told.partials.get(&id).filter(|(of, _)| *of == generation) else {
+                continue;
+            };
+            all.extend(stripes.iter().map(|(stripe, partials)| (*stripe, partials.clone())));
+        }
+        all
+    }
+
+    async fn assemble(mut self) -> Result<Arc<Core>> {
+        let mut zones = Vec::with_capacity(self.superblock.zones as usize);
+        let mut finish = BTreeSet::new();
+        for id in (0..self.superblock.zones).map(ZoneId) {
+            let (entry, decision) = self.decide(id);
+            let worn = self.worn(id);
+            // An empty zone's next life differs from every one that a stale record may be of.
+            let fresh = entry.generation + 1;
+            let zone = match decision.verdict {
+                Verdict::Empty if !worn => {
+                    Zone::new(ZoneState::Empty, fresh, Blocks::ZERO, BufMut::default())
+                }
+                Verdict::Reset if !worn => {
+                    self.reset(id).await?;
+                    Zone::new(ZoneState::Empty, fresh + 1, Blocks::ZERO, BufMut::default())
+                }
+                _ => self.restore(id, entry, decision, worn).await?,
+            };
+            if zone.state == ZoneState::Full {
+                finish.insert(id);
+            }
+            zones.push(zone);
+        }
+        self.flush().await?;
+        let targets = self.targets().await?;
+        let core = Arc::new(self.core(zones, &targets)?);
+        checkpoint(&core).await?;
+        // The new epoch is whole everywhere: what the old one left goes.
+        for (present, target) in self.present.iter().zip(&targets) {
+            let (Some(present), Some(target)) = (present, target) else { continue };
+            for info in present.zones.iter().filter(|info| info.zone != *target) {
+                if info.state != ZoneState::Empty {
+                    present.device.zone(info.zone, Action::Reset).await?;
+                }
+            }
+            for id in &finish {
+                let info = present.report.get(id.index());
+                if info.is_some_and(|info| info.state != ZoneState::Full) {
+                    present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await?;
+                }
+            }
+        }
+        self.flush().await?;
+        Ok(core)
+    }
+
+    /// Finishes a reset: all physical zones.
+    async fn reset(&self, id: ZoneId) -> Result<()> {
+        for present in self.present.iter().flatten() {
+            let info = present.report.get(id.index());
+            if info.is_some_and(|info| info.state != ZoneState::Empty) {
+                present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Reset).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the stripes of a zone that may have been in flight, and makes their parity fit.
+    async fn restore(&self, id: ZoneId, entry: ZoneEntry, decision: Decision, worn: bool) -> Result<Zone> {
+        let devices = self.present.iter().map(|p| p.as_ref().map(|p| Arc::clone(&p.device))).collect();
+        let children = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
+        let mut relocated = BTreeMap::new();
+        for told in (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))) {
+            for ((zone, stripe), (generation, _, unit)) in &told.relocated {
+                if *zone == id && *generation == entry.generation {
+                    relocated.insert(*stripe, unit.clone());
+                }
+            }
+        }
+        let repair = Repair {
+            layout: self.layout,
+            block_size: self.superblock.block_size,
+            zone: id,
+            devices,
+            children,
+            relocated,
+            partials: self.partials(id, entry.generation),
+            sabotage: self.options.sabotage,
+        };
+        let verdict = if worn { Verdict::Full } else { decision.verdict };
+        let Repaired { parity, relocated } = repair.run(&decision, verdict).await?;
+        let pointer = decision.pointer;
+        let state = match verdict {
+            _ if worn => ZoneState::ReadOnly,
+            Verdict::Full | Verdict::Known => ZoneState::Full,
+            _ => ZoneState::Closed,
+        };
+        let full = state == ZoneState::Full;
+        let mut zone = Zone::new(state, entry.generation, pointer, parity);
+        if full || worn {
+            zone.end = Some(pointer);
+        }
+        if full {
+            zone.pointer = self.layout.capacity();
+        }
+        zone.relocated = relocated;
+        Ok(zone)
+    }
+
+    async fn flush(&self) -> Result<()> {
+        let flushes: Vec<Io<()>> = self.present.iter().flatten().map(|p| p.device.flush()).collect();
+        join_all(flushes).await.into_iter().collect()
+    }
+
+    /// The metadata zone of each drive that takes the next checkpoint: one without records that count.
+    async fn targets(&self) -> Result<Vec<Option<ZoneId>>> {
+        let mut targets = Vec::new();
+        for (slot, present) in (0..).map(Slot).zip(&self.present) {
+            let Some(present) = present else {
+                targets.push(None);
+                continue;
+            };
+            let counts =
+                |info: &ZoneInfo| self.told(slot).is_some_and(|told| told.zones.contains(&info.zone));
+            let usable = |info: &&ZoneInfo| !matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
+            let mut free: Vec<&ZoneInfo> =
+                present.zones.iter().filter(|info| !counts(info)).filter(usable).collect();
+            free.sort_by_key(|info| info.state != ZoneState::Empty);
+            let Some(info) = free.first() else {
+                let error = Error::new(ErrorKind::Damaged, &self.name, "open");
+                return Err(error.because(format!("drive {} has no free metadata zone", slot.0)));
+            };
+            if info.state != ZoneState::Empty {
+                present.device.zone(info.zone, Action::Reset).await?;
+                present.device.flush().await?;
+            }
+            targets.push(Some(info.zone));
+        }
+        Ok(targets)
+    }
+
+    fn core(&mut self, zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Core> {
+        let geometry = self.geometry()?;
+        let mut limits = Resources::default();
+        for (id, zone) in (0..).map(ZoneId).zip(&zones) {
+            limits.moved(id, ZoneState::Empty, zone.state);
+        }
+        let member = |(slot, (present, target)): (Slot, (&Option<Present>, &Option<ZoneId>))| {
+            let capacity = present.as_ref().map_or(0, |p| p.device.geometry().zone_capacity.0);
+            let log = Log {
+                array: self.superblock.uuid,
+                epoch: self.next,
+                sequence: present.as_ref().map_or(0, |p| p.tale.sequence + 1),
+                zone: target.unwrap_or_default(),
+                pointer: 0,
+                capacity,
+                rolling: false,
+                waiting: Vec::new(),
+            };
+            Member::new(slot, present.as_ref().map(|p| Arc::clone(&p.device)), log)
+        };
+        let driver = self.present.iter().flatten().next().expect("at least two").device.driver();
+        Ok(Core {
+            geometry,
+            layout: self.layout,
+            driver: Arc::clone(driver),
+            members: (0..).map(Slot).zip(self.present.iter().zip(targets)).map(member).collect(),
+            zones: zones.into_iter().map(|zone| Place(Mutex::new(zone))).collect(),
+            limits: Mutex::new(limits),
+            config: Mutex::new(self.superblock.clone()),
+            persisting: Turnstile::new(),
+            unpersisted: AtomicU32::new(0),
+            broken: AtomicBool::new(false),
+            filled: Mutex::default(),
+            sabotage: self.options.sabotage,
+        })
+    }
+
+    fn geometry(&self) -> Result<Geometry> {
+        let block = u64::from(self.superblock.block_size);
+        let all = || self.present.iter().flatten().map(|p| p.device.geometry());
+        let limit = |of: fn(&Geometry) -> Option<u32>| {
+            all().filter_map(of).min().map(|limit| limit.saturating_sub(METADATA_ZONES).max(1))
+        };
+        let stripe = self.layout.unit * self.layout.data_units();
+        let capacity = self.layout.capacity();
+        let most = |bytes: u64| Blocks((bytes / block).max(stripe)).min(capacity);
+        Ok(Geometry {
+            name: Arc::clone(&self.name),
+            block_size: self.superblock.block_size,
+            zones: self.superblock.zones,
+            conventional: 0,
+            zone_size: Blocks(self.superblock.zone_size.0 * self.layout.data_units()),
+            zone_capacity: capacity,
+            max_open: limit(|g| g.max_open),
+            max_active: limit(|g| g.max_active),
+            max_append: most(MAX_APPEND),
+            max_transfer: most(MAX_TRANSFER),
+            atomic_write: Blocks(1),
+            volatile_cache: all().any(|g| g.volatile_cache),
+            read_past_pointer: true,
+        })
+    }
+}
+
+/// Whether a drive is still what the superblock says.
+fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
+    let g = device.geometry();
+    let same = g.block_size == superblock.block_size
+        && g.conventional == 0
+        && g.zones >= superblock.zones + METADATA_ZONES
+        && g.zone_capacity >= superblock.zone_capacity
+        && superblock.metadata_zones == METADATA_ZONES
+        && slot.index() < superblock.members.len();
+    if same {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Damaged, &g.name, "open")
+        .because("the drive's geometry is not what the array was made of: was it formatted anew?"))
+}
+
+/// Writes the first records of the epoch to every drive. The end of each comes when all the rest is durable on all.
+async fn checkpoint(core: &Arc<Core>) -> Result<()> {
+    let superblock = Body::Superblock(core.config.lock().clone());
+    let mut entries = Vec::with_capacity(core.zones.len());
+    let mut ios = Vec::new();
+    let full =
+        |_| core.error(ErrorKind::ZoneFull, "open").because("the checkpoint does not fit a metadata zone");
+    for member in core.good() {
+        ios.extend(member.append(&superblock, true, Durability::Cached).map_err(full)?);
+    }
+    for id in (0..core.geometry.zones).map(ZoneId) {
+        let zone = core.zone(id);
+        let end = zone.end.filter(|_| zone.state == ZoneState::Full);
+        entries.push(ZoneEntry { generation: zone.generation, end });
+        for (stripe, relocated) in &zone.relocated {
+            let body = Body::Relocated {
+                zone: id,
+                generation: zone.generation,
+                start: core.layout.start(*stripe),
+                end: relocated.end,
+                unit: relocated.unit.clone(),
+            };
+            let member = core.member(core.layout.parity(id, *stripe));
+            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+        }
+        if let Some(stripe) = zone.open_stripe(&core.layout) {
+            let body = core.partial(&zone, id, stripe, core.layout.start(stripe), zone.pointer);
+            let member = core.member(core.layout.parity(id, stripe));
+            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+        }
+    }
+    let count = per_block(core.geometry.block_size).max(1);
+    for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
+        let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
+        for member in core.good() {
+            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+        }
+    }
+    join_all(ios).await.into_iter().collect::<Result<Vec<()>>>()?;
+    let flushes: Vec<Io<()>> = core.good().filter_map(Member::flush).collect();
+    join_all(flushes).await.into_iter().collect::<Result<Vec<()>>>()?;
+    let mut ends = Vec::new();
+    for member in core.good() {
+        ends.extend(member.append(&Body::CheckpointEnd, true, Durability::Durable).map_err(full)?);
+    }
+    join_all(ends).await.into_iter().collect::<Result<Vec<()>>>().map(drop)
+}

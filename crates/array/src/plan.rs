@@ -1,0 +1,60 @@
+//! What a write becomes, in order: data to its drives, and each stripe's parity as soon as its last block is there.
+//! Pure; `zone` and `write` carry it out.
+
+use zoned::{Blocks, ZoneId};
+
+use crate::layout::{Layout, Piece, Stripe};
+
+/// One step of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// These blocks go to their drive.
+    Data(Piece),
+    /// The stripe is whole: its parity goes to its place.
+    Parity(Stripe),
+}
+
+/// The steps of a write of `len` blocks at `offset`, which fit the zone. Carried out in order they are in order on
+/// every drive.
+pub(crate) fn steps(layout: &Layout, zone: ZoneId, offset: Blocks, len: u64) -> impl Iterator<Item = Step> {
+    let layout = *layout;
+    layout.pieces(zone, offset, len).flat_map(move |piece| {
+        let whole = piece.offset.0 + piece.len == layout.end(piece.stripe).0;
+        [Some(Step::Data(piece)), whole.then_some(Step::Parity(piece.stripe))].into_iter().flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_drive_is_written_in_order(
+            drives in 3_u32..8, unit in 1_u64..7, zone_capacity in 1_u64..40,
+            cuts in proptest::collection::vec(1_u64..30, 1..20),
+        ) {
+            let layout = Layout { drives, unit, zone_capacity };
+            let zone = ZoneId(drives);
+            let mut pointers = vec![0; drives as usize];
+            let mut at = 0;
+            for len in cuts {
+                let len = len.min(layout.capacity().0 - at);
+                for step in steps(&layout, zone, Blocks(at), len) {
+                    let (slot, row, count) = match step {
+                        Step::Data(p) => (p.slot, layout.row(p.stripe) + p.row, p.len),
+                        Step::Parity(s) => (layout.parity(zone, s), layout.row(s), layout.unit_of(s)),
+                    };
+                    prop_assert_eq!(pointers[slot.index()], row);
+                    pointers[slot.index()] += count;
+                }
+                at += len;
+                for (slot, pointer) in (0..).map(crate::layout::Slot).zip(&pointers) {
+                    prop_assert_eq!(layout.used(zone, slot, Blocks(at)), *pointer);
+                }
+            }
+        }
+    }
+}

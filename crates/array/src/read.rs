@@ -1,0 +1,177 @@
+//! Reads: each piece from its drive, or from what the others say.
+
+use std::sync::Arc;
+
+use zoned::{
+    Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState, join_all,
+};
+
+use crate::core::{After, Core};
+use crate::failure::fails_the_drive;
+use crate::layout::Piece;
+use crate::xor::xor;
+use crate::zone::Zone;
+
+/// A part of a read.
+enum Part {
+    /// It is there.
+    Ready(BufMut),
+    /// It comes from its drive.
+    Read(Piece, Io<BufMut>),
+    /// It is put together from the other drives.
+    Rebuild(BufMut, Result<Rebuild>),
+}
+
+/// What the blocks of one piece follow from.
+pub(crate) struct Rebuild {
+    /// Parity that memory holds.
+    held: Option<Buf>,
+    ios: Vec<Io<BufMut>>,
+}
+
+impl Rebuild {
+    /// The blocks, in `into`.
+    pub(crate) async fn run(self, into: &mut BufMut) -> Result<()> {
+        into.fill(0);
+        if let Some(held) = &self.held {
+            xor(into, held);
+        }
+        for result in join_all(self.ios).await {
+            xor(into, &result?);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    pub(crate) fn begin_read(
+        self: &Arc<Core>,
+        zone: &mut Zone,
+        id: ZoneId,
+        offset: Blocks,
+        into: BufMut,
+        completer: Completer,
+        after: &mut After,
+    ) {
+        if zone.state == ZoneState::Offline {
+            let at = self.geometry.start(id).plus(offset);
+            let error = self.error(ErrorKind::ZoneOffline, "read").in_zone(id).at(at);
+            return after.complete(completer, Err(error.with_buffer(into)));
+        }
+        let mut rest = into;
+        let blocks = rest.len() as u64 / u64::from(self.geometry.block_size);
+        let there = zone.readable().minus(offset).0.min(blocks);
+        let mut parts = Vec::new();
+        for piece in self.layout.pieces(id, offset, there) {
+            let part = rest.split_to(self.bytes(piece.len));
+            let row = self.layout.row(piece.stripe) + piece.row;
+            parts.push(match self.member(piece.slot).read(id, row, part) {
+                Ok(io) => Part::Read(piece, io),
+                Err(part) => Part::Rebuild(part, self.rebuild(zone, id, piece)),
+            });
+        }
+        if !rest.is_empty() {
+            rest.fill(0);
+            parts.push(Part::Ready(rest));
+        }
+        let core = Arc::clone(self);
+        after.run(async move {
+            let result = core.gather(id, parts).await;
+            completer.complete(result.map(Done::Read));
+        });
+    }
+
+    /// Waits for the parts and joins them.
+    async fn gather(self: &Arc<Core>, id: ZoneId, parts: Vec<Part>) -> Result<BufMut> {
+        let mut whole: Option<BufMut> = None;
+        let mut failed: Option<Error> = None;
+        for part in parts {
+            let (buf, result) = match part {
+                Part::Ready(buf) => (buf, Ok(())),
+                Part::Read(piece, io) => self.read_or_rebuild(id, piece, io).await,
+                Part::Rebuild(mut buf, Ok(rebuild)) => {
+                    let result = rebuild.run(&mut buf).await;
+                    (buf, result)
+                }
+                Part::Rebuild(buf, Err(e)) => (buf, Err(e)),
+            };
+            failed = failed.or(result.err());
+            match &mut whole {
+                Some(whole) => whole.unsplit(buf),
+                None => whole = Some(buf),
+            }
+        }
+        let whole = whole.unwrap_or_default();
+        match failed {
+            None => Ok(whole),
+            Some(e) => Err(e.with_buffer(whole)),
+        }
+    }
+
+    /// What a drive gave, or the same from the others where it failed.
+    async fn read_or_rebuild(
+        self: &Arc<Core>,
+        id: ZoneId,
+        piece: Piece,
+        io: Io<BufMut>,
+    ) -> (BufMut, Result<()>) {
+        let mut error = match io.await {
+            Ok(buf) => return (buf, Ok(())),
+            Err(e) => e,
+        };
+        let mut buf = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.bytes(piece.len)));
+        if fails_the_drive(error.kind()) {
+            // That it is lost is for writes to know; this read needs the others only.
+            let _broken = self.fail(piece.slot, &error).await;
+        }
+        tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
+        let rebuild = self.rebuild(&self.zone(id), id, piece);
+        let result = match rebuild {
+            Ok(rebuild) => rebuild.run(&mut buf).await,
+            Err(e) => Err(e),
+        };
+        // The first error says more than that its remedy failed too.
+        (buf, result.map_err(|second| error.because(second.to_string())))
+    }
+
+    /// Reads whatever the blocks of `piece` follow from. Under the zone's lock, so that parity and pointer fit.
+    pub(crate) fn rebuild(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Rebuild> {
+        let layout = &self.layout;
+        let gone = |what: &str| {
+            let at = self.geometry.start(id).plus(piece.offset);
+            self.error(ErrorKind::Media, "read").in_zone(id).at(at).because(format!(
+                "{what} on {:?} is needed to make up for {:?}, and is not to be had: replace both drives and restore \
+                 what is lost",
+                "a block", piece.slot
+            ))
+        };
+        let (row, len) = (piece.row, piece.len);
+        let mut limit = zone.readable();
+        let mut held = None;
+        let mut ios = Vec::new();
+        let rows = self.bytes(row)..self.bytes(row + len);
+        if let Some(relocated) = zone.relocated.get(&piece.stripe) {
+            limit = limit.min(relocated.end);
+            held = Some(relocated.unit.slice(rows));
+        } else if zone.open_stripe(layout) == Some(piece.stripe) {
+            held = zone.parity.get(rows).map(Buf::copy_from);
+        } else {
+            let slot = layout.parity(id, piece.stripe);
+            let into = BufMut::zeroed(self.bytes(len));
+            let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
+            ios.push(io.map_err(|_| gone("parity"))?);
+        }
+        for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
+            let filled = layout.filled(piece.stripe, index, limit);
+            let count = filled.min(row + len).saturating_sub(row);
+            if count == 0 {
+                continue;
+            }
+            let slot = layout.data(id, piece.stripe, index);
+            let into = BufMut::zeroed(self.bytes(count));
+            let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
+            ios.push(io.map_err(|_| gone("data"))?);
+        }
+        Ok(Rebuild { held, ios })
+    }
+}

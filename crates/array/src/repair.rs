@@ -1,0 +1,215 @@
+//! Making the parity of a zone fit its data at a mount.
+//!
+//! Data is the truth: what lies on the drives below the pointer stays as it is. Parity of stripes that may have been
+//! in flight is computed anew and compared. What a missing drive held of them is put together first, block by block,
+//! from the record that was written for it: the data of later writes may be garbage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Lba, Result, ZoneId, ZonedDevice};
+
+use crate::Sabotage;
+use crate::decide::{Child, Decision, Verdict, best};
+use crate::layout::{Layout, Slot, Stripe};
+use crate::log_read::Partial;
+use crate::member::{METADATA_ZONES, Member};
+use crate::xor::xor;
+use crate::zone::Relocated;
+
+/// A zone to be looked at.
+pub(crate) struct Repair {
+    pub layout: Layout,
+    pub block_size: u32,
+    pub zone: ZoneId,
+    /// By slot; `None` where a drive is missing.
+    pub devices: Vec<Option<Arc<dyn ZonedDevice>>>,
+    pub children: Vec<Child>,
+    /// Parity that is known to lie in the logs.
+    pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Partial parity that was logged of the zone.
+    pub partials: BTreeMap<Stripe, Vec<Partial>>,
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What came of it.
+pub(crate) struct Repaired {
+    /// The parity of the stripe at the pointer of a zone that goes on.
+    pub parity: BufMut,
+    /// Parity that belongs in the logs.
+    pub relocated: BTreeMap<Stripe, Relocated>,
+}
+
+impl Repair {
+    pub(crate) async fn run(mut self, decision: &Decision, verdict: Verdict) -> Result<Repaired> {
+        let (layout, pointer) = (self.layout, decision.pointer);
+        let mut parity = BufMut::default();
+        let last = layout.stripe_of(pointer);
+        for stripe in (decision.from.0..=last.0).map(Stripe) {
+            if layout.start(stripe) >= pointer {
+                break;
+            }
+            let units = self.units(stripe, pointer).await?;
+            let mut sum = BufMut::zeroed(self.bytes(layout.unit_of(stripe)));
+            units.iter().for_each(|unit| xor(&mut sum, unit));
+            let whole = layout.end(stripe) <= pointer;
+            if whole {
+                self.whole(stripe, sum.freeze()).await?;
+            } else if verdict == Verdict::Open {
+                sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
+                parity = sum;
+            } else if self.device(layout.parity(self.zone, stripe)).is_some() {
+                self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
+            }
+        }
+        Ok(Repaired { parity, relocated: self.relocated })
+    }
+
+    fn bytes(&self, blocks: u64) -> usize {
+        usize::try_from(blocks * u64::from(self.block_size)).expect("fits memory")
+    }
+
+    fn device(&self, slot: Slot) -> Option<&Arc<dyn ZonedDevice>> {
+        let lost = self.children.get(slot.index()) == Some(&Child::Missing);
+        self.devices.get(slot.index())?.as_ref().filter(|_| !lost)
+    }
+
+    fn at(&self, device: &Arc<dyn ZonedDevice>, row: u64) -> Lba {
+        Member::address(&**device, self.zone, row)
+    }
+
+    /// Reads rows of a physical zone.
+    async fn read(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+        let Some(device) = self.device(slot) else {
+            let name: Arc<str> = Arc::from("array");
+            let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
+            return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
+        };
+        if count == 0 {
+            return Ok(BufMut::default());
+        }
+        device.read(self.at(device, row), BufMut::zeroed(self.bytes(count))).await
+    }
+
+    /// The units of data of a stripe, as far as they lie below the pointer.
+    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<Vec<BufMut>> {
+        let layout = &self.layout;
+        let mut units = Vec::new();
+        let mut lost = None;
+        for index in 0..layout.data_units() {
+            let slot = layout.data(self.zone, stripe, index);
+            let count = layout.filled(stripe, index, pointer);
+            if count > 0 && self.device(slot).is_none() {
+                lost = Some((index, count));
+                units.push(BufMut::default());
+            } else {
+                units.push(self.read(slot, layout.row(stripe), count).await?);
+            }
+        }
+        if let Some((index, count)) = lost {
+            let unit = self.rebuild(stripe, index, count, pointer, &units).await?;
+            if let Some(place) = units.get_mut(usize::try_from(index).expect("a small number")) {
+                *place = unit;
+            }
+        }
+        Ok(units)
+    }
+
+    /// The first `count` blocks of a unit whose drive is missing. `units` are the others.
+    async fn rebuild(
+        &self,
+        stripe: Stripe,
+        index: u64,
+        count: u64,
+        pointer: Blocks,
+        units: &[BufMut],
+    ) -> Result<BufMut> {
+        let layout = &self.layout;
+        let slot = layout.parity(self.zone, stripe);
+        let start = layout.unit_start(stripe, index);
+        let mut unit = BufMut::zeroed(self.bytes(count));
+        let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
+        let mut in_place: Option<(Buf, Blocks)> = None;
+        for row in 0..count {
+            let at = start.plus(Blocks(row));
+            let place = self.bytes(row)..self.bytes(row + 1);
+            let block = unit.get_mut(place.clone()).expect("a block of the unit");
+            let relocated = self.relocated.get(&stripe);
+            let (source, limit) = match (relocated, best(partials, at, pointer)) {
+                (Some(relocated), _) => (relocated.unit.slice(place.clone()), relocated.end),
+                (None, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
+                (None, None) => {
+                    let (parity, limit) = match in_place.clone() {
+                        Some(known) => known,
+                        None => {
+                            let parity = self.read(slot, layout.row(stripe), layout.unit_of(stripe)).await?;
+                            in_place.insert((parity.freeze(), layout.end(stripe))).clone()
+                        }
+                    };
+                    (parity.slice(place.clone()), limit)
+                }
+            };
+            xor(block, &source);
+            for (other, index) in units.iter().zip(0..) {
+                let below = layout.unit_start(stripe, index).plus(Blocks(row)) < limit;
+                if let Some(data) = other.get(place.clone()).filter(|_| below) {
+                    xor(block, data);
+                }
+            }
+        }
+        Ok(unit)
+    }
+
+    /// One row of logged parity.
+    fn row_of(&self, stripe: Stripe, partial: &Partial, row: u64) -> Result<Buf> {
+        let mut before = 0;
+        for range in self.layout.rows(stripe, partial.start, partial.end) {
+            if range.contains(&row) {
+                let at = self.bytes(before + row - range.start);
+                let to = at + self.bytes(1);
+                if to <= partial.rows.len() {
+                    return Ok(partial.rows.slice(at..to));
+                }
+            }
+            before += range.end - range.start;
+        }
+        let name: Arc<str> = Arc::from("array");
+        let error = Error::new(ErrorKind::Damaged, &name, "open").in_zone(self.zone);
+        Err(error.because("a record of partial parity is shorter than what it covers"))
+    }
+
+    /// Makes the parity of a whole stripe fit.
+    async fn whole(&mut self, stripe: Stripe, sum: Buf) -> Result<()> {
+        let layout = self.layout;
+        let slot = layout.parity(self.zone, stripe);
+        let Some(device) = self.device(slot).cloned() else {
+            self.relocated.remove(&stripe);
+            return Ok(());
+        };
+        if self.sabotage == Some(Sabotage::Hole) {
+            return Ok(());
+        }
+        let (row, unit) = (layout.row(stripe), layout.unit_of(stripe));
+        let there = match self.children.get(slot.index()) {
+            Some(Child::At(at)) => at.saturating_sub(row).min(unit),
+            _ => unit,
+        };
+        let found = self.read(slot, row, there).await?;
+        let fits = sum.get(..found.len()) == Some(&*found);
+        if there < unit {
+            let rest = sum.slice(self.bytes(there)..);
+            device.write(self.at(&device, row + there), rest, Durability::Cached).await?;
+            if let Some(Child::At(at)) = self.children.get_mut(slot.index()) {
+                *at = row + unit;
+            }
+        }
+        if fits {
+            self.relocated.remove(&stripe);
+        } else {
+            self.relocated.insert(stripe, Relocated { end: layout.end(stripe), unit: sum });
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(METADATA_ZONES >= 3);

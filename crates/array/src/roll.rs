@@ -1,0 +1,180 @@
+//! Moving a metadata log to a fresh zone: everything that counts is written there from memory, and then the old
+//! zone is reset.
+//!
+//! New records go to the new zone at once, so that nothing waits while there is room. The old zone is reset when the
+//! checkpoint is whole, everything that was in flight at its beginning is acknowledged, and all drives are flushed:
+//! partial parity that is given up then is of stripes that are durable with their parity, or is in the checkpoint
+//! with all the data that it covers durable.
+
+use std::sync::Arc;
+
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId};
+
+use crate::core::{After, Core};
+use crate::format::record::Body;
+use crate::format::zones::{ZoneEntry, per_block};
+use crate::layout::Slot;
+use crate::member::{METADATA_ZONES, NoRoom};
+use crate::write::Children;
+
+/// A log is moved when less than one in this many blocks of its zone is left.
+const EARLY: u64 = 4;
+
+impl Core {
+    /// Moves the log of `slot`, unless that is under way.
+    pub(crate) fn roll(self: &Arc<Core>, slot: Slot, after: &mut After) {
+        if std::mem::replace(&mut self.member(slot).log.lock().rolling, true) {
+            return;
+        }
+        let core = Arc::clone(self);
+        after.run(async move {
+            let mut commits = Vec::new();
+            let moved = core.move_log(slot, &mut commits).await;
+            let failed = match &moved {
+                Ok(()) => Ok(()),
+                // Without the drive its parity is not needed; without two, nothing is acknowledged any more.
+                Err(error) => core.fail(slot, error).await,
+            };
+            for (id, end) in commits {
+                core.logged_by_checkpoint(id, end, &failed);
+            }
+            core.rolled(slot);
+        });
+    }
+
+    /// Moves the log of `slot` if little room is left.
+    pub(crate) fn roll_early(self: &Arc<Core>, slot: Slot, after: &mut After) {
+        let early = {
+            let log = self.member(slot).log.lock();
+            !log.rolling && log.left() < log.capacity / EARLY
+        };
+        if early {
+            self.roll(slot, after);
+        }
+    }
+
+    /// Adds a record, waiting for room where there is none.
+    pub(crate) async fn append_rolling(
+        self: &Arc<Core>,
+        slot: Slot,
+        body: &Body,
+        how: Durability,
+    ) -> Result<Option<Io<()>>> {
+        let member = self.member(slot);
+        loop {
+            let seen = member.rolled.version();
+            match member.append(body, false, how) {
+                Ok(io) => return Ok(io),
+                Err(NoRoom) => {
+                    let mut after = After::default();
+                    self.roll(slot, &mut after);
+                    after.finish(self);
+                    member.rolled.changed_since(seen).await;
+                }
+            }
+        }
+    }
+
+    /// The log has room again, or its drive is lost: what waited goes on.
+    fn rolled(self: &Arc<Core>, slot: Slot) {
+        let member = self.member(slot);
+        let waiting = {
+            let mut log = member.log.lock();
+            log.rolling = false;
+            std::mem::take(&mut log.waiting)
+        };
+        for id in waiting {
+            let mut after = After::default();
+            {
+                let mut zone = self.zone(id);
+                zone.logging = false;
+                self.log_parity(&mut zone, id, &mut after);
+                self.release(&mut zone, id, &mut after);
+            }
+            after.finish(self);
+        }
+        member.rolled.notify();
+    }
+
+    /// `commits` are those that the checkpoint did not bring to an end.
+    async fn move_log(self: &Arc<Core>, slot: Slot, commits: &mut Vec<(ZoneId, Blocks)>) -> Result<()> {
+        let member = self.member(slot);
+        let superblock = Body::Superblock(self.config.lock().clone());
+        let full = |_: NoRoom| {
+            self.error(ErrorKind::ZoneFull, "checkpoint")
+                .because("the metadata that counts does not fit a zone")
+        };
+        let mut children = Children::default();
+        let old = {
+            let mut log = member.log.lock();
+            let old = log.zone;
+            (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
+            let io = member.append_to(&mut log, &superblock, true, Durability::Cached);
+            children.push(slot, io.map_err(full)?);
+            old
+        };
+        let mut barriers = Vec::new();
+        let mut entries = Vec::with_capacity(self.zones.len());
+        for id in (0..self.geometry.zones).map(ZoneId) {
+            let mut zone = self.zone(id);
+            entries.push(ZoneEntry { generation: zone.generation, end: zone.end });
+            if zone.resetting {
+                let intent = Body::ResetIntent { zone: id, generation: zone.generation };
+                children.push(slot, member.append(&intent, true, Durability::Cached).map_err(full)?);
+            }
+            for (stripe, relocated) in &zone.relocated {
+                if self.layout.parity(id, *stripe) == slot {
+                    let body = Body::Relocated {
+                        zone: id,
+                        generation: zone.generation,
+                        start: self.layout.start(*stripe),
+                        end: relocated.end,
+                        unit: relocated.unit.clone(),
+                    };
+                    children.push(slot, member.append(&body, true, Durability::Cached).map_err(full)?);
+                }
+            }
+            if let Some(stripe) = zone.open_stripe(&self.layout)
+                && self.layout.parity(id, stripe) == slot
+                && zone.poison.is_none()
+            {
+                let end = zone.pointer;
+                let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);
+                let io = member.append(&body, true, Durability::Cached).map_err(full)?;
+                if zone.logged < end {
+                    zone.commit(end, io.is_none());
+                    commits.push((id, end));
+                }
+                children.push(slot, io);
+            }
+            if !zone.flights.is_empty() {
+                let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
+                zone.barrier(completer);
+                barriers.push(io.typed::<()>());
+            }
+        }
+        let count = per_block(self.geometry.block_size).max(1);
+        for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
+            let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
+            children.push(slot, member.append(&body, true, Durability::Cached).map_err(full)?);
+        }
+        children.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
+        for (id, end) in commits.drain(..) {
+            self.logged_by_checkpoint(id, end, &Ok(()));
+        }
+        for barrier in barriers {
+            barrier.await?;
+        }
+        if let Some(io) = member.append(&Body::CheckpointEnd, true, Durability::Cached).map_err(full)? {
+            io.await?;
+        }
+        self.flush_members().await?;
+        let Some(device) = member.device() else { return Ok(()) };
+        device.zone(old, Action::Reset).await?;
+        // The zone may be the next one: what it held must not come back then.
+        if let Some(io) = member.flush() {
+            io.await?;
+        }
+        Ok(())
+    }
+}

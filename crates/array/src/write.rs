@@ -1,0 +1,357 @@
+//! Writes: carried out under the zone's lock, so that every drive sees them in order; judged when they land.
+
+use std::sync::Arc;
+
+use zoned::{
+    Action, Admission, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ErrorKind, Io, Resources,
+    ZoneEvent, ZoneId, ZoneState, join_all,
+};
+
+use crate::Sabotage;
+use crate::core::{After, Core};
+use crate::format::record::Body;
+use crate::layout::{Slot, Stripe};
+use crate::member::NoRoom;
+use crate::plan::{Step, steps};
+use crate::xor::xor;
+use crate::zone::Zone;
+
+/// What a write gave to the drives.
+#[derive(Default)]
+pub(crate) struct Children {
+    slots: Vec<Slot>,
+    ios: Vec<Io<()>>,
+}
+
+impl Children {
+    pub(crate) fn push(&mut self, slot: Slot, io: Option<Io<()>>) {
+        if let Some(io) = io {
+            self.slots.push(slot);
+            self.ios.push(io);
+        }
+    }
+
+    /// Waits for all; gives the failures.
+    pub(crate) async fn join(self) -> Vec<(Slot, Error)> {
+        let results = join_all(self.ios).await;
+        let failure = |(slot, result): (Slot, zoned::Result<()>)| result.err().map(|e| (slot, e));
+        self.slots.into_iter().zip(results).filter_map(failure).collect()
+    }
+}
+
+impl Core {
+    /// Why a write must not begin.
+    fn refuse_write(
+        &self,
+        zone: &Zone,
+        id: ZoneId,
+        name: &'static str,
+        offset: Option<Blocks>,
+        blocks: u64,
+    ) -> Option<Error> {
+        let at = self.geometry.start(id).plus(offset.unwrap_or(zone.pointer));
+        let refuse = |kind| Some(self.error(kind, name).in_zone(id).at(at));
+        match zone.state {
+            ZoneState::Offline => return refuse(ErrorKind::ZoneOffline),
+            ZoneState::ReadOnly => return refuse(ErrorKind::ZoneReadOnly),
+            ZoneState::Full => return refuse(ErrorKind::ZoneFull),
+            _ => {}
+        }
+        if let Some(poison) = &zone.poison {
+            return Some(poison.duplicate());
+        }
+        if self.is_broken() {
+            return Some(self.broken_error(name).in_zone(id).at(at));
+        }
+        if offset.is_some_and(|offset| offset != zone.pointer) {
+            let pointer = self.geometry.start(id).plus(zone.pointer);
+            return refuse(ErrorKind::NotAtWritePointer)
+                .map(|e| e.because(format!("the pointer is at block {pointer}")));
+        }
+        let left = self.layout.capacity().minus(zone.pointer).0;
+        if blocks > left {
+            return refuse(ErrorKind::ZoneFull).map(|e| e.because(format!("{blocks} blocks, {left} left")));
+        }
+        None
+    }
+
+    /// Makes the zone open, closing another one where that is the rule.
+    pub(crate) fn admit(
+        &self,
+        limits: &mut Resources,
+        zone: &mut Zone,
+        id: ZoneId,
+        name: &'static str,
+        event: ZoneEvent,
+    ) -> Result<(), Error> {
+        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, name))?;
+        let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
+        match limits.admit(zone.state, max_open, max_active) {
+            Ok(Admission::Granted) => {}
+            Ok(Admission::Close(victim)) => {
+                // Two zones' locks: only whoever holds the limits may do that.
+                limits.moved(victim, ZoneState::ImplicitOpen, ZoneState::Closed);
+                self.zone(victim).state = ZoneState::Closed;
+            }
+            Err(kind) => {
+                let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
+                return Err(self.error(kind, name).in_zone(id).because(format!(
+                    "{} open of {}, {} active of {}: close or finish another zone first",
+                    limits.open(),
+                    any(max_open),
+                    limits.active(),
+                    any(max_active)
+                )));
+            }
+        }
+        limits.moved(id, zone.state, to);
+        zone.state = to;
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
+    pub(crate) fn begin_write(
+        self: &Arc<Core>,
+        zone: &mut Zone,
+        id: ZoneId,
+        limits: Option<&mut Resources>,
+        name: &'static str,
+        offset: Option<Blocks>,
+        data: Buf,
+        how: Durability,
+        completer: Completer,
+        after: &mut After,
+    ) {
+        let blocks = data.len() as u64 / u64::from(self.geometry.block_size);
+        if let Some(error) = self.refuse_write(zone, id, name, offset, blocks) {
+            return after.complete(completer, Err(error));
+        }
+        let fills = zone.pointer.0 + blocks == self.layout.capacity().0;
+        if let Some(limits) = limits
+            && let Err(error) = self.admit(limits, zone, id, name, ZoneEvent::Write { fills })
+        {
+            return after.complete(completer, Err(error));
+        }
+        let done = match offset {
+            Some(_) => Done::Unit,
+            None => Done::At(self.geometry.start(id).plus(zone.pointer)),
+        };
+        self.put(zone, id, data, how, done, completer, after);
+    }
+
+    /// Writes `data` at the pointer. It fits.
+    #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
+    pub(crate) fn put(
+        self: &Arc<Core>,
+        zone: &mut Zone,
+        id: ZoneId,
+        data: Buf,
+        how: Durability,
+        done: Done,
+        completer: Completer,
+        after: &mut After,
+    ) {
+        let (layout, from) = (self.layout, zone.pointer);
+        let blocks = data.len() as u64 / u64::from(self.geometry.block_size);
+        let end = from.plus(Blocks(blocks));
+        let flight = zone.take_off(end, data.len() as u64, how, done, completer);
+        let mut children = Children::default();
+        let mut whole: Vec<Blocks> = Vec::new();
+        for step in steps(&layout, id, from, blocks) {
+            match step {
+                Step::Data(piece) => {
+                    let at = self.bytes(piece.offset.minus(from).0);
+                    let part = data.slice(at..at + self.bytes(piece.len));
+                    if piece.index == 0 {
+                        if zone.parity.is_empty() {
+                            zone.parity = BufMut::with_capacity(self.bytes(layout.unit_of(piece.stripe)));
+                        }
+                        zone.parity.extend_from_slice(&part);
+                    } else {
+                        let row = self.bytes(piece.row);
+                        let rows = zone.parity.get_mut(row..row + part.len());
+                        xor(rows.expect("the stripe's first unit is there"), &part);
+                    }
+                    let row = layout.row(piece.stripe) + piece.row;
+                    children.push(piece.slot, self.member(piece.slot).write(id, row, part));
+                }
+                Step::Parity(stripe) => {
+                    let parity = std::mem::take(&mut zone.parity).freeze();
+                    let slot = layout.parity(id, stripe);
+                    let io = self.member(slot).write(id, layout.row(stripe), parity);
+                    zone.commit(layout.end(stripe), io.is_none());
+                    children.push(slot, io);
+                    whole.push(layout.end(stripe));
+                }
+            }
+        }
+        zone.pointer = end;
+        if end == layout.capacity() {
+            // A drive whose zones are larger would leave this one open for ever.
+            for member in self.good() {
+                let larger =
+                    |d: &Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
+                if member.device().is_some_and(larger) {
+                    children.push(member.slot, member.act(id, Action::Finish));
+                }
+            }
+        }
+        self.log_parity(zone, id, after);
+        let core = Arc::clone(self);
+        after.run(async move {
+            let failures = children.join().await;
+            let judged = core.judge(id, failures).await;
+            core.landed(id, flight, &whole, judged);
+        });
+    }
+
+    /// Logs the parity of what is written of the open stripe and not covered yet, unless that is under way: what
+    /// comes meanwhile is covered by the next record, or by the stripe's parity.
+    pub(crate) fn log_parity(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, after: &mut After) {
+        if zone.logging || zone.logged >= zone.pointer || zone.poison.is_some() {
+            return;
+        }
+        if self.is_broken() {
+            zone.poison = Some(self.broken_error("write").in_zone(id));
+            return;
+        }
+        let Some(stripe) = zone.open_stripe(&self.layout) else { return };
+        let (start, end) = (zone.logged.max(self.layout.start(stripe)), zone.pointer);
+        let slot = self.layout.parity(id, stripe);
+        let member = self.member(slot);
+        if member.device().is_none() || self.sabotage == Some(Sabotage::PartialParity) {
+            return zone.commit(end, true);
+        }
+        let body = self.partial(zone, id, stripe, start, end);
+        let io = {
+            let mut log = member.log.lock();
+            if body.blocks(self.geometry.block_size) > log.left() {
+                // Room is on its way: see `roll`.
+                zone.logging = true;
+                log.waiting.push(id);
+                None
+            } else {
+                Some(member.append_to(&mut log, &body, false, Durability::Cached))
+            }
+        };
+        match io {
+            None => self.roll(slot, after),
+            Some(Ok(Some(io))) => {
+                zone.commit(end, false);
+                zone.logging = true;
+                let core = Arc::clone(self);
+                after.run(async move {
+                    let failure = io.await.err().map(|e| (slot, e));
+                    let judged = core.judge(id, failure.into_iter().collect()).await;
+                    core.logged(id, end, judged);
+                });
+                self.roll_early(slot, after);
+            }
+            // It failed a moment ago: data alone has to do.
+            Some(Ok(None)) => zone.commit(end, true),
+            Some(Err(NoRoom)) => unreachable!("looked at under the same lock"),
+        }
+    }
+
+    /// The record of the parity of a stripe that is written up to `end`.
+    pub(crate) fn partial(
+        &self,
+        zone: &Zone,
+        id: ZoneId,
+        stripe: Stripe,
+        start: Blocks,
+        end: Blocks,
+    ) -> Body {
+        let ranges = self.layout.rows(stripe, start, end);
+        let mut rows = BufMut::with_capacity(self.bytes(ranges.iter().map(|r| r.end - r.start).sum()));
+        for range in ranges {
+            let part = zone.parity.get(self.bytes(range.start)..self.bytes(range.end));
+            rows.extend_from_slice(part.expect("the rows of what is written are there"));
+        }
+        Body::PartialParity { zone: id, generation: zone.generation, start, end, rows: rows.freeze() }
+    }
+
+    /// Partial parity up to `end` is in the log.
+    fn logged(self: &Arc<Core>, id: ZoneId, end: Blocks, judged: Result<(), Error>) {
+        let mut after = After::default();
+        {
+            let mut zone = self.zone(id);
+            zone.logging = false;
+            match judged {
+                Ok(()) => zone.committed(end),
+                Err(e) => zone.poison = zone.poison.take().or(Some(e)),
+            }
+            self.log_parity(&mut zone, id, &mut after);
+            self.release(&mut zone, id, &mut after);
+        }
+        after.finish(self);
+        self.pump(id);
+    }
+
+    /// Partial parity up to `end` is in a checkpoint, or is not needed any more.
+    pub(crate) fn logged_by_checkpoint(
+        self: &Arc<Core>,
+        id: ZoneId,
+        end: Blocks,
+        judged: &Result<(), Error>,
+    ) {
+        let mut after = After::default();
+        {
+            let mut zone = self.zone(id);
+            match judged {
+                Ok(()) => zone.committed(end),
+                Err(e) => zone.poison = zone.poison.take().or_else(|| Some(e.duplicate())),
+            }
+            self.release(&mut zone, id, &mut after);
+        }
+        after.finish(self);
+        self.pump(id);
+    }
+
+    /// The blocks of a write are on their drives, or never will be.
+    fn landed(self: &Arc<Core>, id: ZoneId, flight: u64, whole: &[Blocks], judged: Result<(), Error>) {
+        let mut after = After::default();
+        {
+            let mut zone = self.zone(id);
+            if let Err(e) = judged {
+                zone.poison = zone.poison.take().or(Some(e));
+            }
+            whole.iter().for_each(|end| zone.committed(*end));
+            zone.land(flight);
+            self.release(&mut zone, id, &mut after);
+        }
+        after.finish(self);
+        self.pump(id);
+    }
+
+    /// Acknowledges what may be.
+    pub(crate) fn release(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, after: &mut After) {
+        for flight in zone.release() {
+            if let Some(poison) = &zone.poison {
+                after.complete(flight.completer, Err(poison.duplicate()));
+                continue;
+            }
+            let durable = flight.how == Durability::Durable && self.sabotage != Some(Sabotage::Fua);
+            if !durable {
+                after.complete(flight.completer, Ok(flight.done));
+                continue;
+            }
+            // Everything below it in the zone is acknowledged: a flush now makes all of that durable with it.
+            let core = Arc::clone(self);
+            after.run(async move {
+                let result = core.flush_members().await;
+                flight.completer.complete(result.map(|()| flight.done));
+            });
+        }
+        if zone.state == ZoneState::Full
+            && zone.end.is_none()
+            && zone.flights.is_empty()
+            && zone.poison.is_none()
+        {
+            self.filled.lock().push((id, zone.generation));
+        }
+        for completer in zone.fallen() {
+            after.complete(completer, Ok(Done::Unit));
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A logical zone in memory, and the order in which its writes are acknowledged.
+//!
+//! ```text
+//!   0 .......... covered ......... logged ....... pointer ....... capacity
+//!   acknowledged          |              |
+//!                         in flight      data submitted, its parity not yet
+//! ```
+//!
+//! Data goes to the drives as it comes. Parity is submitted by *commits*: a whole stripe's parity to its place, or
+//! partial parity to the log, one at a time in each zone, so that what queues up behind one is covered by the next, or
+//! by a stripe that became whole meanwhile. A write is acknowledged when a commit covers it and every write below
+//! the commit's end has landed: what is acknowledged can be rebuilt, and everything below it too.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
+
+use crate::layout::{Layout, Stripe};
+
+/// Bytes of writes that a zone has in flight; more wait in memory. After a power cut no more than this and one
+/// transfer are in doubt.
+pub(crate) const WINDOW: u64 = 16 << 20;
+
+/// What a zone is asked to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read {
+        offset: Blocks,
+        into: BufMut,
+    },
+    /// At an offset, or wherever the pointer is.
+    Write {
+        offset: Option<Blocks>,
+        data: Buf,
+        how: Durability,
+    },
+    Act(Action),
+}
+
+/// A write in flight.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub id: u64,
+    pub end: Blocks,
+    pub bytes: u64,
+    /// Whether its blocks are on their drives.
+    pub landed: bool,
+    pub how: Durability,
+    pub done: Done,
+    pub completer: Completer,
+}
+
+/// Parity that was submitted.
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    end: Blocks,
+    done: bool,
+}
+
+/// Parity that is not in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Relocated {
+    /// Blocks from here on count as zeros.
+    pub end: Blocks,
+    pub unit: Buf,
+}
+
+/// A logical zone.
+#[derive(Debug)]
+pub(crate) struct Zone {
+    pub state: ZoneState,
+    /// Blocks submitted.
+    pub pointer: Blocks,
+    pub generation: u64,
+    /// Where the content of a full zone ends, once that is recorded.
+    pub end: Option<Blocks>,
+    /// The XOR of what is written of the stripe at the pointer; as long as its first unit is filled.
+    pub parity: BufMut,
+    /// Blocks below this are covered by a commit that was submitted.
+    pub logged: Blocks,
+    /// Partial parity is on its way, or waits for room in the log.
+    pub logging: bool,
+    commits: VecDeque<Commit>,
+    covered: Blocks,
+    pub flights: VecDeque<Flight>,
+    /// How many of the first flights have landed, and where the last of these ends.
+    landed: (usize, Blocks),
+    next_flight: u64,
+    pub in_flight: u64,
+    /// A reset or a finish is under way: everything else waits.
+    pub busy: bool,
+    pub queue: VecDeque<(Work, Completer)>,
+    /// A reset was asked for, and its intent may be in the logs.
+    pub resetting: bool,
+    /// Completed once everything below an offset is acknowledged.
+    barriers: Vec<(Blocks, Completer)>,
+    pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Why no more can be written: the array lost a second drive in the middle of a write, say.
+    pub poison: Option<Error>,
+}
+
+impl Zone {
+    /// A zone whose first `pointer` blocks are written; `parity` is that of the stripe at the pointer.
+    pub(crate) fn new(state: ZoneState, generation: u64, pointer: Blocks, parity: BufMut) -> Zone {
+        Zone {
+            state,
+            pointer,
+            generation,
+            end: None,
+            parity,
+            logged: pointer,
+            logging: false,
+            commits: VecDeque::new(),
+            covered: pointer,
+            flights: VecDeque::new(),
+            landed: (0, pointer),
+            next_flight: 0,
+            in_flight: 0,
+            busy: false,
+            queue: VecDeque::new(),
+            resetting: false,
+            barriers: Vec::new(),
+            relocated: BTreeMap::new(),
+            poison: None,
+        }
+    }
+
+    /// The zone is empty again.
+    pub(crate) fn empty(&mut self, generation: u64) {
+        let queue = std::mem::take(&mut self.queue);
+        *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, BufMut::default());
+        self.queue = queue;
+    }
+
+    /// Whether `work` must wait for what was asked before.
+    pub(crate) fn must_wait(&self, work: &Work) -> bool {
+        !self.queue.is_empty() || self.holds_back(work)
+    }
+
+    /// Whether the first in the queue must wait still.
+    pub(crate) fn holds_back(&self, work: &Work) -> bool {
+        self.busy
+            || match work {
+                Work::Write { data, .. } => {
+                    self.in_flight > 0 && self.in_flight.saturating_add(data.len() as u64) > WINDOW
+                }
+                Work::Act(Action::Reset | Action::Finish) => !self.flights.is_empty(),
+                Work::Act(_) | Work::Read { .. } => false,
+            }
+    }
+
+    /// Blocks that hold something; those above read as zeros.
+    pub(crate) fn readable(&self) -> Blocks {
+        self.end.unwrap_or(self.pointer)
+    }
+
+    /// The stripe at the pointer, if it is partly written and can grow.
+    pub(crate) fn open_stripe(&self, layout: &Layout) -> Option<Stripe> {
+        let stripe = layout.stripe_of(self.pointer);
+        (self.end.is_none() && self.pointer > layout.start(stripe) && self.pointer < layout.capacity())
+            .then_some(stripe)
+    }
+
+    /// A write takes off.
+    pub(crate) fn take_off(
+        &mut self,
+        end: Blocks,
+        bytes: u64,
+        how: Durability,
+        done: Done,
+        completer: Completer,
+    ) -> u64 {
+        let id = self.next_flight;
+        self.next_flight += 1;
+        self.in_flight += bytes;
+        self.flights.push_back(Flight { id, end, bytes, landed: false, how, done, completer });
+        id
+    }
+
+    /// Parity for everything below `end` was submitted, or needs not be (`done`).
+    pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
+        self.logged = self.logged.max(end);
+        self.commits.push_back(Commit { end, done });
+    }
+
+    /// The parity for everything below `end` is there.
+    pub(crate) fn committed(&mut self, end: Blocks) {
+        for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
+            commit.done = true;
+        }
+    }
+
+    /// The blocks of a write are on their drives.
+    pub(crate) fn land(&mut self, id: u64) {
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
+            flight.landed = true;
+        }
+        while let Some(flight) = self.flights.get(self.landed.0).filter(|flight| flight.landed) {
+            self.landed = (self.landed.0 + 1, flight.end);
+        }
+    }
+
+    /// Completes `completer` once everything submitted so far is acknowledged, or never will be.
+    pub(crate) fn barrier(&mut self, completer: Completer) {
+        self.barriers.push((self.pointer, completer));
+    }
+
+    /// Takes out the barriers that fall.
+    pub(crate) fn fallen(&mut self) -> Vec<Completer> {
+        let (covered, idle) = (self.covered, self.flights.is_empty());
+        let falls = |target: Blocks| idle || target <= covered;
+        let (fallen, standing) =
+            std::mem::take(&mut self.barriers).into_iter().partition(|(at, _)| falls(*at));
+        self.barriers = standing;
+        let fallen: Vec<(Blocks, Completer)> = fallen;
+        fallen.into_iter().map(|(_, completer)| completer).collect()
+    }
+
+    /// Takes out the writes that may be acknowledged now. In a poisoned zone: all that have come to an end.
+    pub(crate) fn release(&mut self) -> Vec<Flight> {
+        let mut out = Vec::new();
+        if self.poison.is_some() {
+            let (ended, flying): (Vec<_>, Vec<_>) = self.flights.drain(..).partition(|flight| flight.landed);
+            self.flights = flying.into();
+            self.landed = (0, self.landed.1);
+            out = ended;
+        } else {
+            while let Some(commit) = self.commits.front().filter(|c| c.done && c.end <= self.landed.1) {
+                self.covered = self.covered.max(commit.end);
+                self.commits.pop_front();
+            }
+            while self.flights.front().is_some_and(|flight| flight.landed && flight.end <= self.covered) {
+                self.landed.0 = self.landed.0.saturating_sub(1);
+                out.extend(self.flights.pop_front());
+            }
+        }
+        self.in_flight = self.in_flight.saturating_sub(out.iter().map(|flight| flight.bytes).sum());
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use units::{Driver, VirtualDriver};
+    use zoned::Io;
+
+    use super::*;
+
+    struct Ground {
+        zone: Zone,
+        ids: Vec<u64>,
+    }
+
+    fn ground(ends: &[u64]) -> Ground {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let mut zone = Zone::new(ZoneState::ImplicitOpen, 1, Blocks::ZERO, BufMut::default());
+        let ids = ends
+            .iter()
+            .map(|end| {
+                let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
+                drop(io);
+                zone.take_off(Blocks(*end), 1, Durability::Cached, Done::Unit, completer)
+            })
+            .collect();
+        Ground { zone, ids }
+    }
+
+    impl Ground {
+        fn released(&mut self) -> Vec<u64> {
+            self.zone.release().into_iter().map(|flight| flight.end.0).collect()
+        }
+    }
+
+    #[test]
+    fn writes_are_acknowledged_in_order() {
+        let mut g = ground(&[1, 2, 3]);
+        for end in 1..=3 {
+            g.zone.commit(Blocks(end), true);
+        }
+        g.zone.land(g.ids[2]);
+        g.zone.land(g.ids[1]);
+        assert_eq!(g.released(), []);
+        g.zone.land(g.ids[0]);
+        assert_eq!(g.released(), [1, 2, 3]);
+        assert_eq!(g.zone.in_flight, 0);
+    }
+
+    #[test]
+    fn a_write_waits_for_parity_and_for_all_that_the_parity_covers() {
+        let mut g = ground(&[1, 2, 3]);
+        g.zone.commit(Blocks(3), false);
+        g.zone.land(g.ids[0]);
+        g.zone.land(g.ids[1]);
+        g.zone.committed(Blocks(3));
+        assert_eq!(g.released(), [], "the parity is of no use without block 3");
+        g.zone.land(g.ids[2]);
+        assert_eq!(g.released(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_commit_does_not_overtake_the_one_before() {
+        let mut g = ground(&[1, 4]);
+        g.zone.commit(Blocks(1), false);
+        g.zone.commit(Blocks(4), false);
+        g.zone.land(g.ids[0]);
+        g.zone.land(g.ids[1]);
+        g.zone.committed(Blocks(4));
+        assert_eq!(g.released(), []);
+        g.zone.committed(Blocks(1));
+        assert_eq!(g.released(), [1, 4]);
+    }
+}

@@ -1,0 +1,110 @@
+//! The conformance suite over arrays of emulated drives, in many shapes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, CreateOptions, OpenOptions};
+use units::{Driver, RealDriver, VirtualDriver, block_on};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Blocks, Bytes, ZonedDevice};
+
+/// Drives, blocks in a stripe unit, blocks in a zone, its capacity, open limit, active limit.
+const SHAPES: &[(u32, u64, u64, u64, u32, u32)] = &[
+    (3, 1, 64, 56, 8, 10),
+    (4, 2, 64, 61, 6, 8),
+    (5, 4, 128, 128, 8, 8),
+    (7, 3, 100, 97, 5, 6),
+    (5, 16, 512, 400, 8, 14),
+    (3, 1, 64, 64, 5, 5),
+];
+
+fn drives(
+    shape: usize,
+    latency: Latency,
+    cache: bool,
+    driver: &Arc<dyn Driver>,
+) -> Vec<Arc<dyn ZonedDevice>> {
+    let (count, _, zone_size, zone_capacity, open, active) = SHAPES[shape];
+    (0..count)
+        .map(|n| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                zones: 24,
+                zone_size: Blocks(zone_size),
+                // One drive is larger than the others: that is no use, and no harm.
+                zone_capacity: Blocks(if n == 1 { zone_size } else { zone_capacity }),
+                max_open: Some(open),
+                max_active: Some(active),
+                latency,
+                volatile_cache: cache,
+                read_past_pointer: n % 2 == 0,
+                ..EmuOptions::default()
+            };
+            Emu::memory(options, Arc::clone(driver)) as Arc<dyn ZonedDevice>
+        })
+        .collect()
+}
+
+fn array(shape: usize, drives: Vec<Arc<dyn ZonedDevice>>, without: Option<usize>) -> Arc<dyn ZonedDevice> {
+    let stripe_unit = Bytes(SHAPES[shape].1 * 4096);
+    let driver = Arc::clone(drives[0].driver());
+    block_on(&*driver, async move {
+        let options = CreateOptions { stripe_unit, label: format!("shape{shape}") };
+        array::create(&drives, &options).await.expect("created");
+        let mut drives = drives;
+        if let Some(without) = without {
+            drives.remove(without);
+        }
+        drives.reverse();
+        Array::open(drives, OpenOptions::default()).await.expect("opened") as Arc<dyn ZonedDevice>
+    })
+}
+
+fn conforms(dev: &Arc<dyn ZonedDevice>) {
+    let mut failures = Vec::new();
+    let mut count = 0;
+    zoned::conformance::run(dev, &mut |name, result| {
+        count += 1;
+        if let Err(why) = result {
+            failures.push(format!("{name}: {why}"));
+        }
+    });
+    assert_eq!(count, zoned::conformance::names().len() + 1);
+    assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn drives_without_delay() {
+    for shape in 0..SHAPES.len() {
+        for cache in [true, false] {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            conforms(&array(shape, drives(shape, Latency::NONE, cache, &driver), None));
+        }
+    }
+}
+
+#[test]
+fn drives_with_a_delay_in_virtual_time() {
+    for shape in 0..SHAPES.len() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let latency = Latency::all(Duration::from_micros(15));
+        conforms(&array(shape, drives(shape, latency, true, &driver), None));
+    }
+}
+
+#[test]
+fn drives_with_a_delay_in_real_time() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    conforms(&array(1, drives(1, Latency::all(Duration::from_micros(15)), true, &driver), None));
+}
+
+#[test]
+fn an_array_that_lacks_a_drive() {
+    for shape in 0..SHAPES.len() {
+        for without in [0, 1, 2] {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let latency = Latency::all(Duration::from_micros(15));
+            conforms(&array(shape, drives(shape, latency, true, &driver), Some(without)));
+        }
+    }
+}

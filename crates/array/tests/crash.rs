@@ -1,0 +1,379 @@
+//! Power cuts at random moments, each drive with an outcome of its own, with and without a lost drive. What was
+//! durable is there, what was acknowledged below the pointer is right, a reset happened wholly or not at all, and a
+//! mount that is cut again does no harm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, CreateOptions, OpenOptions, Sabotage};
+use parking_lot::Mutex;
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions, Latency, Media, Seeded};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Op, ZoneId, ZoneState, ZonedDevice};
+
+const BLOCK: u32 = 512;
+const ZONES: u32 = 6;
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    drives: u32,
+    unit: u64,
+    capacity: u64,
+    cache: bool,
+}
+
+/// One life of a zone: block `n` holds the tag `first + n`.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    tag: u64,
+    submitted: u64,
+    acked: u64,
+    durable: u64,
+    finishing: bool,
+    finished: bool,
+    /// A reset was submitted, acknowledged, and covered by a flush.
+    ending: bool,
+    ended: bool,
+    gone: bool,
+}
+
+type Lives = Vec<Vec<Life>>;
+
+fn block(tag: u64, n: u64) -> Vec<u8> {
+    let mut rng = SplitMix64::new(tag ^ (n << 32) ^ 0x5eed);
+    (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
+}
+
+fn below(rng: &mut SplitMix64, n: u64) -> u64 {
+    rng.draw() % n.max(1)
+}
+
+fn emus(shape: Shape, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
+    (0..shape.drives)
+        .map(|n| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                block_size: BLOCK,
+                zones: ZONES + 3,
+                zone_size: Blocks(shape.capacity),
+                zone_capacity: Blocks(shape.capacity),
+                max_open: Some(8),
+                max_active: Some(9),
+                volatile_cache: shape.cache,
+                track_power_cuts: true,
+                latency: Latency::all(Duration::from_micros(10 + u64::from(n))),
+                seed: u64::from(n),
+                ..EmuOptions::default()
+            };
+            Emu::memory(options, Arc::clone(driver))
+        })
+        .collect()
+}
+
+fn devices(emus: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
+    emus.iter().map(|emu| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
+}
+
+/// Does random things to the array until the power goes.
+async fn workload(
+    dev: Arc<dyn ZonedDevice>,
+    lives: Arc<Mutex<Lives>>,
+    seed: u64,
+    zones: std::ops::Range<u32>,
+) {
+    let mut rng = SplitMix64::new(seed);
+    let geometry = dev.geometry().clone();
+    let capacity = geometry.zone_capacity.0;
+    let mut next_tag = seed << 20;
+    loop {
+        let zone = ZoneId(zones.start + below(&mut rng, u64::from(zones.end - zones.start)) as u32);
+        let at = zone.0 as usize;
+        match below(&mut rng, 20) {
+            0 => {
+                let before: Vec<(usize, Life)> =
+                    lives.lock().iter().map(|l| (l.len(), l.last().expect("one").clone())).collect();
+                if dev.flush().await.is_ok() {
+                    for (all, (count, then)) in lives.lock().iter_mut().zip(before) {
+                        let Some(life) = all.get_mut(count - 1) else { continue };
+                        life.durable = life.durable.max(then.acked);
+                        life.gone |= then.ended;
+                        // The next life exists: what came before it is over for good.
+                        if count > 1 {
+                            all[count - 2].gone = true;
+                        }
+                    }
+                }
+            }
+            1 => {
+                {
+                    let mut lives = lives.lock();
+                    lives[at].last_mut().expect("one").ending = true;
+                }
+                dev.zone(zone, Action::Reset).await.expect("reset");
+                let mut lives = lives.lock();
+                let life = lives[at].last_mut().expect("one");
+                life.ended = true;
+                next_tag += 1;
+                lives[at].push(Life { tag: next_tag, ..Life::default() });
+            }
+            2 if below(&mut rng, 3) == 0 => {
+                lives.lock()[at].last_mut().expect("one").finishing = true;
+                dev.zone(zone, Action::Finish).await.expect("finish");
+                let mut lives = lives.lock();
+                let life = lives[at].last_mut().expect("one");
+                life.finished = true;
+            }
+            _ => {
+                // A few writes in flight together.
+                let mut ios = Vec::new();
+                for _ in 0..1 + below(&mut rng, 4) {
+                    let (tag, from) = {
+                        let lives = lives.lock();
+                        let life = lives[at].last().expect("one");
+                        if life.finishing {
+                            break;
+                        }
+                        (life.tag, life.submitted)
+                    };
+                    let most = if below(&mut rng, 4) == 0 { 24 } else { 3 };
+                    let len = (1 + below(&mut rng, most)).min(capacity - from);
+                    if len == 0 {
+                        break;
+                    }
+                    let data: Vec<u8> = (from..from + len).flat_map(|n| block(tag, n)).collect();
+                    let how = if below(&mut rng, 6) == 0 { Durability::Durable } else { Durability::Cached };
+                    let data = Buf::copy_from(&data);
+                    let io = if below(&mut rng, 2) == 0 {
+                        dev.submit(Op::Append { zone, data, how })
+                    } else {
+                        let at = geometry.start(zone).plus(Blocks(from));
+                        dev.submit(Op::Write { at, data, how })
+                    };
+                    {
+                        let mut lives = lives.lock();
+                        lives[at].last_mut().expect("one").submitted = from + len;
+                    }
+                    ios.push((io, from + len, how));
+                }
+                for (io, end, how) in ios {
+                    match io.await {
+                        Ok(Done::Unit | Done::At(_)) => {
+                            let mut lives = lives.lock();
+                            let life = lives[at].last_mut().expect("one");
+                            life.acked = life.acked.max(end);
+                            if how == Durability::Durable || !geometry.volatile_cache {
+                                life.durable = life.durable.max(end);
+                            }
+                        }
+                        other => panic!("a write: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a zone, if its content is of `life`.
+fn judge(
+    life: &Life,
+    state: ZoneState,
+    pointer: u64,
+    content: &[Vec<u8>],
+    strict: bool,
+) -> Result<(), String> {
+    if life.gone {
+        return Err("a life that is over for good".into());
+    }
+    let full = state == ZoneState::Full;
+    if state == ZoneState::Empty {
+        return if life.durable == 0 { Ok(()) } else { Err(format!("empty, {} durable", life.durable)) };
+    }
+    if !full && (pointer < life.durable || pointer > life.submitted) {
+        return Err(format!("the pointer is at {pointer}: {life:?}"));
+    }
+    if !full && life.finished {
+        return Err(format!("not full, though finished: {life:?}"));
+    }
+    let must = if full || !strict { life.durable } else { life.acked.min(pointer) };
+    for n in 0..must {
+        if content.get(n as usize).is_none_or(|found| *found != block(life.tag, n)) {
+            return Err(format!("block {n} is wrong, pointer {pointer} {state:?}: {life:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares an array with what it may hold.
+async fn check(
+    dev: &Arc<dyn ZonedDevice>,
+    lives: &Lives,
+    strict: bool,
+) -> Result<Vec<(ZoneState, u64, Vec<Vec<u8>>)>, String> {
+    let mut seen = Vec::new();
+    for info in dev.report(0..dev.geometry().zones).await.expect("report") {
+        let mut content = Vec::new();
+        let start = dev.geometry().start(info.zone);
+        for n in 0..info.pointer.0 {
+            let into = BufMut::zeroed(BLOCK as usize);
+            let buf = dev.read(start.plus(Blocks(n)), into).await.map_err(|e| format!("a read: {e}"))?;
+            content.push(buf.to_vec());
+        }
+        let all = &lives[info.zone.index()];
+        let verdicts: Vec<Result<(), String>> = all
+            .iter()
+            .rev()
+            .take(3)
+            .map(|life| judge(life, info.state, info.pointer.0, &content, strict))
+            .collect();
+        // A reset that was begun may have happened.
+        let reset = info.state == ZoneState::Empty && all.last().is_some_and(|life| life.ending);
+        if !reset && verdicts.iter().all(Result::is_err) {
+            return Err(format!("zone {}: {verdicts:?}", info.zone));
+        }
+        seen.push((info.state, info.pointer.0, content));
+    }
+    Ok(seen)
+}
+
+fn over(media: Vec<Media>, seed: u64) -> (Arc<dyn Driver>, Vec<Arc<Emu>>) {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let latency = Latency::all(Duration::from_micros(10));
+    let emus = media
+        .into_iter()
+        .enumerate()
+        .map(|(n, media)| Emu::from_media(media, &format!("emu:{n}"), latency, Arc::clone(&driver)))
+        .collect();
+    (driver, emus)
+}
+
+fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
+    emus.iter().zip(0..).map(|(emu, n)| emu.power_cut(&mut Seeded::new(seed ^ (n << 17)))).collect()
+}
+
+/// Which drive is lost, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loss {
+    None,
+    Before(usize),
+    At(usize),
+    After(usize),
+}
+
+/// One run: everything follows from the seed.
+fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
+    let mut rng = SplitMix64::new(seed);
+    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, unit, capacity, cache: below(&mut rng, 4) != 0 };
+    let lost = below(&mut rng, u64::from(drives)) as usize;
+    let loss = match below(&mut rng, 4) {
+        0 => Loss::None,
+        1 => Loss::Before(lost),
+        2 => Loss::At(lost),
+        _ => Loss::After(lost),
+    };
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let drives = emus(shape, &driver);
+    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    ));
+    let until = Duration::from_micros(300 + below(&mut rng, 8_000));
+    let options = OpenOptions { sabotage, ..OpenOptions::default() };
+    let what = format!("seed {seed}: {shape:?}, {loss:?}, {until:?}");
+    block_on(&*driver, async {
+        let create =
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+        let mut devices = devices(&drives);
+        array::create(&devices, &create).await.expect("created");
+        if let Loss::Before(lost) = loss {
+            devices.remove(lost);
+        }
+        let dev: Arc<dyn ZonedDevice> = Array::open(devices, options.clone()).await.expect("opened");
+        for task in 0..2_u32 {
+            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            drop(spawn(
+                &*driver,
+                "workload",
+                workload(Arc::clone(&dev), Arc::clone(&lives), seed * 2 + u64::from(task), zones),
+            ));
+        }
+        sleep_until(&*driver, driver.now().after(until)).await;
+    });
+    let mut media = cut(&drives, seed ^ 0xc0de);
+    let lives = lives.lock().clone();
+    if let Loss::Before(lost) | Loss::At(lost) = loss {
+        media.remove(lost);
+    }
+    // The mount itself is cut a few times.
+    let strict = !matches!(loss, Loss::Before(_) | Loss::At(_));
+    for round in 0..below(&mut rng, 3) {
+        let (driver, emus) = over(media, seed ^ round);
+        let time = Duration::from_micros(below(&mut rng, 2_000));
+        let (d, devs, options) = (Arc::clone(&driver), devices(&emus), options.clone());
+        block_on(&*driver, async move {
+            drop(spawn(&*d, "mount", async move {
+                let _opened_or_not = Array::open(devs, options).await;
+            }));
+            sleep_until(&*d, d.now().after(time)).await;
+        });
+        media = cut(&emus, seed ^ 0xf00d ^ round);
+    }
+    let (driver, emus) = over(media, seed ^ 7);
+    let check_all = |devs: Vec<Arc<dyn ZonedDevice>>, strict: bool| {
+        block_on(&*driver, async {
+            let dev: Arc<dyn ZonedDevice> =
+                Array::open(devs, options.clone()).await.map_err(|e| format!("{what}: mount: {e}"))?;
+            let seen = check(&dev, &lives, strict).await.map_err(|e| format!("{what}: {e}"))?;
+            Ok::<_, String>((dev, seen))
+        })
+    };
+    let (dev, seen) = check_all(devices(&emus), strict)?;
+    drop(dev);
+    if let Loss::After(lost) = loss {
+        let mut devs = devices(&emus);
+        devs.remove(lost);
+        let (_dev, again) = check_all(devs, true)?;
+        for (zone, (a, b)) in seen.iter().zip(&again).enumerate() {
+            // The first mount has shown it: it stays so.
+            let same = a.0 == b.0 && a.1 == b.1;
+            let full = a.0 == ZoneState::Full;
+            let life = lives[zone].iter().rev().find(|life| judge(life, a.0, a.1, &a.2, false).is_ok());
+            let until = if full { life.map_or(0, |life| life.durable) } else { a.1 };
+            if !same || (0..until as usize).any(|n| a.2[n] != b.2[n]) {
+                return Err(format!(
+                    "{what}: zone {zone} changed when a drive was lost: {:?} {:?}",
+                    (a.0, a.1),
+                    (b.0, b.1)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn runs(from: u64, count: u64, sabotage: Option<Sabotage>) -> Vec<String> {
+    (from..from + count).filter_map(|seed| run(seed, sabotage).err()).collect()
+}
+
+#[test]
+fn nothing_durable_is_lost_whatever_the_cut_and_the_drive() {
+    let count = std::env::var("FURROW_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let failures = runs(0, count, None);
+    assert!(
+        failures.is_empty(),
+        "{} of {count}:\n{}",
+        failures.len(),
+        failures[..failures.len().min(8)].join("\n")
+    );
+}
+
+#[test]
+fn each_rule_that_is_broken_is_found() {
+    for sabotage in
+        [Sabotage::ResetLog, Sabotage::PartialParity, Sabotage::Generation, Sabotage::Fua, Sabotage::Hole]
+    {
+        let found = (0..2000)
+            .any(|seed| std::panic::catch_unwind(|| run(seed, Some(sabotage))).is_ok_and(|r| r.is_err()));
+        assert!(found, "{sabotage:?} was not found");
+    }
+}
