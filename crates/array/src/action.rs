@@ -9,8 +9,9 @@
 //! 5. the next generation is in the logs of the same two drives. A flush that makes data of the zone's new life
 //!    durable makes this durable too, so that the intent is not carried out again on it.
 //!
-//! A finish fills the stripe at the pointer with zeros, makes everything durable, records on two drives where the
-//! content ends, and then finishes the physical zones.
+//! A finish makes everything durable and records on two drives where the content ends: from here on the zone is
+//! full. Then it fills the stripe at the pointer with zeros, so that its parity has its place, and finishes the
+//! physical zones.
 
 use std::sync::Arc;
 
@@ -174,9 +175,9 @@ impl Core {
     }
 
     /// Records that zones are full to their capacity and durable, so that the next mount need not look at them.
-    pub(crate) async fn record_ends(self: &Arc<Core>, filled: Vec<(ZoneId, u64)>) -> Result<()> {
-        for (id, generation) in filled {
-            let end = Some(self.layout.capacity());
+    pub(crate) async fn record_ends(self: &Arc<Core>, filled: Vec<(ZoneId, u64, Blocks)>) -> Result<()> {
+        for (id, generation, end) in filled {
+            let end = Some(end);
             {
                 let mut zone = self.zone(id);
                 if zone.generation != generation || zone.state != ZoneState::Full || zone.busy {
@@ -212,7 +213,8 @@ impl Core {
         {
             // Before its record is written, for the same reason.
             let mut zone = self.zone(id);
-            (zone.generation, zone.resetting) = (generation + 1, false);
+            (zone.generation, zone.end, zone.resetting) = (generation + 1, None, false);
+            zone.relocated.clear();
         }
         if self.sabotage != Some(Sabotage::Generation) {
             let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
@@ -222,15 +224,21 @@ impl Core {
     }
 
     async fn finish_zone(self: &Arc<Core>, id: ZoneId, generation: u64) -> Result<Blocks> {
+        self.flush_members().await?;
+        let end = {
+            let mut zone = self.zone(id);
+            zone.end = Some(zone.pointer);
+            zone.pointer
+        };
+        let entries = vec![ZoneEntry { generation, end: Some(end) }];
+        self.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
         let padding = self.pad(id);
         if let Some(padding) = padding {
             padding.await?;
+            let padded = self.zone(id).pointer;
+            // Once the zeros are durable, parity logged for less of the stripe is not needed any more.
+            self.filled.lock().push((id, generation, padded));
         }
-        let end = self.zone(id).pointer;
-        self.flush_members().await?;
-        self.zone(id).end = Some(end);
-        let entries = vec![ZoneEntry { generation, end: Some(end) }];
-        self.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
         self.everywhere(id, Action::Finish).await?;
         Ok(end)
     }

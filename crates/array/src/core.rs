@@ -40,8 +40,8 @@ pub(crate) struct Core {
     pub unpersisted: AtomicU32,
     /// A second drive failed: nothing is written any more.
     pub broken: AtomicBool,
-    /// Zones that became full, with their generations: their ends are recorded after the next flush.
-    pub filled: Mutex<Vec<(ZoneId, u64)>>,
+    /// Zones that became full, with their generations and ends: these are recorded after the next flush.
+    pub filled: Mutex<Vec<(ZoneId, u64, Blocks)>>,
     pub sabotage: Option<Sabotage>,
 }
 

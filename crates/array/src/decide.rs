@@ -74,7 +74,9 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         return decision(Verdict::Reset, Blocks::ZERO, Stripe(0));
     }
     if let Some(end) = evidence.entry.end {
-        return decision(Verdict::Known, end.min(layout.capacity()), Stripe(layout.stripes()));
+        // The stripe that it ends in may lack its zeros.
+        let end = end.min(layout.capacity());
+        return decision(Verdict::Known, end, layout.stripe_of(end));
     }
     let at = |slot: Slot| evidence.children.get(slot.index()).copied().unwrap_or(Child::Missing);
     let slots = || (0..layout.drives).map(Slot);

@@ -169,7 +169,7 @@ impl Layout {
             return vec![Range { start: 0, end: unit }];
         }
         let (low, high) = (from % unit, (to - 1) % unit + 1);
-        if low < high { vec![low..high] } else { vec![0..high, low..unit] }
+        if low < high { vec![Range { start: low, end: high }] } else { vec![0..high, low..unit] }
     }
 
     /// Blocks of its physical zone that `slot` holds when the logical pointer is at `pointer`: parity lies in its

@@ -288,6 +288,7 @@ impl Mount {
             .any(|told| told.intents.contains(&(id, entry.generation)));
         let children: Vec<Child> = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
         let partials = self.partials(id, entry.generation);
+        tracing::debug!(zone = id.0, ?entry, intent, ?children, "found");
         let evidence = Evidence {
             layout: self.layout,
             zone: id,

@@ -80,14 +80,14 @@ impl Repair {
 
     /// Reads rows of a physical zone.
     async fn read(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+        if count == 0 {
+            return Ok(BufMut::default());
+        }
         let Some(device) = self.device(slot) else {
             let name: Arc<str> = Arc::from("array");
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
             return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
         };
-        if count == 0 {
-            return Ok(BufMut::default());
-        }
         device.read(self.at(device, row), BufMut::zeroed(self.bytes(count))).await
     }
 

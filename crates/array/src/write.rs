@@ -348,7 +348,7 @@ impl Core {
             && zone.flights.is_empty()
             && zone.poison.is_none()
         {
-            self.filled.lock().push((id, zone.generation));
+            self.filled.lock().push((id, zone.generation, self.layout.capacity()));
         }
         for completer in zone.fallen() {
             after.complete(completer, Ok(Done::Unit));

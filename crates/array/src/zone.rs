@@ -154,11 +154,9 @@ impl Zone {
         self.end.unwrap_or(self.pointer)
     }
 
-    /// The stripe at the pointer, if it is partly written and can grow.
+    /// The stripe at the pointer, if it is partly written and its parity is not in its place.
     pub(crate) fn open_stripe(&self, layout: &Layout) -> Option<Stripe> {
-        let stripe = layout.stripe_of(self.pointer);
-        (self.end.is_none() && self.pointer > layout.start(stripe) && self.pointer < layout.capacity())
-            .then_some(stripe)
+        (!self.parity.is_empty()).then(|| layout.stripe_of(self.pointer))
     }
 
     /// A write takes off.

@@ -47,12 +47,12 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// Takes in what another record says: the higher generation counts, and within one an end.
+    /// Takes in what another record says: the higher generation counts, and within one the higher end.
     pub(crate) fn learn(&mut self, other: ZoneEntry) {
         if other.generation > self.generation {
             *self = other;
-        } else if other.generation == self.generation && self.end.is_none() {
-            self.end = other.end;
+        } else if other.generation == self.generation {
+            self.end = self.end.max(other.end);
         }
     }
 }
