@@ -110,12 +110,15 @@ enum Way {
 /// The process's engines: they live as long as it does.
 #[derive(Default)]
 struct Shared {
+    /// On threads, because that was asked for.
     threads: Option<Arc<Engine>>,
+    /// On threads, because there is no io_uring.
+    fallback: Option<Arc<Engine>>,
     /// Or why there is none.
     ring: Option<Result<Arc<Engine>, String>>,
 }
 
-static SHARED: Mutex<Shared> = Mutex::new(Shared { threads: None, ring: None });
+static SHARED: Mutex<Shared> = Mutex::new(Shared { threads: None, fallback: None, ring: None });
 
 impl Engine {
     /// The process's engine: `wanted`, or io_uring where the kernel has it and lets us, threads elsewhere.
@@ -124,14 +127,16 @@ impl Engine {
     pub fn shared(wanted: Option<EngineKind>) -> io::Result<Arc<Engine>> {
         let mut shared = SHARED.lock();
         match wanted {
-            Some(EngineKind::Threads) => shared.threads("helper threads were asked for".into()),
+            Some(EngineKind::Threads) => {
+                on_threads(&mut shared.threads, || "helper threads were asked for".into())
+            }
             Some(EngineKind::Ring) => match shared.ring()? {
                 Ok(engine) => Ok(engine),
                 Err(reason) => Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
             },
             None => match shared.ring()? {
                 Ok(engine) => Ok(engine),
-                Err(reason) => shared.threads(reason),
+                Err(reason) => on_threads(&mut shared.fallback, || reason),
             },
         }
     }
@@ -161,15 +166,15 @@ impl Engine {
     }
 }
 
-impl Shared {
-    fn threads(&mut self, reason: String) -> io::Result<Arc<Engine>> {
-        if let Some(engine) = &self.threads {
-            return Ok(Arc::clone(engine));
-        }
-        let engine = Arc::new(Engine { reason: Some(reason), way: Way::Threads(Threads::shared()?) });
-        Ok(Arc::clone(self.threads.insert(engine)))
+fn on_threads(slot: &mut Option<Arc<Engine>>, reason: impl FnOnce() -> String) -> io::Result<Arc<Engine>> {
+    if let Some(engine) = slot {
+        return Ok(Arc::clone(engine));
     }
+    let engine = Engine { reason: Some(reason()), way: Way::Threads(Threads::shared()?) };
+    Ok(Arc::clone(slot.insert(Arc::new(engine))))
+}
 
+impl Shared {
     fn ring(&mut self) -> io::Result<Result<Arc<Engine>, String>> {
         if let Some(ring) = &self.ring {
             return Ok(ring.clone());

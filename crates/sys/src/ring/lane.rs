@@ -107,7 +107,11 @@ fn build() -> io::Result<Uring> {
 /// Why there is no ring, in words.
 fn refusal(error: &io::Error) -> String {
     let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-    match (error.raw_os_error(), switch.trim()) {
+    refusal_with(error, switch.trim())
+}
+
+fn refusal_with(error: &io::Error, switch: &str) -> String {
+    match (error.raw_os_error(), switch) {
         (Some(libc::EPERM), switch @ ("1" | "2")) => {
             format!("io_uring is switched off (kernel.io_uring_disabled = {switch})")
         }
@@ -393,5 +397,24 @@ impl Reactor for Lane {
 
     fn interrupt(&self) {
         let _wakes = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_who_refuses() {
+        let says = |errno, switch, words: &str| {
+            let said = refusal_with(&io::Error::from_raw_os_error(errno), switch);
+            assert!(said.contains(words), "{said}");
+        };
+        says(libc::EPERM, "2", "io_uring_disabled = 2");
+        says(libc::EPERM, "0", "seccomp");
+        says(libc::EPERM, "", "seccomp");
+        says(libc::ENOSYS, "", "no io_uring");
+        says(libc::EINVAL, "0", "too old");
+        says(libc::EMFILE, "0", "cannot be set up");
     }
 }
