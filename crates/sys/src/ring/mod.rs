@@ -12,6 +12,7 @@
 
 mod flight;
 mod lane;
+mod probe;
 mod reaper;
 
 use std::cell::{Cell, OnceCell};
@@ -56,7 +57,7 @@ impl Ring {
     /// The engine, if this kernel has what it needs and lets us. The error says what is missing.
     pub(crate) fn start(threads: Arc<Threads>) -> io::Result<Ring> {
         let reaper = Reaper::shared()?;
-        lane::probe()?;
+        probe::probe()?;
         Ok(Ring { reaper, threads })
     }
 
