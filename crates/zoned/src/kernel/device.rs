@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::checks::{self, Transfer};
 use crate::kernel::census::Census;
 use crate::kernel::lane::{Claims, Lane, Rules, Step, Task, Told};
-use crate::kernel::{Ask, Failure, Kernel, Wire};
+use crate::kernel::{Ask, Failure, Few, Kernel, Wire};
 use crate::{
     Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
     ZoneId, ZoneInfo, ZonedDevice,
@@ -50,6 +50,9 @@ struct Shared {
 /// A lane, alone on its cache lines: neighbours' locks must not slow it down.
 #[repr(align(128))]
 struct Slot(Mutex<Lane<Waiter>>);
+
+// Of a drive with 75,000 zones that is 10 MB.
+const _: () = assert!(size_of::<Slot>() == 128);
 
 /// Who waits for an operation of a lane.
 #[derive(Debug)]
@@ -135,13 +138,14 @@ impl KernelDevice {
 
 /// Results on their way to those who wait. They are given when nothing of the device is held any more: whoever has
 /// the last result may open the device anew.
-#[derive(Default)]
 #[must_use]
-struct Answers(Vec<(Completer, Result<Done>)>);
+struct Answers(Few<(Completer, Result<Done>)>);
 
 impl Answers {
     fn one(completer: Completer, result: Result<Done>) -> Answers {
-        Answers(vec![(completer, result)])
+        let mut answers = Few::new();
+        answers.push((completer, result));
+        Answers(answers)
     }
 
     fn give(self) {
@@ -164,16 +168,16 @@ impl Shared {
     fn event(
         self: &Arc<Shared>,
         zone: ZoneId,
-        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Vec<Step<Waiter>>),
+        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Few<Step<Waiter>>),
     ) -> Answers {
-        let mut steps = Vec::new();
+        let mut steps = Few::new();
         {
             let mut lane = self.lane(zone).lock();
             let before = lane.claims();
             tell(&mut lane, &self.rules, &mut steps);
             self.census.moved(before, lane.claims());
         }
-        let mut answers = Answers::default();
+        let mut answers = Answers(Few::new());
         for step in steps {
             self.carry_out(zone, step, &mut answers);
         }

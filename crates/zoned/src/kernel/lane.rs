@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::kernel::Failure;
+use crate::kernel::{Failure, Few};
 use crate::{Action, Buf, BufMut, ErrorKind, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};
 
 /// What the lanes of a device have in common.
@@ -215,7 +215,7 @@ impl<W> Lane<W> {
     }
 
     /// An operation is asked for.
-    pub(crate) fn submit(&mut self, rules: &Rules, task: Task, waiter: W, out: &mut Vec<Step<W>>) {
+    pub(crate) fn submit(&mut self, rules: &Rules, task: Task, waiter: W, out: &mut Few<Step<W>>) {
         match task {
             Task::Read { at, into } if self.may_pass(rules, at, &into) => {
                 self.reads += 1;
@@ -242,7 +242,7 @@ impl<W> Lane<W> {
         rules: &Rules,
         flight: Flight<W>,
         result: Result<(), Failure>,
-        out: &mut Vec<Step<W>>,
+        out: &mut Few<Step<W>>,
     ) {
         let Flight { at, blocks: len, parts, .. } = flight;
         if self.conventional {
@@ -279,7 +279,7 @@ impl<W> Lane<W> {
         at: u64,
         parts: Vec<Part<W>>,
         failure: Failure,
-        out: &mut Vec<Step<W>>,
+        out: &mut Few<Step<W>>,
     ) {
         let again = rules.block_layer && !self.conventional && failure.may_be_lost_track();
         let mut offset = at;
@@ -308,7 +308,7 @@ impl<W> Lane<W> {
         len: u64,
         waiter: W,
         result: Result<u64, Failure>,
-        out: &mut Vec<Step<W>>,
+        out: &mut Few<Step<W>>,
     ) {
         self.appends = self.appends.saturating_sub(1);
         let result = result.and_then(|at| {
@@ -358,7 +358,7 @@ impl<W> Lane<W> {
         action: Action,
         waiter: Option<W>,
         result: Result<(), Failure>,
-        out: &mut Vec<Step<W>>,
+        out: &mut Few<Step<W>>,
     ) {
         self.busy = false;
         self.clearing = false;
@@ -393,7 +393,7 @@ impl<W> Lane<W> {
     }
 
     /// A read came back. One that failed may be the first sign of a worn zone.
-    pub(crate) fn read_over(&mut self, rules: &Rules, at: u64, len: u64, ok: bool, out: &mut Vec<Step<W>>) {
+    pub(crate) fn read_over(&mut self, rules: &Rules, at: u64, len: u64, ok: bool, out: &mut Few<Step<W>>) {
         self.doubt |= !ok;
         if self.conventional {
             self.drop_span(at..at + len, false);
@@ -408,7 +408,7 @@ impl<W> Lane<W> {
         &mut self,
         rules: &Rules,
         result: Result<ZoneInfo, Failure>,
-        out: &mut Vec<Step<W>>,
+        out: &mut Few<Step<W>>,
     ) {
         self.busy = false;
         match result {
@@ -429,7 +429,7 @@ impl<W> Lane<W> {
     }
 
     /// Fails whatever is queued.
-    pub(crate) fn give_up(&mut self, failure: &Failure, out: &mut Vec<Step<W>>) {
+    pub(crate) fn give_up(&mut self, failure: &Failure, out: &mut Few<Step<W>>) {
         self.resets = 0;
         for item in std::mem::take(&mut self.queue) {
             let failure = item.tried.unwrap_or_else(|| failure.again());
@@ -442,7 +442,7 @@ impl<W> Lane<W> {
     }
 
     /// Sends what may go out.
-    fn pump(&mut self, rules: &Rules, out: &mut Vec<Step<W>>) {
+    fn pump(&mut self, rules: &Rules, out: &mut Few<Step<W>>) {
         while let Some(head) = self.queue.front() {
             if self.doubt {
                 if !self.is_changing() {
@@ -484,7 +484,7 @@ impl<W> Lane<W> {
     }
 
     /// Answers the head of the queue.
-    fn answer(&mut self, result: Result<Told, Failure>, out: &mut Vec<Step<W>>) -> bool {
+    fn answer(&mut self, result: Result<Told, Failure>, out: &mut Few<Step<W>>) -> bool {
         let Some(item) = self.queue.pop_front() else { return false };
         let result = match (item.task, result, item.tried) {
             (Task::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
@@ -499,7 +499,7 @@ impl<W> Lane<W> {
         true
     }
 
-    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut Vec<Step<W>>) -> bool {
+    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut Few<Step<W>>) -> bool {
         let range = at..at + len;
         if self.state == ZoneState::Offline {
             return self.answer(Err(Failure::new(ErrorKind::ZoneOffline, String::new())), out);
@@ -533,7 +533,7 @@ impl<W> Lane<W> {
         true
     }
 
-    fn start_command(&mut self, action: Action, out: &mut Vec<Step<W>>) -> bool {
+    fn start_command(&mut self, action: Action, out: &mut Few<Step<W>>) -> bool {
         let clears = matches!(action, Action::Reset | Action::Finish);
         if self.is_changing() || (clears && self.reads > 0) {
             return false;
@@ -555,7 +555,7 @@ impl<W> Lane<W> {
         true
     }
 
-    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut Vec<Step<W>>) -> bool {
+    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut Few<Step<W>>) -> bool {
         if self.busy || (self.appends > 0 && self.sent + len > rules.capacity) {
             return false;
         }
@@ -573,7 +573,7 @@ impl<W> Lane<W> {
     }
 
     /// A write to a conventional zone: beside any other that it does not touch.
-    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut Vec<Step<W>>) -> bool {
+    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut Few<Step<W>>) -> bool {
         if self.busy || self.spans.iter().any(|other| overlap(&other.blocks, &span)) {
             return false;
         }
@@ -590,7 +590,7 @@ impl<W> Lane<W> {
     }
 
     /// A write to a sequential zone: the head of the queue, and behind it what follows on.
-    fn start_write(&mut self, rules: &Rules, out: &mut Vec<Step<W>>) -> bool {
+    fn start_write(&mut self, rules: &Rules, out: &mut Few<Step<W>>) -> bool {
         let at = self.sent;
         let mut end = at;
         let mut parts: Vec<Part<W>> = Vec::new();

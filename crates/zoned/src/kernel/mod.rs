@@ -13,6 +13,7 @@ mod device;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
+mod few;
 mod hold;
 mod lane;
 mod wire;
@@ -28,6 +29,7 @@ use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo
 
 pub(crate) use device::{KernelDevice, Parts};
 pub(crate) use failure::Failure;
+pub(crate) use few::Few;
 pub(crate) use hold::{Hold, Node, attribute};
 pub(crate) use lane::Rules;
 pub(crate) use wire::{Ask, Expect, Kernel, Wire};
