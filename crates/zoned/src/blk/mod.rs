@@ -10,7 +10,7 @@ mod wire;
 use std::path::Path;
 use std::sync::Arc;
 
-use sys::Engine;
+use sys::{Engine, EngineKind};
 
 use crate::blk::limits::Limits;
 pub(crate) use crate::blk::wire::command;
@@ -29,15 +29,25 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     let hold = Hold::take(path, Node::Block, &name)?;
     let limits = Limits::read(&hold.sysfs)
         .map_err(|why| Error::new(ErrorKind::Unsupported, &name, "open").because(why))?;
-    let engine = Engine::shared(how.engine)
-        .map_err(|e| Error::new(ErrorKind::Host, &name, "open").because(e.to_string()).from_source(e))?;
+    let engine = |kind| {
+        Engine::shared(kind)
+            .map_err(|e| Error::new(ErrorKind::Host, &name, "open").because(e.to_string()).from_source(e))
+    };
+    let (engine, blocking) = (engine(how.engine)?, engine(Some(EngineKind::Threads))?);
     let mut details = limits.details(&hold.sysfs);
     details.extend(engine_details(&engine));
     details.push((
         "append",
         "as ordered writes, one at a time in each zone (the block interface has no append)".into(),
     ));
-    Ok(assemble(name, limits, Arc::new(hold), engine, details, driver)?)
+    let kernels = Kernels { usual: engine, blocking };
+    Ok(assemble(name, limits, Arc::new(hold), kernels, details, driver)?)
+}
+
+/// Who executes requests: as a rule, and writes that failed before.
+struct Kernels {
+    usual: Arc<dyn Kernel>,
+    blocking: Arc<dyn Kernel>,
 }
 
 /// The device over anything that has zones and anything that executes requests.
@@ -45,7 +55,7 @@ fn assemble(
     name: Arc<str>,
     limits: Limits,
     zones: Arc<dyn Zones>,
-    kernel: Arc<dyn Kernel>,
+    kernels: Kernels,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
 ) -> Result<Arc<KernelDevice>> {
@@ -63,7 +73,8 @@ fn assemble(
         block_layer: true,
     };
     let wire = Box::new(BlkWire::new(geometry.clone(), zones));
-    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, details }, driver))
+    let Kernels { usual: kernel, blocking } = kernels;
+    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
 #[cfg(test)]

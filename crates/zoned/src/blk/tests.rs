@@ -12,7 +12,7 @@ use units::{Bytes, RealDriver, VirtualDriver};
 use super::*;
 use crate::blk::wire::Zones;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
-use crate::kernel::fake::{Fake, SHAPES, block, complaints, empty, errno, options};
+use crate::kernel::fake::{Blocking, Fake, SHAPES, block, complaints, empty, errno, options};
 use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneInfo, ZoneState};
 
 impl Zones for Fake {
@@ -33,7 +33,7 @@ impl Zones for Fake {
         };
         if !self.several_paths.load(Ordering::Relaxed) {
             let reported: Vec<ZoneId> = zones.iter().map(|info| info.zone).collect();
-            self.lost_track.lock().retain(|zone| !reported.contains(zone));
+            self.lost_track.lock().retain(|zone, noticed| !(*noticed && reported.contains(zone)));
         }
         Ok(zones.iter().map(|info| told(&geometry, info)).collect())
     }
@@ -87,9 +87,10 @@ fn over(fake: &Fake, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
         max_active: geometry.max_active,
         volatile_cache: geometry.volatile_cache,
     };
-    let (zones, kernel) = (Arc::new(fake.clone()), Arc::new(fake.clone()));
+    let zones = Arc::new(fake.clone());
+    let kernels = Kernels { usual: Arc::new(fake.clone()), blocking: Arc::new(Blocking(fake.clone())) };
     let name = Arc::from("blk:fake");
-    assemble(name, limits, zones, kernel, Vec::new(), Arc::clone(driver)).expect("opens")
+    assemble(name, limits, zones, kernels, Vec::new(), Arc::clone(driver)).expect("opens")
 }
 
 fn drive(options: EmuOptions, seed: u64) -> (Fake, Arc<dyn ZonedDevice>) {
@@ -163,8 +164,8 @@ fn a_merged_write_is_durable_if_one_of_its_parts_is() {
 #[test]
 fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
-    // The first try and the second.
-    fake.emu.fail(FaultSpec { count: 2, ..FaultSpec::next(FaultOp::Write) }.in_zone(ZoneId(0)));
+    // All tries.
+    fake.emu.fail(FaultSpec { count: 3, ..FaultSpec::next(FaultOp::Write) }.in_zone(ZoneId(0)));
     let ios: Vec<Io<()>> = (0..4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     let other = dev.write(dev.geometry().start(ZoneId(1)), block(4096, 9), Durability::Cached);
     let off = Some(ErrorKind::NotAtWritePointer);
@@ -185,7 +186,7 @@ fn a_bad_block_does_not_fail_its_neighbours_in_a_merged_write() {
 #[test]
 fn appends_behind_a_failed_one_take_the_place_that_is_free() {
     let (fake, dev) = drive(EmuOptions::tiny(), 3);
-    fake.emu.fail(FaultSpec { count: 2, ..FaultSpec::next(FaultOp::Write) });
+    fake.emu.fail(FaultSpec { count: 3, ..FaultSpec::next(FaultOp::Write) });
     let ios: Vec<Io<Lba>> =
         (0..3).map(|n| dev.append(ZoneId(0), block(4096, n), Durability::Cached)).collect();
     let got: Vec<_> = ios.into_iter().map(|io| io.wait().map_err(|e| e.kind())).collect();
@@ -197,12 +198,16 @@ fn appends_behind_a_failed_one_take_the_place_that_is_free() {
 }
 
 #[test]
-fn a_block_layer_that_lost_track_of_a_pointer_costs_a_report_and_no_error() {
+fn a_block_layer_that_lost_track_of_a_pointer_costs_reports_and_no_error() {
     let (fake, dev) = drive(EmuOptions::tiny(), 4);
     dev.write(Lba(0), block(4096, 1), Durability::Cached).wait().expect("writes");
-    fake.lost_track.lock().insert(ZoneId(0));
-    let ios = (1..9).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
-    assert_eq!(kinds(ios), vec![None; 8]);
+    for (first, notices_blocking) in [(1, false), (5, true)] {
+        fake.notices_blocking.store(notices_blocking, Ordering::Relaxed);
+        fake.lost_track.lock().insert(ZoneId(0), false);
+        let ios =
+            (first..first + 4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
+        assert_eq!(kinds(ios), vec![None; 4]);
+    }
 }
 
 #[test]

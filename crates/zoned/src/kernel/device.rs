@@ -24,6 +24,8 @@ pub(crate) struct Parts {
     pub(crate) report: Vec<ZoneInfo>,
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) kernel: Arc<dyn Kernel>,
+    /// The same by system calls that block, for writes that failed before.
+    pub(crate) blocking: Arc<dyn Kernel>,
     pub(crate) details: Vec<(&'static str, String)>,
 }
 
@@ -43,6 +45,7 @@ struct Shared {
     lanes: Box<[Slot]>,
     wire: Box<dyn Wire>,
     kernel: Arc<dyn Kernel>,
+    blocking: Arc<dyn Kernel>,
     census: Census,
     gone: AtomicBool,
 }
@@ -71,7 +74,7 @@ struct Gathering {
 
 impl KernelDevice {
     pub(crate) fn new(parts: Parts, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
-        let Parts { geometry, rules, report, wire, kernel, details } = parts;
+        let Parts { geometry, rules, report, wire, kernel, blocking, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
         let lanes: Box<[Slot]> = report.iter().map(|info| Slot(Mutex::new(Lane::new(info)))).collect();
         let census = Census::default();
@@ -79,7 +82,7 @@ impl KernelDevice {
             census.moved(Claims::default(), slot.0.lock().claims());
         }
         let gone = AtomicBool::new(false);
-        let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, census, gone });
+        let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, blocking, census, gone });
         Arc::new(KernelDevice { shared, driver, details })
     }
 
@@ -201,7 +204,8 @@ impl Shared {
             Step::Write(flight) => {
                 let at = self.address(zone, flight.at);
                 let (data, durable) = (flight.data(), self.durably(flight.durable));
-                self.ask(Ask::Write { at, data, durable }, move |shared, result| {
+                let kernel = if flight.is_repeated() { &self.blocking } else { &self.kernel };
+                self.ask_by(kernel, Ask::Write { at, data, durable }, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.limit(zone, failure));
                     shared.event(zone, |lane, rules, steps| lane.wrote(rules, flight, result, steps))
                 });
@@ -260,6 +264,15 @@ impl Shared {
         ask: Ask,
         then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Answers + Send + 'static,
     ) {
+        self.ask_by(&self.kernel, ask, then);
+    }
+
+    fn ask_by(
+        self: &Arc<Shared>,
+        kernel: &Arc<dyn Kernel>,
+        ask: Ask,
+        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Answers + Send + 'static,
+    ) {
         let (request, expect) = self.wire.request(ask);
         let shared = Arc::clone(self);
         let finish = move |finished| {
@@ -268,7 +281,7 @@ impl Shared {
             drop(shared);
             answers.give();
         };
-        self.kernel.submit(request, Box::new(finish));
+        kernel.submit(request, Box::new(finish));
     }
 
     /// A device that is gone fails in many ways.

@@ -1,7 +1,7 @@
 //! A pretended kernel over an emulated drive: requests take effect in any order, at any time between their
 //! submission and their end, as those of a real one may.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -51,8 +51,10 @@ pub(crate) struct Inner {
     /// The longest time that a request waits before and after it takes effect.
     delay: u64,
     flying: Mutex<BTreeMap<(ZoneId, Flying), u32>>,
-    /// Zones whose writes fail until somebody asks for a report.
-    pub(crate) lost_track: Mutex<BTreeSet<ZoneId>>,
+    /// Zones whose writes fail until a report, which helps those of which the kernel has noticed it.
+    pub(crate) lost_track: Mutex<BTreeMap<ZoneId, bool>>,
+    /// The kernel notices it only when a write that may block fails.
+    pub(crate) notices_blocking: AtomicBool,
     /// A report does not help them, a reset does: a drive with several paths.
     pub(crate) several_paths: AtomicBool,
     pub(crate) gone: AtomicBool,
@@ -84,6 +86,7 @@ impl Fake {
             flying: Mutex::default(),
             lost_track: Mutex::default(),
             several_paths: AtomicBool::new(false),
+            notices_blocking: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             vague: AtomicBool::new(false),
             lie_about_address: AtomicBool::new(false),
@@ -148,7 +151,7 @@ impl Inner {
         }
     }
 
-    fn perform(&self, request: Request) -> Finished {
+    fn perform(&self, request: Request, blocking: bool) -> Finished {
         if self.is_gone() {
             let buffer = match request {
                 Request::Read { into, .. } | Request::NvmeIn { into, .. } => Some(into),
@@ -173,7 +176,8 @@ impl Inner {
             Request::Write { at, data, durable, .. } => {
                 let at = Lba(at / size);
                 let zone = self.geometry().zone_of(at).expect("checked");
-                if self.lost_track.lock().contains(&zone) {
+                if let Some(noticed) = self.lost_track.lock().get_mut(&zone) {
+                    *noticed |= blocking || !self.notices_blocking.load(Ordering::Relaxed);
                     return plain(Err(io::Error::from_raw_os_error(5)));
                 }
                 let data = gather(&data);
@@ -181,7 +185,7 @@ impl Inner {
                 let how = if durable { Durability::Durable } else { Durability::Cached };
                 let result = self.apply(Op::Write { at, data, how });
                 if result.is_err() && self.several_paths.load(Ordering::Relaxed) {
-                    self.lost_track.lock().insert(zone);
+                    self.lost_track.lock().insert(zone, true);
                 }
                 plain(result.map(|_| len).map_err(|e| errno(e.kind())))
             }
@@ -210,8 +214,23 @@ pub(crate) fn errno(kind: ErrorKind) -> io::Error {
     })
 }
 
+/// The same kernel by system calls that block.
+pub(crate) struct Blocking(pub(crate) Fake);
+
+impl Kernel for Blocking {
+    fn submit(&self, request: Request, finish: Finish) {
+        self.0.start(request, finish, true);
+    }
+}
+
 impl Kernel for Fake {
     fn submit(&self, request: Request, finish: Finish) {
+        self.start(request, finish, false);
+    }
+}
+
+impl Fake {
+    fn start(&self, request: Request, finish: Finish, blocking: bool) {
         let inner = Arc::clone(&self.0);
         inner.requests.fetch_add(1, Ordering::Relaxed);
         let change = inner.changes(&request);
@@ -222,7 +241,7 @@ impl Kernel for Fake {
         self.0.driver.drive(Box::pin(async move {
             let some_time = || Duration::from_micros(driver.random() % inner.delay);
             sleep_until(&*driver, driver.now().after(some_time())).await;
-            let finished = inner.perform(request);
+            let finished = inner.perform(request, blocking);
             sleep_until(&*driver, driver.now().after(some_time())).await;
             if let Some(change) = change {
                 *inner.flying.lock().get_mut(&change).expect("it took off") -= 1;

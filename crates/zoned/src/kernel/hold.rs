@@ -23,6 +23,7 @@ pub(crate) struct Hold {
     pub(crate) sysfs: PathBuf,
     /// The disk's number, which a device plugged in later does not get again; block devices since kernel 5.15.
     diskseq: Option<String>,
+    node: Node,
 }
 
 /// What kind of node is wanted.
@@ -78,11 +79,15 @@ impl Hold {
         }
         let sysfs = sysfs_of(&found).map_err(failed)?;
         let diskseq = attribute(&sysfs, "diskseq");
-        Ok(Hold { file: Arc::new(file), sysfs, diskseq })
+        Ok(Hold { file: Arc::new(file), sysfs, diskseq, node })
     }
 
     /// Whether the device is there no more.
     pub(crate) fn is_gone(&self) -> bool {
+        // The kernel takes a disk's size away first, and its directory when the last request is over.
+        if self.node == Node::Block && sys::block::size(&self.file).is_ok_and(|size| size.0 == 0) {
+            return true;
+        }
         match &self.diskseq {
             Some(number) => attribute(&self.sysfs, "diskseq").as_ref() != Some(number),
             None => !self.sysfs.exists(),

@@ -34,7 +34,7 @@ pub(crate) struct Rules {
     /// Whether the drive has appends; otherwise they are writes at the pointer.
     pub(crate) native_append: bool,
     /// Whether the block layer lies between, which keeps pointers of its own and fails writes at the right place when it
-    /// has lost track of one. So a write that failed without moving the pointer is sent once more, alone, after the
+    /// has lost track of one. So a write that failed without moving the pointer is sent again, alone, after the
     /// report, which puts that right; and an empty zone whose first write failed is reset, because of a drive with
     /// several paths the report does not reach the path's own memory (kernel 6.12).
     pub(crate) block_layer: bool,
@@ -107,11 +107,28 @@ struct Part<W> {
     data: Buf,
     durable: bool,
     append: bool,
-    tried: Option<Failure>,
+    tried: Option<Tried>,
     waiter: W,
 }
 
+/// A write failed before.
+#[derive(Debug)]
+struct Tried {
+    times: u32,
+    /// As what it failed first.
+    failure: Failure,
+}
+
+/// How often a write is sent at most.
+const TRIES: u32 = 3;
+
 impl<W> Flight<W> {
+    /// Whether it failed before: it goes by a system call that blocks, for the kernel (6.12) forgets to look at the
+    /// pointer anew when it fails a write that must not block.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.parts.iter().any(|part| part.tried.is_some())
+    }
+
     /// The bytes, one part behind the other. Copies nothing.
     pub(crate) fn data(&self) -> Vec<Buf> {
         self.parts.iter().map(|part| part.data.clone()).collect()
@@ -121,8 +138,8 @@ impl<W> Flight<W> {
 #[derive(Debug)]
 struct Item<W> {
     task: Task,
-    /// Of a write that failed once: as what, and whether it is an append in truth.
-    tried: Option<Failure>,
+    /// Of a write that failed: how often, and whether it is an append in truth.
+    tried: Option<Tried>,
     append: bool,
     waiter: W,
 }
@@ -287,13 +304,16 @@ impl<W> Lane<W> {
         for part in parts {
             let at = offset;
             offset += blocks(rules, part.data.len());
-            if again && part.tried.is_none() {
+            let tried = part.tried.unwrap_or_else(|| Tried { times: 0, failure: failure.again() });
+            if again && tried.times + 1 < TRIES {
                 let (data, durable) = (part.data, part.durable);
                 let task = Task::Write { at, data, durable };
-                let tried = Some(failure.again());
+                let tried = Some(Tried { times: tried.times + 1, ..tried });
                 items.push(Item { task, tried, append: part.append, waiter: part.waiter });
             } else {
-                out.push(Step::Answer { waiter: part.waiter, result: Err(failure.again()) });
+                // A limit or a worn zone says more than what it looked like at first.
+                let failure = if again { tried.failure } else { failure.again() };
+                out.push(Step::Answer { waiter: part.waiter, result: Err(failure) });
             }
         }
         for item in items.into_iter().rev() {
@@ -432,7 +452,7 @@ impl<W> Lane<W> {
     pub(crate) fn give_up(&mut self, failure: &Failure, out: &mut Few<Step<W>>) {
         self.resets = 0;
         for item in std::mem::take(&mut self.queue) {
-            let failure = item.tried.unwrap_or_else(|| failure.again());
+            let failure = item.tried.map_or_else(|| failure.again(), |tried| tried.failure);
             let result = match item.task {
                 Task::Read { into, .. } => Err(failure.with_buffer(into)),
                 _ => Err(failure),
@@ -491,7 +511,7 @@ impl<W> Lane<W> {
             // It did not land, and its place is taken: the first failure is the reason, if the zone is not.
             (_, Err(failure), Some(first)) => Err(match failure.kind {
                 ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline => failure,
-                _ => first,
+                _ => first.failure,
             }),
             (_, result, _) => result,
         };

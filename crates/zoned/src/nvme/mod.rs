@@ -99,7 +99,8 @@ fn assemble(
         block_layer: false,
     };
     let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
-    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, details }, driver))
+    let blocking = Arc::clone(&kernel);
+    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
 /// The block device of a namespace whose generic device is at `path`, if it has one.
