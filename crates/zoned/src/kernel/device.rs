@@ -229,11 +229,12 @@ impl Shared {
                 shared.event(zone, |lane, rules, steps| lane.acted(rules, action, waiter, result, steps))
             }),
             Step::Report => self.ask(Ask::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
-                let info = result.and_then(|done| match done {
-                    Done::Zones(zones) => {
-                        zones.into_iter().find(|info| info.zone == zone).ok_or_else(no_report)
-                    }
-                    _ => Err(no_report()),
+                let info = result.and_then(|done| {
+                    let info = match done {
+                        Done::Zones(zones) => zones.into_iter().find(|info| info.zone == zone),
+                        _ => None,
+                    };
+                    info.ok_or_else(|| shared.no_report())
                 });
                 shared.event(zone, |lane, rules, steps| lane.reported(rules, info, steps))
             }),
@@ -293,6 +294,12 @@ impl Shared {
         failure
     }
 
+    /// The kernel gives a short report, or an empty one, of a disk that is going.
+    fn no_report(&self) -> Failure {
+        let why = "the report lacks zones that were asked for";
+        self.suspect(Failure::new(ErrorKind::Host, why.into()))
+    }
+
     /// Names a refusal to open a zone: not every way to a drive has words for the limits.
     fn limit(&self, zone: ZoneId, mut failure: Failure) -> Failure {
         if matches!(failure.kind, ErrorKind::Media | ErrorKind::Host) {
@@ -337,7 +344,7 @@ impl Shared {
         self.ask(Ask::Report { zones }, move |shared, result| {
             let result = result.and_then(|done| match done {
                 Done::Zones(zones) if zones.len() == count => Ok(Done::Zones(zones)),
-                _ => Err(no_report()),
+                _ => Err(shared.no_report()),
             });
             Answers::one(completer, result.map_err(|failure| shared.error(failure, "report", None, None)))
         });
@@ -405,10 +412,6 @@ fn join(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Result<To
             Err(failure)
         }
     }
-}
-
-fn no_report() -> Failure {
-    Failure::new(ErrorKind::Host, "the report lacks zones that were asked for".into())
 }
 
 impl ZonedDevice for KernelDevice {
