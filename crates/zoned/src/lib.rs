@@ -7,6 +7,7 @@
 pub mod blk;
 mod checks;
 pub mod conformance;
+pub mod contents;
 mod device;
 pub mod discover;
 pub mod emu;

@@ -8,7 +8,7 @@ use sys::EngineKind;
 
 use super::{invalid, parameters};
 use crate::discover::{Machine, Named};
-use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk};
+use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
 
 /// What the URL of a drive of this machine may say, and what it means.
 pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
@@ -113,9 +113,7 @@ impl KernelUrl {
         machine.check(&target).map_err(refused)?;
         match self.interface {
             Interface::Block => blk::open(&target.node, &self.options, driver),
-            Interface::Nvme => {
-                Err(refused((ErrorKind::Unsupported, "nvme: devices are not built yet".to_owned())))
-            }
+            Interface::Nvme => nvme::open(&target.node, &self.options, driver),
         }
     }
 }

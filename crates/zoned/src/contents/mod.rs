@@ -1,0 +1,164 @@
+//! What a drive holds, and the guard that all who overwrite one ask first.
+
+mod samples;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+
+pub use samples::{Layout, Samples};
+pub use signature::{Signature, detect};
+
+use crate::{
+    Blocks, BufMut, Bytes, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState, ZonedDevice,
+};
+
+/// What a drive holds, as far as its zones and its first and last bytes tell.
+///
+/// A conventional zone does not tell whether it was written: of those only signatures count.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Contents {
+    /// What was recognised.
+    pub signatures: Vec<Signature>,
+    /// Sequential zones that hold data.
+    pub written: u32,
+    /// Zones without data that somebody left open or closed.
+    pub left_open: u32,
+    /// Bytes in the sequential zones, up to their pointers; of a finished zone all.
+    pub bytes: Bytes,
+    /// Parts that should tell what the drive holds and cannot be read.
+    pub unreadable: u32,
+}
+
+impl Contents {
+    /// Looks at a drive. Writes nothing.
+    ///
+    /// # Errors
+    /// The report's. A part that cannot be read is counted in [`Contents::unreadable`].
+    pub async fn read(dev: &dyn ZonedDevice) -> Result<Contents> {
+        let report = dev.report(0..dev.geometry().zones).await?;
+        Contents::with_report(dev, &report).await
+    }
+
+    /// The same, of a drive whose zones were reported just now.
+    pub async fn with_report(dev: &dyn ZonedDevice, report: &[ZoneInfo]) -> Result<Contents> {
+        let geometry = dev.geometry();
+        let mut contents = Contents::default();
+        for zone in report.iter().filter(|zone| zone.kind == ZoneKind::Sequential) {
+            // What is worn can be neither erased nor overwritten.
+            let worn = matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline);
+            let holds = zone.state != ZoneState::Empty && zone.pointer > Blocks::ZERO;
+            contents.written += u32::from(holds && !worn);
+            contents.left_open += u32::from(!holds && zone.state.is_active());
+            if holds && !worn {
+                contents.bytes =
+                    Bytes(contents.bytes.0.saturating_add(zone.pointer.bytes(geometry.block_size).0));
+            }
+        }
+        let layout = Layout::of(geometry);
+        let mut samples = Samples::default();
+        for place in layout.places() {
+            contents.unreadable += sample(dev, report, place, &mut samples).await;
+        }
+        contents.signatures = detect(&layout, &samples);
+        Ok(contents)
+    }
+
+    /// Whether nothing is lost when the drive is overwritten.
+    pub fn is_blank(&self) -> bool {
+        self.signatures.is_empty() && self.written == 0 && self.left_open == 0 && self.unreadable == 0
+    }
+}
+
+/// Sentences without an end, joined by `, and`: `it holds a btrfs file system, and 3 zones are written (1.2 MiB)`.
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zones = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+        let mut parts = Vec::new();
+        if !self.signatures.is_empty() {
+            let names: Vec<String> = self.signatures.iter().map(Signature::to_string).collect();
+            parts.push(format!("it holds {}", names.join(" and ")));
+        }
+        if self.written > 0 {
+            let which = zones(self.written, "zone is", "zones are");
+            parts.push(format!("{which} written ({})", ByteSize(self.bytes.0)));
+        }
+        if self.left_open > 0 {
+            parts.push(format!(
+                "{} open by somebody",
+                zones(self.left_open, "zone was left", "zones were left")
+            ));
+        }
+        if self.unreadable > 0 {
+            parts.push("what it holds cannot be read".to_owned());
+        }
+        match parts.is_empty() {
+            true => f.write_str("it is blank"),
+            false => f.write_str(&parts.join(", and ")),
+        }
+    }
+}
+
+/// Asked before a drive is overwritten: gives what it holds, and with `force` never refuses that.
+///
+/// A mounted drive, one that another device lies on or that another process has is refused before, when it is opened.
+///
+/// # Errors
+/// [`ErrorKind::HoldsData`] where something would be lost; the report's.
+pub async fn guard(dev: &dyn ZonedDevice, force: bool) -> Result<Contents> {
+    let contents = Contents::read(dev).await?;
+    if force || contents.is_blank() {
+        return Ok(contents);
+    }
+    let name: &Arc<str> = &dev.geometry().name;
+    let why = format!("{contents}: overwriting would destroy it; use force to do so");
+    Err(Error::new(ErrorKind::HoldsData, name, "overwrite").because(why))
+}
+
+/// Reads a place, as far as it was written; gives how many parts of it cannot be read.
+async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, samples: &mut Samples) -> u32 {
+    let geometry = dev.geometry();
+    let (block, zone_size) = (u64::from(geometry.block_size), geometry.zone_size.0);
+    let mut unreadable = 0;
+    let (mut at, end) = (place.start / block, place.end.div_ceil(block));
+    while at < end {
+        let Some(zone) = at.checked_div(zone_size) else { break };
+        let start = zone * zone_size;
+        let zone = u32::try_from(zone).ok().and_then(|zone| report.get(ZoneId(zone).index()));
+        let readable = match zone {
+            // Worn: it stays as it is, whatever it holds.
+            Some(zone) if matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline) => 0,
+            Some(zone) => zone.pointer.0,
+            None => break,
+        };
+        let upto = end.min(start + readable);
+        if at < upto {
+            match read(dev, at, upto).await {
+                Ok(bytes) => samples.insert(at * block, bytes),
+                Err(_) => unreadable += 1,
+            }
+        }
+        at = start + zone_size;
+    }
+    unreadable
+}
+
+/// Reads blocks, no more at a time than the device takes.
+async fn read(dev: &dyn ZonedDevice, from: u64, upto: u64) -> Result<Vec<u8>> {
+    let geometry = dev.geometry();
+    let most = geometry.max_transfer.0.max(1);
+    let mut bytes = Vec::new();
+    let mut at = from;
+    while at < upto {
+        let blocks = Blocks(most.min(upto - at));
+        let len = usize::try_from(blocks.bytes(geometry.block_size).0).unwrap_or(0);
+        bytes.extend_from_slice(&dev.read(crate::Lba(at), BufMut::zeroed(len)).await?);
+        at += blocks.0;
+    }
+    Ok(bytes)
+}

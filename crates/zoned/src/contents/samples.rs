@@ -1,0 +1,92 @@
+//! The parts of a drive that tell what it holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::Geometry;
+
+/// Read from the start and from the end of a drive.
+const EDGE: u64 = 128 << 10;
+/// Read from the start of a zone.
+const HEAD: u64 = 4 << 10;
+/// Zones whose start is read: so many of the first ones, of the first sequential ones, of the last ones.
+const ZONES: u32 = 8;
+/// Where btrfs keeps the other copies of its superblock, in the zone there and in the next.
+const BTRFS_COPIES: [u64; 2] = [512 << 30, 4 << 40];
+
+/// How long a drive and its zones are, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// From the first to the last byte that has an address.
+    pub size: u64,
+    /// From one zone to the next.
+    pub zone_size: u64,
+    /// Zones.
+    pub zones: u32,
+    /// How many of them, from the first on, are conventional.
+    pub conventional: u32,
+}
+
+/// Parts of a drive, by where they begin.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Samples(BTreeMap<u64, Vec<u8>>);
+
+impl Layout {
+    /// Of a drive.
+    pub fn of(geometry: &Geometry) -> Layout {
+        let zone_size = geometry.zone_size.bytes(geometry.block_size).0;
+        Layout {
+            size: zone_size.saturating_mul(u64::from(geometry.zones)),
+            zone_size,
+            zones: geometry.zones,
+            conventional: geometry.conventional,
+        }
+    }
+
+    /// The zones whose start may hold a signature.
+    pub(super) fn sampled_zones(&self) -> BTreeSet<u32> {
+        let from = |first: u32| first..first.saturating_add(ZONES);
+        let mut zones: BTreeSet<u32> = from(0).collect();
+        zones.extend(from(self.conventional));
+        zones.extend(from(self.zones.saturating_sub(ZONES)));
+        for copy in BTRFS_COPIES {
+            let zone = copy.checked_div(self.zone_size).and_then(|zone| u32::try_from(zone).ok());
+            zones.extend(zone.into_iter().flat_map(|zone| [zone, zone.saturating_add(1)]));
+        }
+        zones.retain(|zone| *zone < self.zones);
+        zones
+    }
+
+    /// What to read, in bytes: parts that neither overlap nor reach past the end.
+    pub fn places(&self) -> Vec<Range<u64>> {
+        let start = |zone: u32| u64::from(zone).saturating_mul(self.zone_size);
+        let mut wanted = vec![0..EDGE, self.size.saturating_sub(EDGE)..self.size];
+        let heads = self.sampled_zones().into_iter();
+        wanted.extend(heads.map(|zone| start(zone)..start(zone).saturating_add(HEAD)));
+        wanted.sort_unstable_by_key(|place| place.start);
+        let mut places: Vec<Range<u64>> = Vec::new();
+        for place in wanted {
+            let place = place.start..place.end.min(self.size);
+            match places.last_mut() {
+                Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
+                _ if place.is_empty() => {}
+                _ => places.push(place),
+            }
+        }
+        places
+    }
+}
+
+impl Samples {
+    /// Adds what was read at `at`.
+    pub fn insert(&mut self, at: u64, bytes: Vec<u8>) {
+        self.0.insert(at, bytes);
+    }
+
+    /// `len` bytes at `at`, where one part has them all.
+    pub(super) fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let (start, bytes) = self.0.range(..=at).next_back()?;
+        let skip = usize::try_from(at.checked_sub(*start)?).ok()?;
+        bytes.get(skip..skip.checked_add(len)?)
+    }
+}

@@ -1,0 +1,207 @@
+//! Whose first bytes they are: the signatures of what people keep on drives.
+//!
+//! | what | where, in bytes | bytes |
+//! |---|---|---|
+//! | Furrow file system | start of zone 0 and 1 | `FURROWFS` |
+//! | Furrow array | start of a metadata zone | `FURROWMD` |
+//! | ZenFS | 8 behind the start of a metadata zone | `FNEZ` |
+//! | btrfs | 65,536 + 64; of a zoned one 64 behind the start of a superblock zone | `_BHRfS_M` |
+//! | f2fs | 1,024 and 5,120 | `10 20 f5 f2` |
+//! | zonefs | 0 | `SFOZ` |
+//! | dm-zoned | 0 | `DBZD` |
+//! | LVM | 0, 512, 1,024 or 1,536, and 24 behind that | `LABELONE`, `LVM2 001` |
+//! | md 1.1, 1.2 | 0, 4,096 | `fc 4e 2b a9`, then 1 in 32 bits |
+//! | md 1.0 | 8 to 12 KiB before the end, at 4 KiB | the same |
+//! | md 0.90 | 64 to 128 KiB before the end, at 64 KiB | the same, or turned round, then 0 |
+//! | LUKS | 0; the second header at 16,384 | `LUKS ba be`; `SKUL ba be` |
+//! | xfs | 0 | `XFSB` |
+//! | ext2, 3, 4 | 1,080 | `53 ef` |
+//! | bcache, bcachefs | 4,120 | `c6 85 73 f6` |
+//! | swap | 4,086 or 65,526 | `SWAPSPACE2` |
+//! | GPT | second block, last block | `EFI PART` |
+//! | MBR | 510 | `55 aa` |
+
+use std::fmt;
+
+use super::{Layout, Samples};
+
+/// What a signature says that a drive holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Signature {
+    /// A file system of this project.
+    FurrowFs,
+    /// A member of an array of this project.
+    FurrowArray,
+    /// RocksDB's file system for zoned drives.
+    ZenFs,
+    /// btrfs, zoned or not.
+    Btrfs,
+    /// f2fs.
+    F2fs,
+    /// zonefs: a file for each zone.
+    Zonefs,
+    /// dm-zoned: zones behind an ordinary disk's interface.
+    DmZoned,
+    /// A physical volume of LVM.
+    Lvm,
+    /// A member of an md array.
+    Md {
+        /// Of the superblock: `0.90`, `1.0`, `1.1`, `1.2`.
+        version: &'static str,
+    },
+    /// An encrypted volume.
+    Luks,
+    /// xfs.
+    Xfs,
+    /// ext2, ext3 or ext4.
+    Ext,
+    /// bcache or bcachefs.
+    Bcache,
+    /// Swap space.
+    Swap,
+    /// A partition table.
+    Gpt,
+    /// A partition table or boot sector of old.
+    Mbr,
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Signature as S;
+        f.write_str(match self {
+            S::FurrowFs => "a Furrow file system",
+            S::FurrowArray => "a member of a Furrow array",
+            S::ZenFs => "a ZenFS file system",
+            S::Btrfs => "a btrfs file system",
+            S::F2fs => "an f2fs file system",
+            S::Zonefs => "a zonefs file system",
+            S::DmZoned => "dm-zoned metadata",
+            S::Lvm => "an LVM physical volume",
+            S::Md { version } => return write!(f, "a member of an md array (version {version})"),
+            S::Luks => "a LUKS volume",
+            S::Xfs => "an xfs file system",
+            S::Ext => "an ext2, ext3 or ext4 file system",
+            S::Bcache => "bcache or bcachefs",
+            S::Swap => "swap space",
+            S::Gpt => "a GPT partition table",
+            S::Mbr => "an MBR partition table",
+        })
+    }
+}
+
+/// Bytes at a fixed place of the drive.
+const AT_START: &[(Signature, u64, &[u8])] = &[
+    (Signature::Btrfs, 65_536 + 64, b"_BHRfS_M"),
+    (Signature::F2fs, 1_024, F2FS),
+    (Signature::F2fs, 5_120, F2FS),
+    (Signature::Zonefs, 0, b"SFOZ"),
+    (Signature::DmZoned, 0, b"DBZD"),
+    (Signature::Luks, 0, b"LUKS\xba\xbe"),
+    (Signature::Luks, 16_384, b"SKUL\xba\xbe"),
+    (Signature::Xfs, 0, b"XFSB"),
+    (Signature::Bcache, 4_096 + 24, &[0xc6, 0x85, 0x73, 0xf6]),
+    (Signature::Swap, 4_096 - 10, b"SWAPSPACE2"),
+    (Signature::Swap, 65_536 - 10, b"SWAPSPACE2"),
+    (Signature::Gpt, 512, GPT),
+    (Signature::Gpt, 4_096, GPT),
+];
+/// Bytes so far behind the start of a zone.
+const IN_ZONES: &[(Signature, u64, &[u8])] = &[
+    (Signature::FurrowFs, 0, b"FURROWFS"),
+    (Signature::FurrowArray, 0, b"FURROWMD"),
+    // The first record of its log begins with a checksum and a length.
+    (Signature::ZenFs, 8, b"FNEZ"),
+    (Signature::Btrfs, 64, b"_BHRfS_M"),
+];
+const F2FS: &[u8] = &[0x10, 0x20, 0xf5, 0xf2];
+const GPT: &[u8] = b"EFI PART";
+const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
+
+/// Where LVM puts its label.
+const LVM_SECTORS: [u64; 4] = [0, 512, 1_024, 1_536];
+/// From the label to the type of what it labels.
+const LVM_TYPE: u64 = 24;
+/// ext's superblock; in it the magic, the logarithm of the block size above 1 KiB, and the revision.
+const EXT: u64 = 1_024;
+const EXT_MAGIC: u64 = EXT + 56;
+const EXT_BLOCK: u64 = EXT + 24;
+const EXT_REVISION: u64 = EXT + 76;
+/// The largest of both that there are: blocks of 64 KiB, and the second revision.
+const EXT_MOST: (u32, u32) = (6, 1);
+/// The boot sector's table: four entries, before two bytes of magic.
+const MBR_TABLE: u64 = 446;
+const MBR_ENTRY: usize = 16;
+const MBR_TABLE_LEN: usize = 4 * MBR_ENTRY;
+const MBR_MAGIC: &[u8] = &[0x55, 0xaa];
+/// Of a table's entry: whether it boots, and what it is of.
+const MBR_TYPE: usize = 4;
+
+/// The signatures among the samples, each once. Total: any bytes give an answer.
+pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
+    let mut found = Vec::new();
+    let is = |at: u64, magic: &[u8]| samples.get(at, magic.len()) == Some(magic);
+    for zone in layout.sampled_zones() {
+        let start = u64::from(zone).saturating_mul(layout.zone_size);
+        found.extend(
+            IN_ZONES.iter().filter(|(_, at, magic)| is(start.saturating_add(*at), magic)).map(|p| p.0),
+        );
+    }
+    found.extend(AT_START.iter().filter(|(_, at, magic)| is(*at, magic)).map(|probe| probe.0));
+    if LVM_SECTORS.iter().any(|at| is(*at, b"LABELONE") && is(at + LVM_TYPE, b"LVM2 001")) {
+        found.push(Signature::Lvm);
+    }
+    md(layout, samples, &mut found);
+    if ext(samples) {
+        found.push(Signature::Ext);
+    }
+    let last_block = [512, 4_096].map(|block| layout.size.saturating_sub(block));
+    if last_block.iter().any(|at| is(*at, GPT)) {
+        found.push(Signature::Gpt);
+    }
+    // GPT has one of these too, for programs that know nothing else.
+    if !found.contains(&Signature::Gpt) && mbr(samples) {
+        found.push(Signature::Mbr);
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn md(layout: &Layout, samples: &Samples, found: &mut Vec<Signature>) {
+    let u32_at = |at: u64| Some(u32::from_le_bytes(samples.get(at, 4)?.try_into().ok()?));
+    let is_md = |at: u64, version: u32| {
+        samples.get(at, 4) == Some(&MD) && u32_at(at.saturating_add(4)) == Some(version)
+    };
+    let (of_1_0, of_0_90) =
+        (layout.size.saturating_sub(8_192) & !4_095, (layout.size & !65_535).saturating_sub(65_536));
+    for (version, at) in [("1.0", of_1_0), ("1.1", 0), ("1.2", 4_096)] {
+        if is_md(at, 1) {
+            found.push(Signature::Md { version });
+        }
+    }
+    let mut turned = MD;
+    turned.reverse();
+    if is_md(of_0_90, 0) || (samples.get(of_0_90, 4) == Some(&turned) && u32_at(of_0_90 + 4) == Some(0)) {
+        found.push(Signature::Md { version: "0.90" });
+    }
+}
+
+/// Two bytes of magic are few: the superblock has to make sense as well.
+fn ext(samples: &Samples) -> bool {
+    let u32_at = |at: u64| Some(u32::from_le_bytes(samples.get(at, 4)?.try_into().ok()?));
+    let sense = || {
+        let (inodes, blocks) = (u32_at(EXT)?, u32_at(EXT + 4)?);
+        let (size, revision) = (u32_at(EXT_BLOCK)?, u32_at(EXT_REVISION)?);
+        Some(inodes > 0 && blocks > 0 && size <= EXT_MOST.0 && revision <= EXT_MOST.1)
+    };
+    samples.get(EXT_MAGIC, 2) == Some(&[0x53, 0xef]) && sense() == Some(true)
+}
+
+/// So are these: the table must have an entry, and none that is impossible.
+fn mbr(samples: &Samples) -> bool {
+    let Some(table) = samples.get(MBR_TABLE, MBR_TABLE_LEN) else { return false };
+    let entries = || table.chunks_exact(MBR_ENTRY);
+    let legal = |entry: &[u8]| matches!(entry.first(), Some(0 | 0x80));
+    let used = |entry: &[u8]| entry.get(MBR_TYPE).is_some_and(|kind| *kind != 0);
+    samples.get(510, 2) == Some(MBR_MAGIC) && entries().all(legal) && entries().any(used)
+}
