@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use units::{Blocks, ZoneId};
+use zoned::contents::Contents;
 use zoned::{
     Action, Buf, BufMut, Durability, Geometry, ZoneInfo, ZoneKind, ZoneState, ZonedDevice, join_all,
 };
@@ -124,11 +125,8 @@ async fn refuse_data(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo], options: &
         Err(e) if e.kind() == ErrorKind::Version => return refuse(format!("it holds a file system ({e})")),
         Err(_) => {}
     }
-    let written = |z: &&ZoneInfo| z.kind == ZoneKind::Sequential && !matches!(z.state, ZoneState::Empty);
-    match report.iter().filter(written).count() {
-        0 => Ok(()),
-        n => refuse(format!("{n} of its zones are written")),
-    }
+    let contents = Contents::with_report(&**dev, report).await.map_err(|e| Error::device(DOING, e))?;
+    if contents.is_blank() { Ok(()) } else { refuse(contents.to_string()) }
 }
 
 async fn clear(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo]) -> Result<()> {

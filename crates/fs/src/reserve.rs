@@ -232,22 +232,24 @@ impl Shared {
         true
     }
 
-    /// Closes what was opened ahead: the device counts it as active otherwise.
+    /// Gives back what was opened ahead: the device counts it as active otherwise. By a reset: after a close some
+    /// drives say closed of a zone that holds nothing, and count it still.
     async fn close_reserved(&self) {
         let zones = std::mem::take(&mut self.state.lock().places.reserved);
         for zone in zones {
-            if let Err(error) = self.dev.zone(zone, Action::Close).await {
-                tracing::warn!(%zone, %error, "closing an unused zone failed");
+            if let Err(error) = self.dev.zone(zone, Action::Reset).await {
+                tracing::warn!(%zone, %error, "giving back an unused zone failed");
             }
             self.state.lock().zones.set_phase(zone, Phase::Free);
         }
     }
 
-    /// Closes zones that were opened ahead by a mount that did not end well. They hold nothing.
+    /// Gives back zones that hold nothing and count as active: opened ahead by a mount that did not end well, or by
+    /// another program.
     pub(crate) async fn close_opened(&self, report: &[zoned::ZoneInfo]) -> Result<()> {
-        for info in report.iter().filter(|z| z.state.is_open() && z.pointer == units::Blocks::ZERO) {
-            let closed = self.dev.zone(info.zone, Action::Close).await;
-            closed.map_err(|e| Error::device("closing an unused zone", e))?;
+        for info in report.iter().filter(|z| z.state.is_active() && z.pointer == units::Blocks::ZERO) {
+            let reset = self.dev.zone(info.zone, Action::Reset).await;
+            reset.map_err(|e| Error::device("giving back an unused zone", e))?;
         }
         Ok(())
     }
