@@ -5,8 +5,11 @@ use clap::{Args, Parser, Subcommand};
 use crate::{bench, crash, demo, device, figures, fs, serve, stock, zones};
 
 const AFTER: &str = "\
-Devices: emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
+Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
+         blk:/dev/nvme0n1                   any zoned block device
+         emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
          emu:mem?zones=64                   a drive in memory, gone with the process
+`furrow device list` shows the zoned drives of this machine.
 Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data.";
 
 /// A storage stack for zoned drives: file system, RocksDB, key-value server.
@@ -51,7 +54,7 @@ pub enum Command {
 /// The drive a command works on.
 #[derive(Clone, Debug, Args)]
 pub struct DeviceArg {
-    /// The drive: emu:FILE?zones=..., emu:mem?zones=...
+    /// The drive: nvme:/dev/ng0n1, blk:/dev/nvme0n1, emu:FILE?zones=..., emu:mem?zones=...
     #[arg(short, long, env = "FURROW_DEVICE", value_name = "URL")]
     pub device: String,
 }

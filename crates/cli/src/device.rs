@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde_json::json;
-use zoned::{Blocks, ZoneInfo, ZoneState, conformance};
+use serde_json::{Value, json};
+use zoned::{Blocks, ZoneInfo, ZoneState, ZonedDevice, conformance};
 
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
 use crate::device_bench::{self, DeviceBenchArgs};
-use crate::exit::{Code, Failure};
+use crate::device_list;
+use crate::erase;
+use crate::exit::Code;
 use crate::{output, size};
 
 /// `furrow device`
@@ -23,6 +25,8 @@ pub struct DeviceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// List the zoned drives of this machine, and how to name them.
+    List,
     /// Show the drive's properties.
     Info(InfoArgs),
     /// Show the state of its zones.
@@ -59,6 +63,7 @@ struct CheckArgs {
 /// Runs the verb.
 pub fn run(context: &Context, args: DeviceArgs) -> Result<ExitCode> {
     match args.verb {
+        Verb::List => device_list::run(context),
         Verb::Info(args) => info(context, &args),
         Verb::Zones(args) => zones(context, &args),
         Verb::Check(args) => check(context, &args),
@@ -92,12 +97,13 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
             "atomic_write": bytes(geometry.atomic_write).0,
             "volatile_cache": geometry.volatile_cache,
             "read_past_pointer": geometry.read_past_pointer,
+            "details": details_json(&*device),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let limit = |limit: Option<u32>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let yes = |yes| if yes { "yes" } else { "no" }.to_owned();
-    output::pairs(&[
+    let mut pairs = vec![
         ("device", geometry.name.to_string()),
         ("capacity", size::show(capacity)),
         ("block size", size::show(units::Bytes(geometry.block_size.into()))),
@@ -110,8 +116,15 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
         ("atomic write", size::show(bytes(geometry.atomic_write))),
         ("volatile cache", yes(geometry.volatile_cache)),
         ("reads past pointer", yes(geometry.read_past_pointer)),
-    ])?;
+    ];
+    pairs.extend(device.details());
+    output::pairs(&pairs)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What else the device tells of itself.
+pub fn details_json(device: &dyn ZonedDevice) -> Value {
+    Value::Object(device.details().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
 fn zones(context: &Context, args: &ListArgs) -> Result<ExitCode> {
@@ -164,16 +177,9 @@ fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     } else {
         context.open_or_create(&args.device)?
     };
-    let written = device.report_all()?.iter().filter(|zone| is_written(zone)).count();
     let name = &device.geometry().name;
-    if args.force.dry_run {
-        output::line(format!("would overwrite {name}, {written} zones of which are written"))?;
+    if !erase::agreed(context, &device, args.force, "overwrite it with tests")? {
         return Ok(ExitCode::SUCCESS);
-    }
-    if written > 0 && !args.force.force {
-        return Err(Failure::refused(format!(
-            "{name} holds data in {written} zones, which the test would overwrite: --force does it"
-        )));
     }
     let width = conformance::names().iter().map(|name| name.len()).max().unwrap_or(0);
     let mut results = Vec::new();
@@ -196,9 +202,4 @@ fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
         output::line(format!("{name}: {} passed, {failed} failed", results.len() - failed))?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
-}
-
-/// Whether a reset would lose something. A conventional zone does not tell.
-pub fn is_written(zone: &ZoneInfo) -> bool {
-    !matches!(zone.state, ZoneState::Empty | ZoneState::Conventional) && zone.pointer > Blocks::ZERO
 }

@@ -14,9 +14,8 @@ use zoned::{DeviceUrl, Geometry};
 use crate::args::{DeviceArg, ForceArg};
 use crate::bench::{failed, latency_cells};
 use crate::context::Context;
-use crate::device::is_written;
 use crate::exit::Failure;
-use crate::{output, size};
+use crate::{erase, output, size};
 
 /// How long a load runs where nothing else is said.
 const TIME: Duration = Duration::from_secs(1);
@@ -94,19 +93,13 @@ pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
     load.validate(geometry)?;
     let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(TIME));
     let fills = !args.op.writes() && !geometry.read_past_pointer;
-    let written = drive.device().report_all()?.iter().filter(|zone| is_written(zone)).count();
-    if args.force.dry_run {
-        output::line(match args.op.writes() || fills {
-            true => format!("would overwrite {}, {written} zones of which are written", geometry.name),
-            false => format!("would read {} and write nothing", geometry.name),
-        })?;
+    if args.op.writes() || fills {
+        if !erase::agreed(context, drive.device(), args.force, "overwrite it with a load")? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    } else if args.force.dry_run {
+        output::line(format!("would read {} and write nothing", geometry.name))?;
         return Ok(ExitCode::SUCCESS);
-    }
-    if (args.op.writes() || fills) && written > 0 && !args.force.force {
-        return Err(Failure::refused(format!(
-            "{} holds data in {written} zones, which the load would overwrite: --force does it",
-            geometry.name
-        )));
     }
     let driver = drive.driver();
     if fills {

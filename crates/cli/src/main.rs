@@ -10,6 +10,8 @@ mod crash;
 mod demo;
 mod device;
 mod device_bench;
+mod device_list;
+mod erase;
 mod exit;
 mod figures;
 mod fs;

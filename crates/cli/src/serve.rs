@@ -37,7 +37,7 @@ pub struct ServeArgs {
     /// Directory of the database in the file system.
     #[arg(long, default_value = "/kv", value_name = "PATH")]
     db_path: String,
-    /// Refuse a blank drive instead of making a file system on it.
+    /// Refuse a blank emulated drive instead of making a file system on it.
     #[arg(long)]
     no_format: bool,
     /// Clients at a time.

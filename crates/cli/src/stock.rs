@@ -15,7 +15,7 @@ use crate::context::Context;
 /// The arguments of all three.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A drive that holds nothing gets a file system first. Unless you name another, the database is /db."
+    after_help = "An emulated drive that holds nothing gets a file system first. Unless you name another, the database is /db."
 )]
 pub struct StockArgs {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub struct StockArgs {
     /// The plug-in [default: beside this program, or in its ../lib]
     #[arg(long, env = stock::PLUGIN_VARIABLE, value_name = "FILE")]
     plugin: Option<PathBuf>,
-    /// Make a new file system first: what the drive holds is lost.
+    /// Make a new file system first, on an emulated drive: what it holds is lost.
     #[arg(long)]
     format: bool,
     /// The program's own arguments, after --

@@ -148,6 +148,39 @@ fn a_drive_with_data_is_formatted_only_by_force() {
 }
 
 #[test]
+fn what_lies_in_a_conventional_zone_is_named_before_it_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("drive.img");
+    let url = format!("emu:{}?zones=24&zone-size=1MiB&conventional=4", file.display());
+    {
+        use zoned::{Buf, Durability, Lba};
+        let dev = zoned::open_or_create(&url, RealDriver::new()).unwrap();
+        let mut bytes = vec![0; 128 << 10];
+        bytes[(64 << 10) + 64..][..8].copy_from_slice(b"_BHRfS_M");
+        dev.write(Lba(0), Buf::copy_from(&bytes), Durability::Durable).wait().unwrap();
+        dev.flush().wait().unwrap();
+    }
+    let force = &["fs", "mkfs", "--force"][..];
+    for verb in [&["fs", "mkfs"][..], &["device", "check"], &["device", "bench"]] {
+        refused(&run(Some(&url), verb), 1, &["drive.img", "a btrfs file system", "--force"]);
+    }
+    let dry = done(&run(Some(&url), &["fs", "mkfs", "--dry-run"]));
+    assert!(dry.contains("would refuse") && dry.contains("btrfs"), "{dry}");
+    let dry = json(&done(&run(Some(&url), &["fs", "mkfs", "--dry-run", "--force", "--json"])));
+    assert_eq!(dry["signatures"][0], "a btrfs file system");
+    assert_eq!(dry["would"], "make a file system on it");
+    assert!(done(&run(Some(&url), force)).contains("btrfs"), "what is lost is shown");
+    assert!(done(&run(Some(&url), &["fs", "mkfs", "--dry-run"])).contains("a Furrow file system"));
+}
+
+#[test]
+fn the_machines_drives_are_listed() {
+    let text = done(&run(None, &["device", "list"]));
+    assert!(text.contains("no zoned drive") || text.contains("DEVICE"), "{text}");
+    assert!(json(&done(&run(None, &["device", "list", "--json"]))).is_array());
+}
+
+#[test]
 fn a_drive_with_data_is_tested_only_by_force() {
     let drive = Drive::formatted();
     refused(&drive.furrow(&["device", "check"]), 1, &["--force"]);

@@ -104,10 +104,15 @@ fn bring_up(url: &str) -> Result<Fs> {
         block_on(&*driver, Fs::format(&device, &options))
             .map_err(|e| Error::fs(format!("formatting {url}"), &e))
     };
-    if env::var_os(FORMAT).is_some_and(|value| value == "1") {
-        format(true)?;
-    } else if is_blank(&*device)? {
-        format(false)?;
+    let asked = env::var_os(FORMAT).is_some_and(|value| value == "1");
+    let blank = is_blank(&*device)?;
+    if (asked || blank) && !url.parse::<DeviceUrl>().is_ok_and(|url| url.is_emulated()) {
+        let why = if blank { "it is blank" } else { "it is not formatted here" };
+        let text = format!("mounting {url}: {why}; a real drive is formatted by `furrow fs mkfs` alone");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if asked || blank {
+        format(asked)?;
     }
     block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
         let mut error = failed(e);

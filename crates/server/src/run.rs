@@ -45,6 +45,10 @@ fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Arc<dyn Zone
     url.open_or_create(Arc::clone(driver)).map_err(opening)
 }
 
+fn is_emulated(options: &ServeOptions) -> bool {
+    options.device.parse::<DeviceUrl>().is_ok_and(|url| url.is_emulated())
+}
+
 fn format_options() -> FormatOptions {
     FormatOptions { label: "furrow serve".into(), ..FormatOptions::default() }
 }
@@ -59,6 +63,11 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
     if blank {
         if !options.format_if_blank {
             let detail = "it is blank: make a file system with `furrow fs mkfs`".to_owned();
+            return Err(failed("mounting", detail));
+        }
+        // A drive of this machine may be blank by mistake, and another one than was meant.
+        if !is_emulated(options) {
+            let detail = "it is blank; a real drive is formatted by `furrow fs mkfs` alone".to_owned();
             return Err(failed("mounting", detail));
         }
         tracing::info!(device = options.device, "the drive is blank: making a file system");

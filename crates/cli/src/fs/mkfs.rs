@@ -10,9 +10,8 @@ use zoned::DeviceUrl;
 
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::{Context, on};
-use crate::device::is_written;
 use crate::exit::{self, Failure};
-use crate::{output, size};
+use crate::{erase, output, size};
 
 /// `furrow fs mkfs`
 #[derive(Debug, Args)]
@@ -51,17 +50,7 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
         }
     }
     let device = context.open_or_create(&args.device)?;
-    if args.force.dry_run {
-        let zones = device.report_all()?;
-        let written = zones.iter().filter(|zone| is_written(zone)).count();
-        let name = &device.geometry().name;
-        output::line(match written {
-            0 => format!("would make a file system on {name}: its {} zones are empty", zones.len()),
-            n if args.force.force => {
-                format!("would erase {n} written zones of {name} and make a file system")
-            }
-            n => format!("would refuse: {n} zones of {name} are written; --force erases them"),
-        })?;
+    if !erase::agreed(context, &device, args.force, "make a file system on it")? {
         return Ok(ExitCode::SUCCESS);
     }
     let made = context.wait(Fs::format(&device, &options)).map_err(|error| match error.kind() {

@@ -1,5 +1,6 @@
 //! What a drive holds, and the guard that all who overwrite one ask first.
 
+mod peek;
 mod samples;
 mod signature;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 
+pub use peek::peek;
 pub use samples::{Layout, Samples};
 pub use signature::{Signature, detect};
 
@@ -50,15 +52,7 @@ impl Contents {
         let geometry = dev.geometry();
         let mut contents = Contents::default();
         for zone in report.iter().filter(|zone| zone.kind == ZoneKind::Sequential) {
-            // What is worn can be neither erased nor overwritten.
-            let worn = matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline);
-            let holds = zone.state != ZoneState::Empty && zone.pointer > Blocks::ZERO;
-            contents.written += u32::from(holds && !worn);
-            contents.left_open += u32::from(!holds && zone.state.is_active());
-            if holds && !worn {
-                contents.bytes =
-                    Bytes(contents.bytes.0.saturating_add(zone.pointer.bytes(geometry.block_size).0));
-            }
+            contents.count(zone.state, zone.pointer.bytes(geometry.block_size));
         }
         let layout = Layout::of(geometry);
         let mut samples = Samples::default();
@@ -67,6 +61,18 @@ impl Contents {
         }
         contents.signatures = detect(&layout, &samples);
         Ok(contents)
+    }
+
+    /// Adds a sequential zone that is written up to its pointer.
+    fn count(&mut self, state: ZoneState, pointer: Bytes) {
+        // What is worn can be neither erased nor overwritten.
+        if matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) {
+            return;
+        }
+        let holds = pointer > Bytes(0);
+        self.written += u32::from(holds);
+        self.left_open += u32::from(!holds && state.is_active());
+        self.bytes = Bytes(self.bytes.0.saturating_add(pointer.0));
     }
 
     /// Whether nothing is lost when the drive is overwritten.
