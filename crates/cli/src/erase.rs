@@ -19,7 +19,8 @@ use crate::{output, size};
 /// # Errors
 /// A refusal, where it holds data and there is no consent.
 pub fn agreed(context: &Context, device: &Arc<dyn ZonedDevice>, force: ForceArg, what: &str) -> Result<bool> {
-    let contents = context.wait(Contents::read(&**device))?;
+    // On the clock of the drive, which may be another than the program's.
+    let contents = units::block_on(&**device.driver(), Contents::read(&**device))?;
     let about = about(&**device);
     let refused = !contents.is_blank() && !force.force;
     if force.dry_run {
