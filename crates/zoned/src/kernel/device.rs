@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::checks::{self, Transfer};
 use crate::kernel::census::Census;
+use crate::kernel::flushes::Flushes;
 use crate::kernel::lane::{Claims, Lane, Rules, Step, Task, Told};
 use crate::kernel::{Ask, Failure, Few, Kernel, Wire};
 use crate::{
@@ -47,6 +48,7 @@ struct Shared {
     kernel: Arc<dyn Kernel>,
     blocking: Arc<dyn Kernel>,
     census: Census,
+    flushes: Flushes,
     gone: AtomicBool,
 }
 
@@ -81,8 +83,9 @@ impl KernelDevice {
         for slot in &lanes {
             census.moved(Claims::default(), slot.0.lock().claims());
         }
-        let gone = AtomicBool::new(false);
-        let shared = Arc::new(Shared { geometry, rules, lanes, wire, kernel, blocking, census, gone });
+        let (flushes, gone) = (Flushes::default(), AtomicBool::new(false));
+        let shared =
+            Arc::new(Shared { geometry, rules, lanes, wire, kernel, blocking, census, flushes, gone });
         Arc::new(KernelDevice { shared, driver, details })
     }
 
@@ -105,8 +108,8 @@ impl KernelDevice {
             return Io::ready(Ok(Done::Unit));
         }
         let (completer, io) = self.pair();
-        self.shared.ask(Ask::Flush, move |shared, result| {
-            let result = result.map(|_| Done::Unit);
+        self.shared.flush(move |shared, result| {
+            let result = result.map(|()| Done::Unit);
             Answers::one(completer, result.map_err(|failure| shared.error(failure, name, None, None)))
         });
         io
@@ -148,6 +151,15 @@ impl Answers {
     fn one(completer: Completer, result: Result<Done>) -> Answers {
         let mut answers = Few::new();
         answers.push((completer, result));
+        Answers(answers)
+    }
+
+    /// What succeeded has failed after all.
+    fn failed(self, error: &dyn Fn() -> Error) -> Answers {
+        let mut answers = Few::new();
+        for (completer, result) in self.0 {
+            answers.push((completer, result.and_then(|_| Err(error()))));
+        }
         Answers(answers)
     }
 
@@ -207,7 +219,9 @@ impl Shared {
                 let kernel = if flight.is_repeated() { &self.blocking } else { &self.kernel };
                 self.ask_by(kernel, Ask::Write { at, data, durable }, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.limit(zone, failure));
-                    shared.event(zone, |lane, rules, steps| lane.wrote(rules, flight, result, steps))
+                    shared.written(zone, durable, result.is_ok(), |lane, rules, steps| {
+                        lane.wrote(rules, flight, result, steps);
+                    })
                 });
             }
             Step::Append { data, durable, waiter } => {
@@ -216,7 +230,7 @@ impl Shared {
                 self.ask(Ask::Append { zone, data, durable }, move |shared, result| {
                     let result = result.and_then(|done| shared.offset(zone, done));
                     let result = result.map_err(|failure| shared.limit(zone, failure));
-                    shared.event(zone, |lane, rules, steps| {
+                    shared.written(zone, durable, result.is_ok(), |lane, rules, steps| {
                         lane.appended(rules, blocks, waiter, result, steps);
                     })
                 });
@@ -239,6 +253,49 @@ impl Shared {
                 shared.event(zone, |lane, rules, steps| lane.reported(rules, info, steps))
             }),
         }
+    }
+
+    /// A write or append came back. Where a durable one leaves cached blocks below it, the answers wait for a flush: a
+    /// durable block makes the blocks below it durable.
+    fn written(
+        self: &Arc<Shared>,
+        zone: ZoneId,
+        durable: bool,
+        ok: bool,
+        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Few<Step<Waiter>>),
+    ) -> Answers {
+        let mut below = 0;
+        let answers = self.event(zone, |lane, rules, steps| {
+            if ok && rules.durable_alone && self.geometry.volatile_cache {
+                match durable {
+                    true => below = lane.cached_until(),
+                    false => lane.cached(self.flushes.next()),
+                }
+            }
+            tell(lane, rules, steps);
+        });
+        if below <= self.flushes.done() {
+            return answers;
+        }
+        self.flush(move |shared, result| match result {
+            Ok(()) => answers,
+            Err(failure) => answers.failed(&|| shared.error(failure.again(), "flush", Some(zone), None)),
+        });
+        Answers(Few::new())
+    }
+
+    /// Flushes the drive's cache.
+    fn flush(
+        self: &Arc<Shared>,
+        then: impl FnOnce(&Arc<Shared>, Result<(), Failure>) -> Answers + Send + 'static,
+    ) {
+        let number = self.flushes.start();
+        self.ask(Ask::Flush, move |shared, result| {
+            if result.is_ok() {
+                shared.flushes.end(number);
+            }
+            then(shared, result.map(drop))
+        });
     }
 
     /// Whether the drive has to be told that a write is to be durable.

@@ -65,6 +65,7 @@ pub(crate) struct Inner {
     /// Requests, and the largest number of appends that a zone had in flight.
     pub(crate) requests: AtomicU64,
     pub(crate) most_appends: AtomicU64,
+    pub(crate) flushes: AtomicU64,
     file: Arc<File>,
 }
 
@@ -92,6 +93,7 @@ impl Fake {
             lie_about_address: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             most_appends: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
             file,
         }))
     }
@@ -112,6 +114,7 @@ impl Inner {
 
     /// What the drive does; nothing here waits.
     pub(crate) fn apply(&self, op: Op) -> Result<Done> {
+        self.flushes.fetch_add(u64::from(matches!(op, Op::Flush)), Ordering::Relaxed);
         self.emu.submit(op).wait()
     }
 

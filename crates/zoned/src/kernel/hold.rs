@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, major, minor};
 use rustix::io::Errno;
+use sys::sysfs::Mount;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -68,13 +69,13 @@ impl Hold {
         let file = match opened {
             Ok(file) => file,
             Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                return Err(held(name, &found));
+                return Err(held(name, path, &found));
             }
             Err(e) => return Err(failed(e)),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Whoever has the lock of a block node has not got the device: udev takes it for a moment.
-            Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held(name, &found)),
+            Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held(name, path, &found)),
             _ => {}
         }
         let sysfs = sysfs_of(&found).map_err(failed)?;
@@ -109,14 +110,15 @@ pub(crate) fn attribute(folder: &Path, name: &str) -> Option<String> {
 }
 
 /// The error for a device that somebody else has: who, as far as that can be found out.
-fn held(name: &Arc<str>, node: &Metadata) -> Error {
+fn held(name: &Arc<str>, path: &Path, node: &Metadata) -> Error {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = lock_holder(&locks, node.dev(), node.ino()).or_else(|| opener(node.rdev()));
     let error = Error::new(ErrorKind::Held { pid: pid.unwrap_or(0) }, name, "open");
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = sys::sysfs::mounts().unwrap_or_default();
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let above = sysfs_of(node).ok().and_then(|sysfs| holder_above(&sysfs));
     let program = pid.and_then(|pid| attribute(Path::new(&format!("/proc/{pid}")), "comm"));
-    match (mount_point(&mounts, node.rdev()), above, program) {
+    match (mount_point(mounts, node.rdev(), &real), above, program) {
         (Some(place), ..) => error.because(format!("mounted at {place}: unmount it first")),
         (None, Some(above), _) => error.because(format!("{above} is built on it: take that down first")),
         (None, None, Some(program)) => error.because(format!("{program} has it: stop that first")),
@@ -135,13 +137,13 @@ fn lock_holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
-/// Where a device is mounted, from the text of `/proc/self/mountinfo`.
-fn mount_point(mounts: &str, rdev: u64) -> Option<String> {
-    let number = format!("{}:{}", major(rdev), minor(rdev));
-    mounts.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(2);
-        (words.next()? == number).then(|| words.nth(1).map(String::from)).flatten()
-    })
+/// Where a device is mounted. A file system on several devices has a number of its own: it goes by the path then.
+fn mount_point(mounts: Vec<Mount>, rdev: u64, path: &Path) -> Option<String> {
+    let on = |mount: &Mount| {
+        let (major, minor) = (mount.device.major, mount.device.minor);
+        rustix::fs::makedev(major, minor) == rdev || mount.source == path
+    };
+    mounts.into_iter().find(on).map(|mount| mount.at.display().to_string())
 }
 
 /// The name of a device built on this one: device mapper, md.
@@ -183,10 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_is_found_by_the_devices_number() {
-        let mounts = "29 1 259:3 / /mnt/a rw - btrfs /dev/x rw\n30 1 0:20 / /proc rw - proc proc rw\n";
-        assert_eq!(mount_point(mounts, rustix::fs::makedev(259, 3)), Some("/mnt/a".into()));
-        assert_eq!(mount_point(mounts, rustix::fs::makedev(259, 4)), None);
+    fn a_mount_is_found_by_the_devices_number_or_path() {
+        let text = "29 1 259:3 / /mnt/a rw - ext4 /dev/x rw\n30 1 0:20 / /mnt/b rw - btrfs /dev/y rw\n";
+        let find = |minor, path: &str| {
+            mount_point(sys::sysfs::parse_mounts(text), rustix::fs::makedev(259, minor), Path::new(path))
+        };
+        assert_eq!(find(3, "/dev/z"), Some("/mnt/a".into()));
+        assert_eq!(find(4, "/dev/y"), Some("/mnt/b".into()));
+        assert_eq!(find(4, "/dev/z"), None);
     }
 
     #[test]

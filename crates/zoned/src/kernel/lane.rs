@@ -33,6 +33,9 @@ pub(crate) struct Rules {
     pub(crate) max_transfer: u64,
     /// Whether the drive has appends; otherwise they are writes at the pointer.
     pub(crate) native_append: bool,
+    /// Whether a durable write is durable alone (NVMe's FUA), and not with it what was written before: then cached
+    /// blocks below it are flushed before it is acknowledged.
+    pub(crate) durable_alone: bool,
     /// Whether the block layer lies between, which keeps pointers of its own and fails writes at the right place when it
     /// has lost track of one. So a write that failed without moving the pointer is sent again, alone, after the
     /// report, which puts that right; and an empty zone whose first write failed is reset, because of a drive with
@@ -169,6 +172,8 @@ pub(crate) struct Lane<W> {
     reads: u32,
     /// Resets in the queue or with the kernel: reads behind them wait.
     resets: u32,
+    /// The flush that makes the cached blocks of this zone durable, by its number; 0 where there are none.
+    cached_until: u32,
     state: ZoneState,
     conventional: bool,
     /// A write, a zone command or a report is with the kernel.
@@ -193,6 +198,7 @@ impl<W> Lane<W> {
             appends: 0,
             reads: 0,
             resets: 0,
+            cached_until: 0,
             state: info.state,
             conventional: info.kind == ZoneKind::Conventional,
             busy: false,
@@ -225,6 +231,18 @@ impl<W> Lane<W> {
     pub(crate) fn claims(&self) -> Claims {
         let active = self.state.is_active() || (!self.conventional && self.is_changing());
         Claims { active, held_open: self.state == ZoneState::ExplicitOpen }
+    }
+
+    /// Cached blocks were acknowledged: flush number `flush`, or a later one, makes them durable.
+    pub(crate) fn cached(&mut self, flush: u32) {
+        if !self.conventional {
+            self.cached_until = flush;
+        }
+    }
+
+    /// The flush that the blocks below a durable one need to be durable too.
+    pub(crate) fn cached_until(&self) -> u32 {
+        self.cached_until
     }
 
     fn is_changing(&self) -> bool {

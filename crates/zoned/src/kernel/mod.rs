@@ -14,6 +14,7 @@ mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
 mod few;
+mod flushes;
 mod hold;
 mod lane;
 mod wire;
@@ -21,9 +22,8 @@ mod wire;
 use std::path::Path;
 use std::sync::Arc;
 
-use sys::{Engine, EngineKind};
-
 use sys::block::Condition;
+use sys::{Engine, EngineKind};
 
 use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 

@@ -96,6 +96,7 @@ fn assemble(
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
         native_append: true,
+        durable_alone: true,
         block_layer: false,
     };
     let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));

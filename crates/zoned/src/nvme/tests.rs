@@ -169,6 +169,31 @@ fn a_failed_append_fails_alone_and_the_zone_goes_on() {
 }
 
 #[test]
+fn a_durable_append_makes_cached_blocks_below_it_durable() {
+    // The fake's FUA is durable for its zone; what is looked for is the flush, which covers others too.
+    let (fake, dev) = drive(EmuOptions::tiny(), 1);
+    let durable = || {
+        dev.append(ZoneId(0), block(4096, 1), Durability::Durable).wait().expect("fits");
+    };
+    let flushes = |what: &dyn Fn()| {
+        let before = fake.flushes.load(Ordering::Relaxed);
+        what();
+        fake.flushes.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(flushes(&durable), 0, "nothing cached lies below");
+    append(&dev, 0, 2).wait().expect("fits");
+    assert_eq!(flushes(&durable), 1);
+    assert_eq!(flushes(&durable), 0, "it is durable by now");
+    append(&dev, 0, 3).wait().expect("fits");
+    dev.flush().wait().expect("flushes");
+    assert_eq!(flushes(&durable), 0);
+    append(&dev, 0, 4).wait().expect("fits");
+    fake.emu.fail(FaultSpec::next(FaultOp::Flush));
+    let error = dev.append(ZoneId(0), block(4096, 5), Durability::Durable).wait().expect_err("not durable");
+    assert_eq!((error.kind(), error.zone()), (ErrorKind::Media, Some(ZoneId(0))));
+}
+
+#[test]
 fn the_drives_statuses_are_the_contracts_errors() {
     let cases = [
         (0x1b9, ErrorKind::ZoneFull),
