@@ -26,6 +26,7 @@ mod record;
 mod rocks_store;
 mod store;
 mod txn;
+pub mod waltz;
 
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};

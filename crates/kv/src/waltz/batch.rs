@@ -1,0 +1,192 @@
+//! Reading RocksDB's `WriteBatch` serialisation.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | sequence | little-endian; RocksDB writes it during `Write` |
+//! | 8 | 4 | count | little-endian; records that take a sequence |
+//! | 12 | - | records | tag (1 byte), family (varint, where the tag has one), then strings with a varint length |
+//!
+//! Total: any bytes give records or an error. What the engine cannot keep in order is refused by name.
+
+/// Bytes before the records.
+const HEADER: usize = 12;
+
+/// Longest varint of 32 bits, and what its last byte may hold.
+const VARINT_MAX: usize = 5;
+const VARINT_LAST: u8 = 0x0f;
+
+/// A column family's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Family(pub u32);
+
+impl Family {
+    /// The one that every database has.
+    pub const DEFAULT: Family = Family(0);
+}
+
+/// What a record does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Sets a key.
+    Put,
+    /// Removes a key.
+    Delete,
+    /// Removes a key that was put once.
+    SingleDelete,
+    /// Removes the keys from `key` to `value`, the end excluded.
+    DeleteRange,
+    /// Adds to a key's value by the family's merge operator.
+    Merge,
+    /// Goes to the log alone: no key, no sequence.
+    LogData,
+}
+
+/// One record of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// What it does.
+    pub kind: Kind,
+    /// In which family.
+    pub family: Family,
+    /// Its key; a range's beginning.
+    pub key: &'a [u8],
+    /// Its value; a range's end; log data.
+    pub value: &'a [u8],
+}
+
+/// Why a batch is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The bytes are no batch.
+    #[error("the write batch is damaged at byte {at}: {what}")]
+    Damaged {
+        /// Where.
+        at: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// It holds what the parallel log does not do.
+    #[error("{0} in a write batch: the parallel log does not take them; run with FURROW_WAL=group")]
+    Unsupported(&'static str),
+}
+
+/// The records of a batch, in order.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    all: &'a [u8],
+    rest: &'a [u8],
+    /// What the header promises and is still to come.
+    counted: u32,
+    failed: bool,
+}
+
+/// Reads a batch's header; the records come from the iterator, which ends after an error.
+pub fn parse(batch: &[u8]) -> Result<Records<'_>, BatchError> {
+    let Some((header, rest)) = batch.split_at_checked(HEADER) else {
+        return Err(BatchError::Damaged { at: batch.len(), what: "shorter than its header" });
+    };
+    let counted = header.last_chunk().map_or(0, |count: &[u8; 4]| u32::from_le_bytes(*count));
+    Ok(Records { all: batch, rest, counted, failed: false })
+}
+
+impl<'a> Records<'a> {
+    fn damaged(&self, what: &'static str) -> BatchError {
+        BatchError::Damaged { at: self.all.len() - self.rest.len(), what }
+    }
+
+    fn byte(&mut self) -> Result<u8, BatchError> {
+        let Some((&first, rest)) = self.rest.split_first() else {
+            return Err(self.damaged("it ends within a number"));
+        };
+        self.rest = rest;
+        Ok(first)
+    }
+
+    fn varint(&mut self) -> Result<u32, BatchError> {
+        let mut value = 0;
+        for n in 0..VARINT_MAX {
+            let byte = self.byte()?;
+            if n == VARINT_MAX - 1 && byte > VARINT_LAST {
+                break;
+            }
+            value |= u32::from(byte & 0x7f) << (7 * n);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.damaged("a number has more than 32 bits"))
+    }
+
+    fn string(&mut self) -> Result<&'a [u8], BatchError> {
+        let len = self.varint()? as usize;
+        let Some((string, rest)) = self.rest.split_at_checked(len) else {
+            return Err(self.damaged("it ends within a key or a value"));
+        };
+        self.rest = rest;
+        Ok(string)
+    }
+
+    fn record(&mut self, tag: u8) -> Result<Option<Record<'a>>, BatchError> {
+        let (kind, has_family) = match tag {
+            0x00 => (Kind::Delete, false),
+            0x04 => (Kind::Delete, true),
+            0x01 => (Kind::Put, false),
+            0x05 => (Kind::Put, true),
+            0x02 => (Kind::Merge, false),
+            0x06 => (Kind::Merge, true),
+            0x07 => (Kind::SingleDelete, false),
+            0x08 => (Kind::SingleDelete, true),
+            0x0f => (Kind::DeleteRange, false),
+            0x0e => (Kind::DeleteRange, true),
+            0x03 => (Kind::LogData, false),
+            0x0d => return Ok(None),
+            0x09..=0x0c | 0x12 | 0x13 | 0x15 => {
+                return Err(BatchError::Unsupported("records of prepared transactions"));
+            }
+            0x10 | 0x11 => return Err(BatchError::Unsupported("references to blob files")),
+            0x16 | 0x17 => return Err(BatchError::Unsupported("wide-column entities (PutEntity)")),
+            0x18 | 0x19 => return Err(BatchError::Unsupported("puts with a write time (TimedPut)")),
+            _ => return Err(BatchError::Unsupported("records of a kind that this build does not know")),
+        };
+        let family = if has_family { Family(self.varint()?) } else { Family::DEFAULT };
+        if kind == Kind::LogData {
+            return Ok(Some(Record { kind, family, key: &[], value: self.string()? }));
+        }
+        let key = self.string()?;
+        let value = match kind {
+            Kind::Delete | Kind::SingleDelete => &[],
+            _ => self.string()?,
+        };
+        let Some(left) = self.counted.checked_sub(1) else {
+            return Err(self.damaged("it has more records than its header says"));
+        };
+        self.counted = left;
+        Ok(Some(Record { kind, family, key, value }))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.failed {
+            let next = match self.rest.split_first() {
+                None if self.counted == 0 => return None,
+                None => Err(self.damaged("it has fewer records than its header says")),
+                Some((&tag, rest)) => {
+                    self.rest = rest;
+                    self.record(tag)
+                }
+            };
+            match next {
+                Ok(None) => {}
+                Ok(Some(record)) => return Some(Ok(record)),
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,418 @@
+//! The protocol: docs/adr/0013.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::batch::{Family, Kind, parse};
+use super::error::{LogError, LogErrorKind, WriteError};
+use super::ledger::Ledger;
+use super::log::{Ticket, TicketLog};
+use super::stripes::{Held, StripeSet, Stripes};
+use super::tables::{Mark, Sequence, Tables};
+
+/// The floor is written again when it can go up by so many tickets.
+const FLOOR_STEP: u64 = 1024;
+
+/// How the engine works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaltzOptions {
+    /// Bytes of batches in the log, counted in whole blocks, from which on a flush is asked for. Default: 1 GiB.
+    pub log_limit: u64,
+    /// What a record takes at least, and is rounded up to. Default: 4096.
+    pub log_block: u64,
+    /// A step of the protocol left out, for tests that must notice.
+    #[cfg(test)]
+    pub without: Without,
+}
+
+/// The steps that a test can leave out.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Without {
+    /// Nothing is left out.
+    #[default]
+    Nothing,
+    /// Writes of one key go beside each other.
+    Stripes,
+    /// A batch that the tables refused stays in the log.
+    Void,
+    /// A flush begins with the log unsynced.
+    SyncAtFlush,
+    /// Merges are repeated like puts.
+    Marks,
+    /// Only batches that need it have a mark.
+    MarksOfOthers,
+}
+
+impl Default for WaltzOptions {
+    fn default() -> WaltzOptions {
+        WaltzOptions {
+            log_limit: 1 << 30,
+            log_block: 4096,
+            #[cfg(test)]
+            without: Without::Nothing,
+        }
+    }
+}
+
+/// How a batch is to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct How {
+    /// Durable on return.
+    pub synced: bool,
+    /// Through the log. Without it the batch may be lost until it is flushed.
+    pub logged: bool,
+    /// Records of families that do not exist are left out, and are no error.
+    pub ignore_missing: bool,
+}
+
+impl How {
+    /// Logged and durable on return.
+    pub const SYNCED: How = How { synced: true, logged: true, ignore_missing: false };
+    /// Logged, durable later.
+    pub const UNSYNCED: How = How { synced: false, logged: true, ignore_missing: false };
+}
+
+/// What came of applying a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Applied {
+    /// The sequence of the batch's last record.
+    pub last: Sequence,
+}
+
+/// What the engine must know of a column family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FamilyInfo {
+    /// It has a merge operator.
+    pub merges: bool,
+    /// Its comparator may call different bytes equal: all its keys share one stripe.
+    pub one_stripe: bool,
+}
+
+/// What a batch needs, read before anything is held.
+#[derive(Default)]
+struct Plan {
+    stripes: StripeSet,
+    families: Vec<Family>,
+    merged: Vec<Family>,
+    records: usize,
+    exact: bool,
+}
+
+/// The engine over a log and tables. All methods may be called from any thread.
+///
+/// Acknowledged means: applied, in the log, and with [`How::SYNCED`] safe from a power cut. Batches that share a key go
+/// through log and tables in one order.
+pub struct Waltz {
+    log: Arc<dyn TicketLog>,
+    tables: Arc<dyn Tables>,
+    options: WaltzOptions,
+    stripes: Stripes,
+    ledger: Mutex<Ledger>,
+    families: RwLock<HashMap<Family, FamilyInfo>>,
+    /// Every batch carries a mark. Changed while all stripes are held.
+    exact: AtomicBool,
+    /// The floor in the tables, or what a write on its way makes it.
+    floor: AtomicU64,
+    flush_asked: AtomicBool,
+    /// Changed while all stripes are held.
+    closed: AtomicBool,
+}
+
+impl Waltz {
+    /// Applies what the log holds, and takes writes from then on.
+    ///
+    /// Killed on the way, it can be repeated. Flushes that begin or end meanwhile need not be told.
+    ///
+    /// # Errors
+    /// What log or tables say. Nothing is lost by it: the log keeps what it has.
+    pub fn open(
+        log: Arc<dyn TicketLog>,
+        tables: Arc<dyn Tables>,
+        families: impl IntoIterator<Item = (Family, FamilyInfo)>,
+        options: WaltzOptions,
+    ) -> Result<Waltz, LogError> {
+        let floor = tables.floor()?;
+        log.replay(&mut |ticket, record| {
+            let Some(floor) = floor else {
+                return tables.replay(record, None);
+            };
+            if ticket < floor || tables.is_marked(ticket)? {
+                return Ok(());
+            }
+            tables.replay(record, Some(Mark { ticket, floor: None }))
+        })?;
+        let next = log.next_ticket();
+        if floor.is_some() {
+            tables.set_floor(next)?;
+        }
+        tables.flush()?;
+        log.retire(next)?;
+        Ok(Waltz {
+            log,
+            tables,
+            options,
+            stripes: Stripes::new(),
+            ledger: Mutex::new(Ledger::new(next)),
+            families: RwLock::new(families.into_iter().collect()),
+            exact: AtomicBool::new(floor.is_some()),
+            floor: AtomicU64::new(next.0),
+            flush_asked: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Writes a batch: `apply` is called once, after the log has it, and must apply it with the mark, wholly or not at
+    /// all. Waits where a batch with a key of this one is on its way.
+    ///
+    /// # Errors
+    /// See [`WriteError`]: but for `Unknown` and a poisoned log, the batch never happened and never will have.
+    pub fn write<E>(
+        &self,
+        batch: &[u8],
+        how: How,
+        apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
+    ) -> Result<(), WriteError<E>> {
+        if how.synced && !how.logged {
+            return Err(WriteError::Invalid(
+                "a synced write needs the log: sync is set with disableWAL".into(),
+            ));
+        }
+        let plan = self.plan(batch)?;
+        if plan.records == 0 {
+            return if how.synced { Ok(self.sync()?) } else { Ok(()) };
+        }
+        if plan.exact || !how.logged {
+            self.exactly_once()?;
+        }
+        if !how.logged {
+            return apply(None).map(|_| ()).map_err(WriteError::Apply);
+        }
+        let held = self.hold(plan.stripes);
+        self.check(&plan, how)?;
+        let entered = self.ledger.lock().enter(self.log.next_ticket());
+        let ticket = match self.log.append(batch, how.synced) {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                self.ledger.lock().leave(entered);
+                return Err(error.into());
+            }
+        };
+        match apply(self.mark(ticket, &plan)) {
+            Ok(applied) => {
+                let bytes = (batch.len() as u64).next_multiple_of(self.options.log_block.max(1));
+                let mut ledger = self.ledger.lock();
+                ledger.applied(entered, ticket, applied.last, &plan.families, bytes);
+                let full = ledger.bytes() > self.options.log_limit;
+                drop(ledger);
+                drop(held);
+                if full && !self.flush_asked.swap(true, Ordering::AcqRel) {
+                    self.tables.flush_soon();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let void = self.void(ticket);
+                // If the void failed, the log is poisoned: its tickets do not matter any more.
+                self.ledger.lock().leave(entered);
+                drop(held);
+                match void {
+                    Ok(()) => Err(WriteError::Apply(error)),
+                    Err(log) => Err(WriteError::Unknown(error, log)),
+                }
+            }
+        }
+    }
+
+    /// Makes every acknowledged write durable.
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.log.sync()
+    }
+
+    /// To be called when a flush begins, with its memtables closed, before any of its tables counts.
+    pub fn flush_begins(&self) -> Result<(), LogError> {
+        #[cfg(test)]
+        if self.options.without == Without::SyncAtFlush {
+            return Ok(());
+        }
+        self.log.sync()
+    }
+
+    /// To be called when a family's tables go up to `largest`, durably.
+    pub fn flushed(&self, family: Family, largest: Sequence) {
+        let retired = {
+            let mut ledger = self.ledger.lock();
+            ledger.flushed(family, largest);
+            ledger.retired(self.log.next_ticket())
+        };
+        self.flush_asked.store(false, Ordering::Release);
+        if let Err(error) = self.log.retire(retired) {
+            tracing::warn!(%error, "the parallel log could not give up what is in tables; it grows");
+        }
+    }
+
+    /// From now on no batch is ever applied twice, whatever it holds; see docs/adr/0013. The first call waits for all
+    /// writes and a flush.
+    pub fn exactly_once(&self) -> Result<(), LogError> {
+        #[cfg(test)]
+        if self.options.without == Without::Marks {
+            return Ok(());
+        }
+        if self.exact.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _held = self.stripes.hold(StripeSet::ALL);
+        self.check_open()?;
+        if self.exact.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let floor = self.log.next_ticket();
+        self.tables.set_floor(floor)?;
+        // What is in memory and the floor become durable together.
+        self.tables.flush()?;
+        self.floor.store(floor.0, Ordering::Release);
+        self.exact.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether every batch carries a mark.
+    pub fn is_exact(&self) -> bool {
+        self.exact.load(Ordering::Acquire)
+    }
+
+    /// Runs something while no batch is between log and tables.
+    pub fn exclusive<R>(&self, run: impl FnOnce() -> R) -> R {
+        let _held = self.stripes.hold(StripeSet::ALL);
+        run()
+    }
+
+    /// Notes a family that there is from now on, or no longer. To be called within [`exclusive`](Waltz::exclusive).
+    pub fn set_family(&self, family: Family, info: Option<FamilyInfo>) {
+        let mut families = self.families.write();
+        match info {
+            Some(info) => {
+                families.insert(family, info);
+            }
+            None => {
+                families.remove(&family);
+                self.ledger.lock().dropped(family);
+            }
+        }
+    }
+
+    /// Brings everything into tables and removes the log: afterwards the database can be opened without it. Writes fail
+    /// from here on.
+    ///
+    /// # Errors
+    /// The log stays, and what it holds is applied when the database is opened with it again.
+    pub fn close(&self) -> Result<(), LogError> {
+        let _held = self.stripes.hold(StripeSet::ALL);
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if let Some(error) = self.log.failure() {
+            return Err(error);
+        }
+        self.tables.flush()?;
+        self.ledger.lock().all_flushed();
+        self.log.retire(self.log.next_ticket())?;
+        self.log.remove()?;
+        self.tables.drop_marks()
+    }
+
+    fn plan(&self, batch: &[u8]) -> Result<Plan, super::BatchError> {
+        let mut plan = Plan::default();
+        let families = self.families.read();
+        for record in parse(batch)? {
+            let record = record?;
+            if record.kind == Kind::LogData {
+                continue;
+            }
+            plan.records += 1;
+            if !plan.families.contains(&record.family) {
+                plan.families.push(record.family);
+            }
+            match record.kind {
+                Kind::DeleteRange => plan.stripes = StripeSet::ALL,
+                Kind::Merge | Kind::SingleDelete => plan.exact = true,
+                Kind::Put | Kind::Delete | Kind::LogData => {}
+            }
+            if record.kind == Kind::Merge && !plan.merged.contains(&record.family) {
+                plan.merged.push(record.family);
+            }
+            let one = families.get(&record.family).is_some_and(|info| info.one_stripe);
+            self.stripes.add(&mut plan.stripes, record.family, (!one).then_some(record.key));
+        }
+        Ok(plan)
+    }
+
+    fn hold(&self, stripes: StripeSet) -> Held<'_> {
+        #[cfg(test)]
+        if self.options.without == Without::Stripes {
+            return self.stripes.hold(StripeSet::default());
+        }
+        self.stripes.hold(stripes)
+    }
+
+    fn check_open(&self) -> Result<(), LogError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(LogError::new(LogErrorKind::Poisoned, "writing a batch: the database is closed"));
+        }
+        match self.log.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// With the stripes held, so that it stays true.
+    fn check<E>(&self, plan: &Plan, how: How) -> Result<(), WriteError<E>> {
+        self.check_open()?;
+        let families = self.families.read();
+        let missing = plan.families.iter().find(|family| !families.contains_key(family));
+        if let Some(Family(id)) = missing.filter(|_| !how.ignore_missing) {
+            return Err(WriteError::Invalid(format!(
+                "the write batch names column family {id}, which does not exist (any more)"
+            )));
+        }
+        let merges = |family| families.get(family).is_none_or(|info: &FamilyInfo| info.merges);
+        if let Some(Family(id)) = plan.merged.iter().find(|family| !merges(family)) {
+            return Err(WriteError::Invalid(format!(
+                "the write batch merges in column family {id}, which has no merge operator"
+            )));
+        }
+        Ok(())
+    }
+
+    fn mark(&self, ticket: Ticket, _plan: &Plan) -> Option<Mark> {
+        if !self.exact.load(Ordering::Acquire) {
+            return None;
+        }
+        #[cfg(test)]
+        if self.options.without == Without::MarksOfOthers && !_plan.exact {
+            return None;
+        }
+        let retired = self.ledger.lock().retired(self.log.next_ticket()).0;
+        let old = self.floor.load(Ordering::Acquire);
+        let raise = retired >= old + FLOOR_STEP
+            && self.floor.compare_exchange(old, retired, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        Some(Mark { ticket, floor: raise.then_some(Ticket(retired)) })
+    }
+
+    fn void(&self, ticket: Ticket) -> Result<(), LogError> {
+        #[cfg(test)]
+        if self.options.without == Without::Void {
+            return Ok(());
+        }
+        self.log.void(ticket)
+    }
+}
+
+impl fmt::Debug for Waltz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waltz").field("options", &self.options).field("exact", &self.exact).finish()
+    }
+}

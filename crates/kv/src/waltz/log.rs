@@ -1,0 +1,39 @@
+//! What the engine needs of a log.
+
+use super::error::LogError;
+
+/// The place of a record in the log. Tickets go up; some are never used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// A log of records with tickets, which any number of threads append to at once.
+pub trait TicketLog: Send + Sync {
+    /// Appends a record. On return it survives a kill of the process; with `synced` a power cut too, with everything
+    /// that was acknowledged before. A power cut takes no record without those that were submitted after its
+    /// acknowledgement.
+    ///
+    /// # Errors
+    /// Unless the error is `Poisoned`, the record will never be replayed.
+    fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError>;
+
+    /// Takes an acknowledged record back, durably.
+    fn void(&self, ticket: Ticket) -> Result<(), LogError>;
+
+    /// Makes everything acknowledged before the call durable.
+    fn sync(&self) -> Result<(), LogError>;
+
+    /// Nothing below is needed any more. A crash may lose the mark.
+    fn retire(&self, below: Ticket) -> Result<(), LogError>;
+
+    /// Above every ticket that was given so far.
+    fn next_ticket(&self) -> Ticket;
+
+    /// Why the log takes no records, if it does not.
+    fn failure(&self) -> Option<LogError>;
+
+    /// Visits what the log held when it was opened, in the order of tickets. Called before the first append.
+    fn replay(&self, visit: &mut dyn FnMut(Ticket, &[u8]) -> Result<(), LogError>) -> Result<(), LogError>;
+
+    /// Ends the log, durably: afterwards there is none. For a log in which everything is retired.
+    fn remove(&self) -> Result<(), LogError>;
+}

@@ -1,0 +1,179 @@
+//! A log in memory that can lose its power: for tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::Mutex;
+
+use super::error::{LogError, LogErrorKind};
+use super::log::{Ticket, TicketLog};
+
+/// What of the unsynced entries a power cut leaves: asked for each entry.
+pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    record: Vec<u8>,
+    /// The lowest ticket that was not acknowledged when this one was submitted.
+    needs: u64,
+    acknowledged: bool,
+    durable: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    entries: BTreeMap<u64, Entry>,
+    /// Taken back.
+    void: BTreeSet<u64>,
+    next: u64,
+    /// Tickets below were decided when the log was opened.
+    settled: u64,
+    mark: u64,
+    /// The mark that a crash cannot lose.
+    durable_mark: u64,
+    failure: Option<LogError>,
+    removed: bool,
+}
+
+/// A parallel log in memory, which keeps and loses what the one on a drive does.
+#[derive(Debug, Default)]
+pub struct MemoryLog {
+    state: Mutex<State>,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> MemoryLog {
+        MemoryLog::default()
+    }
+
+    /// The log as it is opened after a power cut at this moment. `survive` says which of the entries that no sync covered
+    /// are on the medium, and `keep_mark` whether the last retirement is.
+    pub fn cut(&self, survive: &mut Survivors<'_>, keep_mark: bool) -> MemoryLog {
+        let mut state = self.state.lock().clone();
+        state.entries.retain(|ticket, entry| entry.durable || survive(Ticket(*ticket)));
+        let exists = |state: &State, ticket: u64| {
+            ticket < state.settled || state.entries.contains_key(&ticket) || state.void.contains(&ticket)
+        };
+        let missing = (state.settled..state.next).find(|t| !exists(&state, *t)).unwrap_or(state.next);
+        state.entries.retain(|_, entry| entry.needs <= missing);
+        let void = std::mem::take(&mut state.void);
+        state.entries.retain(|ticket, _| !void.contains(ticket));
+        if keep_mark {
+            state.durable_mark = state.mark;
+        }
+        state.mark = state.durable_mark;
+        let mark = state.mark;
+        state.entries.retain(|ticket, _| *ticket >= mark);
+        for entry in state.entries.values_mut() {
+            entry.durable = true;
+            entry.acknowledged = true;
+        }
+        state.settled = state.next;
+        state.failure = None;
+        MemoryLog { state: Mutex::new(state) }
+    }
+
+    /// From now on everything fails, as on a drive that is gone.
+    pub fn poison(&self) {
+        self.state.lock().failure = Some(LogError::new(LogErrorKind::Poisoned, "the log was told to fail"));
+    }
+
+    /// Whether the log was removed.
+    pub fn is_removed(&self) -> bool {
+        self.state.lock().removed
+    }
+
+    /// Records that are not retired.
+    pub fn len(&self) -> usize {
+        let state = self.state.lock();
+        state.entries.range(state.mark..).filter(|(ticket, _)| !state.void.contains(ticket)).count()
+    }
+
+    /// Whether everything is retired.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl State {
+    fn usable(&self) -> Result<(), LogError> {
+        match &self.failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        self.usable()?;
+        for entry in self.entries.values_mut().filter(|entry| entry.acknowledged) {
+            entry.durable = true;
+        }
+        Ok(())
+    }
+}
+
+impl TicketLog for MemoryLog {
+    fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError> {
+        let ticket = {
+            let mut state = self.state.lock();
+            state.usable()?;
+            let ticket = state.next;
+            state.next += 1;
+            let open = state.entries.iter().find(|(_, entry)| !entry.acknowledged).map(|(ticket, _)| *ticket);
+            let needs = open.unwrap_or(ticket);
+            let entry = Entry { record: record.to_vec(), needs, acknowledged: false, durable: false };
+            state.entries.insert(ticket, entry);
+            ticket
+        };
+        // In flight.
+        std::thread::yield_now();
+        let mut state = self.state.lock();
+        state.usable()?;
+        if let Some(entry) = state.entries.get_mut(&ticket) {
+            entry.acknowledged = true;
+        }
+        if synced {
+            drop(state);
+            std::thread::yield_now();
+            self.sync()?;
+        }
+        Ok(Ticket(ticket))
+    }
+
+    fn void(&self, ticket: Ticket) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        state.usable()?;
+        state.void.insert(ticket.0);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.state.lock().sync()
+    }
+
+    fn retire(&self, below: Ticket) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        state.mark = state.mark.max(below.0);
+        Ok(())
+    }
+
+    fn next_ticket(&self) -> Ticket {
+        Ticket(self.state.lock().next)
+    }
+
+    fn failure(&self) -> Option<LogError> {
+        self.state.lock().failure.clone()
+    }
+
+    fn replay(&self, visit: &mut dyn FnMut(Ticket, &[u8]) -> Result<(), LogError>) -> Result<(), LogError> {
+        let entries = self.state.lock().entries.clone();
+        entries.iter().try_for_each(|(ticket, entry)| visit(Ticket(*ticket), &entry.record))
+    }
+
+    fn remove(&self) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        state.entries.clear();
+        state.removed = true;
+        Ok(())
+    }
+}

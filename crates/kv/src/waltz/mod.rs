@@ -1,0 +1,30 @@
+//! The engine above RocksDB: every writer appends its own batch to a parallel log, then applies it with RocksDB's log
+//! off. `docs/adr/0013` has the decisions and why they are sound.
+//!
+//! ```text
+//!  batch --> decode (batch.rs) --> stripes of its keys --> TicketLog::append --> apply --> Ledger: ticket, sequence
+//!                                        held until the end                        |            |
+//!                                                            failed: TicketLog::void    flushed: TicketLog::retire
+//! ```
+//!
+//! Nothing here knows RocksDB but for the serialisation of its batches: [`Tables`] and the closure given to
+//! [`Waltz::write`] are RocksDB, [`TicketLog`] is the log.
+
+mod batch;
+mod core;
+mod error;
+mod ledger;
+mod log;
+mod memory_log;
+mod stripes;
+mod tables;
+
+pub use batch::{BatchError, Family, Kind, Records, parse};
+pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
+pub use error::{LogError, LogErrorKind, WriteError};
+pub use log::{Ticket, TicketLog};
+pub use memory_log::{MemoryLog, Survivors};
+pub use tables::{Mark, Sequence, Tables};
+
+#[cfg(test)]
+mod tests;

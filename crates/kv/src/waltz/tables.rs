@@ -1,0 +1,42 @@
+//! What the engine needs of RocksDB besides applying a batch.
+
+use super::error::LogError;
+use super::log::Ticket;
+
+/// RocksDB's number of a change.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Sequence(pub u64);
+
+/// What goes into the hidden family with a batch, in the same batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The batch's ticket.
+    pub ticket: Ticket,
+    /// A new floor: write it, and remove the marks below.
+    pub floor: Option<Ticket>,
+}
+
+/// The tables below the engine, and the hidden family of marks in them.
+pub trait Tables: Send + Sync {
+    /// Applies a batch from the log, with its mark. Records of families that are gone are left out.
+    fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError>;
+
+    /// Writes everything that is in memory to tables, all families at once, and waits for it.
+    fn flush(&self) -> Result<(), LogError>;
+
+    /// The same without waiting; it may fail unseen.
+    fn flush_soon(&self);
+
+    /// Below this ticket everything is in tables; none if there is no hidden family, or nothing in it yet.
+    fn floor(&self) -> Result<Option<Ticket>, LogError>;
+
+    /// Whether the tables have the mark of a ticket.
+    fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError>;
+
+    /// Makes the hidden family if it is not there, removes the marks below `floor` and writes that. In memory: the next
+    /// flush makes it durable.
+    fn set_floor(&self, floor: Ticket) -> Result<(), LogError>;
+
+    /// Removes the hidden family if it is there, durably.
+    fn drop_marks(&self) -> Result<(), LogError>;
+}

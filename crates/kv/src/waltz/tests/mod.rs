@@ -1,0 +1,5 @@
+mod batches;
+mod crash;
+mod linear;
+mod model;
+mod protocol;

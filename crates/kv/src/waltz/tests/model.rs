@@ -1,0 +1,295 @@
+//! Tables in memory, with memtables that a crash loses, and the batches for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+
+use crate::waltz::*;
+
+/// Builds RocksDB's serialisation.
+#[derive(Default, Clone)]
+pub struct Build {
+    count: u32,
+    bytes: Vec<u8>,
+}
+
+impl Build {
+    fn string(mut self, s: &[u8]) -> Build {
+        let mut len = s.len();
+        while len >= 0x80 {
+            self.bytes.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        self.bytes.push(len as u8);
+        self.bytes.extend_from_slice(s);
+        self
+    }
+
+    fn record(mut self, tag: u8, family: u8) -> Build {
+        self.count += 1;
+        self.bytes.extend([tag, family]);
+        self
+    }
+
+    pub fn put(self, family: u8, key: &str, value: i64) -> Build {
+        self.record(0x05, family).string(key.as_bytes()).string(&value.to_le_bytes())
+    }
+
+    pub fn delete(self, family: u8, key: &str) -> Build {
+        self.record(0x04, family).string(key.as_bytes())
+    }
+
+    pub fn single_delete(self, family: u8, key: &str) -> Build {
+        self.record(0x08, family).string(key.as_bytes())
+    }
+
+    pub fn delete_range(self, family: u8, from: &str, to: &str) -> Build {
+        self.record(0x0e, family).string(from.as_bytes()).string(to.as_bytes())
+    }
+
+    pub fn merge(self, family: u8, key: &str, by: i64) -> Build {
+        self.record(0x06, family).string(key.as_bytes()).string(&by.to_le_bytes())
+    }
+
+    pub fn done(self) -> Vec<u8> {
+        let mut all = vec![0; 8];
+        all.extend(self.count.to_le_bytes());
+        all.extend(self.bytes);
+        all
+    }
+}
+
+/// A family's keys, each with its versions: a single delete takes the newest away, and the one before is seen again.
+type Data = BTreeMap<(u32, Vec<u8>), Vec<i64>>;
+
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    pub data: Data,
+    pub sequence: u64,
+    floor: Option<u64>,
+    marks: BTreeSet<u64>,
+}
+
+impl Contents {
+    fn apply(&mut self, batch: &[u8], mark: Option<Mark>) -> u64 {
+        for record in parse(batch).unwrap() {
+            let record = record.unwrap();
+            self.sequence += 1;
+            let at = (record.family.0, record.key.to_vec());
+            let number = || i64::from_le_bytes(record.value.try_into().unwrap());
+            match record.kind {
+                Kind::Put => self.data.entry(at).or_default().push(number()),
+                Kind::Delete => drop(self.data.remove(&at)),
+                Kind::SingleDelete => {
+                    let left = self.data.get_mut(&at).is_some_and(|v| v.pop().is_some() && !v.is_empty());
+                    if !left {
+                        self.data.remove(&at);
+                    }
+                }
+                Kind::DeleteRange => {
+                    self.data.retain(|(f, k), _| *f != at.0 || k[..] < *record.key || k[..] >= *record.value);
+                }
+                Kind::Merge => {
+                    let versions = self.data.entry(at).or_insert_with(|| vec![0]);
+                    *versions.last_mut().unwrap() += number();
+                }
+                Kind::LogData => {}
+            }
+        }
+        if let Some(mark) = mark {
+            self.marks.insert(mark.ticket.0);
+            if let Some(floor) = mark.floor {
+                self.set_floor(floor);
+            }
+        }
+        self.sequence
+    }
+
+    fn set_floor(&mut self, floor: Ticket) {
+        self.floor = Some(floor.0);
+        self.marks = self.marks.split_off(&floor.0);
+    }
+
+    pub fn get(&self, family: u32, key: &str) -> Option<i64> {
+        self.data.get(&(family, key.as_bytes().to_vec())).map(|versions| *versions.last().unwrap())
+    }
+}
+
+#[derive(Default, Debug)]
+pub struct State {
+    /// Memtables over tables.
+    pub live: Contents,
+    /// Tables.
+    pub durable: Contents,
+}
+
+/// The tables of the model.
+#[derive(Default)]
+pub struct ModelTables {
+    pub state: Mutex<State>,
+    pub waltz: OnceLock<Weak<Waltz>>,
+    /// Batches that may still be replayed before the power fails.
+    pub replays: AtomicU64,
+    pub flushes_asked: AtomicU64,
+}
+
+impl ModelTables {
+    pub fn new() -> Arc<ModelTables> {
+        ModelTables::from(Contents::default(), u64::MAX)
+    }
+
+    /// Tables as a crash left them.
+    pub fn from(durable: Contents, replays: u64) -> Arc<ModelTables> {
+        let state = Mutex::new(State { live: durable.clone(), durable });
+        Arc::new(ModelTables { state, replays: AtomicU64::new(replays), ..ModelTables::default() })
+    }
+
+    /// What RocksDB's `Write` does with the log off.
+    pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> Applied {
+        Applied { last: Sequence(self.state.lock().live.apply(batch, mark)) }
+    }
+
+    pub fn get(&self, family: u32, key: &str) -> Option<i64> {
+        self.state.lock().live.get(family, key)
+    }
+
+    pub fn has_marks(&self) -> bool {
+        self.state.lock().live.floor.is_some()
+    }
+
+    pub fn marks(&self) -> usize {
+        self.state.lock().live.marks.len()
+    }
+}
+
+impl Tables for ModelTables {
+    fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError> {
+        let left = self.replays.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if left.is_err() {
+            return Err(LogError::new(LogErrorKind::Poisoned, "the power failed"));
+        }
+        self.apply(batch, mark);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), LogError> {
+        let sealed = self.state.lock().live.clone();
+        let waltz = self.waltz.get().and_then(Weak::upgrade);
+        if let Some(waltz) = &waltz {
+            waltz.flush_begins()?;
+        }
+        std::thread::yield_now();
+        {
+            let mut state = self.state.lock();
+            if state.durable.sequence <= sealed.sequence {
+                state.durable = sealed.clone();
+            }
+        }
+        if let Some(waltz) = waltz {
+            for family in [0, 1] {
+                waltz.flushed(Family(family), Sequence(sealed.sequence));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_soon(&self) {
+        self.flushes_asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn floor(&self) -> Result<Option<Ticket>, LogError> {
+        Ok(self.state.lock().live.floor.map(Ticket))
+    }
+
+    fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError> {
+        Ok(self.state.lock().live.marks.contains(&ticket.0))
+    }
+
+    fn set_floor(&self, floor: Ticket) -> Result<(), LogError> {
+        self.state.lock().live.set_floor(floor);
+        Ok(())
+    }
+
+    fn drop_marks(&self) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        for contents in [0, 1] {
+            let contents = if contents == 0 { &mut state.live } else { &mut state.durable };
+            contents.floor = None;
+            contents.marks.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A database of the model: families 0 and 1, both with a merge operator.
+pub struct World {
+    pub log: Arc<MemoryLog>,
+    pub tables: Arc<ModelTables>,
+    pub waltz: Arc<Waltz>,
+}
+
+impl World {
+    pub fn new(options: WaltzOptions) -> World {
+        World::open(Arc::new(MemoryLog::new()), ModelTables::new(), options).unwrap()
+    }
+
+    pub fn open(
+        log: Arc<MemoryLog>,
+        tables: Arc<ModelTables>,
+        options: WaltzOptions,
+    ) -> Result<World, LogError> {
+        let merges = FamilyInfo { merges: true, one_stripe: false };
+        let families = [(Family(0), merges), (Family(1), merges)];
+        let waltz = Arc::new(Waltz::open(
+            Arc::clone(&log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            families,
+            options,
+        )?);
+        tables.waltz.set(Arc::downgrade(&waltz)).unwrap();
+        Ok(World { log, tables, waltz })
+    }
+
+    pub fn write(&self, how: How, batch: &Build) -> Result<(), WriteError<String>> {
+        let batch = batch.clone().done();
+        self.waltz.write(&batch, how, |mark| {
+            std::thread::yield_now();
+            Ok(self.tables.apply(&batch, mark))
+        })
+    }
+
+    /// Appends, then the tables refuse.
+    pub fn refused(&self, how: How, batch: &Build) -> WriteError<String> {
+        self.waltz.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
+    }
+
+    /// The database as it is opened after a power cut, whose first attempts at that are cut as well after `recoveries`
+    /// batches each.
+    pub fn cut(
+        log: &MemoryLog,
+        durable: Contents,
+        survive: &mut Survivors<'_>,
+        keep_mark: bool,
+        recoveries: &[u64],
+    ) -> World {
+        let (mut log, mut durable) = (log.cut(survive, keep_mark), durable);
+        for replays in recoveries {
+            let tables = ModelTables::from(durable.clone(), *replays);
+            let opened = World::open(Arc::new(log.cut(survive, keep_mark)), Arc::clone(&tables), DEFAULT);
+            // Whatever was in memory may have been flushed before the power failed.
+            let state = tables.state.lock();
+            durable =
+                if opened.is_err() && replays % 2 == 1 { state.live.clone() } else { state.durable.clone() };
+            drop(state);
+            if let Ok(opened) = opened {
+                log = opened.log.cut(survive, keep_mark);
+            }
+        }
+        World::open(Arc::new(log), ModelTables::from(durable, u64::MAX), DEFAULT).unwrap()
+    }
+}
+
+pub const DEFAULT: WaltzOptions =
+    WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: super::super::core::Without::Nothing };

@@ -1,0 +1,195 @@
+//! One rule at a time.
+
+use std::sync::atomic::Ordering;
+
+use super::model::*;
+use crate::waltz::*;
+
+/// What is there after a power cut that took everything that was not durable.
+fn after_cut(world: &World) -> World {
+    let durable = world.tables.state.lock().durable.clone();
+    World::cut(&world.log, durable, &mut |_| false, false, &[])
+}
+
+#[test]
+fn a_synced_write_survives_and_an_unsynced_one_may_not() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(How::UNSYNCED, &Build::default().put(0, "b", 2)).unwrap();
+    let after = after_cut(&world);
+    assert_eq!((after.tables.get(0, "a"), after.tables.get(0, "b")), (Some(1), None));
+    world.waltz.sync().unwrap();
+    assert_eq!(after_cut(&world).tables.get(0, "b"), Some(2));
+}
+
+#[test]
+fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
+    let world = World::new(DEFAULT);
+    world.write(How::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(How::SYNCED, &Build::default()).unwrap();
+    assert_eq!(world.log.len(), 1, "nothing was appended for it");
+    assert_eq!(after_cut(&world).tables.get(0, "a"), Some(1));
+}
+
+#[test]
+fn a_batch_that_the_tables_refuse_never_comes_back() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    let error = world.refused(How::SYNCED, &Build::default().put(0, "a", 2));
+    assert_eq!(error, WriteError::Apply("refused".to_owned()));
+    assert_eq!(after_cut(&world).tables.get(0, "a"), Some(1));
+}
+
+#[test]
+fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
+    let world = World::new(DEFAULT);
+    let batch = Build::default().put(0, "a", 1).done();
+    let outcome = world.waltz.write(&batch, How::SYNCED, |_| {
+        world.log.poison();
+        Err("refused")
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(&error, WriteError::Unknown("refused", _)), "{error}");
+    assert!(error.to_string().contains("opened again"), "{error}");
+    assert!(world.write(How::SYNCED, &Build::default().put(0, "b", 1)).is_err(), "the log is poisoned");
+    assert!(world.waltz.close().is_err());
+    assert!(!world.log.is_removed(), "what it holds is still needed");
+}
+
+#[test]
+fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
+    let world = World::new(DEFAULT);
+    let merges = FamilyInfo { merges: false, one_stripe: false };
+    world.waltz.exclusive(|| world.waltz.set_family(Family(0), Some(merges)));
+    let mut unlogged_sync = How::SYNCED;
+    unlogged_sync.logged = false;
+    let tries = [
+        (How::SYNCED, Build::default().put(9, "a", 1), "column family 9"),
+        (How::SYNCED, Build::default().merge(0, "a", 1), "merge operator"),
+        (unlogged_sync, Build::default().put(0, "a", 1), "disableWAL"),
+    ];
+    for (how, batch, word) in tries {
+        let error = world.write(how, &batch).unwrap_err();
+        assert!(matches!(&error, WriteError::Invalid(text) if text.contains(word)), "{error}");
+    }
+    assert!(world.waltz.write(&[0; 5], How::SYNCED, |_| Err("never called")).is_err());
+    assert!(world.log.is_empty());
+    world.write(How { ignore_missing: true, ..How::SYNCED }, &Build::default().put(9, "a", 1)).unwrap();
+}
+
+#[test]
+fn flushed_tickets_retire_and_a_family_that_was_dropped_holds_nothing_back() {
+    let world = World::new(DEFAULT);
+    for n in 0..10 {
+        world.write(How::UNSYNCED, &Build::default().put(0, "a", n).put(1, "b", n)).unwrap();
+    }
+    assert_eq!(world.log.len(), 10);
+    world.waltz.flushed(Family(0), Sequence(20));
+    assert_eq!(world.log.len(), 10, "family 1 is behind");
+    world.waltz.exclusive(|| world.waltz.set_family(Family(1), None));
+    world.waltz.flushed(Family(0), Sequence(20));
+    assert_eq!(world.log.len(), 0);
+}
+
+#[test]
+fn a_full_log_asks_for_one_flush() {
+    let world = World::new(WaltzOptions { log_limit: 3 * 4096, ..DEFAULT });
+    for n in 0..20 {
+        world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+    }
+    assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 1);
+    world.tables.flush().unwrap();
+    for n in 0..20 {
+        world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+    }
+    assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
+    let world = World::new(DEFAULT);
+    let before = Build::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
+    world.write(How::SYNCED, &before).unwrap();
+    assert!(!world.waltz.is_exact() && !world.tables.has_marks());
+    for batch in [Build::default().merge(0, "a", 1), Build::default().single_delete(0, "a")] {
+        let world = World::new(DEFAULT);
+        world.write(How::SYNCED, &batch).unwrap();
+        assert!(world.waltz.is_exact() && world.tables.has_marks());
+    }
+    let world = World::new(DEFAULT);
+    world
+        .write(How { synced: false, logged: false, ignore_missing: false }, &Build::default().put(0, "a", 1))
+        .unwrap();
+    assert!(world.waltz.is_exact());
+    assert!(world.log.is_empty());
+}
+
+#[test]
+fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
+    for put_first in [false, true] {
+        let world = World::new(DEFAULT);
+        if !put_first {
+            world.waltz.exactly_once().unwrap();
+        }
+        world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
+        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.tables.flush().unwrap();
+        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        // The log has lost how far the tables go.
+        assert_eq!(after_cut(&world).tables.get(0, "n"), Some(12), "put first: {put_first}");
+    }
+}
+
+#[test]
+fn a_single_delete_in_tables_is_not_repeated() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.tables.flush().unwrap();
+    world.write(How::SYNCED, &Build::default().single_delete(0, "a")).unwrap();
+    assert_eq!(after_cut(&world).tables.get(0, "a"), None);
+}
+
+#[test]
+fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    let unlogged = How { synced: false, logged: false, ignore_missing: false };
+    world.write(unlogged, &Build::default().put(0, "a", 2)).unwrap();
+    world.tables.flush().unwrap();
+    assert_eq!(after_cut(&world).tables.get(0, "a"), Some(2));
+}
+
+#[test]
+fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(How::UNSYNCED, &Build::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
+    world.tables.flush().unwrap();
+    let after = after_cut(&world);
+    assert_eq!((after.tables.get(0, "a"), after.tables.get(0, "b")), (Some(2), Some(2)));
+}
+
+#[test]
+fn marks_below_the_floor_go_as_writes_go_on() {
+    let world = World::new(DEFAULT);
+    for n in 0..5000 {
+        world.write(How::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        if n % 500 == 0 {
+            world.tables.flush().unwrap();
+        }
+    }
+    assert!(world.tables.marks() < 2000, "{}", world.tables.marks());
+    world.waltz.sync().unwrap();
+    assert_eq!(after_cut(&world).tables.get(0, "n"), Some(5000));
+}
+
+#[test]
+fn a_close_leaves_no_log_and_no_marks_and_everything_in_tables() {
+    let world = World::new(DEFAULT);
+    world.write(How::UNSYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    world.waltz.close().unwrap();
+    assert!(world.log.is_removed() && !world.tables.has_marks());
+    assert_eq!(world.tables.state.lock().durable.get(0, "n"), Some(3));
+    assert!(world.write(How::SYNCED, &Build::default().put(0, "a", 1)).is_err());
+    world.waltz.close().unwrap();
+}
