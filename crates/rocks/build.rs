@@ -3,8 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
-const SHIM: &[&str] =
-    &["status.cc", "files.cc", "logger.cc", "file_system.cc", "register.cc", "expiry.cc", "host.cc", "db.cc"];
+const SHIM: &[&str] = &[
+    "status.cc",
+    "files.cc",
+    "logger.cc",
+    "file_system.cc",
+    "register.cc",
+    "expiry.cc",
+    "host.cc",
+    "unlogged.cc",
+    "db.cc",
+];
 const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
 
 fn main() {

@@ -17,6 +17,7 @@
 #include "rocksdb/iterator.h"
 #include "rocksdb/options.h"
 #include "rocksdb/table.h"
+#include "rocksdb/merge_operator.h"
 #include "rocksdb/write_batch.h"
 
 using rocksdb::Slice;
@@ -28,6 +29,7 @@ struct RocksDb {
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::Cache> cache;
   std::unique_ptr<rocksdb::DB> db;
+  std::unique_ptr<furrow::Unlogged> unlogged;
 };
 
 // A value in the block cache; holds the cache, so that it may outlive the database.
@@ -54,6 +56,27 @@ constexpr int kBloomBitsPerKey = 10;
 // A compaction keeps its input until it is done, and needs as much room for its output. This many tables are a little
 // more than one table and what it overlaps in the next level, of ten times the size; RocksDB's own bound is 25.
 constexpr uint64_t kCompactionTables = 12;
+
+// Adds numbers: for tests and counters.
+class Adder : public rocksdb::AssociativeMergeOperator {
+ public:
+  bool Merge(const Slice&, const Slice* existing, const Slice& value, std::string* out,
+             rocksdb::Logger*) const override {
+    uint64_t sum = 0;
+    if (value.size() != sizeof(sum) || (existing != nullptr && existing->size() != sizeof(sum))) {
+      return false;
+    }
+    memcpy(&sum, value.data(), sizeof(sum));
+    if (existing != nullptr) {
+      uint64_t before = 0;
+      memcpy(&before, existing->data(), sizeof(before));
+      sum += before;
+    }
+    out->assign(reinterpret_cast<const char*>(&sum), sizeof(sum));
+    return true;
+  }
+  const char* Name() const override { return "furrow.adder"; }
+};
 
 Slice S(RocksSlice slice) { return Slice(slice.data, slice.len); }
 RocksSlice R(const Slice& slice) { return RocksSlice{slice.data(), slice.size()}; }
@@ -118,6 +141,9 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   // A zone cannot be overwritten: recycling a log file would copy nothing and save nothing.
   options.recycle_log_file_num = 0;
   options.compression = given.compression ? rocksdb::kLZ4Compression : rocksdb::kNoCompression;
+  if (given.adds) {
+    options.merge_operator = std::make_shared<Adder>();
+  }
   if (given.expiry) {
     options.compaction_filter_factory = std::make_shared<furrow::ExpiryFilterFactory>(mount);
   }
@@ -150,14 +176,41 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
   db->env = rocksdb::NewCompositeEnv(db->fs);
   db->cache = rocksdb::NewLRUCache(given.block_cache);
   rocksdb::Options options = MakeOptions(given, *db, mount);
+  const std::string name(path.data, path.len);
   rocksdb::DB* opened = nullptr;
-  Status status = rocksdb::DB::Open(options, std::string(path.data, path.len), &opened);
-  db->db.reset(opened);
+  if (!given.unlogged) {
+    Status status = rocksdb::DB::Open(options, name, &opened);
+    db->db.reset(opened);
+    if (status.ok()) {
+      *out = db.release();
+    }
+    return ToRocksStatus(status);
+  }
+  bool has_marks = false;
+  Status status = furrow::PrepareUnlogged(given.events, &options);
   if (status.ok()) {
+    status = furrow::HasMarks(options, name, &has_marks);
+  }
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  families.emplace_back(rocksdb::kDefaultColumnFamilyName, options);
+  if (has_marks) {
+    families.emplace_back(furrow::kMarksFamily, rocksdb::ColumnFamilyOptions());
+  }
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  if (status.ok()) {
+    status = rocksdb::DB::Open(options, name, families, &handles, &opened);
+  }
+  if (status.ok()) {
+    db->db.reset(opened);
+    // The default family has a handle in the database as well.
+    opened->DestroyColumnFamilyHandle(handles[0]);
+    db->unlogged = std::make_unique<furrow::Unlogged>(opened, has_marks ? handles[1] : nullptr);
     *out = db.release();
   }
   return ToRocksStatus(status);
 }
+
+const Status kLogged = Status::InvalidArgument("the database was not opened for a parallel log");
 
 }  // namespace
 
@@ -175,6 +228,7 @@ void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noex
 
 RocksStatus rocks_close(RocksDb* db) noexcept {
   std::unique_ptr<RocksDb> owned(db);
+  owned->unlogged.reset();
   rocksdb::CancelAllBackgroundWork(owned->db.get(), true);
   Status status = owned->db->Close();
   return ToRocksStatus(status);
@@ -184,6 +238,39 @@ RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept {
   rocksdb::WriteOptions options;
   options.sync = sync != 0;
   return ToRocksStatus(db->db->Write(options, &batch->batch));
+}
+
+RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t ignore_missing, const FurrowMark* mark,
+                        uint64_t* last) noexcept {
+  rocksdb::WriteOptions options;
+  options.ignore_missing_column_families = ignore_missing != 0;
+  return ToRocksStatus(db->unlogged ? db->unlogged->Apply(options, S(batch), mark, last) : kLogged);
+}
+
+RocksStatus rocks_flush_all(RocksDb* db) noexcept {
+  return ToRocksStatus(db->unlogged ? db->unlogged->Flush() : kLogged);
+}
+
+RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept {
+  bool found = false;
+  Status status = db->unlogged ? db->unlogged->Floor(&found, floor) : kLogged;
+  *has = found ? 1 : 0;
+  return ToRocksStatus(status);
+}
+
+RocksStatus rocks_is_marked(RocksDb* db, uint64_t ticket, uint8_t* marked) noexcept {
+  bool found = false;
+  Status status = db->unlogged ? db->unlogged->IsMarked(ticket, &found) : kLogged;
+  *marked = found ? 1 : 0;
+  return ToRocksStatus(status);
+}
+
+RocksStatus rocks_set_marks_floor(RocksDb* db, uint64_t floor) noexcept {
+  return ToRocksStatus(db->unlogged ? db->unlogged->SetFloor(floor) : kLogged);
+}
+
+RocksStatus rocks_drop_marks(RocksDb* db) noexcept {
+  return ToRocksStatus(db->unlogged ? db->unlogged->DropMarks() : kLogged);
 }
 
 RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept {
@@ -298,6 +385,26 @@ RocksStatus rocks_batch_delete(RocksBatch* batch, RocksSlice key) noexcept {
 RocksStatus rocks_batch_delete_range(RocksBatch* batch, RocksSlice from, RocksSlice to) noexcept {
   return ToRocksStatus(batch->batch.DeleteRange(S(from), S(to)));
 }
+
+RocksStatus rocks_batch_single_delete(RocksBatch* batch, RocksSlice key) noexcept {
+  return ToRocksStatus(batch->batch.SingleDelete(S(key)));
+}
+
+RocksStatus rocks_batch_merge(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept {
+  return ToRocksStatus(batch->batch.Merge(S(key), S(value)));
+}
+
+RocksStatus rocks_batch_log_data(RocksBatch* batch, RocksSlice data) noexcept {
+  return ToRocksStatus(batch->batch.PutLogData(S(data)));
+}
+
+void rocks_batch_set_save_point(RocksBatch* batch) noexcept { batch->batch.SetSavePoint(); }
+
+RocksStatus rocks_batch_rollback(RocksBatch* batch) noexcept {
+  return ToRocksStatus(batch->batch.RollbackToSavePoint());
+}
+
+RocksSlice rocks_batch_data(const RocksBatch* batch) noexcept { return R(batch->batch.Data()); }
 
 void rocks_batch_clear(RocksBatch* batch) noexcept { batch->batch.Clear(); }
 

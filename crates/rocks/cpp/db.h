@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "furrow_abi.h"
+#include "unlogged.h"
 
 extern "C" {
 
@@ -39,7 +40,12 @@ typedef struct {
   uint8_t expiry;
   uint8_t create;
   uint8_t keep_recovered;
-  uint8_t reserved[4];
+  // RocksDB's log is off: writes go through rocks_apply, and flushes are told to `events`.
+  uint8_t unlogged;
+  // Merge adds numbers, 8 bytes in little-endian.
+  uint8_t adds;
+  uint8_t reserved[2];
+  FurrowFlushEvents events;
 } RocksOptions;
 
 typedef struct {
@@ -64,6 +70,14 @@ void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noex
 RocksStatus rocks_close(RocksDb* db) noexcept;
 
 RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
+// For a database that is `unlogged`: see furrow::Unlogged. `mark` may be null.
+RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t ignore_missing, const FurrowMark* mark,
+                        uint64_t* last) noexcept;
+RocksStatus rocks_flush_all(RocksDb* db) noexcept;
+RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept;
+RocksStatus rocks_is_marked(RocksDb* db, uint64_t ticket, uint8_t* marked) noexcept;
+RocksStatus rocks_set_marks_floor(RocksDb* db, uint64_t floor) noexcept;
+RocksStatus rocks_drop_marks(RocksDb* db) noexcept;
 // `pin` is null where the key is not there; else it goes to rocks_pin_free and may outlive the database.
 RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept;
 RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, RocksPin** pins,
@@ -89,6 +103,13 @@ void rocks_batch_free(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
 RocksStatus rocks_batch_delete(RocksBatch* batch, RocksSlice key) noexcept;
 RocksStatus rocks_batch_delete_range(RocksBatch* batch, RocksSlice from, RocksSlice to) noexcept;
+RocksStatus rocks_batch_single_delete(RocksBatch* batch, RocksSlice key) noexcept;
+RocksStatus rocks_batch_merge(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
+RocksStatus rocks_batch_log_data(RocksBatch* batch, RocksSlice data) noexcept;
+void rocks_batch_set_save_point(RocksBatch* batch) noexcept;
+RocksStatus rocks_batch_rollback(RocksBatch* batch) noexcept;
+// The batch as RocksDB's log has it; until the batch changes.
+RocksSlice rocks_batch_data(const RocksBatch* batch) noexcept;
 void rocks_batch_clear(RocksBatch* batch) noexcept;
 size_t rocks_batch_count(const RocksBatch* batch) noexcept;
 size_t rocks_batch_bytes(const RocksBatch* batch) noexcept;

@@ -46,6 +46,47 @@ impl WriteBatch {
         fits(status.check(|| String::from("adding a range delete to a batch")));
     }
 
+    /// Removes a key that was put once since it was removed last.
+    pub fn single_delete(&mut self, key: &[u8]) {
+        // SAFETY: as for `put`.
+        let status = unsafe { ffi::rocks_batch_single_delete(self.raw(), RocksSlice::of(key)) };
+        fits(status.check(|| String::from("adding a single delete to a batch")));
+    }
+
+    /// Adds to a key's value by the database's merge operator.
+    pub fn merge(&mut self, key: &[u8], value: &[u8]) {
+        // SAFETY: as for `put`.
+        let status =
+            unsafe { ffi::rocks_batch_merge(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
+        fits(status.check(|| String::from("adding a merge to a batch")));
+    }
+
+    /// Adds bytes that go to the log alone.
+    pub fn log_data(&mut self, data: &[u8]) {
+        // SAFETY: as for `put`.
+        let status = unsafe { ffi::rocks_batch_log_data(self.raw(), RocksSlice::of(data)) };
+        fits(status.check(|| String::from("adding log data to a batch")));
+    }
+
+    /// Remembers this state for [`rollback`](WriteBatch::rollback).
+    pub fn set_save_point(&mut self) {
+        // SAFETY: the batch is alive and ours.
+        unsafe { ffi::rocks_batch_set_save_point(self.raw()) };
+    }
+
+    /// Goes back to the state that was remembered last, and forgets it. Fails where none was.
+    pub fn rollback(&mut self) -> Result<()> {
+        // SAFETY: the batch is alive and ours.
+        unsafe { ffi::rocks_batch_rollback(self.raw()) }
+            .check(|| String::from("going back to a batch's save point"))
+    }
+
+    /// The batch in RocksDB's serialisation, as its log has it.
+    pub fn data(&mut self) -> &[u8] {
+        // SAFETY: the bytes stay while the batch is borrowed exclusively: a change or a write needs it itself.
+        unsafe { ffi::rocks_batch_data(self.raw()).bytes() }
+    }
+
     /// Forgets all changes.
     pub fn clear(&mut self) {
         // SAFETY: the batch is alive and ours.

@@ -16,17 +16,18 @@ use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
 use crate::options::DbOptions;
 use crate::pinned::Pinned;
 use crate::replay::{LogReplay, Replays};
+use crate::unlogged::Hub;
 
 /// An open RocksDB database. All methods may be called from any thread.
 ///
 /// Dropping it closes it, like [`close`](Db::close) but without the outcome.
 #[derive(Debug)]
 pub struct Db {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// The C++ database; null once closed.
-struct Handle(*mut RocksDb);
+pub(crate) struct Handle(pub(crate) *mut RocksDb);
 
 // SAFETY: rocksdb::DB may be used from any thread, by many at once.
 unsafe impl Send for Handle {}
@@ -34,16 +35,18 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 pub(crate) struct Inner {
-    path: String,
+    pub(crate) path: String,
     /// Read-locked by every call, so that a close waits for calls and no call meets a closed database.
     handle: RwLock<Handle>,
     /// Cursors, which use the database without the lock: while there are any, it stays open.
     pub(crate) cursors: AtomicUsize,
     replays: Replays,
+    /// Reached by the database's threads until it is closed.
+    pub(crate) hub: Arc<Hub>,
 }
 
 /// What C++ is given, on a device whose zones hold `zone` bytes.
-fn given(options: &DbOptions, zone: u64) -> RocksOptions {
+fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
     RocksOptions {
         write_buffer: options.write_buffer as u64,
         block_cache: options.block_cache as u64,
@@ -54,7 +57,10 @@ fn given(options: &DbOptions, zone: u64) -> RocksOptions {
         expiry: u8::from(options.expiry),
         create: u8::from(options.create),
         keep_recovered: u8::from(options.keep_recovered),
-        reserved: [0; 4],
+        unlogged: u8::from(options.unlogged),
+        adds: u8::from(options.adds),
+        reserved: [0; 2],
+        events: hub.calls(),
     }
 }
 
@@ -63,7 +69,8 @@ impl Db {
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let geometry = fs.device().geometry();
-        let given = given(options, geometry.zone_capacity.bytes(geometry.block_size).0);
+        let hub = Arc::new(Hub::default());
+        let given = given(options, geometry.zone_capacity.bytes(geometry.block_size).0, &hub);
         let mut db = ptr::null_mut();
         let replays = Replays::default();
         // SAFETY: the handle passes to C++ whatever happens; path and options live during the call.
@@ -76,14 +83,15 @@ impl Db {
             )
         };
         status.check(|| format!("opening the database in {path}"))?;
-        Ok(Db::over(db, path, replays))
+        Ok(Db::over(db, path, replays, hub))
     }
 
     /// Opens or creates a database in the host's own directory `path`, with the same settings: what a measurement
     /// compares with.
     pub fn open_on_host(path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
-        let given = given(options, u64::MAX);
+        let hub = Arc::new(Hub::default());
+        let given = given(options, u64::MAX, &hub);
         let mut db = ptr::null_mut();
         // SAFETY: path and options live during the call.
         let status =
@@ -96,12 +104,12 @@ impl Db {
             let stats = fs::log::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
             replays.add(LogReplay { took: Duration::from_nanos(nanos), stats });
         }
-        Ok(Db::over(db, path, replays))
+        Ok(Db::over(db, path, replays, hub))
     }
 
-    fn over(db: *mut RocksDb, path: &str, replays: Replays) -> Db {
+    fn over(db: *mut RocksDb, path: &str, replays: Replays, hub: Arc<Hub>) -> Db {
         let (handle, cursors) = (RwLock::new(Handle(db)), AtomicUsize::new(0));
-        Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays }) }
+        Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays, hub }) }
     }
 
     /// The logs that opening the database replayed, in order. On the host's own file system they come as one.
@@ -207,7 +215,7 @@ impl Db {
 }
 
 impl Inner {
-    fn open_handle(&self) -> Result<RwLockReadGuard<'_, Handle>> {
+    pub(crate) fn open_handle(&self) -> Result<RwLockReadGuard<'_, Handle>> {
         let handle = self.handle.read();
         if handle.0.is_null() {
             return Err(Error::new(ErrorKind::Closed, format!("the database in {} is closed", self.path)));

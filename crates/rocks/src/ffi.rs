@@ -1,6 +1,6 @@
 //! `cpp/db.h` in Rust's terms.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::marker::{PhantomData, PhantomPinned};
 use std::ptr;
 use std::slice;
@@ -39,7 +39,27 @@ pub(crate) struct RocksOptions {
     pub expiry: u8,
     pub create: u8,
     pub keep_recovered: u8,
-    pub reserved: [u8; 4],
+    pub unlogged: u8,
+    pub adds: u8,
+    pub reserved: [u8; 2],
+    pub events: FlushCalls,
+}
+
+/// `FurrowFlushEvents`.
+#[repr(C)]
+pub(crate) struct FlushCalls {
+    pub context: *mut c_void,
+    pub begins: extern "C" fn(*mut c_void),
+    pub completed: extern "C" fn(*mut c_void, u64),
+}
+
+/// `FurrowMark`.
+#[repr(C)]
+pub(crate) struct RocksMark {
+    pub ticket: u64,
+    pub floor: u64,
+    pub raise: u8,
+    pub reserved: [u8; 7],
 }
 
 /// A borrowed byte string. Valid as long as what it was made of, or as `db.h` says.
@@ -87,6 +107,18 @@ unsafe extern "C" {
     pub(crate) fn rocks_host_replay(db: *const RocksDb, nanos: *mut u64, bytes: *mut u64);
     pub(crate) fn rocks_close(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_write(db: *mut RocksDb, batch: *mut RocksBatch, sync: u8) -> RocksStatus;
+    pub(crate) fn rocks_apply(
+        db: *mut RocksDb,
+        batch: RocksSlice,
+        ignore_missing: u8,
+        mark: *const RocksMark,
+        last: *mut u64,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_flush_all(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_marks_floor(db: *mut RocksDb, has: *mut u8, floor: *mut u64) -> RocksStatus;
+    pub(crate) fn rocks_is_marked(db: *mut RocksDb, ticket: u64, marked: *mut u8) -> RocksStatus;
+    pub(crate) fn rocks_set_marks_floor(db: *mut RocksDb, floor: u64) -> RocksStatus;
+    pub(crate) fn rocks_drop_marks(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_get(
         db: *mut RocksDb,
         key: RocksSlice,
@@ -124,6 +156,16 @@ unsafe extern "C" {
         from: RocksSlice,
         to: RocksSlice,
     ) -> RocksStatus;
+    pub(crate) fn rocks_batch_single_delete(batch: *mut RocksBatch, key: RocksSlice) -> RocksStatus;
+    pub(crate) fn rocks_batch_merge(
+        batch: *mut RocksBatch,
+        key: RocksSlice,
+        value: RocksSlice,
+    ) -> RocksStatus;
+    pub(crate) fn rocks_batch_log_data(batch: *mut RocksBatch, data: RocksSlice) -> RocksStatus;
+    pub(crate) fn rocks_batch_set_save_point(batch: *mut RocksBatch);
+    pub(crate) fn rocks_batch_rollback(batch: *mut RocksBatch) -> RocksStatus;
+    pub(crate) fn rocks_batch_data(batch: *const RocksBatch) -> RocksSlice;
     pub(crate) fn rocks_batch_clear(batch: *mut RocksBatch);
     pub(crate) fn rocks_batch_count(batch: *const RocksBatch) -> usize;
     pub(crate) fn rocks_batch_bytes(batch: *const RocksBatch) -> usize;

@@ -28,6 +28,8 @@ mod options;
 mod pinned;
 mod replay;
 mod settings;
+#[cfg(feature = "shim")]
+mod unlogged;
 
 #[cfg(feature = "shim")]
 pub use batch::WriteBatch;
@@ -41,3 +43,5 @@ pub use options::DbOptions;
 #[cfg(feature = "shim")]
 pub use pinned::Pinned;
 pub use replay::LogReplay;
+#[cfg(feature = "shim")]
+pub use unlogged::{AppliedMark, FlushEvents};

@@ -34,6 +34,11 @@ pub struct DbOptions {
     /// Keep what the logs held in memory when the database is opened, and the logs with it, instead of writing it to
     /// tables: opening is faster, and the next opening replays the same. Default: off.
     pub keep_recovered: bool,
+    /// Turn RocksDB's log off: writes come through [`Db::apply`](crate::Db::apply), from an owner who has a log of its
+    /// own. Default: off.
+    pub unlogged: bool,
+    /// Values are numbers of 8 bytes in little-endian, and a merge adds to one. Default: off: merges are refused.
+    pub adds: bool,
     /// Create the database where there is none. Default: on.
     pub create: bool,
 }
@@ -49,6 +54,8 @@ impl Default for DbOptions {
             compression: false,
             expiry: false,
             keep_recovered: false,
+            unlogged: false,
+            adds: false,
             create: true,
         }
     }

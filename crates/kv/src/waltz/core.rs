@@ -80,7 +80,7 @@ impl How {
 /// What came of applying a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Applied {
-    /// The sequence of the batch's last record.
+    /// The sequence of the batch's last record, the mark not counted.
     pub last: Sequence,
 }
 
@@ -206,7 +206,7 @@ impl Waltz {
             Ok(applied) => {
                 let bytes = (batch.len() as u64).next_multiple_of(self.options.log_block.max(1));
                 let mut ledger = self.ledger.lock();
-                ledger.applied(entered, ticket, applied.last, &plan.families, bytes);
+                ledger.applied(entered, ticket, applied.last, bytes);
                 let full = ledger.bytes() > self.options.log_limit;
                 drop(ledger);
                 drop(held);
@@ -242,11 +242,11 @@ impl Waltz {
         self.log.sync()
     }
 
-    /// To be called when a family's tables go up to `largest`, durably.
-    pub fn flushed(&self, family: Family, largest: Sequence) {
+    /// To be called when a flush of all families has put everything up to `largest` into tables, durably.
+    pub fn flushed(&self, largest: Sequence) {
         let retired = {
             let mut ledger = self.ledger.lock();
-            ledger.flushed(family, largest);
+            ledger.flushed(largest);
             ledger.retired(self.log.next_ticket())
         };
         self.flush_asked.store(false, Ordering::Release);
@@ -299,7 +299,6 @@ impl Waltz {
             }
             None => {
                 families.remove(&family);
-                self.ledger.lock().dropped(family);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Which tickets are in tables.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use super::batch::Family;
 use super::log::Ticket;
 use super::tables::Sequence;
 
@@ -16,21 +15,13 @@ struct Slot {
 
 const EMPTY: Slot = Slot { last: None, bytes: 0 };
 
-/// How far a family was written, and how far its tables go.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    written: Sequence,
-    flushed: Sequence,
-}
-
 /// A write on its way: its ticket will not be below.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered(u64);
 
 /// Follows tickets from before they are given until their batches are in tables.
 ///
-/// A family is *behind* while it was written above what its tables have. Everything up to the least flushed sequence of
-/// the families that are behind is in tables; everything that was applied, if none is.
+/// All families are flushed together, so everything up to the largest sequence of a finished flush is in tables.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// All below is retired.
@@ -39,7 +30,9 @@ pub(crate) struct Ledger {
     slots: VecDeque<Slot>,
     /// The bounds of writes on their way, with how many have each.
     entered: BTreeMap<u64, u32>,
-    families: HashMap<Family, Progress>,
+    /// The largest sequence that was applied, and that is in tables.
+    written: Sequence,
+    flushed: Sequence,
     bytes: u64,
 }
 
@@ -50,7 +43,8 @@ impl Ledger {
             base: next.0,
             slots: VecDeque::new(),
             entered: BTreeMap::new(),
-            families: HashMap::new(),
+            written: Sequence(0),
+            flushed: Sequence(0),
             bytes: 0,
         }
     }
@@ -72,20 +66,9 @@ impl Ledger {
     }
 
     /// A batch of `bytes` was applied up to the sequence `last`.
-    pub fn applied(
-        &mut self,
-        entered: Entered,
-        ticket: Ticket,
-        last: Sequence,
-        families: &[Family],
-        bytes: u64,
-    ) {
+    pub fn applied(&mut self, entered: Entered, ticket: Ticket, last: Sequence, bytes: u64) {
         self.leave(entered);
-        for family in families {
-            let progress =
-                self.families.entry(*family).or_insert(Progress { written: last, flushed: Sequence(0) });
-            progress.written = progress.written.max(last);
-        }
+        self.written = self.written.max(last);
         // Tickets below the base were given before the bound was taken: there are none.
         let Some(at) = ticket.0.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
             return;
@@ -99,38 +82,22 @@ impl Ledger {
         }
     }
 
-    /// A family's tables go up to `largest`.
-    pub fn flushed(&mut self, family: Family, largest: Sequence) {
-        let progress =
-            self.families.entry(family).or_insert(Progress { written: Sequence(0), flushed: largest });
-        progress.flushed = progress.flushed.max(largest);
-    }
-
-    /// A family is gone, and with it what it was behind.
-    pub fn dropped(&mut self, family: Family) {
-        self.families.remove(&family);
+    /// A flush has finished, with tables up to `largest`.
+    pub fn flushed(&mut self, largest: Sequence) {
+        self.flushed = self.flushed.max(largest);
     }
 
     /// Everything applied so far is in tables. For one who flushed while nobody wrote.
     pub fn all_flushed(&mut self) {
-        for progress in self.families.values_mut() {
-            progress.flushed = progress.flushed.max(progress.written);
-        }
+        self.flushed = self.flushed.max(self.written);
     }
 
     /// The ticket below which all is in tables; `next` is the log's next ticket now.
     pub fn retired(&mut self, next: Ticket) -> Ticket {
-        let bound = self
-            .families
-            .values()
-            .filter(|p| p.written > p.flushed)
-            .map(|p| p.flushed)
-            .min()
-            .unwrap_or(Sequence(u64::MAX));
         let limit = self.entered.first_key_value().map_or(next.0, |(&bound, _)| bound);
         while self.base < limit {
             match self.slots.front() {
-                Some(slot) if slot.last.is_some_and(|last| last > bound) => break,
+                Some(slot) if slot.last.is_some_and(|last| last > self.flushed) => break,
                 Some(slot) => {
                     self.bytes -= slot.bytes;
                     self.slots.pop_front();
@@ -153,25 +120,22 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const A: Family = Family(0);
-    const B: Family = Family(1);
-
-    fn write(ledger: &mut Ledger, ticket: u64, last: u64, families: &[Family]) {
+    fn write(ledger: &mut Ledger, ticket: u64, last: u64) {
         let entered = ledger.enter(Ticket(ticket));
-        ledger.applied(entered, Ticket(ticket), Sequence(last), families, 10);
+        ledger.applied(entered, Ticket(ticket), Sequence(last), 10);
     }
 
     #[test]
     fn a_ticket_retires_when_its_sequence_is_in_tables() {
         let mut ledger = Ledger::new(Ticket(5));
         for n in 0..4 {
-            write(&mut ledger, 5 + n, 100 + n, &[A]);
+            write(&mut ledger, 5 + n, 100 + n);
         }
         assert_eq!(ledger.retired(Ticket(9)), Ticket(5));
-        ledger.flushed(A, Sequence(101));
+        ledger.flushed(Sequence(101));
         assert_eq!(ledger.retired(Ticket(9)), Ticket(7));
         assert_eq!(ledger.bytes(), 20);
-        ledger.flushed(A, Sequence(103));
+        ledger.flushed(Sequence(103));
         assert_eq!(ledger.retired(Ticket(9)), Ticket(9));
     }
 
@@ -179,12 +143,12 @@ mod tests {
     fn a_write_on_its_way_holds_back_what_came_after_it() {
         let mut ledger = Ledger::new(Ticket(0));
         let slow = ledger.enter(Ticket(0));
-        write(&mut ledger, 1, 50, &[A]);
-        ledger.flushed(A, Sequence(50));
+        write(&mut ledger, 1, 50);
+        ledger.flushed(Sequence(50));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0));
-        ledger.applied(slow, Ticket(0), Sequence(51), &[A], 10);
+        ledger.applied(slow, Ticket(0), Sequence(51), 10);
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "51 is not flushed");
-        ledger.flushed(A, Sequence(51));
+        ledger.flushed(Sequence(51));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(2));
     }
 
@@ -193,30 +157,18 @@ mod tests {
         let mut ledger = Ledger::new(Ticket(0));
         let failed = ledger.enter(Ticket(0));
         ledger.leave(failed);
-        write(&mut ledger, 7, 1, &[A]);
-        ledger.flushed(A, Sequence(1));
+        write(&mut ledger, 7, 1);
+        ledger.flushed(Sequence(1));
         assert_eq!(ledger.retired(Ticket(20)), Ticket(20));
         assert_eq!(ledger.bytes(), 0);
-    }
-
-    #[test]
-    fn a_family_that_is_behind_holds_back_the_others_tickets_above_its_tables() {
-        let mut ledger = Ledger::new(Ticket(0));
-        write(&mut ledger, 0, 10, &[A]);
-        write(&mut ledger, 1, 11, &[B]);
-        write(&mut ledger, 2, 12, &[A]);
-        ledger.flushed(A, Sequence(12));
-        assert_eq!(ledger.retired(Ticket(3)), Ticket(0), "how far B's tables go is not known");
-        ledger.dropped(B);
-        assert_eq!(ledger.retired(Ticket(3)), Ticket(3));
     }
 
     #[test]
     fn a_flush_that_ends_before_its_write_is_noted_counts() {
         let mut ledger = Ledger::new(Ticket(0));
         let entered = ledger.enter(Ticket(0));
-        ledger.flushed(A, Sequence(9));
-        ledger.applied(entered, Ticket(0), Sequence(9), &[A], 10);
+        ledger.flushed(Sequence(9));
+        ledger.applied(entered, Ticket(0), Sequence(9), 10);
         assert_eq!(ledger.retired(Ticket(1)), Ticket(1));
     }
 }

@@ -6,6 +6,9 @@ use super::error::LogError;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
+/// Called with each record of a replay; an error ends it.
+pub type VisitRecord<'v> = dyn FnMut(Ticket, &[u8]) -> Result<(), LogError> + 'v;
+
 /// A log of records with tickets, which any number of threads append to at once.
 pub trait TicketLog: Send + Sync {
     /// Appends a record. On return it survives a kill of the process; with `synced` a power cut too, with everything
@@ -32,7 +35,7 @@ pub trait TicketLog: Send + Sync {
     fn failure(&self) -> Option<LogError>;
 
     /// Visits what the log held when it was opened, in the order of tickets. Called before the first append.
-    fn replay(&self, visit: &mut dyn FnMut(Ticket, &[u8]) -> Result<(), LogError>) -> Result<(), LogError>;
+    fn replay(&self, visit: &mut VisitRecord<'_>) -> Result<(), LogError>;
 
     /// Ends the log, durably: afterwards there is none. For a log in which everything is retired.
     fn remove(&self) -> Result<(), LogError>;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::Mutex;
 
 use super::error::{LogError, LogErrorKind};
-use super::log::{Ticket, TicketLog};
+use super::log::{Ticket, TicketLog, VisitRecord};
 
 /// What of the unsynced entries a power cut leaves: asked for each entry.
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
@@ -165,7 +165,7 @@ impl TicketLog for MemoryLog {
         self.state.lock().failure.clone()
     }
 
-    fn replay(&self, visit: &mut dyn FnMut(Ticket, &[u8]) -> Result<(), LogError>) -> Result<(), LogError> {
+    fn replay(&self, visit: &mut VisitRecord<'_>) -> Result<(), LogError> {
         let entries = self.state.lock().entries.clone();
         entries.iter().try_for_each(|(ticket, entry)| visit(Ticket(*ticket), &entry.record))
     }

@@ -16,14 +16,16 @@ mod error;
 mod ledger;
 mod log;
 mod memory_log;
+mod rocks_tables;
 mod stripes;
 mod tables;
 
 pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
-pub use log::{Ticket, TicketLog};
+pub use log::{Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
+pub use rocks_tables::RocksTables;
 pub use tables::{Mark, Sequence, Tables};
 
 #[cfg(test)]

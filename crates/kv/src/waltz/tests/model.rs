@@ -188,9 +188,7 @@ impl Tables for ModelTables {
             }
         }
         if let Some(waltz) = waltz {
-            for family in [0, 1] {
-                waltz.flushed(Family(family), Sequence(sealed.sequence));
-            }
+            waltz.flushed(Sequence(sealed.sequence));
         }
         Ok(())
     }

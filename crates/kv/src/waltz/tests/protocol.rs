@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::model::*;
+use crate::waltz::core::Without;
 use crate::waltz::*;
 
 /// What is there after a power cut that took everything that was not durable.
@@ -78,17 +79,18 @@ fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
 }
 
 #[test]
-fn flushed_tickets_retire_and_a_family_that_was_dropped_holds_nothing_back() {
+fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
     let world = World::new(DEFAULT);
-    for n in 0..10 {
-        world.write(How::UNSYNCED, &Build::default().put(0, "a", n).put(1, "b", n)).unwrap();
+    let batch = Build::default().put(0, "a", 1).put(1, "b", 1);
+    for _ in 0..10 {
+        world.write(How::UNSYNCED, &batch).unwrap();
     }
-    assert_eq!(world.log.len(), 10);
-    world.waltz.flushed(Family(0), Sequence(20));
-    assert_eq!(world.log.len(), 10, "family 1 is behind");
-    world.waltz.exclusive(|| world.waltz.set_family(Family(1), None));
-    world.waltz.flushed(Family(0), Sequence(20));
+    world.waltz.flushed(Sequence(11));
+    assert_eq!(world.log.len(), 5, "the sixth batch is half in tables");
+    world.waltz.flushed(Sequence(20));
     assert_eq!(world.log.len(), 0);
+    world.waltz.exclusive(|| world.waltz.set_family(Family(1), None));
+    assert!(world.write(How::UNSYNCED, &batch).is_err());
 }
 
 #[test]
@@ -122,6 +124,20 @@ fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
         .unwrap();
     assert!(world.waltz.is_exact());
     assert!(world.log.is_empty());
+}
+
+#[test]
+fn marking_the_merges_alone_would_not_do() {
+    let counted = |without| {
+        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        world.waltz.exactly_once().unwrap();
+        world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
+        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.tables.flush().unwrap();
+        after_cut(&world).tables.get(0, "n")
+    };
+    assert_eq!(counted(Without::Nothing), Some(11));
+    assert_eq!(counted(Without::MarksOfOthers), Some(10));
 }
 
 #[test]

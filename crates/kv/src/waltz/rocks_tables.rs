@@ -1,0 +1,124 @@
+//! [`Tables`] on a RocksDB database.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rocks::{AppliedMark, Db, FlushEvents};
+use units::{Driver, Spawned, block_on, spawn};
+
+use super::core::{Applied, Waltz};
+use super::error::{LogError, LogErrorKind};
+use super::log::Ticket;
+use super::tables::{Mark, Sequence, Tables};
+
+/// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).
+pub struct RocksTables {
+    db: Arc<Db>,
+    driver: Arc<dyn Driver>,
+    /// The last flush that was asked for.
+    flush: Mutex<Option<Spawned<()>>>,
+}
+
+impl RocksTables {
+    /// The tables of `db`; flushes that nobody waits for run on `driver`.
+    pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
+        RocksTables { db, driver, flush: Mutex::new(None) }
+    }
+
+    /// Applies a batch that the log has.
+    pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Applied> {
+        self.db.apply(batch, false, mark.map(applied_mark)).map(|last| Applied { last: Sequence(last) })
+    }
+
+    /// Tells the engine of the database's flushes from now on.
+    pub fn tell(&self, waltz: &Arc<Waltz>) {
+        self.db.tell_flushes(Arc::new(Told { waltz: Arc::downgrade(waltz) }));
+    }
+
+    /// Waits for a flush that was asked for.
+    pub fn settle(&self) {
+        let flush = self.flush.lock().take();
+        if let Some(flush) = flush {
+            block_on(&*self.driver, flush);
+        }
+    }
+}
+
+impl std::fmt::Debug for RocksTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "tables of {:?}", self.db)
+    }
+}
+
+fn applied_mark(mark: Mark) -> AppliedMark {
+    AppliedMark { ticket: mark.ticket.0, floor: mark.floor.map(|floor| floor.0) }
+}
+
+fn failed(error: &rocks::Error) -> LogError {
+    let kind = match error.kind() {
+        rocks::ErrorKind::NoSpace => LogErrorKind::NoSpace,
+        rocks::ErrorKind::Busy => LogErrorKind::Busy,
+        rocks::ErrorKind::Corrupt => LogErrorKind::Corrupt,
+        _ => LogErrorKind::Failed,
+    };
+    LogError::new(kind, error.to_string())
+}
+
+impl Tables for RocksTables {
+    fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError> {
+        self.db.apply(batch, true, mark.map(applied_mark)).map(|_| ()).map_err(|e| failed(&e))
+    }
+
+    fn flush(&self) -> Result<(), LogError> {
+        self.db.flush_all().map_err(|e| failed(&e))
+    }
+
+    fn flush_soon(&self) {
+        let db = Arc::clone(&self.db);
+        let task = spawn(&*self.driver, "kv-flush", async move {
+            if let Err(error) = db.flush_all() {
+                tracing::warn!(%error, "a flush to make room in the parallel log failed");
+            }
+        });
+        // The one before has told the engine that it is done, or has failed.
+        *self.flush.lock() = Some(task);
+    }
+
+    fn floor(&self) -> Result<Option<Ticket>, LogError> {
+        Ok(self.db.marks_floor().map_err(|e| failed(&e))?.map(Ticket))
+    }
+
+    fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError> {
+        self.db.is_marked(ticket.0).map_err(|e| failed(&e))
+    }
+
+    fn set_floor(&self, floor: Ticket) -> Result<(), LogError> {
+        self.db.set_marks_floor(floor.0).map_err(|e| failed(&e))
+    }
+
+    fn drop_marks(&self) -> Result<(), LogError> {
+        self.db.drop_marks().map_err(|e| failed(&e))
+    }
+}
+
+/// Passes flushes on.
+struct Told {
+    waltz: Weak<Waltz>,
+}
+
+impl FlushEvents for Told {
+    fn begins(&self) {
+        if let Some(waltz) = self.waltz.upgrade()
+            && let Err(error) = waltz.flush_begins()
+        {
+            // The drive's flush that the tables need fails as well, or made both durable.
+            tracing::error!(%error, "syncing the parallel log before a flush failed");
+        }
+    }
+
+    fn completed(&self, largest: u64) {
+        if let Some(waltz) = self.waltz.upgrade() {
+            waltz.flushed(Sequence(largest));
+        }
+    }
+}

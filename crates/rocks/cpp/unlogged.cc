@@ -1,0 +1,178 @@
+#include "unlogged.h"
+
+#include <algorithm>
+
+#include "rocksdb/options.h"
+
+namespace furrow {
+
+using rocksdb::Slice;
+using rocksdb::Status;
+using rocksdb::WriteBatch;
+using rocksdb::WriteOptions;
+
+const char kMarksFamily[] = "furrow.applied-batches";
+
+namespace {
+
+// Keys of the hidden family: the floor, and 't' with a ticket in big-endian.
+const char kFloorKey[] = "f";
+constexpr char kTicket = 't';
+
+std::string Number(uint64_t n) {
+  std::string bytes(8, '\0');
+  for (int i = 7; i >= 0; --i, n >>= 8) {
+    bytes[static_cast<size_t>(i)] = static_cast<char>(n & 0xff);
+  }
+  return bytes;
+}
+
+std::string TicketKey(uint64_t ticket) { return kTicket + Number(ticket); }
+
+void RaiseFloor(rocksdb::ColumnFamilyHandle* marks, uint64_t floor, WriteBatch* batch) {
+  batch->DeleteRange(marks, TicketKey(0), TicketKey(floor));
+  batch->Put(marks, kFloorKey, Number(floor));
+}
+
+class Listener : public rocksdb::EventListener {
+ public:
+  explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
+  void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
+  void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
+    events_.completed(events_.context, info.largest_seqno);
+  }
+
+ private:
+  FurrowFlushEvents events_;
+};
+
+}  // namespace
+
+Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options) {
+  if (options->allow_2pc) {
+    return Status::NotSupported("allow_2pc", "the parallel log takes no prepared transactions; use FURROW_WAL=group");
+  }
+  options->atomic_flush = true;
+  options->enable_pipelined_write = false;
+  options->unordered_write = false;
+  options->two_write_queues = false;
+  options->listeners.push_back(std::make_shared<Listener>(events));
+  return Status::OK();
+}
+
+Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has) {
+  *has = false;
+  Status status = options.env->FileExists(path + "/CURRENT");
+  if (!status.ok()) {
+    return status.IsNotFound() ? Status::OK() : status;
+  }
+  std::vector<std::string> names;
+  status = rocksdb::DB::ListColumnFamilies(options, path, &names);
+  *has = std::find(names.begin(), names.end(), kMarksFamily) != names.end();
+  return status;
+}
+
+Unlogged::~Unlogged() {
+  if (marks_ != nullptr) {
+    db_->DestroyColumnFamilyHandle(marks_);
+  }
+}
+
+Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMark* mark, uint64_t* last) {
+  options.disableWAL = true;
+  options.sync = false;
+  WriteBatch copy(batch.ToString());
+  const uint64_t records = copy.Count();
+  if (mark != nullptr) {
+    if (marks_ == nullptr) {
+      return Status::Corruption("a batch has a mark, and the database no family for it");
+    }
+    Status status = copy.Put(marks_, TicketKey(mark->ticket), Slice());
+    if (!status.ok()) {
+      return status;
+    }
+    if (mark->raise != 0) {
+      RaiseFloor(marks_, mark->floor, &copy);
+    }
+  }
+  Status status = db_->Write(options, &copy);
+  if (status.ok()) {
+    // RocksDB has written the first sequence into the batch.
+    uint64_t first = 0;
+    const std::string& bytes = copy.Data();
+    for (int i = 7; i >= 0; --i) {
+      first = first << 8 | static_cast<uint8_t>(bytes[static_cast<size_t>(i)]);
+    }
+    *last = first + records - 1;
+  }
+  return status;
+}
+
+// All families at once, without having their handles.
+Status Unlogged::Flush() {
+  std::vector<std::string> files;
+  uint64_t manifest = 0;
+  return db_->GetLiveFiles(files, &manifest, true);
+}
+
+Status Unlogged::Floor(bool* has, uint64_t* floor) {
+  *has = false;
+  if (marks_ == nullptr) {
+    return Status::OK();
+  }
+  std::string value;
+  Status status = db_->Get(rocksdb::ReadOptions(), marks_, kFloorKey, &value);
+  if (status.IsNotFound()) {
+    return Status::OK();
+  }
+  if (status.ok() && value.size() != 8) {
+    return Status::Corruption(std::string("the floor in ") + kMarksFamily, std::to_string(value.size()) + " bytes");
+  }
+  if (status.ok()) {
+    *has = true;
+    *floor = 0;
+    for (char byte : value) {
+      *floor = *floor << 8 | static_cast<uint8_t>(byte);
+    }
+  }
+  return status;
+}
+
+Status Unlogged::IsMarked(uint64_t ticket, bool* marked) {
+  *marked = false;
+  if (marks_ == nullptr) {
+    return Status::OK();
+  }
+  std::string value;
+  Status status = db_->Get(rocksdb::ReadOptions(), marks_, TicketKey(ticket), &value);
+  *marked = status.ok();
+  return status.IsNotFound() ? Status::OK() : status;
+}
+
+Status Unlogged::SetFloor(uint64_t floor) {
+  if (marks_ == nullptr) {
+    Status status = db_->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), kMarksFamily, &marks_);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  WriteBatch batch;
+  RaiseFloor(marks_, floor, &batch);
+  WriteOptions options;
+  options.disableWAL = true;
+  return db_->Write(options, &batch);
+}
+
+Status Unlogged::DropMarks() {
+  if (marks_ == nullptr) {
+    return Status::OK();
+  }
+  Status status = db_->DropColumnFamily(marks_);
+  if (status.ok()) {
+    status = db_->DestroyColumnFamilyHandle(marks_);
+    marks_ = nullptr;
+  }
+  return status;
+}
+
+}  // namespace furrow

@@ -1,0 +1,68 @@
+// RocksDB written with its own log off, under a parallel log that is not its own: docs/adr/0013.
+#pragma once
+
+#include <stdint.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rocksdb/db.h"
+#include "rocksdb/listener.h"
+#include "rocksdb/write_batch.h"
+
+extern "C" {
+
+// What goes into the hidden family with a batch. `raise`: write `floor` as well, and remove the marks below it.
+typedef struct {
+  uint64_t ticket;
+  uint64_t floor;
+  uint8_t raise;
+  uint8_t reserved[7];
+} FurrowMark;
+
+// Whom flushes are told to. May be called from RocksDB's threads, several at once.
+typedef struct {
+  void* context;
+  // Memtables are closed; none of their tables counts yet.
+  void (*begins)(void* context);
+  // Everything up to `largest` is in tables, durably.
+  void (*completed)(void* context, uint64_t largest);
+} FurrowFlushEvents;
+
+}  // extern "C"
+
+namespace furrow {
+
+// The hidden family. It is there while batches must not be applied twice and the parallel log is in use.
+extern const char kMarksFamily[];
+
+// Turns off what is about sharing RocksDB's log, and has all families flushed at once. Says what cannot be.
+rocksdb::Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options);
+
+// Whether the database has the hidden family. A database that is not there has none.
+rocksdb::Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has);
+
+class Unlogged {
+ public:
+  // `marks` is the handle of the hidden family, or null; it becomes this object's. The database outlives it.
+  Unlogged(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) : db_(db), marks_(marks) {}
+  ~Unlogged();
+
+  // Applies a copy of a batch. `last` is the sequence of its last record, the mark not counted.
+  rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
+                        uint64_t* last);
+  // Writes all memtables to tables, and waits.
+  rocksdb::Status Flush();
+  rocksdb::Status Floor(bool* has, uint64_t* floor);
+  rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
+  rocksdb::Status SetFloor(uint64_t floor);
+  rocksdb::Status DropMarks();
+
+ private:
+  rocksdb::DB* db_;
+  // Changed only while no batch is on its way.
+  rocksdb::ColumnFamilyHandle* marks_;
+};
+
+}  // namespace furrow

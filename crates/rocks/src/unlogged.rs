@@ -1,0 +1,140 @@
+//! A database written with RocksDB's log off, under a log that is somebody else's: docs/adr/0013.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use crate::db::Db;
+use crate::error::Result;
+use crate::ffi::{self, FlushCalls, RocksMark, RocksSlice};
+
+/// Whom a database's flushes are told to. Called from RocksDB's threads, perhaps several at once; must not write to the
+/// database, and must not panic.
+pub trait FlushEvents: Send + Sync {
+    /// Memtables are closed; none of their tables counts yet.
+    fn begins(&self);
+
+    /// Everything up to the sequence `largest` is in tables, durably.
+    fn completed(&self, largest: u64);
+}
+
+/// What goes into the hidden family along with a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppliedMark {
+    /// The batch's ticket.
+    pub ticket: u64,
+    /// A new floor, and the marks below it go.
+    pub floor: Option<u64>,
+}
+
+/// Where C++ finds the listener, which comes later than the database.
+#[derive(Default)]
+pub(crate) struct Hub {
+    events: OnceLock<Arc<dyn FlushEvents>>,
+}
+
+extern "C" fn begins(context: *mut c_void) {
+    tell(context, |events| events.begins());
+}
+
+extern "C" fn completed(context: *mut c_void, largest: u64) {
+    tell(context, |events| events.completed(largest));
+}
+
+fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
+    // SAFETY: the context is the hub that the database was opened with, and the database's owner keeps it until the
+    // database, and with it its threads, are gone.
+    let hub = unsafe { &*context.cast::<Hub>() };
+    if let Some(events) = hub.events.get()
+        && catch_unwind(AssertUnwindSafe(|| what(&**events))).is_err()
+    {
+        tracing::error!("a listener of flushes panicked; this is a bug");
+    }
+}
+
+impl Hub {
+    /// What C++ is given. The hub must stay until the database is closed.
+    pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
+        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed }
+    }
+}
+
+impl Db {
+    /// Says whom to tell of flushes from now on. Only the first call counts.
+    pub fn tell_flushes(&self, events: Arc<dyn FlushEvents>) {
+        let _only_the_first = self.inner.hub.events.set(events);
+    }
+
+    /// Applies a batch in RocksDB's serialisation, with the log off; gives the sequence of its last record.
+    /// `ignore_missing` leaves out records of column families that do not exist. For a database that was opened
+    /// [`unlogged`](crate::DbOptions::unlogged), as all calls here.
+    pub fn apply(&self, batch: &[u8], ignore_missing: bool, mark: Option<AppliedMark>) -> Result<u64> {
+        let handle = self.inner.open_handle()?;
+        let mark = mark.map(|mark| RocksMark {
+            ticket: mark.ticket,
+            floor: mark.floor.unwrap_or(0),
+            raise: u8::from(mark.floor.is_some()),
+            reserved: [0; 7],
+        });
+        let mark_at = mark.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let mut last = 0;
+        // SAFETY: the database is open while the guard lives; batch and mark live during the call, which copies them.
+        let status = unsafe {
+            ffi::rocks_apply(
+                handle.0,
+                RocksSlice::of(batch),
+                u8::from(ignore_missing),
+                mark_at,
+                &raw mut last,
+            )
+        };
+        status.check(|| format!("applying a batch of {} bytes to {}", batch.len(), self.inner.path))?;
+        Ok(last)
+    }
+
+    /// Writes all memtables to tables, the hidden family's too, and waits for it.
+    pub fn flush_all(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_flush_all(handle.0) }
+            .check(|| format!("flushing the memtables of {}", self.inner.path))
+    }
+
+    /// The floor of the marks; none if there are no marks.
+    pub fn marks_floor(&self) -> Result<Option<u64>> {
+        let handle = self.inner.open_handle()?;
+        let (mut has, mut floor) = (0, 0);
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_marks_floor(handle.0, &raw mut has, &raw mut floor) }
+            .check(|| format!("reading the marks of {}", self.inner.path))?;
+        Ok((has != 0).then_some(floor))
+    }
+
+    /// Whether the tables have a ticket's mark.
+    pub fn is_marked(&self, ticket: u64) -> Result<bool> {
+        let handle = self.inner.open_handle()?;
+        let mut marked = 0;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_is_marked(handle.0, ticket, &raw mut marked) }
+            .check(|| format!("reading the marks of {}", self.inner.path))?;
+        Ok(marked != 0)
+    }
+
+    /// Writes the floor of the marks, and makes their family if there is none. The next flush makes it durable. Nobody
+    /// may be applying batches.
+    pub fn set_marks_floor(&self, floor: u64) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_set_marks_floor(handle.0, floor) }
+            .check(|| format!("writing the marks of {}", self.inner.path))
+    }
+
+    /// Removes the marks and their family. Nobody may be applying batches.
+    pub fn drop_marks(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_drop_marks(handle.0) }
+            .check(|| format!("dropping the marks of {}", self.inner.path))
+    }
+}
