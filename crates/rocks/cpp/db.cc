@@ -9,6 +9,7 @@
 #include "expiry.h"
 #include "file_system.h"
 #include "host.h"
+#include "parallel_abi.h"
 #include "rocksdb/cache.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
@@ -186,6 +187,7 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
     }
     return ToRocksStatus(status);
   }
+  furrow::KnowsParallelLog knows;
   bool has_marks = false;
   Status status = furrow::PrepareUnlogged(given.events, &options);
   if (status.ok()) {
@@ -226,9 +228,21 @@ void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noex
   static_cast<const furrow::HostFileSystem*>(db->fs.get())->Replayed(nanos, bytes);
 }
 
+RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexcept {
+  auto side = std::make_unique<RocksDb>();
+  side->unlogged = std::make_unique<furrow::Unlogged>(db, marks);
+  return side.release();
+}
+
+furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept { return db->unlogged.get(); }
+
 RocksStatus rocks_close(RocksDb* db) noexcept {
   std::unique_ptr<RocksDb> owned(db);
   owned->unlogged.reset();
+  if (owned->db == nullptr) {
+    // Somebody else's, see rocks_adopt.
+    return RocksStatus{};
+  }
   rocksdb::CancelAllBackgroundWork(owned->db.get(), true);
   Status status = owned->db->Close();
   return ToRocksStatus(status);

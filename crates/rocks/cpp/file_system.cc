@@ -25,6 +25,8 @@ class FurrowFileLock : public rocksdb::FileLock {
   FurrowLock* lock_;
 };
 
+thread_local int knows_parallel_log = 0;
+
 bool EndsWith(const std::string& name, const char* suffix, size_t len) {
   return name.size() >= len && name.compare(name.size() - len, len, suffix) == 0;
 }
@@ -43,12 +45,32 @@ Env::WriteLifeTimeHint FirstHint(const std::string& fname, const FileOptions& op
   return IsWal(fname) ? Env::WLTH_SHORT : Env::WLTH_NOT_SET;
 }
 
+// The parallel log beside a CURRENT file, which begins every way into a database; empty for other files.
+std::string LogBeside(const std::string& fname) {
+  constexpr char kCurrent[] = "/CURRENT";
+  constexpr size_t kLen = sizeof(kCurrent) - 1;
+  return EndsWith(fname, kCurrent, kLen) ? fname.substr(0, fname.size() - kLen + 1) + kParallelLogFile : "";
+}
+
 }  // namespace
+
+KnowsParallelLog::KnowsParallelLog() { ++knows_parallel_log; }
+KnowsParallelLog::~KnowsParallelLog() { --knows_parallel_log; }
 
 IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const FileOptions&,
                                              std::unique_ptr<rocksdb::FSSequentialFile>* result,
                                              IODebugContext*) {
   result->reset();
+  const std::string log = knows_parallel_log > 0 ? "" : LogBeside(fname);
+  if (!log.empty()) {
+    FurrowStat stat;
+    IOStatus there = ToIOStatus(furrow_stat(fs_, log.data(), log.size(), &stat), Missing::kProbe);
+    if (!there.IsNotFound()) {
+      return there.ok() ? IOStatus::InvalidArgument(
+                              log + " has writes that are not in the database's tables yet: open it with FURROW_WAL=waltz")
+                        : there;
+    }
+  }
   FurrowReader* reader = nullptr;
   IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 1, &reader));
   if (status.ok()) {
@@ -146,6 +168,14 @@ IOStatus FurrowFileSystem::GetChildren(const std::string& dir, const IOOptions&,
 }
 
 IOStatus FurrowFileSystem::DeleteFile(const std::string& fname, const IOOptions&, IODebugContext*) {
+  // A database is being destroyed: what its log has must not come back in the next one here.
+  const std::string log = LogBeside(fname);
+  if (!log.empty()) {
+    IOStatus status = ToIOStatus(furrow_unlink(fs_, log.data(), log.size()), Missing::kProbe);
+    if (!status.ok() && !status.IsNotFound()) {
+      return status;
+    }
+  }
   return ToIOStatus(furrow_unlink(fs_, fname.data(), fname.size()));
 }
 

@@ -14,6 +14,17 @@
 
 namespace furrow {
 
+// The parallel log of a database, beside its other files: docs/adr/0013.
+constexpr char kParallelLogFile[] = "FURROW-LOG";
+
+// While one lives, its thread may open databases that have a parallel log. All others are refused: the tables alone are
+// not the newest state.
+class KnowsParallelLog {
+ public:
+  KnowsParallelLog();
+  ~KnowsParallelLog();
+};
+
 class FurrowFileSystem : public rocksdb::FileSystem {
  public:
   // Takes over `fs`.
@@ -22,6 +33,9 @@ class FurrowFileSystem : public rocksdb::FileSystem {
 
   static const char* kClassName() { return "FurrowFileSystem"; }
   const char* Name() const override { return kClassName(); }
+
+  // The mounted file system; lives as long as this.
+  const FurrowFs* mount() const { return fs_; }
 
   rocksdb::IOStatus NewSequentialFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
                                       std::unique_ptr<rocksdb::FSSequentialFile>* result,

@@ -18,6 +18,7 @@ enum {
   FURROW_IO_ERROR = 3,
   FURROW_INVALID = 4,
   FURROW_BUSY = 5,
+  FURROW_APPLYING = 6,
 };
 
 // The outcome of a call. On success nothing else is set and nothing was allocated. Otherwise `message` is the

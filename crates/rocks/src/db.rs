@@ -112,6 +112,11 @@ impl Db {
         Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays, hub }) }
     }
 
+    /// The unlogged side of a database that somebody else opened and will close, after this one.
+    pub(crate) fn adopted(db: *mut RocksDb, path: &str, hub: Arc<Hub>) -> Db {
+        Db::over(db, path, Replays::default(), hub)
+    }
+
     /// The logs that opening the database replayed, in order. On the host's own file system they come as one.
     pub fn replayed(&self) -> Vec<LogReplay> {
         self.inner.replays.all()

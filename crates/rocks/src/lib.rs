@@ -19,6 +19,8 @@ mod batch;
 mod cursor;
 #[cfg(feature = "shim")]
 mod db;
+#[cfg(feature = "shim")]
+pub mod engine;
 mod error;
 #[cfg(feature = "shim")]
 mod ffi;

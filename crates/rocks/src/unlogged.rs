@@ -28,6 +28,17 @@ pub struct AppliedMark {
     pub floor: Option<u64>,
 }
 
+impl From<AppliedMark> for RocksMark {
+    fn from(mark: AppliedMark) -> RocksMark {
+        RocksMark {
+            ticket: mark.ticket,
+            floor: mark.floor.unwrap_or(0),
+            raise: u8::from(mark.floor.is_some()),
+            reserved: [0; 7],
+        }
+    }
+}
+
 /// Where C++ finds the listener, which comes later than the database.
 #[derive(Default)]
 pub(crate) struct Hub {
@@ -71,12 +82,7 @@ impl Db {
     /// [`unlogged`](crate::DbOptions::unlogged), as all calls here.
     pub fn apply(&self, batch: &[u8], ignore_missing: bool, mark: Option<AppliedMark>) -> Result<u64> {
         let handle = self.inner.open_handle()?;
-        let mark = mark.map(|mark| RocksMark {
-            ticket: mark.ticket,
-            floor: mark.floor.unwrap_or(0),
-            raise: u8::from(mark.floor.is_some()),
-            reserved: [0; 7],
-        });
+        let mark = mark.map(RocksMark::from);
         let mark_at = mark.as_ref().map_or(ptr::null(), ptr::from_ref);
         let mut last = 0;
         // SAFETY: the database is open while the guard lives; batch and mark live during the call, which copies them.

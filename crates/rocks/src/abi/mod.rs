@@ -2,6 +2,8 @@
 //! an I/O error and never crosses into C++.
 
 mod dir;
+#[cfg(feature = "shim")]
+mod engine;
 mod file;
 mod logic;
 mod status;

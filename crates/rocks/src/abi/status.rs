@@ -27,6 +27,9 @@ pub(super) enum Code {
     IoError = 3,
     Invalid = 4,
     Busy = 5,
+    /// What C++ was asked to do failed; it has a status of its own.
+    #[cfg(feature = "shim")]
+    Applying = 6,
 }
 
 /// Why a call of the shim failed. No failure is called retryable: a failed write poisons its file until it is reopened,

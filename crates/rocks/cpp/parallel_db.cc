@@ -1,0 +1,377 @@
+#include "parallel_db.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "file_system.h"
+#include "parallel_abi.h"
+#include "rocksdb/comparator.h"
+#include "rocksdb/env.h"
+#include "rocksdb/utilities/stackable_db.h"
+#include "rocksdb/version.h"
+#include "status.h"
+
+namespace furrow {
+
+using rocksdb::ColumnFamilyDescriptor;
+using rocksdb::ColumnFamilyHandle;
+using rocksdb::ColumnFamilyOptions;
+using rocksdb::DB;
+using rocksdb::DBOptions;
+using rocksdb::Slice;
+using rocksdb::Status;
+using rocksdb::WriteBatch;
+using rocksdb::WriteOptions;
+
+namespace {
+
+FurrowFamily Facts(uint32_t id, const ColumnFamilyOptions& options) {
+  FurrowFamily family = {};
+  family.id = id;
+  family.merges = options.merge_operator != nullptr ? 1 : 0;
+  family.one_stripe = options.comparator->CanKeysWithDifferentByteContentsBeEqual() ? 1 : 0;
+  return family;
+}
+
+// What the engine cannot do with a family.
+Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) {
+  if (name == kMarksFamily) {
+    return Status::InvalidArgument("the name is the parallel log's own", name);
+  }
+  if (options.comparator->timestamp_size() != 0) {
+    return Status::NotSupported("user-defined timestamps do not go with a parallel log; use FURROW_WAL=group", name);
+  }
+  if (options.experimental_mempurge_threshold > 0) {
+    return Status::NotSupported("mempurge does not go with a parallel log; use FURROW_WAL=group", name);
+  }
+  return Status::OK();
+}
+
+class ParallelDb : public rocksdb::StackableDB {
+ public:
+  ParallelDb(DB* db, FurrowHub* hub) : StackableDB(db), hub_(hub) {}
+
+  ~ParallelDb() override {
+    if (engine_ != nullptr) {
+      Status status = CloseEngine();
+      if (!status.ok()) {
+        fprintf(stderr, "furrow: closing a database under its parallel log: %s\n", status.ToString().c_str());
+      }
+      furrow_engine_free(engine_);
+    }
+    // Its threads tell of flushes until it is gone.
+    delete db_;
+    db_ = nullptr;
+    furrow_hub_free(hub_);
+  }
+
+  Status Start(const FurrowFs* mount, const std::string& name, ColumnFamilyHandle* marks,
+               const std::vector<FurrowFamily>& families) {
+    RocksDb* side = rocks_adopt(db_, marks);
+    unlogged_ = rocks_unlogged(side);
+    return ToIOStatus(furrow_engine_open(hub_, mount, name.data(), name.size(), side, families.data(),
+                                         families.size(), &engine_));
+  }
+
+  Status Close() override {
+    Status status = CloseEngine();
+    Status closed = db_->Close();
+    return status.ok() ? closed : status;
+  }
+
+  Status Write(const WriteOptions& options, WriteBatch* batch) override {
+    if (batch == nullptr) {
+      return Status::Corruption("Batch is nullptr!");
+    }
+    if (options.no_slowdown && Stalls()) {
+      return Status::Incomplete("Write stall");
+    }
+    struct Call {
+      Unlogged* unlogged;
+      const WriteOptions* options;
+      Slice batch;
+      Status status;
+    } call = {unlogged_, &options, batch->Data(), Status::OK()};
+    auto apply = [](void* context, const FurrowMark* mark, uint64_t* last) -> uint8_t {
+      Call* c = static_cast<Call*>(context);
+      c->status = c->unlogged->Apply(*c->options, c->batch, mark, last);
+      return c->status.ok() ? 1 : 0;
+    };
+    const int flags = (options.sync ? FURROW_WRITE_SYNCED : 0) | (options.disableWAL ? 0 : FURROW_WRITE_LOGGED) |
+                      (options.ignore_missing_column_families ? FURROW_WRITE_IGNORE_MISSING : 0);
+    FurrowStatus outcome = furrow_engine_write(engine_, call.batch.data(), call.batch.size(),
+                                               static_cast<uint8_t>(flags), &call, apply);
+    if (outcome.code == FURROW_APPLYING) {
+      furrow_message_free(outcome.message, outcome.message_len);
+      return call.status;
+    }
+    return ToIOStatus(outcome);
+  }
+
+  // The defaults of DB make a batch and call Write.
+  using DB::Put;
+  Status Put(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& v) override {
+    return DB::Put(o, f, k, v);
+  }
+  Status Put(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& ts, const Slice& v) override {
+    return DB::Put(o, f, k, ts, v);
+  }
+  using DB::PutEntity;
+  Status PutEntity(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k,
+                   const rocksdb::WideColumns& columns) override {
+    return DB::PutEntity(o, f, k, columns);
+  }
+  using DB::Delete;
+  Status Delete(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k) override { return DB::Delete(o, f, k); }
+  Status Delete(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& ts) override {
+    return DB::Delete(o, f, k, ts);
+  }
+  using DB::SingleDelete;
+  Status SingleDelete(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k) override {
+    return DB::SingleDelete(o, f, k);
+  }
+  Status SingleDelete(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& ts) override {
+    return DB::SingleDelete(o, f, k, ts);
+  }
+  using DB::DeleteRange;
+  Status DeleteRange(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& from, const Slice& to) override {
+    return DB::DeleteRange(o, f, from, to);
+  }
+  using DB::Merge;
+  Status Merge(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& v) override {
+    return DB::Merge(o, f, k, v);
+  }
+
+  // All families are flushed together, or the engine would not know what is in tables.
+  using DB::Flush;
+  Status Flush(const rocksdb::FlushOptions&, ColumnFamilyHandle*) override { return unlogged_->Flush(); }
+  Status Flush(const rocksdb::FlushOptions&, const std::vector<ColumnFamilyHandle*>&) override {
+    return unlogged_->Flush();
+  }
+
+  Status SyncWAL() override { return ToIOStatus(furrow_engine_sync(engine_)); }
+  Status FlushWAL(bool sync) override { return sync ? SyncWAL() : Status::OK(); }
+  Status LockWAL() override { return NoLog("LockWAL"); }
+  Status UnlockWAL() override { return NoLog("UnlockWAL"); }
+  Status GetUpdatesSince(rocksdb::SequenceNumber, std::unique_ptr<rocksdb::TransactionLogIterator>*,
+                         const rocksdb::TransactionLogIterator::ReadOptions&) override {
+    return NoLog("GetUpdatesSince");
+  }
+
+  // Copies of the files have everything only after a flush.
+  Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest, bool) override {
+    return db_->GetLiveFiles(files, manifest, true);
+  }
+  Status GetLiveFilesStorageInfo(const rocksdb::LiveFilesStorageInfoOptions& options,
+                                 std::vector<rocksdb::LiveFileStorageInfo>* files) override {
+    Status status = unlogged_->Flush();
+    if (!status.ok()) {
+      return status;
+    }
+    rocksdb::LiveFilesStorageInfoOptions flushing = options;
+    flushing.wal_size_for_flush = 0;
+    return db_->GetLiveFilesStorageInfo(flushing, files);
+  }
+
+  Status CreateColumnFamily(const ColumnFamilyOptions& options, const std::string& name,
+                            ColumnFamilyHandle** handle) override {
+    *handle = nullptr;
+    Status status = CheckFamily(name, options);
+    return status.ok() ? Exclusive([&] { return Added(db_->CreateColumnFamily(options, name, handle), options, handle); })
+                       : status;
+  }
+  Status CreateColumnFamilies(const ColumnFamilyOptions& options, const std::vector<std::string>& names,
+                              std::vector<ColumnFamilyHandle*>* handles) override {
+    std::vector<ColumnFamilyDescriptor> families;
+    for (const std::string& name : names) {
+      families.emplace_back(name, options);
+    }
+    return CreateColumnFamilies(families, handles);
+  }
+  Status CreateColumnFamilies(const std::vector<ColumnFamilyDescriptor>& families,
+                              std::vector<ColumnFamilyHandle*>* handles) override {
+    handles->clear();
+    for (const ColumnFamilyDescriptor& family : families) {
+      ColumnFamilyHandle* handle = nullptr;
+      Status status = CreateColumnFamily(family.options, family.name, &handle);
+      if (!status.ok()) {
+        return status;
+      }
+      handles->push_back(handle);
+    }
+    return Status::OK();
+  }
+  Status DropColumnFamily(ColumnFamilyHandle* family) override {
+    return Exclusive([&] {
+      Status status = db_->DropColumnFamily(family);
+      if (status.ok()) {
+        furrow_engine_remove_family(engine_, family->GetID());
+      }
+      return status;
+    });
+  }
+  Status DropColumnFamilies(const std::vector<ColumnFamilyHandle*>& families) override {
+    for (ColumnFamilyHandle* family : families) {
+      Status status = DropColumnFamily(family);
+      if (!status.ok()) {
+        return status;
+      }
+    }
+    return Status::OK();
+  }
+
+  using DB::IngestExternalFile;
+  Status IngestExternalFile(ColumnFamilyHandle* family, const std::vector<std::string>& files,
+                            const rocksdb::IngestExternalFileOptions& options) override {
+    return PastTheLog([&] { return db_->IngestExternalFile(family, files, options); });
+  }
+  using DB::IngestExternalFiles;
+  Status IngestExternalFiles(const std::vector<rocksdb::IngestExternalFileArg>& args) override {
+    return PastTheLog([&] { return db_->IngestExternalFiles(args); });
+  }
+  using DB::CreateColumnFamilyWithImport;
+  Status CreateColumnFamilyWithImport(const ColumnFamilyOptions& options, const std::string& name,
+                                      const rocksdb::ImportColumnFamilyOptions& import_options,
+                                      const rocksdb::ExportImportFilesMetaData& metadata,
+                                      ColumnFamilyHandle** handle) override {
+    *handle = nullptr;
+    Status status = CheckFamily(name, options);
+    return status.ok() ? PastTheLog([&] {
+      return Added(db_->CreateColumnFamilyWithImport(options, name, import_options, metadata, handle), options, handle);
+    })
+                       : status;
+  }
+
+ private:
+  static Status NoLog(const char* call) {
+    return Status::NotSupported(call, "the writes are in a parallel log, not in RocksDB's; use FURROW_WAL=group");
+  }
+
+  bool Stalls() {
+    uint64_t stopped = 0;
+    uint64_t rate = 0;
+    db_->GetIntProperty(rocksdb::DB::Properties::kIsWriteStopped, &stopped);
+    db_->GetIntProperty(rocksdb::DB::Properties::kActualDelayedWriteRate, &rate);
+    return stopped != 0 || rate != 0;
+  }
+
+  Status Exclusive(const std::function<Status()>& run) {
+    struct Call {
+      const std::function<Status()>* run;
+      Status status;
+    } call = {&run, Status::OK()};
+    furrow_engine_exclusive(engine_, &call, [](void* context) {
+      Call* c = static_cast<Call*>(context);
+      c->status = (*c->run)();
+    });
+    return call.status;
+  }
+
+  // What goes into tables past the log must not be undone by an older record.
+  Status PastTheLog(const std::function<Status()>& run) {
+    Status status = ToIOStatus(furrow_engine_exactly_once(engine_));
+    return status.ok() ? Exclusive(run) : status;
+  }
+
+  Status Added(Status status, const ColumnFamilyOptions& options, ColumnFamilyHandle** handle) {
+    if (status.ok()) {
+      FurrowFamily facts = Facts((*handle)->GetID(), options);
+      furrow_engine_add_family(engine_, &facts);
+    }
+    return status;
+  }
+
+  Status CloseEngine() { return ToIOStatus(furrow_engine_close(engine_)); }
+
+  FurrowHub* hub_;
+  FurrowEngine* engine_ = nullptr;
+  // The engine's.
+  Unlogged* unlogged_ = nullptr;
+};
+
+thread_local int opening = 0;
+
+struct Opening {
+  Opening() { ++opening; }
+  ~Opening() { --opening; }
+};
+
+void Discard(DB* db, std::vector<ColumnFamilyHandle*>* handles) {
+  for (ColumnFamilyHandle* handle : *handles) {
+    db->DestroyColumnFamilyHandle(handle);
+  }
+  handles->clear();
+}
+
+}  // namespace
+
+bool InParallelOpen() { return opening > 0; }
+
+Status OpenParallel(const DBOptions& given, const std::string& name,
+                    const std::vector<ColumnFamilyDescriptor>& families, std::vector<ColumnFamilyHandle*>* handles,
+                    DB** db) {
+  *db = nullptr;
+  handles->clear();
+  auto* fs = given.env->GetFileSystem()->CheckedCast<FurrowFileSystem>();
+  if (fs == nullptr) {
+    return Status::InvalidArgument("FURROW_WAL=waltz keeps its log on a zoned drive, and the database is not on one",
+                                   name);
+  }
+  for (const ColumnFamilyDescriptor& family : families) {
+    Status status = CheckFamily(family.name, family.options);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  Opening inside;
+  KnowsParallelLog knows;
+  DBOptions options = given;
+  FurrowFlushEvents events = {};
+  FurrowHub* hub = furrow_hub_new(&events);
+  bool has_marks = false;
+  Status status = PrepareUnlogged(events, &options);
+  if (status.ok()) {
+    status = HasMarks(options, name, &has_marks);
+  }
+  std::vector<ColumnFamilyDescriptor> all = families;
+  if (has_marks) {
+    all.emplace_back(kMarksFamily, ColumnFamilyOptions());
+  }
+  DB* opened = nullptr;
+  if (status.ok()) {
+    status = DB::Open(options, name, all, handles, &opened);
+  }
+  if (!status.ok()) {
+    furrow_hub_free(hub);
+    return status;
+  }
+  ColumnFamilyHandle* marks = nullptr;
+  if (has_marks) {
+    marks = handles->back();
+    handles->pop_back();
+  }
+  std::vector<FurrowFamily> facts;
+  for (size_t i = 0; i < handles->size(); ++i) {
+    facts.push_back(Facts((*handles)[i]->GetID(), families[i].options));
+  }
+  auto parallel = std::make_unique<ParallelDb>(opened, hub);
+  status = parallel->Start(fs->mount(), name, marks, facts);
+  if (!status.ok()) {
+    Discard(opened, handles);
+    return status;
+  }
+  *db = parallel.release();
+  return status;
+}
+
+Status ListParallel(const DBOptions& options, const std::string& name, std::vector<std::string>* families) {
+  Opening inside;
+  KnowsParallelLog knows;
+  Status status = DB::ListColumnFamilies(options, name, families);
+  families->erase(std::remove(families->begin(), families->end(), kMarksFamily), families->end());
+  return status;
+}
+
+}  // namespace furrow

@@ -1,0 +1,207 @@
+//! The functions of `cpp/parallel_abi.h`: the engine above a program's own database.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use super::dir::FurrowFs;
+use super::logic::path;
+use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use crate::db::Db;
+use crate::engine::{Asked, Engine, EngineError, EngineErrorKind, FamilyFacts, installed};
+use crate::ffi::{FlushCalls, RocksDb, RocksMark};
+use crate::unlogged::{AppliedMark, Hub};
+
+/// An engine, in C++'s hands.
+pub struct FurrowEngine {
+    engine: Box<dyn Engine>,
+}
+
+/// Where a database's flushes are told to, in C++'s hands.
+pub struct FurrowHub {
+    hub: Arc<Hub>,
+}
+
+/// `FurrowFamily`.
+#[repr(C)]
+pub struct FurrowFamily {
+    id: u32,
+    merges: u8,
+    one_stripe: u8,
+    reserved: [u8; 2],
+}
+
+impl FurrowFamily {
+    fn facts(&self) -> FamilyFacts {
+        FamilyFacts { id: self.id, merges: self.merges != 0, one_stripe: self.one_stripe != 0 }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        let code = match error.kind {
+            EngineErrorKind::Apply => Code::Applying,
+            EngineErrorKind::Invalid => Code::Invalid,
+            EngineErrorKind::NoSpace => Code::NoSpace,
+            EngineErrorKind::Busy => Code::Busy,
+            EngineErrorKind::Corrupt | EngineErrorKind::Io => Code::IoError,
+        };
+        let data_loss = error.kind == EngineErrorKind::Corrupt;
+        Failure { code, data_loss, message: error.text }
+    }
+}
+
+/// A hub, and what RocksDB's listener calls.
+///
+/// # Safety
+/// `calls` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHub {
+    let hub = Arc::new(Hub::default());
+    // SAFETY: the caller's promise.
+    unsafe { calls.write(hub.calls()) };
+    Box::into_raw(Box::new(FurrowHub { hub }))
+}
+
+/// Frees a hub.
+///
+/// # Safety
+/// It is from [`furrow_hub_new`], is freed once, and no database calls it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_hub_free(hub: *mut FurrowHub) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(hub) });
+}
+
+/// Opens the engine above a database. Takes over `db`, on failure too.
+///
+/// # Safety
+/// The pointers are alive, `families` has `n` elements, and `db` is nobody else's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_open(
+    hub: *const FurrowHub,
+    fs: *const FurrowFs,
+    dir: *const c_char,
+    len: usize,
+    db: *mut RocksDb,
+    families: *const FurrowFamily,
+    n: usize,
+    out: *mut *mut FurrowEngine,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)?) };
+        let db = Arc::new(Db::adopted(db, &dir, Arc::clone(&hub.hub)));
+        // SAFETY: the caller's promise.
+        let families = unsafe { std::slice::from_raw_parts(families, n) };
+        let facts: Vec<FamilyFacts> = families.iter().map(FurrowFamily::facts).collect();
+        let Some(engines) = installed() else {
+            return Err(Failure::new(Code::Invalid, "this build has no engine for a parallel log"));
+        };
+        let engine = engines.open(fs.fs(), &dir, db, &facts)?;
+        // SAFETY: the caller's promise.
+        unsafe { out.write(Box::into_raw(Box::new(FurrowEngine { engine }))) };
+        Ok(())
+    })
+}
+
+/// Frees an engine, and what it took over.
+///
+/// # Safety
+/// It is from [`furrow_engine_open`], is freed once, and nobody uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_free(engine: *mut FurrowEngine) {
+    // SAFETY: the caller's promise.
+    entry_or((), || drop(unsafe { Box::from_raw(engine) }));
+}
+
+/// Writes a batch; `flags`: 1 synced, 2 logged, 4 missing families are ignored. `apply` gives 0 where it refused.
+///
+/// # Safety
+/// The engine is alive, and so is the batch during the call; `apply` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_write(
+    engine: *const FurrowEngine,
+    batch: *const c_char,
+    len: usize,
+    flags: u8,
+    context: *mut c_void,
+    apply: extern "C" fn(*mut c_void, *const RocksMark, *mut u64) -> u8,
+) -> FurrowStatus {
+    entry(|| {
+        // SAFETY: the caller's promise; a batch has a header, so it is not null.
+        let (engine, batch) = unsafe { (&*engine, std::slice::from_raw_parts(batch.cast::<u8>(), len)) };
+        let asked = Asked { synced: flags & 1 != 0, logged: flags & 2 != 0, ignore_missing: flags & 4 != 0 };
+        engine.engine.write(batch, asked, &mut |mark: Option<AppliedMark>| {
+            let mark = mark.map(RocksMark::from);
+            let mut last = 0;
+            let applied = apply(context, mark.as_ref().map_or(ptr::null(), ptr::from_ref), &raw mut last);
+            (applied != 0).then_some(last)
+        })?;
+        Ok(())
+    })
+}
+
+/// Makes every acknowledged write durable.
+///
+/// # Safety
+/// The engine is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> FurrowStatus {
+    // SAFETY: the caller's promise.
+    entry(|| Ok(unsafe { &*engine }.engine.sync()?))
+}
+
+/// From now on nothing that is in tables is applied again after a crash.
+///
+/// # Safety
+/// The engine is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_exactly_once(engine: *const FurrowEngine) -> FurrowStatus {
+    // SAFETY: the caller's promise.
+    entry(|| Ok(unsafe { &*engine }.engine.exactly_once()?))
+}
+
+/// Calls `run` while no batch is on its way.
+///
+/// # Safety
+/// The engine is alive, and `run` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_exclusive(
+    engine: *const FurrowEngine,
+    context: *mut c_void,
+    run: extern "C" fn(*mut c_void),
+) {
+    // SAFETY: the caller's promise.
+    entry_or((), || unsafe { &*engine }.engine.exclusive(&mut || run(context)));
+}
+
+/// A family that is there from now on. Within [`furrow_engine_exclusive`].
+///
+/// # Safety
+/// The engine and the family's facts are alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, family: *const FurrowFamily) {
+    // SAFETY: the caller's promise.
+    entry_or((), || unsafe { (&*engine).engine.add_family((*family).facts()) });
+}
+
+/// A family that is gone. Within [`furrow_engine_exclusive`].
+///
+/// # Safety
+/// The engine is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine, id: u32) {
+    // SAFETY: the caller's promise.
+    entry_or((), || unsafe { &*engine }.engine.remove_family(id));
+}
+
+/// Brings everything into tables, and ends the log.
+///
+/// # Safety
+/// The engine is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_engine_close(engine: *const FurrowEngine) -> FurrowStatus {
+    // SAFETY: the caller's promise.
+    entry(|| Ok(unsafe { &*engine }.engine.close()?))
+}
