@@ -21,3 +21,13 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> 
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// The time now.
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Does nothing for so long.
+pub fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,21 +12,16 @@ use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 use xtask::guest::job::{CONTROL_PORT, ERROR_PORT, Event, JOB_PATH, Job, MODULES_PATH, OUTPUT_PORT};
 
-use crate::{devices, network, ports, text};
+use crate::{control, devices, network, ports, text};
 
 /// Never returns: process 1 must not end.
 pub fn run() -> ! {
-    match base().and_then(|()| ports::open(CONTROL_PORT)) {
-        Ok(mut control) => {
-            let end = match work(&mut control) {
-                Ok(code) => Event::Exit { code },
-                Err(why) => Event::Failed { why: format!("{why:#}") },
-            };
-            if let Err(why) = ports::say(&mut control, &end) {
-                eprintln!("init: {why:#}");
-            }
-        }
-        Err(why) => eprintln!("init: {why:#}"),
+    let end = match work() {
+        Ok(code) => Event::Exit { code },
+        Err(why) => Event::Failed { why: format!("{why:#}") },
+    };
+    if let Err(why) = say(&end) {
+        eprintln!("init: {end:?}, and {why:#}");
     }
     // A machine that cannot be turned off is the harness's to end.
     rustix::system::reboot(RebootCommand::PowerOff).ok();
@@ -57,7 +53,16 @@ fn mount(kind: &str, place: &str) -> Result<()> {
         .with_context(|| format!("cannot mount {place}"))
 }
 
-fn work(control: &mut File) -> Result<u8> {
+/// The command opens the port too, and one process at a time may.
+fn say(event: &Event) -> Result<()> {
+    let mut port = ports::open(CONTROL_PORT)?;
+    // Half a line may be there, of a machine that was reset.
+    port.write_all(b"\n")?;
+    control::say(&mut port, event)
+}
+
+fn work() -> Result<u8> {
+    base()?;
     let job: Job = serde_json::from_slice(&fs::read(JOB_PATH)?).context("the job is not understood")?;
     network::loopback_up()?;
     devices::make(&job)?;
@@ -66,7 +71,7 @@ fn work(control: &mut File) -> Result<u8> {
     }
     let uptime = text::get("/proc/uptime").unwrap_or_default();
     let uptime = uptime.split(' ').next().unwrap_or_default().to_owned();
-    ports::say(control, &Event::Ready { uptime })?;
+    say(&Event::Ready { uptime })?;
     let (program, arguments) = job.command.split_first().context("the job has no command")?;
     let status = Command::new(program)
         .args(arguments)

@@ -1,13 +1,17 @@
 //! What runs in the guest: as process 1 its init, else the test that the command line names.
 #![forbid(unsafe_code)]
 
+mod checks;
 mod clock;
+mod control;
 mod devices;
 mod init;
 mod network;
 mod null_blk;
 mod nvmet;
 mod ports;
+mod shell;
+mod tests;
 mod text;
 
 use std::process::ExitCode;
@@ -16,6 +20,17 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         init::run();
     }
-    eprintln!("furrow-guest is the init of a guest: cargo xtask guest --help");
-    ExitCode::from(2)
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [verb, name] = words.as_slice() else {
+        eprintln!("furrow-guest is the init of a guest: cargo xtask guest --help");
+        return ExitCode::from(2);
+    };
+    match tests::run(verb, name) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("furrow-guest: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

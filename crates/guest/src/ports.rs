@@ -1,11 +1,9 @@
 //! The virtio-serial ports to the harness.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use xtask::guest::job::Event;
 
 use crate::{clock, text};
 
@@ -25,11 +23,4 @@ fn find(name: &str) -> Option<PathBuf> {
         .filter(|port| text::get(port.join("name")).as_deref() == Some(name))
         .map(|port| PathBuf::from("/dev").join(text::name(&port)))
         .find(|path| path.exists())
-}
-
-/// Tells the harness.
-pub fn say(control: &mut File, event: &Event) -> Result<()> {
-    let mut line = serde_json::to_string(event).context("an event is JSON")?;
-    line.push('\n');
-    control.write_all(line.as_bytes()).context("cannot write to the control port")
 }

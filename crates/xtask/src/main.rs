@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::guest::run::{self, RunArgs};
+use xtask::guest::suite::{self, TestArgs};
 use xtask::layering;
 use xtask::metadata::Workspace;
 
@@ -47,12 +48,15 @@ enum Guest {
     /// Run one command in a guest.
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Run the tests of the kernel backends.
+    Test(TestArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Chores::parse().chore {
         Chore::Layering => run_layering(),
         Chore::Guest(Guest::Run(args)) => run::run(&args).map(ExitCode::from),
+        Chore::Guest(Guest::Test(args)) => suite::run(&args).map(|passed| ExitCode::from(u8::from(!passed))),
     };
     done.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

@@ -1,7 +1,7 @@
 //! The machine's clock: what runs in the emulator runs in real time.
 #![expect(clippy::disallowed_methods, reason = "the harness waits for a program, not for a driver's clock")]
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time now.
 pub fn now() -> Instant {
@@ -11,4 +11,9 @@ pub fn now() -> Instant {
 /// Does nothing for so long.
 pub fn sleep(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// A seed that differs from run to run.
+pub fn seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs())
 }

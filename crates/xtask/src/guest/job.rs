@@ -75,7 +75,7 @@ impl Default for NullBlk {
 }
 
 /// What the guest says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The devices are there and the command starts.
@@ -93,9 +93,50 @@ pub enum Event {
         /// The reason.
         why: String,
     },
-    /// What the test program has to say.
-    Said {
-        /// Its own words.
+    /// A test has ended.
+    Test {
+        /// Its name.
+        name: String,
+        /// How long it took.
+        millis: u64,
+        /// What was wrong, if anything.
+        failure: Option<String>,
+    },
+    /// Words for people.
+    Note {
+        /// The words.
+        text: String,
+    },
+    /// A figure.
+    Measured {
+        /// What was measured.
+        name: String,
+        /// The number.
+        value: f64,
+        /// Its unit.
+        unit: String,
+    },
+    /// The test wants something of the harness and waits for a line.
+    Ask {
+        /// What.
+        what: String,
+    },
+    /// The first `size` bytes of a file are durable.
+    Acknowledged {
+        /// The file.
+        path: String,
+        /// Bytes.
+        size: u64,
+    },
+    /// A file may be gone from now on.
+    Dropped {
+        /// The file.
+        path: String,
+    },
+    /// What was no event: half a line, where the machine was reset.
+    #[serde(skip)]
+    Noise {
+        /// The text.
         text: String,
     },
 }

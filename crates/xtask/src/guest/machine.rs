@@ -176,9 +176,10 @@ impl Machine {
         let mut copiers = vec![copier("guest-output", out, output)?, copier("guest-error", err, error)?];
         copiers.push(std::thread::Builder::new().name("guest-control".into()).spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                let event = serde_json::from_str(&line).unwrap_or_else(|_| Event::Failed {
-                    why: format!("the guest said what is no event: {line}"),
-                });
+                if line.is_empty() {
+                    continue;
+                }
+                let event = serde_json::from_str(&line).unwrap_or(Event::Noise { text: line });
                 if sender.send(event).is_err() {
                     return;
                 }
@@ -214,15 +215,22 @@ impl Machine {
 }
 
 impl Running {
-    /// The next thing the guest says; an error after `limit`, or when the machine ends without having said it.
-    pub fn next(&mut self, limit: Duration) -> Result<Event> {
+    /// The next thing the guest says; none when it says nothing for so long. An error when the machine has ended.
+    pub fn poll(&mut self, limit: Duration) -> Result<Option<Event>> {
         match self.events.recv_timeout(limit) {
-            Ok(event) => Ok(event),
-            Err(RecvTimeoutError::Timeout) => bail!("the guest said nothing for {} s", limit.as_secs()),
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 bail!("the machine ended without a result; its console: {}", self.console())
             }
         }
+    }
+
+    /// The next thing the guest says; an error when it says nothing for so long.
+    pub fn next(&mut self, limit: Duration) -> Result<Event> {
+        self.poll(limit)?.with_context(|| {
+            format!("the guest said nothing for {:.1} s; its console: {}", limit.as_secs_f64(), self.console())
+        })
     }
 
     /// Waits until the command has started.
@@ -239,18 +247,15 @@ impl Running {
         let end = clock::now() + limit;
         loop {
             let left = end.saturating_duration_since(clock::now());
-            match self.next(left) {
-                Ok(Event::Exit { code }) => return Ok(code),
-                Ok(Event::Failed { why }) => bail!("the guest gave up: {why}"),
-                Ok(_) => {}
-                Err(_) if left.is_zero() => {
-                    bail!(
-                        "the command has not ended after {} s; the console: {}",
-                        limit.as_secs(),
-                        self.console()
-                    )
-                }
-                Err(why) => return Err(why),
+            match self.poll(left)? {
+                Some(Event::Exit { code }) => return Ok(code),
+                Some(Event::Failed { why }) => bail!("the guest gave up: {why}"),
+                Some(_) => {}
+                None => bail!(
+                    "the command has not ended after {} s; the console: {}",
+                    limit.as_secs(),
+                    self.console()
+                ),
             }
         }
     }

@@ -6,7 +6,9 @@ pub mod job;
 pub mod kernel;
 pub mod machine;
 pub mod programs;
+pub mod qmp;
 pub mod run;
+pub mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

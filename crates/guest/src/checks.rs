@@ -1,0 +1,81 @@
+//! Named tests, each with a time limit: one that hangs is a failure, not a hang.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use xtask::guest::job::Event;
+
+use crate::clock;
+use crate::control::{Control, say};
+
+/// How often the watchdog looks.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Runs tests and tells the harness how they went.
+pub struct Checks {
+    /// The line to the harness.
+    pub control: Control,
+    current: Arc<Mutex<Option<Current>>>,
+    failed: u32,
+}
+
+struct Current {
+    name: String,
+    start: Instant,
+    limit: Duration,
+}
+
+impl Checks {
+    /// Starts the watchdog.
+    pub fn new(control: Control) -> Result<Checks> {
+        let current = Arc::new(Mutex::new(None));
+        let watched = Arc::clone(&current);
+        let port = control.port()?;
+        std::thread::Builder::new().name("watchdog".into()).spawn(move || watch(&watched, port))?;
+        Ok(Checks { control, current, failed: 0 })
+    }
+
+    /// Runs a test.
+    pub fn check(
+        &mut self,
+        name: &str,
+        limit: Duration,
+        test: impl FnOnce(&mut Control) -> Result<()>,
+    ) -> Result<()> {
+        let start = clock::now();
+        *lock(&self.current) = Some(Current { name: name.into(), start, limit });
+        let failure = test(&mut self.control).err().map(|why| format!("{why:#}"));
+        *lock(&self.current) = None;
+        self.failed += u32::from(failure.is_some());
+        self.control.say(&Event::Test { name: name.into(), millis: millis(start), failure })
+    }
+
+    /// How many tests failed.
+    pub fn failed(&self) -> u32 {
+        self.failed
+    }
+}
+
+fn watch(current: &Mutex<Option<Current>>, mut port: File) {
+    loop {
+        clock::sleep(STEP);
+        if let Some(test) = &*lock(current)
+            && test.start.elapsed() > test.limit
+        {
+            let failure = Some(format!("it has not ended after {} s", test.limit.as_secs()));
+            let event = Event::Test { name: test.name.clone(), millis: millis(test.start), failure };
+            say(&mut port, &event).ok();
+            std::process::exit(1);
+        }
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock(current: &Mutex<Option<Current>>) -> std::sync::MutexGuard<'_, Option<Current>> {
+    current.lock().unwrap_or_else(PoisonError::into_inner)
+}

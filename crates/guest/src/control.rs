@@ -1,0 +1,59 @@
+//! A test's line to the harness.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+
+use anyhow::{Context, Result};
+use xtask::guest::job::{CONTROL_PORT, Event};
+
+use crate::ports;
+
+/// The control port.
+pub struct Control {
+    port: File,
+    lines: BufReader<File>,
+}
+
+impl Control {
+    /// Opens the port: one process at a time may.
+    pub fn open() -> Result<Control> {
+        let port = ports::open(CONTROL_PORT)?;
+        let lines = BufReader::new(port.try_clone()?);
+        Ok(Control { port, lines })
+    }
+
+    /// A second way to say something.
+    pub fn port(&self) -> Result<File> {
+        Ok(self.port.try_clone()?)
+    }
+
+    /// Says something.
+    pub fn say(&mut self, event: &Event) -> Result<()> {
+        say(&mut self.port, event)
+    }
+
+    /// Words for people.
+    pub fn note(&mut self, text: impl Into<String>) -> Result<()> {
+        self.say(&Event::Note { text: text.into() })
+    }
+
+    /// A figure.
+    pub fn measured(&mut self, name: &str, value: f64, unit: &str) -> Result<()> {
+        self.say(&Event::Measured { name: name.into(), value, unit: unit.into() })
+    }
+
+    /// Wants something of the harness; its answer.
+    pub fn ask(&mut self, what: &str) -> Result<String> {
+        self.say(&Event::Ask { what: what.into() })?;
+        let mut line = String::new();
+        self.lines.read_line(&mut line).context("the harness does not answer")?;
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+/// Says something on a port: one write for each event, so that those of several threads do not mix.
+pub fn say(port: &mut File, event: &Event) -> Result<()> {
+    let mut line = serde_json::to_string(event).context("an event is JSON")?;
+    line.push('\n');
+    port.write_all(line.as_bytes()).context("cannot write to the control port")
+}

@@ -1,0 +1,79 @@
+//! Appends in flight: where they land.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
+
+use super::open;
+use crate::checks::Checks;
+
+/// Appends in flight at a time.
+const DEPTH: usize = 8;
+/// Appends in all.
+const APPENDS: usize = 192;
+/// The zone that they go to.
+const ZONE: ZoneId = ZoneId(5);
+
+/// How many of them landed behind a later one.
+pub struct Count {
+    /// So many.
+    pub reordered: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {APPENDS} appends, {DEPTH} in flight, landed out of submission order",
+            self.reordered
+        )
+    }
+}
+
+/// Only the count.
+pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
+    checks.check(&format!("appends of {device}"), Duration::from_secs(60), |control| {
+        control.note(out_of_order(device)?.to_string())
+    })
+}
+
+/// Appends numbered blocks, reads them back from where the drive says they are, and counts.
+pub fn out_of_order(url: &str) -> Result<Count> {
+    let device = open(url)?;
+    device.zone(ZONE, Action::Reset).wait()?;
+    let mut landed = Vec::new();
+    let mut flying: VecDeque<Io<Lba>> = VecDeque::new();
+    for number in 0..APPENDS {
+        if flying.len() == DEPTH {
+            landed.push(flying.pop_front().context("eight are in flight")?.wait()?);
+        }
+        flying.push_back(device.append(ZONE, Buf::copy_from(&block(&*device, number)), Durability::Cached));
+    }
+    for append in flying {
+        landed.push(append.wait()?);
+    }
+    for (number, at) in landed.iter().enumerate() {
+        let wanted = block(&*device, number);
+        let found = device.read(*at, BufMut::zeroed(wanted.len())).wait()?;
+        ensure!(
+            found[..] == wanted[..],
+            "append {number} is not at block {at}, where the drive said it landed"
+        );
+    }
+    let mut highest = Lba(0);
+    let mut reordered = 0;
+    for at in landed {
+        reordered += usize::from(at < highest);
+        highest = highest.max(at);
+    }
+    device.zone(ZONE, Action::Reset).wait()?;
+    Ok(Count { reordered })
+}
+
+fn block(device: &dyn ZonedDevice, number: usize) -> Vec<u8> {
+    let size = usize::try_from(device.geometry().block_size).unwrap_or_default();
+    number.to_le_bytes().into_iter().cycle().take(size).collect()
+}

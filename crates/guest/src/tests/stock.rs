@@ -1,0 +1,186 @@
+//! Unmodified programs, and Furrow's own, on drives whose zones hold less than their size and of which eight may be
+//! open.
+
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::checks::Checks;
+use crate::control::Control;
+use crate::{clock, shell};
+
+/// One drive through appends, one through the block layer.
+const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
+
+/// For one program; the machine is emulated.
+const LIMIT: Duration = Duration::from_secs(90);
+
+const PORT: &str = "7777";
+
+pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
+    let one = [device];
+    for device in if device == "-" { DEVICES } else { &one } {
+        checks.check(&format!("files on {device}"), LIMIT, |_| files(device))?;
+        checks.check(&format!("db_bench on {device}"), LIMIT, |control| db_bench(control, device))?;
+        checks.check(&format!("redis-cli on {device}"), LIMIT, |_| redis_cli(device))?;
+        checks.check(&format!("redis-benchmark on {device}"), LIMIT, |control| {
+            redis_benchmark(control, device)
+        })?;
+        checks.check(&format!("a log by appends on {device}"), LIMIT, |control| log(control, device))?;
+    }
+    Ok(())
+}
+
+fn files(device: &str) -> Result<()> {
+    let bytes: Vec<u8> = (0_u32..3_000_000).flat_map(u32::to_le_bytes).collect();
+    fs::write("/tmp/file", &bytes)?;
+    shell::good(&["furrow", "fs", "mkfs", "-d", device], LIMIT)?;
+    shell::good(&["furrow", "fs", "cp", "-d", device, "/tmp/file", "fs:/file"], LIMIT)?;
+    let listed = shell::good(&["furrow", "fs", "ls", "-d", device], LIMIT)?;
+    ensure!(listed.contains("file"), "the file is not listed: {listed}");
+    shell::good(&["furrow", "fs", "cp", "-d", device, "fs:/file", "/tmp/back"], LIMIT)?;
+    ensure!(fs::read("/tmp/back")? == bytes, "the file came back changed");
+    check(device)?;
+    let again = shell::run(&["furrow", "fs", "mkfs", "-d", device], LIMIT)?;
+    ensure!(again.code != Some(0), "a drive that holds data was formatted without --force");
+    Ok(())
+}
+
+fn check(device: &str) -> Result<()> {
+    shell::good(&["furrow", "fs", "check", "-d", device], LIMIT)?;
+    Ok(())
+}
+
+fn db_bench(control: &mut Control, device: &str) -> Result<()> {
+    let common = ["furrow", "db-bench", "-d", device, "--", "--db=/db", "--write_buffer_size=1048576"];
+    for rest in [
+        ["--benchmarks=fillrandom,readrandom", "--num=20000", "--sync=0"],
+        ["--benchmarks=fillrandom,readrandom", "--num=500", "--sync=1"],
+    ] {
+        let line: Vec<&str> = common.into_iter().chain(rest).collect();
+        let text = shell::good(&line, LIMIT)?;
+        for benchmark in ["fillrandom", "readrandom"] {
+            let figure = text
+                .lines()
+                .find(|line| line.starts_with(benchmark) && line.contains(" ops/sec"))
+                .with_context(|| format!("db_bench says nothing of {benchmark}:\n{text}"))?;
+            let figure: String = figure.split_whitespace().collect::<Vec<_>>().join(" ");
+            control.note(format!("{device} {}: {figure}", rest.get(2).copied().unwrap_or_default()))?;
+        }
+    }
+    check(device)
+}
+
+/// A server, killed with the test.
+struct Server(Child);
+
+impl Server {
+    fn start(device: &str) -> Result<Server> {
+        let server = shell::start(&[
+            "furrow",
+            "serve",
+            "-d",
+            device,
+            "--port",
+            PORT,
+            "--http",
+            "none",
+            "--db-path",
+            "/kv",
+            "--write-buffer",
+            "4MiB",
+        ])?;
+        let mut server = Server(server);
+        let start = clock::now();
+        loop {
+            let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], LIMIT)?;
+            if pong.output.trim() == "PONG" {
+                return Ok(server);
+            }
+            if let Some(status) = server.0.try_wait()? {
+                let mut said = String::new();
+                if let Some(mut error) = server.0.stderr.take() {
+                    std::io::Read::read_to_string(&mut error, &mut said)?;
+                }
+                anyhow::bail!("the server ended with {status} before it was ready: {said}");
+            }
+            ensure!(start.elapsed() < LIMIT, "the server does not answer");
+            clock::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A power cut, as far as the server is concerned.
+    fn kill(mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+
+    fn shut_down(mut self) -> Result<()> {
+        shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the server ended with {status} after SHUTDOWN");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn answer(wanted: &str, line: &[&str]) -> Result<()> {
+    let whole: Vec<&str> = ["redis-cli", "-p", PORT].into_iter().chain(line.iter().copied()).collect();
+    let found = shell::good(&whole, LIMIT)?;
+    ensure!(found.trim() == wanted, "redis-cli {}: '{}', not '{wanted}'", line.join(" "), found.trim());
+    Ok(())
+}
+
+fn redis_cli(device: &str) -> Result<()> {
+    let server = Server::start(device)?;
+    answer("OK", &["set", "greeting", "hello"])?;
+    answer("hello", &["get", "greeting"])?;
+    answer("2", &["append", "counter", "41"])?;
+    answer("42", &["incr", "counter"])?;
+    answer("OK", &["mset", "a", "1", "b", "2", "c", "3"])?;
+    answer("1", &["del", "a"])?;
+    server.kill()?;
+    let server = Server::start(device)?;
+    answer("hello", &["get", "greeting"])?;
+    answer("42", &["get", "counter"])?;
+    answer("0", &["exists", "a"])?;
+    answer("3", &["get", "c"])?;
+    server.shut_down()?;
+    check(device)
+}
+
+fn redis_benchmark(control: &mut Control, device: &str) -> Result<()> {
+    let server = Server::start(device)?;
+    let line =
+        ["redis-benchmark", "-p", PORT, "-t", "set,get", "-P", "16", "-n", "4000", "-r", "1000", "--csv"];
+    let text = shell::good(&line, LIMIT)?;
+    for test in ["\"SET\"", "\"GET\""] {
+        let figure =
+            text.lines().find(|line| line.starts_with(test)).with_context(|| format!("no {test}: {text}"))?;
+        let rate = figure.split(',').nth(1).unwrap_or_default().trim_matches('"');
+        control.note(format!("{device} redis-benchmark {test}: {rate} requests/s"))?;
+    }
+    server.kill()?;
+    check(device)
+}
+
+fn log(control: &mut Control, device: &str) -> Result<()> {
+    for io in ["append", "write"] {
+        let line = [
+            "furrow", "bench", "wal", "--force", "-d", device, "--io", io, "--total", "8MiB", "--sync",
+            "every=8", "--json",
+        ];
+        let text = shell::good(&line, LIMIT)?;
+        control.note(format!("{device} --io {io}: {}", text.trim()))?;
+    }
+    Ok(())
+}

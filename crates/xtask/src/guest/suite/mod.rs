@@ -1,0 +1,191 @@
+//! `cargo xtask guest test`: what must hold on a stock kernel.
+
+mod chance;
+mod report;
+mod resets;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use self::report::Report;
+use super::clock;
+use super::job::{Event, Job, NullBlk};
+use super::kernel::Kernel;
+use super::machine::{Machine, QEMU, Running, ZnsDrive, serial};
+use super::programs::Programs;
+use super::{INIT, build, built, cache};
+
+/// Set where the suite must run: then what is missing is a failure and not a reason to skip it.
+pub const REQUIRED: &str = "FURROW_REQUIRE_GUEST";
+
+/// `cargo xtask guest test`
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// The tests to run; all of them by default
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Say what tests there are
+    #[arg(long)]
+    list: bool,
+    /// Decides what chance decides [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A device's URL to take instead of the tests' own, in those that take any
+    #[arg(long, value_name = "URL")]
+    device: Option<String>,
+}
+
+/// A test: some machines and what happens to them.
+struct Case {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Lab, &Report) -> Result<()>,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "conformance",
+        about: "the device contract on every kind of kernel device, with io_uring and without",
+        run: conformance,
+    },
+    Case {
+        name: "stock",
+        about: "mkfs, logs, db_bench, the server with redis-cli, on drives with few open zones",
+        run: stock,
+    },
+    Case {
+        name: "resets",
+        about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
+        run: resets::run,
+    },
+];
+
+/// What all tests share.
+struct Lab {
+    kernel: Kernel,
+    programs: Programs,
+    seed: u64,
+    /// Instead of the tests' own devices.
+    device: Option<String>,
+}
+
+/// Runs the tests; whether they passed.
+pub fn run(args: &TestArgs) -> Result<bool> {
+    if args.list {
+        for case in CASES {
+            println!("{:12} {}", case.name, case.about);
+        }
+        return Ok(true);
+    }
+    let chosen: Vec<&Case> = match args.names.as_slice() {
+        [] => CASES.iter().collect(),
+        names => names
+            .iter()
+            .map(|name| {
+                CASES.iter().find(|case| case.name == name).with_context(|| format!("no test {name}"))
+            })
+            .collect::<Result<_>>()?,
+    };
+    let kernel = match available() {
+        Ok(kernel) => kernel,
+        Err(why) if std::env::var_os(REQUIRED).is_some_and(|value| value != "0") => {
+            bail!("{why:#}; {REQUIRED} is set, so that this is a failure")
+        }
+        Err(why) => {
+            println!("guest: SKIPPED, nothing of a real kernel was tested: {why:#}");
+            return Ok(true);
+        }
+    };
+    build(&["furrow-guest", "furrow-cli", "furrow-plugin"])?;
+    let lab = Lab { kernel, programs: programs()?, seed: args.seed.unwrap_or_else(clock::seed), device: args.device.clone() };
+    let report = Report::new();
+    for case in chosen {
+        let start = clock::now();
+        println!("guest {}: {}", case.name, case.about);
+        if let Err(why) = (case.run)(&lab, &report) {
+            report.failure(case.name, &format!("{why:#}"));
+        }
+        println!("guest {}: {:.1} s", case.name, start.elapsed().as_secs_f64());
+    }
+    report.finish(&cache().join("results.json"))
+}
+
+/// The kernel, if there are one and an emulator for it.
+fn available() -> Result<Kernel> {
+    super::kernel::run(std::process::Command::new(QEMU).arg("--version"))?;
+    Kernel::get(&cache())
+}
+
+fn programs() -> Result<Programs> {
+    let mut programs = Programs::default();
+    programs.add_as("/init", &built().join(INIT))?;
+    for name in [INIT, "redis-cli", "redis-benchmark", "fio"] {
+        programs.add(name, &built())?;
+    }
+    programs.add_furrow(&built())?;
+    Ok(programs)
+}
+
+impl Lab {
+    /// Starts a machine that runs one of the in-guest tests on a device.
+    fn start(&self, machine: &Machine, test: &str, device: &str, rest: Job) -> Result<Running> {
+        let job = Job {
+            drives: (0..machine.drives.len()).map(serial).collect(),
+            command: [INIT, test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
+            ..rest
+        };
+        let (output, error) = (Box::new(std::io::stderr()), Box::new(std::io::stderr()));
+        let mut running = machine.start(&self.kernel, &self.programs, &cache(), &job, output, error)?;
+        running.ready()?;
+        Ok(running)
+    }
+}
+
+/// Reports what the guest says until its test has ended, `limit` from now at most. `ask` answers its questions.
+fn follow(
+    running: &mut Running,
+    report: &Report,
+    limit: Duration,
+    mut ask: impl FnMut(&mut Running, &str) -> Result<String>,
+) -> Result<()> {
+    let end = clock::now() + limit;
+    let mut failed = false;
+    loop {
+        let left = end.saturating_duration_since(clock::now());
+        match running.next(left). {
+            Event::Exit { code: 0 } => return Ok(()),
+            // What failed has been reported by name.
+            Event::Exit { .. } if failed => return Ok(()),
+            Event::Exit { code } => bail!("the test program ended with {code}"),
+            Event::Failed { why } => bail!("the guest gave up: {why}"),
+            Event::Ask { what } => {
+                let answer = ask(running, &what)?;
+                running.tell(&answer)?;
+            }
+            event => failed |= report.event(&event),
+        }
+    }
+}
+
+fn nobody_asks(_: &mut Running, what: &str) -> Result<String> {
+    bail!("the guest asked for {what}")
+}
+
+fn drives(count: usize) -> Vec<ZnsDrive> {
+    vec![ZnsDrive::default(); count]
+}
+
+fn conformance(lab: &Lab, report: &Report) -> Result<()> {
+    let machine = Machine { drives: drives(1), ..Machine::default() };
+    let job = Job { null_blk: vec![NullBlk::default()], loops: vec![NullBlk::default()], ..Job::default() };
+    let mut running = lab.start(&machine, "conformance", "-", job)?;
+    follow(&mut running, report, Duration::from_secs(300), nobody_asks)
+}
+
+fn stock(lab: &Lab, report: &Report) -> Result<()> {
+    let machine = Machine { drives: drives(2), ..Machine::default() };
+    let mut running = lab.start(&machine, "stock", "-", Job::default())?;
+    follow(&mut running, report, Duration::from_secs(600), nobody_asks)
+}

@@ -1,0 +1,95 @@
+//! What the tests found: a line for each as it ends, and JSON for programs.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::guest::clock;
+use crate::guest::job::Event;
+
+/// Results so far. Tests may run side by side.
+pub struct Report {
+    start: Instant,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    passed: u32,
+    failures: Vec<String>,
+    events: Vec<Value>,
+}
+
+impl Report {
+    /// Nothing yet.
+    pub fn new() -> Report {
+        Report { start: clock::now(), found: Mutex::default() }
+    }
+
+    /// Takes what a guest said; whether it is a failure.
+    pub fn event(&self, event: &Event) -> bool {
+        let mut found = self.found();
+        if let Ok(value) = serde_json::to_value(event) {
+            found.events.push(value);
+        }
+        match event {
+            Event::Test { name, millis, failure: None } => {
+                println!("  ok     {:6.1} s  {name}", seconds(*millis));
+                found.passed += 1;
+                false
+            }
+            Event::Test { name, millis, failure: Some(why) } => {
+                println!("  FAILED {:6.1} s  {name}: {why}", seconds(*millis));
+                found.failures.push(name.clone());
+                true
+            }
+            Event::Note { text } => {
+                println!("                   {text}");
+                false
+            }
+            Event::Measured { name, value, unit } => {
+                println!("                   {name}: {value:.2} {unit}");
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// A test of the host's side that passed.
+    pub fn success(&self, name: &str, since: Instant) {
+        let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.event(&Event::Test { name: name.to_owned(), millis, failure: None });
+    }
+
+    /// A test that could not be brought to its end.
+    pub fn failure(&self, name: &str, why: &str) {
+        self.event(&Event::Test { name: name.to_owned(), millis: 0, failure: Some(why.to_owned()) });
+    }
+
+    /// Writes the JSON and the last line; whether all passed.
+    pub fn finish(&self, to: &Path) -> Result<bool> {
+        let found = self.found();
+        let took = self.start.elapsed().as_secs();
+        let failures = &found.failures;
+        let all =
+            json!({ "passed": found.passed, "failed": failures, "seconds": took, "events": found.events });
+        fs::write(to, format!("{all}\n")).with_context(|| format!("cannot write {}", to.display()))?;
+        println!("guest: {} passed, {} failed, {took} s; {}", found.passed, failures.len(), to.display());
+        for name in failures {
+            println!("guest: FAILED {name}");
+        }
+        Ok(failures.is_empty())
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    std::time::Duration::from_millis(millis).as_secs_f64()
+}
