@@ -82,9 +82,9 @@ async fn verify(fs: &Fs, path: &str, size: u64) -> Result<u64> {
 
 /// The bytes of a file from `from` on.
 fn content(path: &str, from: u64, length: u64) -> Vec<u8> {
-    let name = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let name = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let words = (from / 8)..=(from + length) / 8;
     let bytes = words.flat_map(|word| mix(name ^ word).to_le_bytes());
     let skipped = usize::try_from(from % 8).unwrap_or_default();
@@ -101,10 +101,12 @@ fn mix(mut word: u64) -> u64 {
 
 /// Writes for ever. Names are never used twice: the content says which file it is of.
 async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
-    let mut names: Vec<String> = fs.read_dir("/")?.into_iter().map(|entry| format!("/{}", entry.name)).collect();
+    let mut names: Vec<String> =
+        fs.read_dir("/")?.into_iter().map(|entry| format!("/{}", entry.name)).collect();
     names.sort_by_key(|name| number(name));
     let mut logs: VecDeque<String> = names.iter().filter(|name| name.starts_with("/log-")).cloned().collect();
-    let mut files: VecDeque<String> = names.iter().filter(|name| name.starts_with("/file-")).cloned().collect();
+    let mut files: VecDeque<String> =
+        names.iter().filter(|name| name.starts_with("/file-")).cloned().collect();
     let mut next = names.iter().map(|name| number(name)).max().map_or(0, |last| last + 1);
     loop {
         // Every other time an old log goes on instead of a new one.
@@ -181,7 +183,11 @@ mod tests {
         let whole = content("/log-1", 0, 100);
         assert_eq!(whole.len(), 100);
         for from in 0..100 {
-            assert_eq!(content("/log-1", u64::try_from(from).unwrap(), 5)[..], whole[from..].iter().chain(&content("/log-1", 100, 5)).copied().take(5).collect::<Vec<u8>>()[..]);
+            assert_eq!(
+                content("/log-1", u64::try_from(from).unwrap(), 5)[..],
+                whole[from..].iter().chain(&content("/log-1", 100, 5)).copied().take(5).collect::<Vec<u8>>()
+                    [..]
+            );
         }
         assert_ne!(whole, content("/log-2", 0, 100));
     }

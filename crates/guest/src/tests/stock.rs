@@ -6,6 +6,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::checks::Checks;
 use crate::control::Control;
@@ -28,7 +29,9 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         checks.check(&format!("redis-benchmark on {device}"), LIMIT, |control| {
             redis_benchmark(control, device)
         })?;
-        checks.check(&format!("a log by appends on {device}"), LIMIT, |control| log(control, device))?;
+        checks.check(&format!("a log by appends and by writes on {device}"), LIMIT, |control| {
+            log(control, device)
+        })?;
     }
     Ok(())
 }
@@ -67,7 +70,7 @@ fn db_bench(control: &mut Control, device: &str) -> Result<()> {
                 .find(|line| line.starts_with(benchmark) && line.contains(" ops/sec"))
                 .with_context(|| format!("db_bench says nothing of {benchmark}:\n{text}"))?;
             let figure: String = figure.split_whitespace().collect::<Vec<_>>().join(" ");
-            control.note(format!("{device} {}: {figure}", rest.get(2).copied().unwrap_or_default()))?;
+            control.note(format!("{}: {figure}", rest.get(2).copied().unwrap_or_default()))?;
         }
     }
     check(device)
@@ -167,7 +170,7 @@ fn redis_benchmark(control: &mut Control, device: &str) -> Result<()> {
         let figure =
             text.lines().find(|line| line.starts_with(test)).with_context(|| format!("no {test}: {text}"))?;
         let rate = figure.split(',').nth(1).unwrap_or_default().trim_matches('"');
-        control.note(format!("{device} redis-benchmark {test}: {rate} requests/s"))?;
+        control.note(format!("redis-benchmark {test}: {rate} requests/s"))?;
     }
     server.kill()?;
     check(device)
@@ -180,7 +183,12 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
             "every=8", "--json",
         ];
         let text = shell::good(&line, LIMIT)?;
-        control.note(format!("{device} --io {io}: {}", text.trim()))?;
+        let found: Value = serde_json::from_str(&text).with_context(|| format!("it printed {text}"))?;
+        let number = |key: &str| found.pointer(key).and_then(Value::as_f64).unwrap_or_default();
+        let (appends, writes) = (number("/device_operations/appends"), number("/device_operations/writes"));
+        let rate = number("/ops_per_s");
+        control.note(format!("--io {io}: {appends} appends, {writes} writes, {rate:.0} records/s"))?;
+        ensure!((appends > writes) == (io == "append"), "the log did not write as it was told to");
     }
     Ok(())
 }

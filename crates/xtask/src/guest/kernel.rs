@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
 
 /// The modules that a guest loads, those they need excluded: what else there is, the kernel has built in.
-pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop", "zonefs", "btrfs"];
+pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Kernel {
 impl Kernel {
     /// The kernel below `cache`, fetched where it is not there yet. An error says why there is none to be had.
     pub fn get(cache: &Path) -> Result<Kernel> {
-        let home = cache.join("kernel-v1");
+        let home = cache.join("kernel-v2");
         if !home.join("vmlinux").exists() {
             fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
             let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;

@@ -229,7 +229,11 @@ impl Running {
     /// The next thing the guest says; an error when it says nothing for so long.
     pub fn next(&mut self, limit: Duration) -> Result<Event> {
         self.poll(limit)?.with_context(|| {
-            format!("the guest said nothing for {:.1} s; its console: {}", limit.as_secs_f64(), self.console())
+            format!(
+                "the guest said nothing for {:.1} s; its console: {}",
+                limit.as_secs_f64(),
+                self.console()
+            )
         })
     }
 

@@ -77,7 +77,7 @@ impl<'a> Machinery<'a> {
             survives_reset: true,
             ..Machine::default()
         };
-        let running = lab.start(&machine, "resets", device, Job::default())?;
+        let running = lab.start(&machine, &[], "resets", device, Job::default())?;
         Ok(Machinery {
             monitor: Monitor::connect(&running.monitor())?,
             running,
