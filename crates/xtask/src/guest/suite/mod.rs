@@ -100,7 +100,6 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     build(&["furrow-guest", "furrow-cli", "furrow-plugin"])?;
     let lab = Lab {
         kernel,
-        programs: programs()?,
         seed: args.seed.unwrap_or_else(clock::seed),
         device: args.device.clone(),
     };
