@@ -1,7 +1,9 @@
 //! The tests that run in the guest: `furrow-guest NAME DEVICE`.
 
 mod conformance;
+mod faults;
 mod order;
+mod rates;
 mod resets;
 mod stock;
 
@@ -21,6 +23,8 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "conformance" => conformance::run(&mut checks, device)?,
         "stock" => stock::run(&mut checks, device)?,
         "resets" => resets::run(&mut checks, device)?,
+        "faults" => faults::run(&mut checks)?,
+        "rates" => rates::run(&mut checks)?,
         "order" => order::run(&mut checks, device)?,
         _ => bail!("there is no test {name}"),
     }

@@ -200,7 +200,7 @@ fn nvme_finished(completion: Completion, result: io::Result<u64>, buffer: Option
     Finished { result: result.map(|_| if status == 0 { completion.big } else { 0 }), status, buffer }
 }
 
-fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) -> Entry128 {
+pub(super) fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) -> Entry128 {
     let raw = UringCmd {
         opcode: command.opcode,
         nsid: command.nsid,

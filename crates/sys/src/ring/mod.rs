@@ -10,6 +10,7 @@
 //!
 //! While its owner waits, a lane's eventfd is switched off and the owner reaps; at all other times the reaper does.
 
+pub(crate) mod bare;
 mod flight;
 mod lane;
 mod probe;

@@ -57,6 +57,14 @@ pub struct NullBlk {
     pub offline: Vec<u32>,
 }
 
+impl NullBlk {
+    /// What goes behind nvmet-loop. It has no limits on zones at once: nvmet hands them on, but answers what exceeds
+    /// them with an internal error, as it does for everything that it has no word for.
+    pub fn for_loop() -> NullBlk {
+        NullBlk { max_open: 0, max_active: 0, ..NullBlk::default() }
+    }
+}
+
 impl Default for NullBlk {
     /// What `--null-blk` makes: the capacity below the size, and few zones at once, as drives have it.
     fn default() -> NullBlk {

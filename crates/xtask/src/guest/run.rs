@@ -90,7 +90,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let mut job = Job {
         drives: (0..drives).map(serial).collect(),
         null_blk: (0..args.null_blk).map(|_| null_blk.clone()).collect(),
-        loops: (0..args.nvmet_loop).map(|_| NullBlk::default()).collect(),
+        loops: (0..args.nvmet_loop).map(|_| NullBlk::for_loop()).collect(),
         sysctl: BTreeMap::new(),
         command: args.command.clone(),
         env: args.env.iter().filter_map(|pair| pair.split_once('=')).map(owned).collect(),

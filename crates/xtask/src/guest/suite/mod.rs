@@ -1,6 +1,7 @@
 //! `cargo xtask guest test`: what must hold on a stock kernel.
 
 mod chance;
+mod faults;
 mod report;
 mod resets;
 
@@ -35,6 +36,9 @@ pub struct TestArgs {
     /// A device's URL to take instead of the tests' own, in those that take any
     #[arg(long, value_name = "URL")]
     device: Option<String>,
+    /// Take the programs as they were built last
+    #[arg(long)]
+    no_build: bool,
 }
 
 /// A test: some machines and what happens to them.
@@ -59,6 +63,16 @@ const CASES: &[Case] = &[
         name: "resets",
         about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
         run: resets::run,
+    },
+    Case {
+        name: "faults",
+        about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
+        run: faults::run,
+    },
+    Case {
+        name: "rates",
+        about: "appends beside a bare loop, block writes beside fio's: measured, not judged",
+        run: rates,
     },
 ];
 
@@ -97,12 +111,10 @@ pub fn run(args: &TestArgs) -> Result<bool> {
             return Ok(true);
         }
     };
-    build(&["furrow-guest", "furrow-cli", "furrow-plugin"])?;
-    let lab = Lab {
-        kernel,
-        seed: args.seed.unwrap_or_else(clock::seed),
-        device: args.device.clone(),
-    };
+    if !args.no_build {
+        build(&["furrow-guest", "furrow-cli", "furrow-plugin"])?;
+    }
+    let lab = Lab { kernel, seed: args.seed.unwrap_or_else(clock::seed), device: args.device.clone() };
     let report = Report::new();
     for case in chosen {
         let start = clock::now();
@@ -188,7 +200,7 @@ fn drives(count: usize) -> Vec<ZnsDrive> {
 
 fn conformance(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
-    let job = Job { null_blk: vec![NullBlk::default()], loops: vec![NullBlk::default()], ..Job::default() };
+    let job = Job { null_blk: vec![NullBlk::default()], loops: vec![NullBlk::for_loop()], ..Job::default() };
     let mut running = lab.start(&machine, &["furrow"], "conformance", "-", job)?;
     follow(&mut running, report, Duration::from_secs(300), nobody_asks)
 }
@@ -197,5 +209,11 @@ fn stock(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(2), ..Machine::default() };
     let mut running =
         lab.start(&machine, &["furrow", "redis-cli", "redis-benchmark"], "stock", "-", Job::default())?;
+    follow(&mut running, report, Duration::from_secs(600), nobody_asks)
+}
+
+fn rates(lab: &Lab, report: &Report) -> Result<()> {
+    let machine = Machine { drives: drives(1), ..Machine::default() };
+    let mut running = lab.start(&machine, &["fio"], "rates", "-", Job::default())?;
     follow(&mut running, report, Duration::from_secs(600), nobody_asks)
 }

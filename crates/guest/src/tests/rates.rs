@@ -1,0 +1,157 @@
+//! What the backends cost: 4 KiB appends beside a bare passthrough loop, block writes beside fio's, alternating in
+//! one run. Measured, not judged: the machine is emulated and shared.
+
+use std::collections::VecDeque;
+use std::fs::{File, canonicalize};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use zoned::{Action, Blocks, Buf, Durability, Io, ZoneId, ZonedDevice};
+
+use super::open;
+use crate::checks::Checks;
+use crate::{clock, shell};
+
+const LIMIT: Duration = Duration::from_secs(240);
+/// Pairs of runs.
+const RUNS: usize = 5;
+/// Operations in flight.
+const DEPTH: u32 = 8;
+/// The zones of a run, each of which is filled.
+const ZONES: u32 = 4;
+
+pub fn run(checks: &mut Checks) -> Result<()> {
+    checks.check("4 KiB appends beside a bare passthrough loop", LIMIT, |control| {
+        let url = "nvme:/dev/furrow/ng-zns0";
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            ours.push(appends(url)?);
+            bare.push(bare_loop(url)?);
+        }
+        let (ours, bare) = (median(ours), median(bare));
+        control.measured("nvme: appends of 4 KiB, 8 in flight", ours, "1/s")?;
+        control.measured("a bare passthrough loop", bare, "1/s")?;
+        control.measured("nvme: of the bare loop (0.9 is wanted)", ours / bare, "times")
+    })?;
+    for kib in [4, 64] {
+        checks.check(&format!("{kib} KiB block writes beside fio's"), LIMIT, |control| {
+            let url = "blk:/dev/furrow/zns0";
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for _ in 0..RUNS {
+                ours.push(writes(url, kib)?);
+                theirs.push(fio(url, kib)?);
+            }
+            let (ours, theirs) = (median(ours), median(theirs));
+            control.measured(&format!("blk: writes of {kib} KiB, 8 in flight"), ours, "1/s")?;
+            control.measured(&format!("fio's of {kib} KiB, io_uring, 8 in flight"), theirs, "1/s")?;
+            control.measured(&format!("blk: of fio, {kib} KiB"), ours / theirs, "times")
+        })?;
+    }
+    Ok(())
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+fn rate(count: u64, time: Duration) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / time.as_secs_f64()
+}
+
+/// The device with its first zones empty.
+fn fresh(url: &str) -> Result<std::sync::Arc<dyn ZonedDevice>> {
+    let device = open(url)?;
+    for zone in 0..ZONES {
+        device.zone(ZoneId(zone), Action::Reset).wait()?;
+    }
+    Ok(device)
+}
+
+fn appends(url: &str) -> Result<f64> {
+    let device = fresh(url)?;
+    let data = Buf::zeroed(4096);
+    let each = device.geometry().zone_capacity.0;
+    let start = clock::now();
+    keep_busy((0..ZONES).flat_map(|zone| (0..each).map(move |_| ZoneId(zone))), |zone| {
+        device.append(zone, data.clone(), Durability::Cached)
+    })?;
+    Ok(rate(each * u64::from(ZONES), start.elapsed()))
+}
+
+fn writes(url: &str, kib: u64) -> Result<f64> {
+    let device = fresh(url)?;
+    let geometry = device.geometry().clone();
+    let data = Buf::zeroed(usize::try_from(kib << 10)?);
+    let blocks = (kib << 10) / u64::from(geometry.block_size);
+    let each = geometry.zone_capacity.0 / blocks;
+    let start = clock::now();
+    keep_busy(
+        (0..ZONES).flat_map(|zone| (0..each).map(move |write| (ZoneId(zone), write))),
+        |(zone, write)| {
+            let at = zoned::Lba(geometry.start(zone).0 + write * blocks);
+            device.write(at, data.clone(), Durability::Cached)
+        },
+    )?;
+    Ok(rate(each * u64::from(ZONES), start.elapsed()))
+}
+
+/// Starts operations so that as many are in flight as there should be.
+fn keep_busy<W, T: zoned::FromDone>(work: impl Iterator<Item = W>, start: impl Fn(W) -> Io<T>) -> Result<()> {
+    let mut flying: VecDeque<Io<T>> = VecDeque::new();
+    for item in work {
+        if flying.len() == DEPTH as usize {
+            flying.pop_front().context("so many are in flight")?.wait()?;
+        }
+        flying.push_back(start(item));
+    }
+    for io in flying {
+        io.wait()?;
+    }
+    Ok(())
+}
+
+fn bare_loop(url: &str) -> Result<f64> {
+    let device = fresh(url)?;
+    let geometry = device.geometry().clone();
+    drop(device);
+    let path = url.trim_start_matches("nvme:");
+    let file = File::options().read(true).write(true).open(path)?;
+    let zones: Vec<_> = (0..ZONES).map(|zone| geometry.start(ZoneId(zone))).collect();
+    let each = u32::try_from(geometry.zone_capacity.0)?;
+    let nsid = sys::nvme::namespace_of(&file)?;
+    let start = clock::now();
+    sys::bare_appends(&file, nsid, &zones, each, &Buf::zeroed(4096), Blocks(1), DEPTH)?;
+    Ok(rate(u64::from(each) * u64::from(ZONES), start.elapsed()))
+}
+
+fn fio(url: &str, kib: u64) -> Result<f64> {
+    let device = fresh(url)?;
+    let geometry = device.geometry().clone();
+    drop(device);
+    let path = canonicalize(Path::new(url.trim_start_matches("blk:")))?;
+    let bytes = geometry.zone_capacity.bytes(geometry.block_size).0 * u64::from(ZONES);
+    let text = shell::good(
+        &[
+            "fio",
+            "--name=writes",
+            "--thread",
+            "--direct=1",
+            "--zonemode=zbd",
+            "--rw=write",
+            "--ioengine=io_uring",
+            "--output-format=json",
+            &format!("--filename={}", path.display()),
+            &format!("--bs={kib}k"),
+            &format!("--iodepth={DEPTH}"),
+            &format!("--io_size={bytes}"),
+        ],
+        LIMIT,
+    )?;
+    let from = text.find('{').unwrap_or_default();
+    let found: Value = serde_json::from_str(text.get(from..).unwrap_or_default())
+        .with_context(|| format!("fio printed {text}"))?;
+    found.pointer("/jobs/0/write/iops").and_then(Value::as_f64).with_context(|| format!("fio printed {text}"))
+}

@@ -1,0 +1,98 @@
+//! Faults of drives, injected from outside the machine: below the emulated drive is a node that fails as it is told.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::report::Report;
+use super::{Lab, drives, follow};
+use crate::guest::job::{Job, NullBlk};
+use crate::guest::machine::Machine;
+use crate::guest::qmp::Monitor;
+
+/// For all of them.
+const LIMIT: Duration = Duration::from_secs(400);
+/// EIO.
+const ERROR: u32 = 5;
+/// What a slow drive does in a second.
+const SLOW_OPERATIONS: u32 = 100;
+
+/// Runs the tests.
+pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+    let machine = Machine { drives: drives(4), pluggable: true, ..Machine::default() };
+    let worn = NullBlk { read_only: vec![10], offline: vec![11], size_mb: 512, ..NullBlk::default() };
+    let job = Job { null_blk: vec![worn], ..Job::default() };
+    let mut running = lab.start(&machine, &[], "faults", "-", job)?;
+    let mut faults = Faults { monitor: Monitor::connect(&running.monitor())?, made: 0, node: None };
+    follow(&mut running, report, LIMIT, |_, what| {
+        faults.order(what).with_context(|| format!("the order was: {what}"))?;
+        Ok("done".to_owned())
+    })
+}
+
+struct Faults {
+    monitor: Monitor,
+    made: u32,
+    node: Option<String>,
+}
+
+impl Faults {
+    /// Does what the guest wants: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
+    fn order(&mut self, what: &str) -> Result<()> {
+        match what.split(' ').collect::<Vec<_>>().as_slice() {
+            ["fail", drive, kind] => self.insert(
+                drive,
+                json!({
+                    "driver": "blkdebug",
+                    "image": format!("file{drive}"),
+                    "inject-error": [{ "event": "none", "iotype": kind, "errno": ERROR, "once": false }],
+                }),
+            ),
+            ["slow", drive] => {
+                let group = format!("slow{}", self.made);
+                let limits = json!({ "iops-total": SLOW_OPERATIONS });
+                let arguments = json!({ "qom-type": "throttle-group", "id": group, "limits": limits });
+                self.monitor.execute("object-add", arguments)?;
+                let file = format!("file{drive}");
+                self.insert(drive, json!({ "driver": "throttle", "throttle-group": group, "file": file }))
+            }
+            ["heal", drive] => self.heal(drive),
+            ["unplug", drive] => {
+                // Some load first.
+                crate::guest::clock::sleep(Duration::from_millis(300));
+                self.monitor.execute("device_del", json!({ "id": format!("nvme{drive}") }))?;
+                Ok(())
+            }
+            _ => bail!("there is no such fault"),
+        }
+    }
+
+    /// Puts a node between a drive and its file.
+    fn insert(&mut self, drive: &str, mut node: Value) -> Result<()> {
+        self.made += 1;
+        let name = format!("fault{}", self.made);
+        if let Some(node) = node.as_object_mut() {
+            node.insert("node-name".into(), json!(name));
+        }
+        self.monitor.execute("blockdev-add", node)?;
+        self.put_on(drive, &name)?;
+        self.node = Some(name);
+        Ok(())
+    }
+
+    fn heal(&mut self, drive: &str) -> Result<()> {
+        self.put_on(drive, &format!("file{drive}"))?;
+        if let Some(node) = self.node.take() {
+            self.monitor.execute("blockdev-del", json!({ "node-name": node }))?;
+        }
+        Ok(())
+    }
+
+    fn put_on(&mut self, drive: &str, below: &str) -> Result<()> {
+        let name = format!("drive{drive}");
+        let options = json!([{ "driver": "raw", "node-name": name, "file": below, "discard": "unmap" }]);
+        self.monitor.execute("blockdev-reopen", json!({ "options": options }))?;
+        Ok(())
+    }
+}
