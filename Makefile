@@ -6,7 +6,7 @@ PORT ?= 6379
 HTTP ?= 127.0.0.1:9121
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo test stock crash lint bench release
+.PHONY: help serve demo test stock crash guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -24,7 +24,7 @@ serve: release ## a key-value server, its data in the zones of an emulated drive
 demo: release ## load this machine's package lists, pull the plug, look for what was lost
 	@exec target/release/furrow demo --directory '$(DATA)'
 
-test: ## every test, the stock programs and the crash explorer
+test: ## every test, the stock programs, the crash explorer, a stock kernel in a guest
 	@exec scripts/test.sh
 
 stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, sst_dump
@@ -32,6 +32,9 @@ stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, ss
 
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
+
+guest: ## only the kernel backends, on a stock Debian kernel in QEMU
+	@exec scripts/guest.sh
 
 lint: ## formatting, clippy, layering, newer headers
 	@exec scripts/lint.sh

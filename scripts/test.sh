@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test: the workspace's own, the stock programs, the crash explorer.
+# Every test: the workspace's own, the stock programs, the crash explorer, a stock kernel in a guest.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 step "setup" scripts/setup.sh test
@@ -14,3 +14,4 @@ examples() {
 step "examples" examples
 step "stock programs" scripts/stock.sh
 step "crash explorer" scripts/crash.sh
+step "a stock kernel in a guest" scripts/guest.sh

@@ -8,12 +8,14 @@ mod resets;
 mod stock;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use units::{Driver, RealDriver};
-use zoned::ZonedDevice;
+use zoned::{ErrorKind, ZonedDevice};
 
 use crate::checks::Checks;
+use crate::clock;
 use crate::control::Control;
 
 /// Runs the tests of this name on a device, or on all where it is `-`; how many failed.
@@ -31,8 +33,20 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
     Ok(checks.failed())
 }
 
-/// Opens a device of the guest's.
+/// How often it is tried to open a device.
+const ATTEMPTS: u32 = 100;
+
+/// Opens a device of the guest's. The one who had it before may need a moment to let it go.
 fn open(url: &str) -> Result<Arc<dyn ZonedDevice>> {
     let driver: Arc<dyn Driver> = RealDriver::new();
-    Ok(zoned::open(url, driver)?)
+    let mut attempt = 0;
+    loop {
+        match zoned::open(url, Arc::clone(&driver)) {
+            Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) && attempt < ATTEMPTS => {
+                attempt += 1;
+                clock::sleep(Duration::from_millis(20));
+            }
+            result => return Ok(result?),
+        }
+    }
 }

@@ -1,13 +1,17 @@
 //! What the backends cost: 4 KiB appends beside a bare passthrough loop, block writes beside fio's, alternating in
 //! one run. Measured, not judged: the machine is emulated and shared.
 
-use std::collections::VecDeque;
 use std::fs::{File, canonicalize};
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use units::block_on;
 use zoned::{Action, Blocks, Buf, Durability, Io, ZoneId, ZonedDevice};
 
 use super::open;
@@ -62,7 +66,7 @@ fn rate(count: u64, time: Duration) -> f64 {
 }
 
 /// The device with its first zones empty.
-fn fresh(url: &str) -> Result<std::sync::Arc<dyn ZonedDevice>> {
+fn fresh(url: &str) -> Result<Arc<dyn ZonedDevice>> {
     let device = open(url)?;
     for zone in 0..ZONES {
         device.zone(ZoneId(zone), Action::Reset).wait()?;
@@ -75,7 +79,7 @@ fn appends(url: &str) -> Result<f64> {
     let data = Buf::zeroed(4096);
     let each = device.geometry().zone_capacity.0;
     let start = clock::now();
-    keep_busy((0..ZONES).flat_map(|zone| (0..each).map(move |_| ZoneId(zone))), |zone| {
+    keep_busy(&device, (0..ZONES).flat_map(|zone| (0..each).map(move |_| ZoneId(zone))), |zone| {
         device.append(zone, data.clone(), Durability::Cached)
     })?;
     Ok(rate(each * u64::from(ZONES), start.elapsed()))
@@ -89,6 +93,7 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     let each = geometry.zone_capacity.0 / blocks;
     let start = clock::now();
     keep_busy(
+        &device,
         (0..ZONES).flat_map(|zone| (0..each).map(move |write| (ZoneId(zone), write))),
         |(zone, write)| {
             let at = zoned::Lba(geometry.start(zone).0 + write * blocks);
@@ -98,19 +103,36 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     Ok(rate(each * u64::from(ZONES), start.elapsed()))
 }
 
-/// Starts operations so that as many are in flight as there should be.
-fn keep_busy<W, T: zoned::FromDone>(work: impl Iterator<Item = W>, start: impl Fn(W) -> Io<T>) -> Result<()> {
-    let mut flying: VecDeque<Io<T>> = VecDeque::new();
-    for item in work {
-        if flying.len() == DEPTH as usize {
-            flying.pop_front().context("so many are in flight")?.wait()?;
+/// Starts operations so that as many are in flight as there should be, from one task.
+fn keep_busy<W, T: zoned::FromDone>(
+    device: &Arc<dyn ZonedDevice>,
+    work: impl Iterator<Item = W>,
+    start: impl Fn(W) -> Io<T>,
+) -> Result<()> {
+    let mut work = work.map(start);
+    let mut flying: Vec<Io<T>> = Vec::new();
+    let busy = std::future::poll_fn(|context| {
+        loop {
+            let mut ended = None;
+            flying.retain_mut(|io| match Pin::new(io).poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(result) => {
+                    ended = ended.take().or(result.err());
+                    false
+                }
+            });
+            if let Some(error) = ended {
+                return Poll::Ready(Err(error));
+            }
+            let room = (DEPTH as usize).saturating_sub(flying.len());
+            let before = flying.len();
+            flying.extend(work.by_ref().take(room));
+            if flying.len() == before {
+                return if flying.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
         }
-        flying.push_back(start(item));
-    }
-    for io in flying {
-        io.wait()?;
-    }
-    Ok(())
+    });
+    Ok(block_on(&**device.driver(), busy)?)
 }
 
 fn bare_loop(url: &str) -> Result<f64> {

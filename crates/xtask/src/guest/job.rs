@@ -148,3 +148,28 @@ pub enum Event {
         text: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_and_reads_back() {
+        let events = [
+            Event::Exit { code: 3 },
+            Event::Test { name: "a\nb".into(), millis: 5, failure: Some("why".into()) },
+            Event::Measured { name: "rate".into(), value: 0.5, unit: "1/s".into() },
+        ];
+        for event in events {
+            let line = serde_json::to_string(&event).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn half_a_line_is_no_event() {
+        assert!(serde_json::from_str::<Event>("{\"event\":\"exit\",\"co").is_err());
+        assert!(serde_json::from_str::<Event>("{\"event\":\"noise\",\"text\":\"\"}").is_err());
+    }
+}

@@ -170,3 +170,43 @@ fn filter(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
     ensure!(done.status.success(), "{name} failed: {}", done.status);
     Ok(done.stdout)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A boot image: one setup sector beyond the first, then the payload and its length.
+    fn image(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 1024];
+        image[0x1f1] = 1;
+        image[0x248..0x24c].copy_from_slice(&16_u32.to_le_bytes());
+        let length = u32::try_from(payload.len() + 4).unwrap();
+        image[0x24c..0x250].copy_from_slice(&length.to_le_bytes());
+        image.extend([0; 16]);
+        image.extend(payload);
+        image.extend([9; 4]);
+        image
+    }
+
+    #[test]
+    fn the_kernel_comes_out_of_a_boot_image() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("vmlinuz"), folder.path().join("vmlinux"));
+        let kernel = [b"\x7fELF".as_slice(), &[7; 5000]].concat();
+        fs::write(&from, image(&filter(Command::new("gzip").arg("-c"), &kernel).unwrap())).unwrap();
+        extract(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), kernel);
+    }
+
+    #[test]
+    fn what_is_no_boot_image_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("vmlinuz");
+        let (short, unknown) = (vec![0; 100], image(b"no known compression"));
+        let lies = [vec![0xff; 0x260], vec![0; 100]].concat();
+        for bytes in [short, unknown, lies] {
+            fs::write(&from, bytes).unwrap();
+            assert!(extract(&from, &folder.path().join("vmlinux")).is_err());
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub fn built() -> PathBuf {
 pub fn build(packages: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--profile", "test", "--quiet"]);
+    command.args(["build", "--profile", "test", "--locked", "--quiet"]);
     for package in packages {
         command.args(["-p", package]);
     }

@@ -53,3 +53,38 @@ impl Monitor {
         serde_json::from_str(&line).with_context(|| format!("QEMU's monitor said {line}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn an_event_before_an_answer_is_passed_over_and_a_refusal_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("qmp");
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                stream.write_all(b"{\"QMP\": {}}\n").unwrap();
+                for answer in [
+                    "{\"return\": {}}\n",
+                    "{\"event\": \"RESET\"}\n{\"return\": 7}\n",
+                    "{\"error\": {\"desc\": \"no such thing\"}}\n",
+                ] {
+                    lines.read_line(&mut line).unwrap();
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+                assert!(line.contains("system_reset"));
+            });
+            let mut monitor = Monitor::connect(&socket).unwrap();
+            assert_eq!(monitor.execute("system_reset", json!({})).unwrap(), 7);
+            let error = monitor.execute("device_del", json!({})).unwrap_err().to_string();
+            assert!(error.contains("no such thing"), "{error}");
+        });
+    }
+}

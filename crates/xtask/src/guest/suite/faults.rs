@@ -15,8 +15,10 @@ use crate::guest::qmp::Monitor;
 const LIMIT: Duration = Duration::from_secs(400);
 /// EIO.
 const ERROR: u32 = 5;
+/// How many flushes fail: the kernel tries one six times.
+const FLUSHES: usize = 8;
 /// What a slow drive does in a second.
-const SLOW_OPERATIONS: u32 = 100;
+const SLOW_OPERATIONS: u32 = 20;
 
 /// Runs the tests.
 pub fn run(lab: &Lab, report: &Report) -> Result<()> {
@@ -41,14 +43,15 @@ impl Faults {
     /// Does what the guest wants: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
     fn order(&mut self, what: &str) -> Result<()> {
         match what.split(' ').collect::<Vec<_>>().as_slice() {
-            ["fail", drive, kind] => self.insert(
-                drive,
-                json!({
-                    "driver": "blkdebug",
-                    "image": format!("file{drive}"),
-                    "inject-error": [{ "event": "none", "iotype": kind, "errno": ERROR, "once": false }],
-                }),
-            ),
+            // QEMU flushes a drive before the node below it can be exchanged, so that flushes fail a number of times
+            // only: more often than the kernel tries.
+            ["fail", drive, "flush"] => {
+                let once = json!({ "event": "none", "iotype": "flush", "errno": ERROR, "once": true });
+                self.fail(drive, json!(vec![once; FLUSHES]))
+            }
+            ["fail", drive, kind] => {
+                self.fail(drive, json!([{ "event": "none", "iotype": kind, "errno": ERROR, "once": false }]))
+            }
             ["slow", drive] => {
                 let group = format!("slow{}", self.made);
                 let limits = json!({ "iops-total": SLOW_OPERATIONS });
@@ -68,6 +71,11 @@ impl Faults {
         }
     }
 
+    fn fail(&mut self, drive: &str, errors: Value) -> Result<()> {
+        let image = format!("file{drive}");
+        self.insert(drive, json!({ "driver": "blkdebug", "image": image, "inject-error": errors }))
+    }
+
     /// Puts a node between a drive and its file.
     fn insert(&mut self, drive: &str, mut node: Value) -> Result<()> {
         self.made += 1;
@@ -82,7 +90,13 @@ impl Faults {
     }
 
     fn heal(&mut self, drive: &str) -> Result<()> {
-        self.put_on(drive, &format!("file{drive}"))?;
+        let file = format!("file{drive}");
+        for _ in 0..FLUSHES {
+            if self.put_on(drive, &file).is_ok() {
+                break;
+            }
+        }
+        self.put_on(drive, &file)?;
         if let Some(node) = self.node.take() {
             self.monitor.execute("blockdev-del", json!({ "node-name": node }))?;
         }
