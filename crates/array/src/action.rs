@@ -129,10 +129,7 @@ impl Core {
                 (zone.state, zone.end, zone.pointer) = (ZoneState::Full, Some(*end), self.layout.capacity());
                 zone.parity = BufMut::default();
             }
-            (_, Ok(_)) => {
-                let generation = zone.generation;
-                zone.empty(generation);
-            }
+            (_, Ok(_)) => zone.state = ZoneState::Empty,
             (_, Err(e)) => {
                 // Some drives did it and others did not: the next mount brings it to an end.
                 zone.poison = Some(e.duplicate());
@@ -211,10 +208,11 @@ impl Core {
             self.flush_members().await?;
         }
         {
-            // Before its record is written, for the same reason.
+            // Before its record is written, for the same reason; and nothing of the old life may be taken along.
             let mut zone = self.zone(id);
-            (zone.generation, zone.end, zone.resetting) = (generation + 1, None, false);
-            zone.relocated.clear();
+            let state = zone.state;
+            zone.empty(generation + 1);
+            (zone.state, zone.busy) = (state, true);
         }
         if self.sabotage != Some(Sabotage::Generation) {
             let entries = vec![ZoneEntry { generation: generation + 1, end: None }];

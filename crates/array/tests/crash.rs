@@ -9,7 +9,7 @@ use std::time::Duration;
 use array::{Array, CreateOptions, OpenOptions, Sabotage};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions, Latency, Media, Seeded};
+use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Op, ZoneId, ZoneState, ZonedDevice};
 
 const BLOCK: u32 = 512;
@@ -256,6 +256,8 @@ fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
 enum Loss {
     None,
     Before(usize),
+    /// It fails while the workload runs, and is there again at the mount, or not.
+    During(usize, bool),
     At(usize),
     After(usize),
 }
@@ -267,10 +269,11 @@ fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
     let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
     let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
     let lost = below(&mut rng, u64::from(drives)) as usize;
-    let loss = match below(&mut rng, 4) {
+    let loss = match below(&mut rng, 5) {
         0 => Loss::None,
         1 => Loss::Before(lost),
         2 => Loss::At(lost),
+        3 => Loss::During(lost, below(&mut rng, 2) == 0),
         _ => Loss::After(lost),
     };
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
@@ -298,15 +301,22 @@ fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
                 workload(Arc::clone(&dev), Arc::clone(&lives), seed * 2 + u64::from(task), zones),
             ));
         }
-        sleep_until(&*driver, driver.now().after(until)).await;
+        let half = until / 2;
+        sleep_until(&*driver, driver.now().after(half)).await;
+        if let Loss::During(lost, _) = loss {
+            for op in [FaultOp::Write, FaultOp::Zone, FaultOp::Flush, FaultOp::Read] {
+                drives[lost].fail(FaultSpec::all(op));
+            }
+        }
+        sleep_until(&*driver, driver.now().after(until - half)).await;
     });
     let mut media = cut(&drives, seed ^ 0xc0de);
     let lives = lives.lock().clone();
-    if let Loss::Before(lost) | Loss::At(lost) = loss {
+    if let Loss::Before(lost) | Loss::At(lost) | Loss::During(lost, false) = loss {
         media.remove(lost);
     }
     // The mount itself is cut a few times.
-    let strict = !matches!(loss, Loss::Before(_) | Loss::At(_));
+    let strict = !matches!(loss, Loss::Before(_) | Loss::At(_) | Loss::During(..));
     for round in 0..below(&mut rng, 3) {
         let (driver, emus) = over(media, seed ^ round);
         let time = Duration::from_micros(below(&mut rng, 2_000));
