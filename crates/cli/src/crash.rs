@@ -14,7 +14,7 @@ use crate::output;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log or engine [default: one after the other]
+    /// The layer to explore: fs, log, engine or array [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
     /// What workloads and samples are functions of.
@@ -51,6 +51,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             seed: args.seed,
             states: args.states,
             sabotage: None,
+            array_sabotage: None,
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
             only: args.state,

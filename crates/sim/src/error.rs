@@ -30,7 +30,10 @@ pub enum Error {
     /// A state of the engine without its trace.
     #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
     NeedsTrace(String),
+    /// Traces are of one drive.
+    #[error("workloads of the array are functions of the seed alone: leave --trace out")]
+    NoTrace,
     /// A target's name cannot be read.
-    #[error("'{0}' is no target: take fs, log or engine")]
+    #[error("'{0}' is no target: take fs, log, engine or array")]
     Target(String),
 }

@@ -66,6 +66,9 @@ struct Cut {
 ///
 /// Defects are in the report. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
+    if options.target == Target::Array {
+        return if options.trace.is_some() { Err(Error::NoTrace) } else { crate::array::crash(options) };
+    }
     let existing = options.trace.as_deref().filter(|path| path.exists());
     if let Some(path) = existing {
         let trace = Trace::load(path)?;
@@ -125,6 +128,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
             files::record(options.target, options.seed, workload, volatile, options.sabotage)
         }
         Target::Engine => engine::record(options.seed, workload, volatile, options.sabotage),
+        Target::Array => unreachable!("it records for itself"),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -133,7 +137,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
 }
 
 /// What a panic said.
-fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
@@ -142,6 +146,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     match trace.target {
         Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.sabotage)),
         Target::Engine => Box::new(EngineOracle::new(trace, options.sabotage)),
+        Target::Array => unreachable!("a trace is of one drive"),
     }
 }
 

@@ -13,6 +13,7 @@
 //! its own, so that its trace is saved, and a replay reads it.
 #![forbid(unsafe_code)]
 
+mod array;
 mod choose;
 mod drive;
 mod engine;

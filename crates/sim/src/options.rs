@@ -19,6 +19,8 @@ pub struct CrashOptions {
     pub states: u64,
     /// A rule to break, to prove that it would be noticed.
     pub sabotage: Option<Sabotage>,
+    /// The same of the array's rules.
+    pub array_sabotage: Option<array::Sabotage>,
     /// Whether the drive has a volatile cache; `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,
     /// The trace to explore instead of recording one; where no file is there yet, the recorded one goes there.
@@ -39,6 +41,7 @@ impl CrashOptions {
             seed,
             states,
             sabotage: None,
+            array_sabotage: None,
             volatile_cache: None,
             trace: None,
             only: None,
@@ -57,17 +60,20 @@ pub enum Target {
     Log,
     /// RocksDB on the file system.
     Engine,
+    /// An array of drives, one of which may be lost.
+    Array,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 3] = [Target::Fs, Target::Log, Target::Engine];
+    pub const ALL: [Target; 4] = [Target::Fs, Target::Log, Target::Engine, Target::Array];
 
     pub(crate) fn number(self) -> u32 {
         match self {
             Target::Fs => 1,
             Target::Log => 2,
             Target::Engine => 3,
+            Target::Array => 4,
         }
     }
 
@@ -82,6 +88,7 @@ impl fmt::Display for Target {
             Target::Fs => "fs",
             Target::Log => "log",
             Target::Engine => "engine",
+            Target::Array => "array",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A device that writes down what happens to it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,16 @@ use crate::trace::{Event, OpNumber, Step, copy_of};
 ///
 /// An acknowledgement is recorded when the caller can see it, and no earlier. `jitter` delays each by a random
 /// time below it, so that operations overlap and complete out of order.
-#[derive(Debug)]
 pub struct Recorder {
     inner: Arc<dyn ZonedDevice>,
     log: Arc<Mutex<Log>>,
     jitter: Duration,
+    /// Where events go instead of the log.
+    sink: Option<Sink>,
 }
+
+/// Takes events.
+pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -29,7 +34,12 @@ struct Log {
 impl Recorder {
     /// A recorder over `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>, jitter: Duration) -> Arc<Recorder> {
-        Arc::new(Recorder { inner, log: Arc::default(), jitter })
+        Arc::new(Recorder { inner, log: Arc::default(), jitter, sink: None })
+    }
+
+    /// A recorder of another drive that numbers its operations together with this one's.
+    pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: Sink) -> Arc<Recorder> {
+        Arc::new(Recorder { inner, log: Arc::clone(&self.log), jitter: self.jitter, sink: Some(sink) })
     }
 
     /// The workload is about to do `step`.
@@ -62,6 +72,21 @@ impl Recorder {
     }
 }
 
+impl Log {
+    fn add(&mut self, sink: &Option<Sink>, event: Event) {
+        match sink {
+            Some(sink) => sink(event),
+            None => self.events.push(event),
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "recorded {:?}", self.inner)
+    }
+}
+
 impl ZonedDevice for Recorder {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
@@ -74,11 +99,11 @@ impl ZonedDevice for Recorder {
             let mut log = self.log.lock();
             let number = OpNumber(log.next);
             log.next += 1;
-            log.events.push(Event::Submit { op: number, what });
+            log.add(&self.sink, Event::Submit { op: number, what });
             (number, self.inner.submit(op))
         };
         let driver = Arc::clone(self.driver());
-        let (log, jitter) = (Arc::clone(&self.log), self.jitter);
+        let (log, jitter, sink) = (Arc::clone(&self.log), self.jitter, self.sink.clone());
         Io::spawn(&Arc::clone(&driver), &self.geometry().name, async move {
             let result = io.await;
             let most = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
@@ -90,7 +115,7 @@ impl ZonedDevice for Recorder {
                 Ok(_) => Event::Acked { op: number, at: None },
                 Err(_) => Event::Refused { op: number },
             };
-            log.lock().events.push(event);
+            log.lock().add(&sink, event);
             result
         })
     }

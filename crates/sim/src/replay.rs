@@ -27,14 +27,14 @@ enum Fate {
 }
 
 impl Fates {
-    pub(crate) fn of(events: &[Event]) -> Fates {
+    pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Fates {
         let fate = |event: &Event| match event {
             Event::Acked { op, at: Some(at) } => Some((*op, Fate::At(*at))),
             Event::Acked { op, at: None } => Some((*op, Fate::Done)),
             Event::Refused { op } => Some((*op, Fate::Refused)),
             _ => None,
         };
-        Fates(events.iter().filter_map(fate).collect())
+        Fates(events.into_iter().filter_map(fate).collect())
     }
 
     fn get(&self, op: OpNumber) -> Option<Fate> {

@@ -98,3 +98,40 @@ fn a_failure_names_the_command_that_replays_it() {
     assert_eq!(again.states, 1);
     assert!(again.failures.iter().any(|f| f.what == failure.what), "{failure:?} is not among {again:?}");
 }
+
+/// The same of a rule of the array.
+fn is_found_in_an_array(seed: u64, sabotage: array::Sabotage) {
+    let run = |array_sabotage, states| {
+        let options = CrashOptions::new(Target::Array, seed, states);
+        crash(&CrashOptions { array_sabotage, first_failure: true, ..options }).expect("the exploration runs")
+    };
+    let report = run(Some(sabotage), STATES);
+    assert!(!report.is_clean(), "{sabotage:?} was not noticed in {} states", report.states);
+    let clean = run(None, CLEAN);
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+}
+
+#[test]
+fn a_reset_of_an_array_without_its_log_is_found() {
+    is_found_in_an_array(31, array::Sabotage::ResetLog);
+}
+
+#[test]
+fn an_array_without_partial_parity_is_found() {
+    is_found_in_an_array(32, array::Sabotage::PartialParity);
+}
+
+#[test]
+fn a_generation_that_an_array_does_not_record_is_found() {
+    is_found_in_an_array(33, array::Sabotage::Generation);
+}
+
+#[test]
+fn a_durable_write_that_an_array_does_not_flush_is_found() {
+    is_found_in_an_array(34, array::Sabotage::Fua);
+}
+
+#[test]
+fn a_write_hole_that_an_array_leaves_is_found() {
+    is_found_in_an_array(35, array::Sabotage::Hole);
+}

@@ -39,3 +39,8 @@ fn no_power_cut_breaks_a_log() {
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 4_000);
 }
+
+#[test]
+fn an_array_loses_nothing() {
+    explore(Target::Array, 4, 4_000);
+}

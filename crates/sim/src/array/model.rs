@@ -1,0 +1,296 @@
+//! What the zones of an array may hold after a power cut: the device contract, seen from above.
+
+use std::collections::BTreeMap;
+
+use zoned::ZoneState;
+
+use crate::model::Fault;
+use crate::report::FailureKind;
+
+/// Something that the workload did, or learned.
+#[derive(Clone, Debug)]
+pub(crate) enum Mark {
+    /// Blocks were submitted at a zone's pointer; what stands for their contents.
+    Write {
+        zone: usize,
+        blocks: Vec<u64>,
+    },
+    /// Everything below `end` of a life is acknowledged; `durable` if it will survive.
+    Acked {
+        zone: usize,
+        life: usize,
+        end: usize,
+        durable: bool,
+    },
+    /// A flush began.
+    Flushing {
+        id: u64,
+    },
+    /// And is done.
+    Flushed {
+        id: u64,
+    },
+    Resetting {
+        zone: usize,
+    },
+    Reset {
+        zone: usize,
+    },
+    Finishing {
+        zone: usize,
+    },
+    Finished {
+        zone: usize,
+    },
+}
+
+impl Mark {
+    /// Whether this is a promise, not an attempt.
+    pub(crate) fn is_promise(&self) -> bool {
+        matches!(self, Mark::Acked { .. } | Mark::Flushed { .. } | Mark::Reset { .. } | Mark::Finished { .. })
+    }
+}
+
+/// One life of a zone.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    number: usize,
+    blocks: Vec<u64>,
+    acked: usize,
+    durable: usize,
+    finishing: bool,
+    finished: bool,
+    /// A reset was begun, is done, and cannot be undone.
+    ending: bool,
+    ended: bool,
+    gone: bool,
+}
+
+/// Lives that a zone may still be in: a reset that no flush covers may not have happened.
+const KEPT: usize = 3;
+
+/// What a mount shows of a zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shown {
+    pub state: ZoneState,
+    /// What stands for each block below the pointer.
+    pub blocks: Vec<u64>,
+}
+
+/// The zones of an array.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ZonesModel {
+    zones: Vec<Vec<Life>>,
+    flushes: BTreeMap<u64, Vec<(usize, usize, bool)>>,
+}
+
+impl ZonesModel {
+    /// Empty zones.
+    pub(crate) fn new(zones: usize) -> ZonesModel {
+        ZonesModel { zones: vec![vec![Life::default()]; zones], flushes: BTreeMap::new() }
+    }
+
+    /// What a mount showed is what there is: durable, for it was read back.
+    pub(crate) fn shown(shown: &[Shown]) -> ZonesModel {
+        let life = |shown: &Shown| {
+            let known = if shown.state == ZoneState::Full { 0 } else { shown.blocks.len() };
+            let full = shown.state == ZoneState::Full;
+            let blocks = shown.blocks.get(..known).unwrap_or_default().to_vec();
+            vec![Life {
+                blocks,
+                acked: known,
+                durable: known,
+                finishing: full,
+                finished: full,
+                ..Life::default()
+            }]
+        };
+        ZonesModel { zones: shown.iter().map(life).collect(), flushes: BTreeMap::new() }
+    }
+
+    pub(crate) fn apply(&mut self, mark: &Mark) {
+        match mark {
+            Mark::Flushing { id } => {
+                let now =
+                    |lives: &Vec<Life>| lives.last().map_or((0, 0, false), |l| (l.number, l.acked, l.ended));
+                self.flushes.insert(*id, self.zones.iter().map(now).collect());
+            }
+            Mark::Flushed { id } => {
+                let Some(then) = self.flushes.remove(id) else { return };
+                for (lives, (number, acked, ended)) in self.zones.iter_mut().zip(then) {
+                    for life in lives {
+                        if life.number == number {
+                            life.durable = life.durable.max(acked);
+                            life.gone |= ended;
+                        }
+                        life.gone |= life.number < number;
+                    }
+                }
+            }
+            Mark::Acked { zone, life, end, durable } => {
+                let Some(lives) = self.zones.get_mut(*zone) else { return };
+                let Some(at) = lives.iter().position(|l| l.number == *life) else { return };
+                if let Some(life) = lives.get_mut(at) {
+                    life.acked = life.acked.max(*end);
+                    if *durable {
+                        life.durable = life.durable.max(*end);
+                    }
+                }
+                if *durable {
+                    // Old and new content never mix: what came before is over.
+                    lives.iter_mut().take(at).for_each(|life| life.gone = true);
+                }
+            }
+            Mark::Write { zone, blocks } => self.last(*zone, |life| life.blocks.extend(blocks)),
+            Mark::Resetting { zone } => self.last(*zone, |life| life.ending = true),
+            Mark::Reset { zone } => {
+                self.last(*zone, |life| life.ended = true);
+                if let Some(lives) = self.zones.get_mut(*zone) {
+                    let number = lives.last().map_or(0, |life| life.number + 1);
+                    lives.push(Life { number, ..Life::default() });
+                    let extra = lives.len().saturating_sub(KEPT);
+                    lives.drain(..extra);
+                }
+            }
+            Mark::Finishing { zone } => self.last(*zone, |life| life.finishing = true),
+            Mark::Finished { zone } => self.last(*zone, |life| life.finished = true),
+        }
+    }
+
+    fn last(&mut self, zone: usize, change: impl FnOnce(&mut Life)) {
+        if let Some(life) = self.zones.get_mut(zone).and_then(|lives| lives.last_mut()) {
+            change(life);
+        }
+    }
+
+    /// Compares. `strict`: what was acknowledged below the pointer is right, durable or not.
+    pub(crate) fn judge(&self, shown: &[Shown], strict: bool) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
+            let reset = shown.state == ZoneState::Empty && lives.last().is_some_and(|life| life.ending);
+            let mut verdicts: Vec<Option<(FailureKind, String)>> =
+                lives.iter().rev().map(|life| judge(life, shown, strict)).collect();
+            if reset || verdicts.iter().any(Option::is_none) {
+                continue;
+            }
+            // The newest life says best what is wrong.
+            if let Some(Some((kind, what))) = verdicts.drain(..).next() {
+                faults.push(Fault { kind, what: format!("zone {zone}: {what}") });
+            }
+        }
+        faults
+    }
+
+    /// Compares what two mounts show, the second without a drive: what the first showed stays.
+    pub(crate) fn judge_again(&self, first: &[Shown], second: &[Shown]) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (zone, ((lives, a), b)) in self.zones.iter().zip(first).zip(second).enumerate() {
+            // Of a full zone only what was durable is known to be content.
+            let fitting = lives.iter().rev().find(|life| judge(life, a, false).is_none());
+            let until = match a.state {
+                ZoneState::Full => fitting.map_or(0, |life| life.durable),
+                _ => a.blocks.len(),
+            };
+            let same = a.state == b.state && a.blocks.len() == b.blocks.len();
+            if !same || a.blocks.get(..until) != b.blocks.get(..until) {
+                let (from, to) = ((a.state, a.blocks.len()), (b.state, b.blocks.len()));
+                let what =
+                    format!("zone {zone} changed when a drive was lost after the mount: {from:?}, {to:?}");
+                faults.push(Fault { kind: FailureKind::Lost, what });
+            }
+        }
+        faults
+    }
+}
+
+/// What is wrong with a zone if it is in this life.
+fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, String)> {
+    let (state, pointer) = (shown.state, shown.blocks.len());
+    let about = || {
+        format!(
+            "{state:?} at {pointer}, with {} blocks submitted, {} acknowledged, {} durable",
+            life.blocks.len(),
+            life.acked,
+            life.durable
+        )
+    };
+    let full = state == ZoneState::Full;
+    if life.gone {
+        return Some((FailureKind::Invented, format!("a life that is over: {}", about())));
+    }
+    if state == ZoneState::Empty {
+        return (life.durable > 0).then(|| (FailureKind::Lost, about()));
+    }
+    if !full && pointer < life.durable {
+        return Some((FailureKind::Lost, about()));
+    }
+    if !full && pointer > life.blocks.len() {
+        return Some((FailureKind::Invented, about()));
+    }
+    if !full && life.finished {
+        return Some((FailureKind::Lost, format!("finished, and yet {}", about())));
+    }
+    let must = if full || !strict { life.durable } else { life.acked.min(pointer).max(life.durable) };
+    let wrong = (0..must).find(|n| shown.blocks.get(*n) != life.blocks.get(*n));
+    wrong.map(|n| {
+        let kind = if n < life.durable { FailureKind::Lost } else { FailureKind::Invented };
+        (kind, format!("block {n} is wrong: {}", about()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(marks: &[Mark]) -> ZonesModel {
+        let mut model = ZonesModel::new(1);
+        marks.iter().for_each(|mark| model.apply(mark));
+        model
+    }
+
+    fn kinds(model: &ZonesModel, state: ZoneState, blocks: &[u64]) -> Vec<FailureKind> {
+        let shown = [Shown { state, blocks: blocks.to_vec() }];
+        model.judge(&shown, true).into_iter().map(|fault| fault.kind).collect()
+    }
+
+    #[test]
+    fn the_pointer_lies_between_what_is_durable_and_what_was_submitted() {
+        let model = model(&[
+            Mark::Write { zone: 0, blocks: vec![1, 2, 3] },
+            Mark::Acked { zone: 0, life: 0, end: 2, durable: false },
+            Mark::Flushing { id: 1 },
+            Mark::Acked { zone: 0, life: 0, end: 3, durable: false },
+            Mark::Flushed { id: 1 },
+            Mark::Write { zone: 0, blocks: vec![4] },
+        ]);
+        for (blocks, wanted) in [
+            (&[1, 2][..], vec![]),
+            (&[1, 2, 3, 99], vec![]),
+            (&[1], vec![FailureKind::Lost]),
+            (&[1, 9], vec![FailureKind::Lost]),
+            (&[1, 2, 9], vec![FailureKind::Invented]),
+            (&[1, 2, 3, 4, 5], vec![FailureKind::Invented]),
+        ] {
+            assert_eq!(kinds(&model, ZoneState::Closed, blocks), wanted, "{blocks:?}");
+        }
+        assert_eq!(kinds(&model, ZoneState::Empty, &[]), [FailureKind::Lost]);
+        assert_eq!(kinds(&model, ZoneState::Full, &[1, 2, 7, 7, 7, 7]), []);
+    }
+
+    #[test]
+    fn a_reset_may_be_undone_until_a_flush_covers_it() {
+        let begin = [
+            Mark::Write { zone: 0, blocks: vec![1] },
+            Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
+            Mark::Resetting { zone: 0 },
+        ];
+        let mut model = model(&begin);
+        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+        model.apply(&Mark::Reset { zone: 0 });
+        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), []);
+        model.apply(&Mark::Flushing { id: 1 });
+        model.apply(&Mark::Flushed { id: 1 });
+        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), [FailureKind::Invented]);
+        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+    }
+}

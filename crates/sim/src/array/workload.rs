@@ -1,0 +1,168 @@
+//! What is done to an array until the power goes: writes and appends of every length, several in flight, flushes, durable
+//! writes, resets, finishes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use zoned::{Action, Blocks, Buf, BufMut, Done, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
+
+use super::model::{Mark, Shown};
+use crate::Rng;
+
+/// Where marks go.
+pub(crate) type Sink = Arc<dyn Fn(Mark) + Send + Sync>;
+
+/// One zone, as its task knows it.
+struct Ours {
+    zone: ZoneId,
+    life: usize,
+    written: usize,
+    over: bool,
+}
+
+/// A task with zones of its own.
+pub(crate) struct Task {
+    device: Arc<dyn ZonedDevice>,
+    sink: Sink,
+    rng: Rng,
+    zones: Vec<Ours>,
+    steps: usize,
+    flushes: u64,
+}
+
+/// What stands for a block's content.
+pub(crate) fn digest(block: &[u8]) -> u64 {
+    checksum(CrcAlgorithm::Crc64Nvme, block)
+}
+
+/// What an array shows.
+pub(crate) async fn show(device: &Arc<dyn ZonedDevice>) -> Result<Vec<Shown>, String> {
+    let geometry = device.geometry();
+    let size = geometry.block_size as usize;
+    let mut all = Vec::new();
+    for info in device.report(0..geometry.zones).await.map_err(|e| format!("the report: {e}"))? {
+        let mut blocks = Vec::new();
+        let mut at = 0;
+        while at < info.pointer.0 {
+            let count = (info.pointer.0 - at).min(geometry.max_transfer.0);
+            let into = BufMut::zeroed(count as usize * size);
+            let found = device.read(geometry.start(info.zone).plus(Blocks(at)), into).await;
+            let found = found.map_err(|e| format!("a read of zone {}, block {at}: {e}", info.zone))?;
+            blocks.extend(found.chunks(size).map(digest));
+            at += count;
+        }
+        all.push(Shown { state: info.state, blocks });
+    }
+    Ok(all)
+}
+
+impl Task {
+    /// A task on `zones`, of which `shown` is what they hold.
+    pub(crate) fn new(
+        device: &Arc<dyn ZonedDevice>,
+        sink: Sink,
+        seed: u64,
+        zones: Range<u32>,
+        shown: &[Shown],
+        steps: usize,
+    ) -> Task {
+        let ours = |zone: u32| {
+            let shown = shown.get(zone as usize);
+            let written = shown.map_or(0, |shown| shown.blocks.len());
+            let over = shown.is_some_and(|shown| shown.state == ZoneState::Full);
+            Ours { zone: ZoneId(zone), life: 0, written, over }
+        };
+        Task {
+            device: Arc::clone(device),
+            sink,
+            rng: Rng::new(seed),
+            zones: zones.map(ours).collect(),
+            steps,
+            flushes: seed << 16,
+        }
+    }
+
+    /// Runs to its end. The error is what the array should not have answered.
+    pub(crate) async fn run(mut self) -> Result<(), String> {
+        for _ in 0..self.steps {
+            let at = self.rng.index(self.zones.len());
+            match self.rng.below(20) {
+                0 => self.flush().await?,
+                1 => self.reset(at).await?,
+                2 if self.rng.chance(30) => self.finish(at).await?,
+                _ => self.write(at).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), String> {
+        self.flushes += 1;
+        let id = self.flushes;
+        (self.sink)(Mark::Flushing { id });
+        self.device.flush().await.map_err(|e| format!("a flush: {e}"))?;
+        (self.sink)(Mark::Flushed { id });
+        Ok(())
+    }
+
+    async fn reset(&mut self, at: usize) -> Result<(), String> {
+        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
+        let zone = ours.zone.index();
+        (self.sink)(Mark::Resetting { zone });
+        self.device.zone(ours.zone, Action::Reset).await.map_err(|e| format!("a reset: {e}"))?;
+        (self.sink)(Mark::Reset { zone });
+        *ours = Ours { zone: ours.zone, life: ours.life + 1, written: 0, over: false };
+        Ok(())
+    }
+
+    async fn finish(&mut self, at: usize) -> Result<(), String> {
+        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
+        let zone = ours.zone.index();
+        ours.over = true;
+        (self.sink)(Mark::Finishing { zone });
+        self.device.zone(ours.zone, Action::Finish).await.map_err(|e| format!("a finish: {e}"))?;
+        (self.sink)(Mark::Finished { zone });
+        Ok(())
+    }
+
+    async fn write(&mut self, at: usize) -> Result<(), String> {
+        let geometry = self.device.geometry();
+        let (size, capacity) = (geometry.block_size as usize, geometry.zone_capacity.0 as usize);
+        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
+        let mut ios = Vec::new();
+        for _ in 0..1 + self.rng.below(4) {
+            let most = if self.rng.chance(25) { 24 } else { 3 };
+            let count = (1 + self.rng.index(most)).min(capacity - ours.written.min(capacity));
+            if ours.over || count == 0 {
+                break;
+            }
+            let data: Vec<u8> = (0..count * size / 8).flat_map(|_| self.rng.draw().to_le_bytes()).collect();
+            let how = if self.rng.chance(15) { Durability::Durable } else { Durability::Cached };
+            let blocks = data.chunks(size).map(digest).collect();
+            let data = Buf::copy_from(&data);
+            // Before it is submitted: from then on it may be seen.
+            (self.sink)(Mark::Write { zone: ours.zone.index(), blocks });
+            let io = if self.rng.chance(50) {
+                self.device.submit(Op::Append { zone: ours.zone, data, how })
+            } else {
+                let at = geometry.start(ours.zone).plus(Blocks(ours.written as u64));
+                self.device.submit(Op::Write { at, data, how })
+            };
+            ours.written += count;
+            ios.push((io, ours.written, how));
+        }
+        for (io, end, how) in ios {
+            let durable = how == Durability::Durable || !geometry.volatile_cache;
+            let (zone, life) = (ours.zone.index(), ours.life);
+            match io.await {
+                Ok(Done::Unit | Done::At(_)) => (self.sink)(Mark::Acked { zone, life, end, durable }),
+                Ok(other) => return Err(format!("a write gave {other:?}")),
+                // More zones than may be active: what was said to come does not.
+                Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
+                Err(e) => return Err(format!("a write: {e}")),
+            }
+        }
+        Ok(())
+    }
+}
