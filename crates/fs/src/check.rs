@@ -7,7 +7,7 @@ use units::{Blocks, ZoneId};
 use zoned::{ZoneInfo, ZonedDevice};
 
 use crate::file::File;
-use crate::log::recover;
+use crate::log::{parallel, recover};
 use crate::mkfs::{check_geometry, read_superblock};
 use crate::replay::{Replayed, replay};
 use crate::state::{Node, ROOT, State};
@@ -29,6 +29,9 @@ pub(crate) async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
     check_overlaps(&used, &mut out);
     for node in state.files().filter(|n| n.file.kind == FileKind::Log) {
         check_log(dev, &superblock, &node.file, &mut out).await?;
+    }
+    for node in state.files().filter(|n| n.file.kind == FileKind::ParallelLog) {
+        check_parallel_log(dev, &superblock, &node.file, &mut out).await?;
     }
     Ok(out)
 }
@@ -150,6 +153,26 @@ async fn check_log(
         && found.size != size
     {
         out.problems.push(format!("log {} has {} bytes and was closed with {size}", file.ino, found.size));
+    }
+    Ok(())
+}
+
+async fn check_parallel_log(
+    dev: &Arc<dyn ZonedDevice>,
+    sb: &Superblock,
+    file: &File,
+    out: &mut CheckReport,
+) -> Result<()> {
+    let (epochs, retired, segments) = {
+        let log = &file.content.read().log;
+        (log.epochs.clone(), log.retired, log.segments.clone())
+    };
+    if !epochs.is_sorted_by(|a, b| a.epoch < b.epoch && a.first <= b.first && b.settled <= b.first) {
+        out.problems.push(format!("the epochs of parallel log {} are not in order", file.ino));
+    }
+    let found = parallel::recover(dev, sb.uuid, file.ino, &epochs, retired, &segments, None).await?;
+    if let Some(missing) = found.missing {
+        out.problems.push(format!("parallel log {} lost ticket {missing}", file.ino));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use parking_lot::RwLock;
 use zoned::{Buf, BufMut};
 
 use crate::extents::ExtentMap;
+use crate::log::parallel::Epoch;
 use crate::log::{Cut, LogIndex, LogWriter, Segment};
 use crate::{Error, FileKind, Lifetime};
 
@@ -48,6 +49,9 @@ pub(crate) struct LogContent {
     /// Why `index` ends before the log does, if it does.
     pub damage: Option<Error>,
     pub writer: Option<Arc<LogWriter>>,
+    /// Of a parallel log: its epochs, the newest last, and the mark below which tickets are not needed.
+    pub epochs: Vec<Epoch>,
+    pub retired: u64,
 }
 
 impl File {
@@ -59,6 +63,9 @@ impl File {
     /// The length as readers see it.
     pub(crate) fn size(&self) -> u64 {
         let content = self.content.read();
+        if self.kind == FileKind::ParallelLog {
+            return content.size;
+        }
         match (&content.log.writer, content.log.sealed) {
             (Some(writer), _) => writer.size().0,
             (None, Some((size, _))) if self.kind == FileKind::Log => size,

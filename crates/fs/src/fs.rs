@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{Geometry, ZonedDevice};
 
+use crate::file::File;
 use crate::format::record::Record;
 use crate::log::LogWriter;
 use crate::logs::LogFile;
@@ -16,7 +17,7 @@ use crate::shared::{Handle, Shared};
 use crate::state::{Node, State};
 use crate::{
     CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime,
-    MountOptions, Reader, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount,
+    MountOptions, ParallelLog, ParallelOptions, Reader, Replay, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount, plog,
     usage,
 };
 
@@ -125,6 +126,10 @@ impl Fs {
             let kind = match options.kind {
                 FileKind::Data => Kind::Data,
                 FileKind::Log => Kind::Log,
+                FileKind::ParallelLog => {
+                    return Err(error(ErrorKind::Invalid, DOING, path)
+                        .because("`parallel_log` makes a parallel log, and writes it"));
+                }
             };
             let ino = self.make(&mut state, parent, name, kind, options.lifetime)?;
             let older = if kind == Kind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
@@ -156,6 +161,8 @@ impl Fs {
                 writer.resume().await.map(|()| writer)
             }
             FileKind::Log => LogFile::open(handle, older).await.map(Writer::log),
+            FileKind::ParallelLog => Err(Error::new(ErrorKind::Invalid, "opening for append")
+                .because("it is a parallel log: `parallel_log` opens it")),
         };
         if opened.is_err()
             && let Some(node) = self.shared.state.lock().file_node(ino)
@@ -194,6 +201,55 @@ impl Fs {
         let (ino, modified_ms) = (state.next_ino, self.shared.driver.unix_millis());
         state.commit(Record::Create { ino, parent, modified_ms, kind, lifetime, name: name.to_owned() })?;
         Ok(ino)
+    }
+
+    /// Opens the parallel log at `path`, or makes it; gives its writer, and what it holds: the records of before a crash, or
+    /// of a log that was closed with records in it. The caller applies them before it appends.
+    ///
+    /// # Errors
+    /// `Invalid` where the path names another kind of file; `Busy` while it has a writer; `Corrupt` where the medium lost what
+    /// was durable.
+    pub async fn parallel_log(&self, path: &str, options: &ParallelOptions) -> Result<(ParallelLog, Replay)> {
+        const DOING: &str = "opening a parallel log";
+        let shared = &self.shared;
+        shared.check_writable()?;
+        let handle = {
+            let mut state = shared.state.lock();
+            let (parent, name) = state.parent(DOING, path)?;
+            let ino = match state.lookup(parent, name) {
+                Some(ino) => ino,
+                None => self.make(&mut state, parent, name, Kind::ParallelLog, Lifetime::Short)?,
+            };
+            check_parallel(&state, ino, DOING, path)?;
+            self.writing_handle(&mut state, ino, DOING, path)?
+        };
+        let ino = handle.file.ino;
+        let opened = plog::open(handle, options).await;
+        if opened.is_err()
+            && let Some(node) = shared.state.lock().file_node(ino)
+        {
+            node.writing = false;
+        }
+        opened
+    }
+
+    /// What the parallel log at `path` holds, without changing it: what the next opening would give.
+    ///
+    /// # Errors
+    /// As [`parallel_log`](Fs::parallel_log).
+    pub async fn read_parallel_log(&self, path: &str) -> Result<Replay> {
+        const DOING: &str = "reading a parallel log";
+        self.shared.check_open()?;
+        let handle = {
+            let mut state = self.shared.state.lock();
+            let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
+            let file = check_parallel(&state, ino, DOING, path)?;
+            if state.file_node(ino).is_some_and(|node| node.writing) {
+                return Err(error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first"));
+            }
+            Handle::counted(&self.shared, &mut state, &file)
+        };
+        plog::read(handle).await
     }
 
     /// Opens a file to read.
@@ -375,10 +431,20 @@ impl Fs {
     }
 }
 
+/// The file, which must be a parallel log.
+fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<File>> {
+    let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
+    if file.kind == FileKind::ParallelLog {
+        return Ok(file);
+    }
+    Err(error(ErrorKind::Invalid, doing, path).because("it is not a parallel log; choose another path"))
+}
+
 fn kind_of(kind: FileKind) -> Kind {
     match kind {
         FileKind::Data => Kind::Data,
         FileKind::Log => Kind::Log,
+        FileKind::ParallelLog => Kind::ParallelLog,
     }
 }
 

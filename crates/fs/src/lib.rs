@@ -37,6 +37,7 @@ mod mkfs;
 mod mount;
 mod options;
 mod path;
+mod plog;
 mod pool;
 mod reader;
 mod replay;
@@ -50,6 +51,7 @@ mod zones;
 
 pub use error::{Class, Error, ErrorKind, Result};
 pub use fs::{FileLock, Fs};
+pub use plog::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
 pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
 pub use reader::{Reader, SequentialReader};
 pub use stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};

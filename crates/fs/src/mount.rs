@@ -13,7 +13,7 @@ use crate::alloc::{self, OpenZone, Slots};
 use crate::file::File;
 use crate::format::record::Record;
 use crate::format::superblock;
-use crate::log::recover_with;
+use crate::log::{Segment, recover_with};
 use crate::meta::Meta;
 use crate::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::pool::Pool;
@@ -42,6 +42,9 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
         dev.flush().await.map_err(|e| Error::device("mounting", e))?;
     }
     recover_logs(&dev, &superblock, &mut replayed.state, options).await?;
+    if !options.read_only {
+        trim_parallel_logs(&mut replayed.state, &report)?;
+    }
     let torn = replayed.torn && options.sabotage != Some(Sabotage::TornTail);
     let shared = assemble(dev, superblock, options, replayed, &report);
     if options.read_only {
@@ -142,6 +145,24 @@ async fn recover_logs(
         }
         let log = &mut file.content.write().log;
         (log.index, log.damage) = (Some(Arc::new(found.index)), damage);
+    }
+    Ok(())
+}
+
+/// Gives back what parallel logs that nobody closed have not written of their segments.
+fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
+    let parallel = |f: &Arc<File>| f.kind == FileKind::ParallelLog;
+    let logs: Vec<Arc<File>> = state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
+    for file in logs {
+        let segments = file.content.read().log.segments.clone();
+        // From behind: a segment that goes changes the numbers of those behind it.
+        let numbered: Vec<(u32, &Segment)> = (0..).zip(&segments).collect();
+        for (segment, s) in numbered.into_iter().rev() {
+            let written = report.get(s.zone.index()).map_or(Blocks::ZERO, |info| info.pointer);
+            if written < s.end {
+                state.commit(Record::Trim { ino: file.ino, segment, end: written })?;
+            }
+        }
     }
     Ok(())
 }

@@ -58,6 +58,12 @@ pub enum Sabotage {
     Barrier,
     /// `sync` of a log waits for what is in flight before it sends the buffer, and not for the buffer.
     SyncOrder,
+    /// A parallel log's recovery keeps entries though a ticket that they need is missing.
+    Needs,
+    /// A parallel log writes no voids.
+    Void,
+    /// A parallel log gives up what lands behind its padding, instead of waiting for what is in flight.
+    Replacement,
 }
 
 /// What a new file is.
@@ -68,6 +74,8 @@ pub enum FileKind {
     Data,
     /// An append log in log zones: small synced appends without metadata commits.
     Log,
+    /// A parallel log: see [`Fs::parallel_log`](crate::Fs::parallel_log), which makes it.
+    ParallelLog,
 }
 
 /// How long a file is expected to live: files that die together share zones.

@@ -35,6 +35,10 @@ impl Reader {
     /// Reads at `offset`; gives the number of bytes read, less than asked only at the end of the file.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         self.handle.shared.check_open()?;
+        if self.handle.file.kind == FileKind::ParallelLog {
+            return Err(Error::new(crate::ErrorKind::Invalid, "reading a file")
+                .because("it is a parallel log: `read_parallel_log` gives its records"));
+        }
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }

@@ -42,6 +42,8 @@ pub enum Kind {
     Data,
     /// An append log.
     Log,
+    /// A parallel log.
+    ParallelLog,
     /// A directory.
     Directory,
 }

@@ -98,7 +98,10 @@ impl State {
             | Record::Remap { ino, .. }
             | Record::Segment { ino, .. }
             | Record::Cut { ino, .. }
-            | Record::Seal { ino, .. } => !self.orphans.contains_key(ino),
+            | Record::Seal { ino, .. }
+            | Record::Epoch { ino, .. }
+            | Record::Retire { ino, .. }
+            | Record::Trim { ino, .. } => !self.orphans.contains_key(ino),
             _ => true,
         };
         // What the record frees is freed by it: `apply` notes its number. A record that does not apply has none.
@@ -186,6 +189,12 @@ impl State {
                 self.seal(ino, (size, next_sequence), last_end.0, modified_ms, segments as usize)
             }
             Record::End { .. } => Ok(()),
+            &Record::Epoch { ino, epoch } => {
+                self.parallel_log(ino)?.content.write().log.epochs.push(epoch);
+                Ok(())
+            }
+            &Record::Retire { ino, below, segments } => self.retire(ino, below, segments as usize),
+            &Record::Trim { ino, segment, end } => self.trim(ino, segment as usize, end),
         }
     }
 
@@ -228,8 +237,16 @@ impl State {
     fn log_file(&self, ino: u64) -> Result<Arc<File>> {
         let file = self.named_file(ino)?;
         match file.kind {
-            FileKind::Log => Ok(file),
+            FileKind::Log | FileKind::ParallelLog => Ok(file),
             FileKind::Data => Err(damaged(format!("inode {ino} is no log"))),
+        }
+    }
+
+    fn parallel_log(&self, ino: u64) -> Result<Arc<File>> {
+        let file = self.named_file(ino)?;
+        match file.kind {
+            FileKind::ParallelLog => Ok(file),
+            _ => Err(damaged(format!("inode {ino} is no parallel log"))),
         }
     }
 
@@ -241,6 +258,7 @@ impl State {
         let node = match kind {
             Kind::Data => file(FileKind::Data),
             Kind::Log => file(FileKind::Log),
+            Kind::ParallelLog => file(FileKind::ParallelLog),
             Kind::Directory => Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms },
         };
         if ino <= ROOT || self.nodes.contains_key(&ino) {
@@ -406,10 +424,13 @@ impl State {
         }
         self.zones.set_generation(segment.zone, segment.generation);
         self.next_generation = self.next_generation.max(segment.generation.saturating_add(1));
-        let log = &mut file.content.write().log;
-        log.segments.push(segment);
+        let mut content = file.content.write();
+        content.log.segments.push(segment);
         self.parts += 1;
-        log.sealed = None;
+        content.log.sealed = None;
+        if file.kind == FileKind::ParallelLog {
+            content.size = size_of_segments(&content.log.segments, self.block);
+        }
         Ok(())
     }
 
@@ -440,6 +461,50 @@ impl State {
             content.modified_ms = modified_ms;
         }
         self.free(freed);
+        Ok(())
+    }
+
+    /// Gives up tickets of a parallel log, and its first segments.
+    fn retire(&mut self, ino: u64, below: u64, segments: usize) -> Result<()> {
+        let file = self.parallel_log(ino)?;
+        let freed: Freed = {
+            let mut content = file.content.write();
+            let log = &mut content.log;
+            log.retired = log.retired.max(below);
+            // What was decided of an epoch is not asked for any more when all of it is retired.
+            let over = log.epochs.iter().skip(1).take_while(|next| next.first <= log.retired).count();
+            log.epochs.drain(..over);
+            let segments = segments.min(log.segments.len());
+            self.parts -= segments as u64;
+            let freed: Freed =
+                log.segments.drain(..segments).map(|s| (s.zone, s.end.minus(s.start).0)).collect();
+            content.size = size_of_segments(&content.log.segments, self.block);
+            freed
+        };
+        self.free(freed);
+        Ok(())
+    }
+
+    /// Ends a segment of a parallel log earlier; one that has nothing left goes.
+    fn trim(&mut self, ino: u64, segment: usize, end: units::Blocks) -> Result<()> {
+        let file = self.parallel_log(ino)?;
+        let freed = {
+            let mut content = file.content.write();
+            let segments = &mut content.log.segments;
+            let Some(s) = segments.get_mut(segment) else {
+                return Err(damaged(format!("log {ino} has no segment number {segment}")));
+            };
+            let end = end.clamp(s.start, s.end);
+            let freed = (s.zone, s.end.minus(end).0);
+            s.end = end;
+            if s.start == end {
+                segments.remove(segment);
+                self.parts -= 1;
+            }
+            content.size = size_of_segments(&content.log.segments, self.block);
+            freed
+        };
+        self.free(vec![freed]);
         Ok(())
     }
 
@@ -481,6 +546,11 @@ impl State {
     }
 }
 
+/// The size of a parallel log: the blocks that it holds.
+fn size_of_segments(segments: &[Segment], block: u64) -> u64 {
+    segments.iter().map(|s| s.end.minus(s.start).0 * block).sum()
+}
+
 /// The records that make `file`.
 fn file_records(file: &File, records: &mut Vec<Record>) {
     let ino = file.ino;
@@ -494,6 +564,13 @@ fn file_records(file: &File, records: &mut Vec<Record>) {
                 let from = extents.first().map_or(0, |e| e.offset);
                 records.push(Record::Extents { ino, from, size, modified_ms, extents: extents.to_vec() });
             }
+        }
+        FileKind::ParallelLog => {
+            records.push(Record::Inode { ino, size: 0, modified_ms, kind: Kind::ParallelLog, lifetime });
+            let log = &content.log;
+            records.extend(log.epochs.iter().map(|&epoch| Record::Epoch { ino, epoch }));
+            records.extend(log.segments.iter().map(|&segment| Record::Segment { ino, segment }));
+            records.push(Record::Retire { ino, below: log.retired, segments: 0 });
         }
         FileKind::Log => {
             records.push(Record::Inode { ino, size: 0, modified_ms, kind: Kind::Log, lifetime });

@@ -297,6 +297,7 @@ impl Forge {
         EntryHeader {
             padding: false,
             odd: false,
+            void: false,
             log: Forge::LOG,
             generation: self.segment.generation,
             sequence,

@@ -15,6 +15,9 @@
 //! | 10 | Cut | 32 | ino (8), sequence (8), offset (8), epoch (4), zero (4) | |
 //! | 11 | Seal | 48 | ino (8), size (8), next_sequence (8), last_end (8), modified_ms (8), segments (4), zero (4) | |
 //! | 12 | End | 8 | records of the snapshot before this one (8) | |
+//! | 13 | Epoch | 32 | ino (8), first (8), settled (8), epoch (4), zero (4) | |
+//! | 14 | Retire | 24 | ino (8), below (8), segments (4), zero (4) | |
+//! | 15 | Trim | 24 | ino (8), end (8), segment (4), zero (4) | |
 //!
 //! An extent is file offset (8), bytes (8), first block within the zone (8), zone (4), zero (4).
 //!
@@ -22,6 +25,11 @@
 //! file's content from offset `from` on is now these extents, and its length `size`; Remap that the content at
 //! the extents' offsets has moved. Segment gives a log one more segment; Cut begins an epoch of a log; Seal ends
 //! it: the first `segments` segments stay, the last of them ends at `last_end`. End completes a snapshot.
+//!
+//! Of a parallel log: Epoch begins one at ticket `first`, and says what was decided of the one before; Retire that tickets below
+//! `below` are not needed any more, nor the log's first `segments` segments; Trim that a segment, counted from the front, ends at
+//! `end`, and is no more where it has nothing left.
+//!
 //! Counters says that no number below its own is given (again): one that raises `next_generation` is durable before
 //! a zone is used under a generation below that, so that the zone can be written before its Segment is durable.
 
@@ -32,6 +40,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::frame::MAX_PAYLOAD;
 use crate::extents::Extent;
 use crate::log::Segment;
+use crate::log::parallel::Epoch;
 use crate::{Kind, Lifetime};
 
 /// The longest name.
@@ -57,6 +66,9 @@ pub(crate) enum Record {
     Cut { ino: u64, sequence: u64, offset: u64, epoch: u32 },
     Seal { ino: u64, size: u64, next_sequence: u64, last_end: Blocks, modified_ms: u64, segments: u32 },
     End { count: u64 },
+    Epoch { ino: u64, epoch: Epoch },
+    Retire { ino: u64, below: u64, segments: u32 },
+    Trim { ino: u64, segment: u32, end: Blocks },
 }
 
 macro_rules! raw {
@@ -82,6 +94,9 @@ raw! {
     RawCut = 32 { ino: U64, sequence: U64, offset: U64, epoch: U32, zero: [u8; 4] }
     RawSeal = 48 { ino: U64, size: U64, next_sequence: U64, last_end: U64, modified_ms: U64, segments: U32, zero: [u8; 4] }
     RawEnd = 8 { count: U64 }
+    RawEpoch = 32 { ino: U64, first: U64, settled: U64, epoch: U32, zero: [u8; 4] }
+    RawRetire = 24 { ino: U64, below: U64, segments: U32, zero: [u8; 4] }
+    RawTrim = 24 { ino: U64, end: U64, segment: U32, zero: [u8; 4] }
 }
 
 fn kind_byte(kind: Kind) -> u8 {
@@ -89,11 +104,12 @@ fn kind_byte(kind: Kind) -> u8 {
         Kind::Data => 1,
         Kind::Log => 2,
         Kind::Directory => 3,
+        Kind::ParallelLog => 4,
     }
 }
 
 fn kind_of(byte: u8) -> Option<Kind> {
-    [Kind::Data, Kind::Log, Kind::Directory].into_iter().find(|k| kind_byte(*k) == byte)
+    [Kind::Data, Kind::Log, Kind::Directory, Kind::ParallelLog].into_iter().find(|k| kind_byte(*k) == byte)
 }
 
 /// A lifetime's number, on the device and as a distance between lifetimes.
@@ -179,6 +195,9 @@ impl Record {
             Record::Cut { .. } => 10,
             Record::Seal { .. } => 11,
             Record::End { .. } => 12,
+            Record::Epoch { .. } => 13,
+            Record::Retire { .. } => 14,
+            Record::Trim { .. } => 15,
         }
     }
 
@@ -270,6 +289,19 @@ impl Record {
                 out.extend_from_slice(raw.as_bytes());
             }
             &Record::End { count } => out.extend_from_slice(RawEnd { count: count.into() }.as_bytes()),
+            &Record::Epoch { ino, epoch: Epoch { epoch, first, settled } } => {
+                let (ino, first, settled) = (ino.into(), first.into(), settled.into());
+                let raw = RawEpoch { ino, first, settled, epoch: epoch.into(), zero: [0; 4] };
+                out.extend_from_slice(raw.as_bytes());
+            }
+            &Record::Retire { ino, below, segments } => {
+                let (ino, below, segments) = (ino.into(), below.into(), segments.into());
+                out.extend_from_slice(RawRetire { ino, below, segments, zero: [0; 4] }.as_bytes());
+            }
+            &Record::Trim { ino, segment, end } => {
+                let (ino, segment, end) = (ino.into(), segment.into(), end.0.into());
+                out.extend_from_slice(RawTrim { ino, end, segment, zero: [0; 4] }.as_bytes());
+            }
         }
     }
 
@@ -352,6 +384,19 @@ impl Record {
                 }
             }
             12 => Record::End { count: raw::<RawEnd>(payload)?.0.count.get() },
+            13 => {
+                let (r, _) = raw::<RawEpoch>(payload)?;
+                let (first, settled) = (r.first.get(), r.settled.get());
+                Record::Epoch { ino: r.ino.get(), epoch: Epoch { epoch: r.epoch.get(), first, settled } }
+            }
+            14 => {
+                let (r, _) = raw::<RawRetire>(payload)?;
+                Record::Retire { ino: r.ino.get(), below: r.below.get(), segments: r.segments.get() }
+            }
+            15 => {
+                let (r, _) = raw::<RawTrim>(payload)?;
+                Record::Trim { ino: r.ino.get(), segment: r.segment.get(), end: Blocks(r.end.get()) }
+            }
             _ => return None,
         })
     }
@@ -400,6 +445,17 @@ mod tests {
         ]
     }
 
+    /// Those of parallel logs, which came later.
+    fn parallel() -> Vec<Record> {
+        let (kind, lifetime) = (Kind::ParallelLog, Lifetime::Short);
+        vec![
+            Record::Create { ino: 9, parent: 1, modified_ms: 9, kind, lifetime, name: "log".into() },
+            Record::Epoch { ino: 9, epoch: Epoch { epoch: 3, first: 1000, settled: 990 } },
+            Record::Retire { ino: 9, below: 995, segments: 2 },
+            Record::Trim { ino: 9, segment: 1, end: Blocks(77) },
+        ]
+    }
+
     fn encoded(records: &[Record]) -> Vec<u8> {
         let mut out = Vec::new();
         for record in records {
@@ -414,7 +470,12 @@ mod tests {
 
     #[test]
     fn version_1_reads_as_it_was_written() {
-        let golden = super::super::golden("records-v1.bin", &encoded(&samples()));
+        reads_as_it_was_written("records-v1.bin", &samples());
+        reads_as_it_was_written("records-parallel-v1.bin", &parallel());
+    }
+
+    fn reads_as_it_was_written(file: &str, samples: &[Record]) {
+        let golden = super::super::golden(file, &encoded(samples));
         let mut read = Vec::new();
         let mut rest = &*golden;
         while let [k0, k1, l0, l1, after @ ..] = rest {
@@ -424,13 +485,13 @@ mod tests {
             );
             rest = &after[len..];
         }
-        assert_eq!(read, samples());
+        assert_eq!(read, samples);
         assert_eq!(encoded(&read), golden);
     }
 
     #[test]
     fn a_payload_cut_short_is_no_record() {
-        for record in samples() {
+        for record in samples().into_iter().chain(parallel()) {
             let mut payload = Vec::new();
             record.encode(&mut payload);
             for len in 0..payload.len() {

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
 //! | 4 | 2 | version | 1 |
-//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; the others are zero |
+//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; bit 2: a void, see [`parallel`](super::parallel); the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
 //! | 16 | 8 | generation | the generation of the zone that it lies in |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
@@ -51,11 +51,12 @@ pub(super) const MAGIC: [u8; 4] = *b"FuLe";
 /// The version of the format.
 const VERSION: u16 = 1;
 /// Bytes of a header.
-pub(super) const HEADER_SIZE: usize = 64;
+pub(crate) const HEADER_SIZE: usize = 64;
 /// The longest part, header included: what a decoder believes of a length.
-pub(super) const MAX_PART: usize = 8 << 20;
+pub(crate) const MAX_PART: usize = 8 << 20;
 const FLAG_PADDING: u16 = 1;
 const FLAG_ODD: u16 = 2;
+const FLAG_VOID: u16 = 4;
 /// The first bytes of a further block: what the mask changes.
 const WORD: usize = MAGIC.len();
 
@@ -103,6 +104,8 @@ pub struct EntryHeader {
     pub padding: bool,
     /// In a region of odd number: barriers lie between regions.
     pub odd: bool,
+    /// Of a parallel log: the tickets from `sequence` on hold nothing.
+    pub void: bool,
     /// The log's id.
     pub log: u64,
     /// The zone's generation.
@@ -161,6 +164,7 @@ impl EntryHeader {
         let header = EntryHeader {
             padding: raw.flags.get() & FLAG_PADDING != 0,
             odd: raw.flags.get() & FLAG_ODD != 0,
+            void: raw.flags.get() & FLAG_VOID != 0,
             log: raw.log.get(),
             generation: raw.generation.get(),
             sequence: raw.sequence.get(),
@@ -174,7 +178,7 @@ impl EntryHeader {
             crc: raw.crc.get(),
         };
         let checks = [
-            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD) == 0),
+            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD | FLAG_VOID) == 0),
             ("needs", header.needs <= header.sequence),
             ("part", header.part < header.parts),
             ("length", header.total() <= MAX_PART),
@@ -201,11 +205,16 @@ impl EntryHeader {
         Bytes(self.total() as u64)
     }
 
+    fn flags(&self) -> u16 {
+        let bit = |set: bool, flag: u16| if set { flag } else { 0 };
+        bit(self.padding, FLAG_PADDING) | bit(self.odd, FLAG_ODD) | bit(self.void, FLAG_VOID)
+    }
+
     fn raw(&self) -> Raw {
         Raw {
             magic: MAGIC,
             version: U16::new(VERSION),
-            flags: U16::new(u16::from(self.padding) * FLAG_PADDING + u16::from(self.odd) * FLAG_ODD),
+            flags: U16::new(self.flags()),
             log: U64::new(self.log),
             generation: U64::new(self.generation),
             sequence: U64::new(self.sequence),
@@ -315,6 +324,7 @@ mod tests {
         EntryHeader {
             padding: false,
             odd: false,
+            void: false,
             log: 0x0102_0304_0506_0708,
             generation: 42,
             sequence: 9,

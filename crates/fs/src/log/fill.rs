@@ -256,6 +256,7 @@ impl Fill {
             let header = EntryHeader {
                 padding: false,
                 odd: self.region % 2 == 1,
+                void: false,
                 log: identity.log,
                 generation: part.generation,
                 sequence,

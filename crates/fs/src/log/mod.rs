@@ -16,6 +16,7 @@ mod fill;
 mod flight;
 mod index;
 mod latencies;
+pub(crate) mod parallel;
 mod recover;
 mod scan;
 mod sort;

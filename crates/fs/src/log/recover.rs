@@ -131,6 +131,7 @@ mod tests {
         let header = EntryHeader {
             padding: false,
             odd: false,
+            void: false,
             log: 1,
             generation: 1,
             sequence,

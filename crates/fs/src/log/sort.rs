@@ -287,6 +287,7 @@ mod tests {
         let header = EntryHeader {
             padding: false,
             odd,
+            void: false,
             log: 1,
             generation: 1,
             sequence,

@@ -20,6 +20,7 @@ fn sealed(zone: u32, sequence: u64, (part, parts): (u16, u16), odd: bool, payloa
     let header = EntryHeader {
         padding: false,
         odd,
+        void: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -181,6 +181,7 @@ fn forged(sequence: u64) -> Vec<u8> {
     let header = EntryHeader {
         padding: false,
         odd: false,
+        void: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -1,0 +1,95 @@
+//! The gate of a zone that many writers append to: one atomic word that hands out its blocks and counts who is in.
+//!
+//! ```text
+//!   | closed (1 bit) | operations in flight (23) | blocks handed out (40) |
+//! ```
+//!
+//! A writer takes its blocks and its place in one exchange, so that no append overruns the zone. Whoever closes the gate
+//! knows that nobody gets in afterwards; exactly one caller, the closer or the last one to leave, hears that the zone
+//! is drained. Knows nothing of devices: `tests/interleavings.rs` goes through what threads may do to it.
+
+use super::atomic::{AtomicU64, Ordering};
+
+const CLOSED: u64 = 1 << 63;
+/// One operation in flight.
+const ONE: u64 = 1 << 40;
+const BLOCKS: u64 = ONE - 1;
+
+/// The gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    word: AtomicU64,
+    capacity: u64,
+}
+
+impl Gate {
+    /// An open gate of `capacity` blocks.
+    pub(crate) fn new(capacity: u64) -> Gate {
+        assert!(capacity < BLOCKS, "a zone has fewer blocks than 40 bits count");
+        Gate { word: AtomicU64::new(0), capacity }
+    }
+
+    /// Takes `blocks` for one operation, and a place; false where the gate is closed or they do not fit.
+    pub(crate) fn enter(&self, blocks: u64) -> bool {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            if word & CLOSED != 0 || (word & BLOCKS) + blocks > self.capacity {
+                return false;
+            }
+            let taken = word + ONE + blocks;
+            match self.word.compare_exchange_weak(word, taken, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The operation is over. True if the zone is drained by that: tell whoever waits for it.
+    #[must_use]
+    pub(crate) fn leave(&self) -> bool {
+        Gate::drained_by(self.word.fetch_sub(ONE, Ordering::AcqRel))
+    }
+
+    /// Leaves without having submitted anything: the blocks can be taken again. Otherwise as [`leave`](Gate::leave).
+    #[must_use]
+    pub(crate) fn turn_back(&self, blocks: u64) -> bool {
+        Gate::drained_by(self.word.fetch_sub(ONE + blocks, Ordering::AcqRel))
+    }
+
+    fn drained_by(before: u64) -> bool {
+        before & CLOSED != 0 && before & !CLOSED < 2 * ONE
+    }
+
+    /// Nobody gets in any more. True if the zone is drained by that; false where it was closed before, too.
+    #[must_use]
+    pub(crate) fn close(&self) -> bool {
+        let before = self.word.fetch_or(CLOSED, Ordering::AcqRel);
+        before & CLOSED == 0 && before < ONE
+    }
+
+    /// Whether nobody gets in any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Whether it is closed and nobody is in.
+    pub(crate) fn is_drained(&self) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        word & CLOSED != 0 && word & !CLOSED < ONE
+    }
+
+    /// Whether nobody is in.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.word.load(Ordering::Acquire) & !CLOSED < ONE
+    }
+
+    /// Blocks handed out.
+    pub(crate) fn used(&self) -> u64 {
+        self.word.load(Ordering::Acquire) & BLOCKS
+    }
+
+    /// Blocks left.
+    pub(crate) fn left(&self) -> u64 {
+        self.capacity.saturating_sub(self.used())
+    }
+}

@@ -1,0 +1,215 @@
+//! What an entry of a parallel log carries: one or more records, each with a ticket of its own.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | count: records in the entry, from 1; their tickets count up from the header's sequence |
+//! | 4 | 4 | length of the first record |
+//! | 8 | length | its bytes; then the next record's length, and so on |
+//!
+//! All numbers are little-endian. A record that is longer than one append is alone in its entry, and the bytes of the entry's
+//! parts one behind the other are what the table says. A void has the count alone: its tickets hold nothing.
+
+use units::Bytes;
+use zoned::{Buf, BufMut};
+
+use super::super::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART};
+
+/// Bytes of the count, and of a record's length.
+pub(crate) const NUMBER: usize = 4;
+
+/// The longest record: so that its length fits, and the sum with what is around it.
+pub(crate) const MAX_RECORD: Bytes = Bytes(1 << 31);
+
+/// Bytes of a payload that carries records of these lengths.
+pub(crate) fn payload_len(records: impl Iterator<Item = usize>) -> usize {
+    records.fold(NUMBER, |sum, len| sum + NUMBER + len)
+}
+
+/// How many records, as the beginning of a payload says.
+pub(crate) fn count(payload: &[u8]) -> Option<u32> {
+    payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).filter(|count| *count > 0)
+}
+
+/// How a payload is cut into parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cutting {
+    pub(crate) block_size: usize,
+    /// Blocks of the longest append.
+    pub(crate) longest: u64,
+}
+
+impl Cutting {
+    pub(crate) fn new(block_size: u32, longest: u64) -> Cutting {
+        let block_size = block_size as usize;
+        Cutting { block_size, longest: longest.clamp(1, (MAX_PART / block_size) as u64) }
+    }
+
+    /// Payload bytes in the longest part.
+    pub(crate) fn room(&self) -> usize {
+        usize::try_from(self.longest).expect("bounded by MAX_PART") * self.block_size - HEADER_SIZE
+    }
+
+    /// Parts of a payload of `len` bytes; `None` where the header cannot count them.
+    pub(crate) fn parts(&self, len: usize) -> Option<u16> {
+        u16::try_from(len.div_ceil(self.room()).max(1)).ok()
+    }
+
+    /// Bytes in part number `part` of a payload of `len` bytes.
+    pub(crate) fn length(&self, len: usize, part: u16) -> usize {
+        len.saturating_sub(usize::from(part) * self.room()).min(self.room())
+    }
+
+    /// Blocks of a part with `length` bytes of payload.
+    pub(crate) fn blocks(&self, length: usize) -> u64 {
+        (HEADER_SIZE + length).div_ceil(self.block_size) as u64
+    }
+}
+
+/// A part as it goes to the device: `header.length` bytes of the payload of `records`, from `skip` on.
+pub(crate) fn seal(
+    header: EntryHeader,
+    records: &[&[u8]],
+    skip: usize,
+    home: &Home,
+    block_size: usize,
+) -> Buf {
+    let mut data = BufMut::with_capacity(header.total().next_multiple_of(block_size));
+    data.resize(HEADER_SIZE, 0);
+    let mut fill = Fill { data: &mut data, skip, left: header.length as usize };
+    fill.put(&u32::try_from(records.len()).expect("an entry has few records").to_le_bytes());
+    for record in records {
+        fill.put(&u32::try_from(record.len()).expect("checked against MAX_RECORD").to_le_bytes());
+        fill.put(record);
+    }
+    data.resize(header.total().next_multiple_of(block_size), 0);
+    header.seal(&mut data, home, block_size);
+    data.freeze()
+}
+
+/// A void of `count` tickets, or padding, as it goes to the device: `blocks` blocks.
+pub(crate) fn seal_empty(header: EntryHeader, count: u32, blocks: u64, home: &Home, block_size: usize) -> Buf {
+    let mut data = BufMut::zeroed(usize::try_from(blocks).expect("bounded by MAX_PART") * block_size);
+    if let Some(place) = data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
+        place.copy_from_slice(&count.to_le_bytes());
+    }
+    header.seal(&mut data, home, block_size);
+    data.freeze()
+}
+
+/// Copies a window of a sequence of pieces.
+struct Fill<'a> {
+    data: &'a mut BufMut,
+    skip: usize,
+    left: usize,
+}
+
+impl Fill<'_> {
+    fn put(&mut self, piece: &[u8]) {
+        let from = piece.get(self.skip..).unwrap_or_default();
+        self.skip = self.skip.saturating_sub(piece.len());
+        let take = from.get(..self.left).unwrap_or(from);
+        self.data.extend_from_slice(take);
+        self.left -= take.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use units::ZoneId;
+    use uuid::Uuid;
+
+    use super::super::super::entry::decode;
+    use super::*;
+
+    const BLOCK: u32 = 512;
+
+    fn home() -> Home {
+        Home { uuid: Uuid::from_bytes(*b"0123456789abcdef"), zone: ZoneId(7) }
+    }
+
+    fn header(sequence: u64, length: usize, (part, parts): (u16, u16)) -> EntryHeader {
+        EntryHeader {
+            padding: false,
+            odd: false,
+            void: false,
+            log: 12,
+            generation: 42,
+            sequence,
+            needs: sequence - 2,
+            epoch: 3,
+            part,
+            parts,
+            length: u32::try_from(length).unwrap(),
+            mask: 0,
+            open: 4,
+            crc: 0,
+        }
+    }
+
+    #[test]
+    fn the_golden_entries_decode_and_encode_to_the_same_bytes() {
+        let cutting = Cutting::new(BLOCK, 2);
+        let long = vec![7_u8; 1200];
+        let mut bytes = Vec::new();
+        // Two records in one entry, one record in two parts, a void of three tickets, padding.
+        let two: [&[u8]; 2] = [b"first", b"second"];
+        let len = payload_len(two.iter().map(|r| r.len()));
+        bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &two, 0, &home(), BLOCK as usize));
+        let len = payload_len(std::iter::once(long.len()));
+        assert_eq!(cutting.parts(len), Some(2));
+        for part in 0..2_u16 {
+            let header = header(11, cutting.length(len, part), (part, 2));
+            let skip = usize::from(part) * cutting.room();
+            bytes.extend_from_slice(&seal(header, &[&long], skip, &home(), BLOCK as usize));
+        }
+        let void = EntryHeader { void: true, ..header(12, NUMBER, (0, 1)) };
+        bytes.extend_from_slice(&seal_empty(void, 3, 1, &home(), BLOCK as usize));
+        let padding = EntryHeader { padding: true, ..header(15, 2 * BLOCK as usize - HEADER_SIZE, (0, 1)) };
+        bytes.extend_from_slice(&seal_empty(padding, 0, 2, &home(), BLOCK as usize));
+        let golden = crate::format::golden("parallel-entries-v1.bin", &bytes);
+        assert_eq!(bytes, golden);
+        let (found, payload) = decode(&golden, &home(), BLOCK).unwrap();
+        assert_eq!((found.sequence, found.needs, found.proven(), found.void), (9, 7, 5, false));
+        assert_eq!(payload, b"\x02\0\0\0\x05\0\0\0first\x06\0\0\0second");
+        let (found, first) = decode(&golden[512..], &home(), BLOCK).unwrap();
+        let (_, second) = decode(&golden[512 + 1024..], &home(), BLOCK).unwrap();
+        assert_eq!((found.sequence, found.parts, count(&first)), (11, 2, Some(1)));
+        assert_eq!([first, second].concat()[2 * NUMBER..], long);
+        let (found, payload) = decode(&golden[512 + 1024 + 512..], &home(), BLOCK).unwrap();
+        assert!(found.void && !found.padding && count(&payload) == Some(3));
+        assert!(decode(&golden[512 + 1024 + 512 + 512..], &home(), BLOCK).unwrap().0.padding);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_an_entry_give_its_records_back(
+            lens in prop::collection::vec(0..900_usize, 1..5), longest in 1..4_u64
+        ) {
+            let cutting = Cutting::new(BLOCK, longest);
+            let records: Vec<Vec<u8>> = (0_u8..).zip(&lens).map(|(n, len)| vec![n; *len]).collect();
+            let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+            let len = payload_len(lens.iter().copied());
+            let parts = cutting.parts(len).unwrap();
+            let mut all = Vec::new();
+            for part in 0..parts {
+                let length = cutting.length(len, part);
+                prop_assert!(cutting.blocks(length) <= longest);
+                let header = header(5, length, (part, parts));
+                let data = seal(header, &records, usize::from(part) * cutting.room(), &home(), BLOCK as usize);
+                prop_assert_eq!(data.len() as u64, cutting.blocks(length) * u64::from(BLOCK));
+                all.extend(decode(&data, &home(), BLOCK).unwrap().1);
+            }
+            prop_assert_eq!(all.len(), len);
+            prop_assert_eq!(count(&all), Some(records.len() as u32));
+            let mut rest = &all[NUMBER..];
+            for record in records {
+                let (len, behind) = rest.split_first_chunk::<NUMBER>().unwrap();
+                let (bytes, behind) = behind.split_at(u32::from_le_bytes(*len) as usize);
+                prop_assert_eq!(bytes, record);
+                rest = behind;
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+}

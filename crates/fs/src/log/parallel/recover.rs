@@ -1,0 +1,365 @@
+//! What a parallel log holds after a crash: all its entries are found first, then the rule decides.
+//!
+//! The rule: a ticket *exists* if its entry is there whole, or a void of it, or if it is retired. An entry counts if no
+//! ticket below its `needs` is missing. In an epoch that another one followed, what is missing was decided then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use units::{Bytes, Lba};
+use uuid::Uuid;
+use zoned::ZonedDevice;
+
+use super::super::chunk::{Memory, Payload};
+use super::super::scan::{Found, Scan};
+use super::super::{LogIndex, Segment};
+use super::payload::{NUMBER, count};
+use super::Epoch;
+use crate::{Result, Sabotage};
+
+/// The records of an entry that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    /// The ticket of the first.
+    pub(crate) ticket: u64,
+    pub(crate) count: u32,
+}
+
+/// What was decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Verdict {
+    /// Where the payloads of what counts lie, in ticket order.
+    pub(crate) index: LogIndex,
+    /// The same entries.
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) voids: Voids,
+    /// The lowest ticket that does not exist.
+    pub(crate) absent: u64,
+    /// Above every ticket that was found.
+    pub(crate) next: u64,
+    /// Parts that do not count.
+    pub(crate) dropped: usize,
+    /// The ticket that is missing although a later entry proves that it was durable.
+    pub(crate) missing: Option<u64>,
+    /// For each segment: above every ticket that was found in it.
+    pub(crate) tops: Vec<u64>,
+}
+
+/// Tickets whose records were taken back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Voids(BTreeMap<u64, u64>);
+
+impl Voids {
+    fn add(&mut self, first: u64, end: u64) {
+        let longest = self.0.entry(first).or_insert(end);
+        *longest = end.max(*longest);
+    }
+
+    /// Whether the ticket's record was taken back.
+    pub(crate) fn has(&self, ticket: u64) -> bool {
+        // Ranges may overlap, but hardly ever are there any.
+        self.0.range(..=ticket).any(|(_, end)| *end > ticket)
+    }
+}
+
+/// A part of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    ticket: u64,
+    needs: u64,
+    lba: Lba,
+    length: u32,
+    mask: u32,
+    count: u32,
+    /// Which of the epochs.
+    epoch: u32,
+    part: u16,
+    parts: u16,
+}
+
+/// Takes what the scan finds and decides in the end. Knows nothing of devices.
+struct Judge {
+    epochs: Vec<Epoch>,
+    retired: u64,
+    seen: Vec<Seen>,
+    voids: Voids,
+    proven: u64,
+    next: u64,
+    tops: Vec<u64>,
+    /// `needs` is not looked at: the rule broken, for tests.
+    broken: bool,
+}
+
+/// Finds the entries of a parallel log in its segments and decides which count.
+///
+/// Reads each block below the zones' write pointers once, in large reads. Memory: the reads in flight, and some 50 bytes
+/// for each entry. Fails where the device fails. On a device with a volatile cache, flush it before.
+pub(crate) async fn recover(
+    dev: &Arc<dyn ZonedDevice>,
+    uuid: Uuid,
+    log: u64,
+    epochs: &[Epoch],
+    retired: u64,
+    segments: &[Segment],
+    sabotage: Option<Sabotage>,
+) -> Result<Verdict> {
+    let memory = Arc::new(Memory::default());
+    let mut scan = Scan::begin(dev, uuid, log, segments, &memory).await?;
+    let mut judge = Judge::new(epochs, retired, segments.len(), sabotage == Some(Sabotage::Needs));
+    loop {
+        scan.read_ahead(u64::MAX);
+        if !scan.arrive().await? {
+            return Ok(judge.decide());
+        }
+        scan.look(|found, payload, _| judge.add(&found, first_count(&payload)));
+    }
+}
+
+/// The number of records, as the part says. The first block of a part is not masked.
+fn first_count(payload: &Payload) -> Option<u32> {
+    count(payload.pieces().next()?)
+}
+
+impl Judge {
+    fn new(epochs: &[Epoch], retired: u64, segments: usize, broken: bool) -> Judge {
+        let first = epochs.last().map_or(0, |epoch| epoch.first);
+        Judge {
+            epochs: epochs.to_vec(),
+            retired,
+            seen: Vec::new(),
+            voids: Voids::default(),
+            proven: 0,
+            next: first.max(retired),
+            tops: vec![0; segments],
+            broken,
+        }
+    }
+
+    /// Takes a part. `count` is what its payload begins with, which says how many records an entry has.
+    fn add(&mut self, found: &Found, count: Option<u32>) {
+        let header = found.header;
+        let Some((epoch, end)) = self.epoch_of(header.epoch, header.sequence) else { return };
+        let newest = end == u64::MAX;
+        let count = match (header.part, count) {
+            (0, Some(count)) if header.length as usize >= NUMBER => count,
+            // No writer writes that; it says nothing.
+            (0, _) => return,
+            _ => 1,
+        };
+        let behind = header.sequence.saturating_add(count.into());
+        if newest {
+            self.next = self.next.max(behind);
+            self.proven = self.proven.max(header.proven());
+        }
+        if let Some(top) = self.tops.get_mut(found.segment) {
+            *top = behind.max(*top);
+        }
+        if header.void {
+            self.voids.add(header.sequence, behind);
+        } else if behind > self.retired {
+            self.seen.push(Seen {
+                ticket: header.sequence,
+                needs: header.needs,
+                lba: found.lba,
+                length: header.length,
+                mask: header.mask,
+                count,
+                epoch,
+                part: header.part,
+                parts: header.parts,
+            });
+        }
+    }
+
+    /// Which epoch an entry belongs to, and where that one ends; `None` where it belongs to none.
+    fn epoch_of(&self, epoch: u32, ticket: u64) -> Option<(u32, u64)> {
+        let at = self.epochs.iter().rposition(|e| e.epoch == epoch)?;
+        let first = self.epochs.get(at)?.first;
+        let end = self.epochs.get(at + 1).map_or(u64::MAX, |next| next.first);
+        (first..end).contains(&ticket).then_some((u32::try_from(at).ok()?, end))
+    }
+
+    /// Decides.
+    fn decide(mut self) -> Verdict {
+        // Stable: of the same part twice (an old block that a hole shows again) the first one counts.
+        self.seen.sort_by_key(|s| (s.ticket, s.part));
+        self.seen.dedup_by_key(|s| (s.ticket, s.part));
+        let absent = self.absent();
+        let mut verdict = Verdict {
+            index: LogIndex::starting_at(Bytes::ZERO),
+            kept: Vec::new(),
+            voids: self.voids,
+            absent,
+            next: self.next,
+            dropped: 0,
+            missing: (absent < self.proven && !self.broken).then_some(absent),
+            tops: self.tops,
+        };
+        for entry in entries(&self.seen) {
+            let Some(first) = entry.first() else { continue };
+            let limit = self.epochs.get(first.epoch as usize + 1).map_or(absent, |next| next.settled);
+            if !is_whole(entry) || (first.needs > limit && !self.broken) {
+                verdict.dropped += entry.len();
+                continue;
+            }
+            verdict.kept.push(Kept { ticket: first.ticket, count: first.count });
+            for part in entry {
+                verdict.index.push(part.lba, part.length, part.mask);
+            }
+        }
+        verdict
+    }
+
+    /// The lowest ticket of the newest epoch that does not exist.
+    fn absent(&self) -> u64 {
+        let whole = entries(&self.seen).filter(|entry| is_whole(entry)).filter_map(<[Seen]>::first);
+        let mut there: Vec<(u64, u64)> =
+            whole.map(|s| (s.ticket, s.ticket.saturating_add(s.count.into()))).collect();
+        there.extend(self.voids.0.iter().map(|(first, end)| (*first, *end)));
+        there.sort_unstable();
+        let first = self.epochs.last().map_or(0, |epoch| epoch.first).max(self.retired);
+        let joined = there.into_iter().filter(|(_, end)| *end > first);
+        joined.fold((first, true), |(absent, more), (from, end)| {
+            if more && from <= absent { (absent.max(end), true) } else { (absent, false) }
+        }).0
+    }
+}
+
+fn entries(seen: &[Seen]) -> impl Iterator<Item = &[Seen]> {
+    seen.chunk_by(|a, b| a.ticket == b.ticket)
+}
+
+/// Whether the parts of an entry, in order, are all of them.
+fn is_whole(entry: &[Seen]) -> bool {
+    let Some(first) = entry.first() else { return false };
+    let alike = |s: &Seen| (s.parts, s.needs, s.epoch) == (first.parts, first.needs, first.epoch);
+    entry.len() == usize::from(first.parts) && entry.iter().all(alike)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Blocks;
+
+    use super::super::super::entry::EntryHeader;
+    use super::*;
+
+    fn judge(epochs: &[(u32, u64, u64)], retired: u64) -> Judge {
+        let epochs: Vec<Epoch> =
+            epochs.iter().map(|&(epoch, first, settled)| Epoch { epoch, first, settled }).collect();
+        Judge::new(&epochs, retired, 1, false)
+    }
+
+    fn header(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
+        EntryHeader {
+            padding: false,
+            odd: false,
+            void: false,
+            log: 1,
+            generation: 1,
+            sequence,
+            needs,
+            epoch,
+            part: 0,
+            parts: 1,
+            length: 100,
+            mask: 0,
+            open: u32::MAX,
+            crc: 0,
+        }
+    }
+
+    fn add(judge: &mut Judge, header: EntryHeader, count: u32) {
+        let lba = Lba(header.sequence * 100 + u64::from(header.part));
+        judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, Some(count));
+    }
+
+    fn tickets(verdict: &Verdict) -> Vec<u64> {
+        verdict.kept.iter().map(|kept| kept.ticket).collect()
+    }
+
+    /// One epoch from ticket 0 on: entries of one record, by ticket and needs.
+    fn decided(entries: &[(u64, u64)]) -> Verdict {
+        let mut judge = judge(&[(1, 0, 0)], 0);
+        entries.iter().for_each(|&(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
+        judge.decide()
+    }
+
+    #[test]
+    fn a_gap_of_tickets_that_were_never_acknowledged_is_legal() {
+        // 1 was in flight when 2 and 3 were submitted; 5 needs a 4 that is lost, and goes with it.
+        let verdict = decided(&[(3, 1), (0, 0), (5, 5), (2, 1)]);
+        assert_eq!((tickets(&verdict), verdict.absent), (vec![0, 2, 3], 1));
+        assert_eq!((verdict.next, verdict.missing, verdict.dropped), (6, None, 1));
+    }
+
+    #[test]
+    fn a_ticket_that_a_later_entry_knew_to_be_durable_is_missed() {
+        let mut judge = judge(&[(1, 0, 0)], 0);
+        add(&mut judge, header(1, 0, 0), 1);
+        add(&mut judge, EntryHeader { open: 2, ..header(1, 4, 4) }, 1);
+        assert_eq!(judge.decide().missing, Some(1), "all below 2 were durable");
+        let mut judge = super::tests::judge(&[(1, 0, 0)], 2);
+        add(&mut judge, EntryHeader { open: 2, ..header(1, 4, 2) }, 1);
+        let verdict = judge.decide();
+        assert_eq!((verdict.missing, tickets(&verdict)), (None, vec![4]), "but they are retired");
+    }
+
+    #[test]
+    fn the_parts_of_one_ticket_count_all_or_not_at_all() {
+        let part = |part, parts| EntryHeader { part, parts, ..header(1, 0, 0) };
+        for (parts, kept) in [(vec![0, 1, 2], 1), (vec![0, 2], 0), (vec![0, 2, 2], 0), (vec![2, 1, 0, 1], 1)] {
+            let mut judge = judge(&[(1, 0, 0)], 0);
+            parts.iter().for_each(|n| add(&mut judge, part(*n, 3), 1));
+            let verdict = judge.decide();
+            assert_eq!((verdict.kept.len(), verdict.absent), (kept, kept as u64), "{parts:?}");
+            assert_eq!(verdict.index.len(), 3 * kept);
+        }
+        let mut judge = judge(&[(1, 0, 0)], 0);
+        [part(0, 2), part(1, 3)].into_iter().for_each(|header| add(&mut judge, header, 1));
+        assert_eq!(judge.decide().kept, [], "parts of two makings");
+    }
+
+    #[test]
+    fn a_void_takes_its_tickets_back_and_stands_in_for_them() {
+        let mut judge = judge(&[(1, 0, 0)], 0);
+        add(&mut judge, header(1, 0, 0), 2);
+        add(&mut judge, EntryHeader { void: true, length: 4, ..header(1, 1, 0) }, 2);
+        add(&mut judge, header(1, 3, 3), 1);
+        let verdict = judge.decide();
+        assert_eq!((tickets(&verdict), verdict.absent), (vec![0, 3], 4), "2 was never there");
+        let voids: Vec<bool> = (0..4).map(|ticket| verdict.voids.has(ticket)).collect();
+        assert_eq!(voids, [false, true, true, false]);
+    }
+
+    #[test]
+    fn retired_tickets_exist_and_are_not_given_again() {
+        let mut judge = judge(&[(1, 0, 0)], 5);
+        let all = [(3, 2), (6, 5), (7, 6)];
+        all.into_iter().for_each(|(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
+        let verdict = judge.decide();
+        assert_eq!((tickets(&verdict), verdict.absent, verdict.next), (vec![6], 5, 8));
+    }
+
+    #[test]
+    fn what_a_recovery_left_out_stays_out_whatever_is_retired_later() {
+        // Epoch 1: 2 is missing, and 4 needed it. Epoch 2 began at 5.
+        let all = [(1, 0, 0), (1, 1, 1), (1, 3, 2), (1, 4, 3), (2, 5, 5), (2, 7, 6)];
+        for (retired, kept) in [(0, vec![0, 1, 3, 5, 7]), (3, vec![3, 5, 7]), (4, vec![5, 7]), (6, vec![7])] {
+            let mut judge = judge(&[(1, 0, 0), (2, 5, 2)], retired);
+            all.iter().for_each(|&(epoch, ticket, needs)| add(&mut judge, header(epoch, ticket, needs), 1));
+            let verdict = judge.decide();
+            assert_eq!((tickets(&verdict), verdict.absent, verdict.next), (kept, 6, 8), "{retired} retired");
+        }
+    }
+
+    #[test]
+    fn an_epoch_ends_where_the_next_one_begins() {
+        let mut judge = judge(&[(1, 0, 0), (3, 2, 2)], 0);
+        for (epoch, ticket) in [(1, 0), (1, 1), (1, 2), (2, 2), (3, 1), (3, 2), (4, 3)] {
+            add(&mut judge, header(epoch, ticket, 0), 1);
+        }
+        let verdict = judge.decide();
+        assert_eq!(verdict.index.len(), 3, "of two entries 2 that of epoch 3 counts, and 3 has no epoch");
+        assert_eq!((tickets(&verdict), verdict.next), (vec![0, 1, 2], 3));
+    }
+}

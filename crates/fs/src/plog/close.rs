@@ -1,0 +1,122 @@
+//! Closing a parallel log, and what becomes of its zones.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::inner::Inner;
+use super::zone::Zone;
+use crate::format::record::Record;
+use crate::state::State;
+use crate::{Result, ZoneRole};
+use crate::zones::Phase;
+
+impl Inner {
+    /// See [`ParallelLog::close`](super::ParallelLog::close). Done once; one that was dropped half way is done again.
+    pub(super) async fn close(self: &Arc<Inner>) -> Result<()> {
+        let _turn = self.closing.acquire().await;
+        if self.settled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.closed.store(true, Ordering::Release);
+        let zones = || {
+            let old = self.switch.lock().old.clone();
+            old.into_iter().chain(self.active.load_full()).collect::<Vec<_>>()
+        };
+        // What is in flight lands, and the keeper writes what voids that takes.
+        let quiet = || self.voids.lock().is_empty() || self.is_dead() || self.starved.lock().why.is_some();
+        self.until(|| zones().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
+        self.stopping.store(true, Ordering::Release);
+        self.until(|| self.keeper_gone.load(Ordering::Acquire)).await;
+        let active = self.active.load_full();
+        for zone in zones() {
+            let _drained = zone.gate.close();
+        }
+        // After a failure too: what still lands is not to surprise who opens the log again.
+        self.until(|| zones().iter().all(|zone| zone.gate.is_drained())).await;
+        let result = match self.check() {
+            Ok(()) => self.let_go(active.as_ref()).await,
+            Err(error) => {
+                self.give_up(active.as_ref());
+                Err(error)
+            }
+        };
+        let shared = self.shared();
+        if let Some(node) = shared.state.lock().file_node(self.identity.log) {
+            node.writing = false;
+        }
+        self.settled.store(true, Ordering::Release);
+        shared.kick_cleaner();
+        shared.space.notify();
+        result
+    }
+
+    async fn until(&self, done: impl Fn() -> bool) {
+        loop {
+            let seen = self.switched.version();
+            self.work.notify();
+            if done() {
+                return;
+            }
+            self.switched.changed_since(seen).await;
+        }
+    }
+
+    /// Nothing failed: what was not used goes back.
+    async fn let_go(&self, active: Option<&Arc<Zone>>) -> Result<()> {
+        let old = std::mem::take(&mut self.switch.lock().old);
+        for zone in &old {
+            self.leave(zone).await;
+        }
+        let next = self.switch.lock().next.take();
+        if next.is_some()
+            && let Some(active) = active
+        {
+            // The log's slot is the next one's by now.
+            self.leave(active).await;
+        }
+        let ino = self.identity.log;
+        let shared = self.shared();
+        if let Some(last) = next.as_ref().or(active) {
+            let pointer = units::Blocks(last.segment.start.0 + last.gate.used());
+            let known = !last.is_broken();
+            let mut state = shared.state.lock();
+            let mut tops = self.tops.0.lock();
+            if known {
+                let segment = u32::try_from(tops.len().saturating_sub(1)).expect("few");
+                state.commit(Record::Trim { ino, segment, end: pointer })?;
+                if pointer == last.segment.start {
+                    tops.pop();
+                }
+            }
+            if let Some(top) = tops.last_mut() {
+                top.top = top.top.or(Some(self.tickets.next()));
+            }
+            drop(tops);
+            state.end_lease(ino, known.then_some(pointer.0));
+        }
+        self.retire_now(self.retired.load(Ordering::Acquire) > 0)
+    }
+
+    /// Something failed: the zones hold what nobody knows, and are finished in the background.
+    fn give_up(&self, active: Option<&Arc<Zone>>) {
+        let mut switch = self.switch.lock();
+        let mut zones = std::mem::take(&mut switch.old);
+        zones.extend(active.cloned());
+        drop(switch);
+        let ino = self.identity.log;
+        let mut state = self.shared().state.lock();
+        state.end_lease(ino, None);
+        for zone in zones {
+            finish_later(&mut state, &zone);
+        }
+    }
+}
+
+/// Has the cleaner finish a zone, unless that is done or waits to be.
+fn finish_later(state: &mut State, zone: &Zone) {
+    let id = zone.segment.zone;
+    if zone.fill() && !state.places.finishing.contains(&id) {
+        state.zones.set(id, Phase::Log, ZoneRole::Log);
+        state.places.finishing.push(id);
+    }
+}

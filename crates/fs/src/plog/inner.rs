@@ -1,0 +1,417 @@
+//! What the writers of a parallel log share, and how one gets a place in a zone.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use units::Driver;
+use units::sync::{Event, Turnstile};
+use uuid::Uuid;
+use zoned::ZonedDevice;
+
+use super::flush::Flusher;
+use super::keeper::{Reply, VoidJob};
+use super::zone::{Switch, Tops, Zone};
+use crate::format::record::Record;
+use crate::log::entry::EntryHeader;
+use crate::log::parallel::{Cutting, Tickets};
+use crate::shared::{Handle, Shared};
+use crate::{Error, ErrorKind, Result, Sabotage};
+
+/// What all entries of a writer have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) uuid: Uuid,
+    pub(super) log: u64,
+    pub(super) epoch: u32,
+}
+
+/// What a parallel log did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ParallelStats {
+    /// Appends that the device took: each is a part of an entry.
+    pub appends: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Records.
+    pub records: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Voids.
+    pub voids: u64,
+    /// Zones that were left.
+    pub replaced: u64,
+    /// How often a record waited for a zone.
+    pub waits: u64,
+}
+
+/// The same, being counted.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) appends: AtomicU64,
+    pub(super) blocks: AtomicU64,
+    pub(super) records: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    pub(super) voids: AtomicU64,
+    pub(super) replaced: AtomicU64,
+    pub(super) waits: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn stats(&self) -> ParallelStats {
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        ParallelStats {
+            appends: get(&self.appends),
+            blocks: get(&self.blocks),
+            records: get(&self.records),
+            flushes: get(&self.flushes),
+            voids: get(&self.voids),
+            replaced: get(&self.replaced),
+            waits: get(&self.waits),
+        }
+    }
+}
+
+/// Why there was no zone, and how often that was so.
+#[derive(Debug, Default)]
+pub(super) struct Starved {
+    pub(super) times: u64,
+    pub(super) why: Option<Error>,
+}
+
+pub(super) struct Inner {
+    pub(super) handle: Arc<Handle>,
+    pub(super) dev: Arc<dyn ZonedDevice>,
+    pub(super) identity: Identity,
+    pub(super) cutting: Cutting,
+    /// Acknowledged is not durable.
+    pub(super) volatile: bool,
+    pub(super) tickets: Tickets,
+    /// The zone that is written. Changed under the lock of `switch`.
+    pub(super) active: ArcSwapOption<Zone>,
+    pub(super) switch: Mutex<Switch>,
+    /// There is another zone, or will not be.
+    pub(super) switched: Event,
+    /// The lowest open ticket has moved, told while somebody waits.
+    low_moved: Event,
+    low_waiters: AtomicUsize,
+    /// Every ticket below is durable.
+    pub(super) durable: AtomicU64,
+    pub(super) flusher: Flusher,
+    pub(super) failed: Mutex<Option<Error>>,
+    dead: AtomicBool,
+    pub(super) tops: Tops,
+    pub(super) retired: AtomicU64,
+    pub(super) voids: Mutex<Vec<VoidJob>>,
+    /// Somebody waits for a zone.
+    pub(super) asked: AtomicBool,
+    pub(super) starved: Mutex<Starved>,
+    /// Something for the keeper to do.
+    pub(super) work: Event,
+    pub(super) closed: AtomicBool,
+    /// The keeper is to end, and has ended: the latter changes under the lock of `voids`.
+    pub(super) stopping: AtomicBool,
+    pub(super) keeper_gone: AtomicBool,
+    pub(super) settled: AtomicBool,
+    pub(super) closing: Turnstile,
+    pub(super) counters: Counters,
+    pub(super) sabotage: Option<Sabotage>,
+}
+
+impl Inner {
+    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
+    pub(super) fn new(
+        handle: Arc<Handle>,
+        epoch: u32,
+        first: u64,
+        retired: u64,
+        open: usize,
+        tops: Tops,
+    ) -> Arc<Inner> {
+        let shared = &handle.shared;
+        let dev = Arc::clone(&shared.dev);
+        let geometry = dev.geometry();
+        let longest = geometry.max_append.min(geometry.max_transfer).0;
+        Arc::new(Inner {
+            identity: Identity { uuid: shared.superblock.uuid, log: handle.file.ino, epoch },
+            cutting: Cutting::new(geometry.block_size, longest),
+            volatile: geometry.volatile_cache,
+            tickets: Tickets::new(first, open),
+            active: ArcSwapOption::empty(),
+            switch: Mutex::default(),
+            switched: Event::new(),
+            low_moved: Event::new(),
+            low_waiters: AtomicUsize::new(0),
+            durable: AtomicU64::new(first),
+            flusher: Flusher::default(),
+            failed: Mutex::default(),
+            dead: AtomicBool::new(false),
+            tops,
+            retired: AtomicU64::new(retired),
+            voids: Mutex::default(),
+            asked: AtomicBool::new(false),
+            starved: Mutex::default(),
+            work: Event::new(),
+            closed: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            keeper_gone: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
+            closing: Turnstile::new(),
+            counters: Counters::default(),
+            sabotage: shared.options.sabotage,
+            handle,
+            dev,
+        })
+    }
+
+    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+        self.dev.driver()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Fails once the log is poisoned.
+    pub(super) fn check(&self) -> Result<()> {
+        if !self.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let why = "an earlier write or flush of the parallel log failed; close it and open it again";
+        let error = Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why);
+        Err(self.failed.lock().clone().map_or(error.clone(), |cause| error.caused_by(cause)))
+    }
+
+    /// Fails once the log is poisoned or closed, or the file system is.
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.check()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "appending to a parallel log").because("it is closed"));
+        }
+        self.shared().check_open()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Nothing more is written: what is missing cannot be told from here. Gives the first error.
+    pub(super) fn poison(&self, error: Error) -> Error {
+        tracing::error!(%error, log = self.identity.log, "a parallel log is poisoned");
+        let error = self.failed.lock().get_or_insert(error).clone();
+        self.dead.store(true, Ordering::Release);
+        for job in std::mem::take(&mut *self.voids.lock()) {
+            job.reply.set(Err(error.clone()));
+        }
+        self.switched.notify();
+        self.low_moved.notify();
+        self.work.notify();
+        error
+    }
+
+    /// The header of an entry with `ticket`, as far as it is the same for all its parts.
+    pub(super) fn header(&self, ticket: u64) -> EntryHeader {
+        let low = self.tickets.low();
+        // Without a volatile cache what is acknowledged is durable.
+        let durable = if self.volatile { self.durable.load(Ordering::Acquire) } else { low };
+        EntryHeader {
+            padding: false,
+            odd: false,
+            void: false,
+            log: self.identity.log,
+            generation: 0,
+            sequence: ticket,
+            needs: low.min(ticket),
+            epoch: self.identity.epoch,
+            part: 0,
+            parts: 1,
+            length: 0,
+            mask: 0,
+            open: u32::try_from(ticket.saturating_sub(durable)).unwrap_or(u32::MAX),
+            crc: 0,
+        }
+    }
+
+    /// Tickets exist from now on.
+    pub(super) fn done(&self, first: u64, count: u64) {
+        self.tickets.done(first, count);
+        if self.low_waiters.load(Ordering::Acquire) > 0 {
+            self.low_moved.notify();
+        }
+    }
+
+    /// The next tickets. Waits while too many are open, `turn_back` first: nobody holds up a zone meanwhile.
+    pub(super) async fn wait_for_tickets(&self, count: u64) -> Result<()> {
+        struct Waits<'a>(&'a AtomicUsize);
+        impl Drop for Waits<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        self.low_waiters.fetch_add(1, Ordering::AcqRel);
+        let _waits = Waits(&self.low_waiters);
+        loop {
+            let seen = self.low_moved.version();
+            self.check()?;
+            if self.tickets.has(count) {
+                return Ok(());
+            }
+            self.low_moved.changed_since(seen).await;
+        }
+    }
+
+    /// A place for `blocks` in the zone that is written, if there is one at once.
+    pub(super) fn try_enter(&self, blocks: u64) -> Option<Arc<Zone>> {
+        self.active.load_full().filter(|zone| zone.gate.enter(blocks))
+    }
+
+    /// The same; waits for the next zone where it must.
+    pub(super) async fn enter(&self, blocks: u64) -> Result<Arc<Zone>> {
+        let mut times = None;
+        loop {
+            let seen = self.switched.version();
+            self.check_usable()?;
+            let active = self.active.load_full();
+            if let Some(zone) = &active
+                && zone.gate.enter(blocks)
+            {
+                return Ok(Arc::clone(zone));
+            }
+            if self.no_room(active.as_ref()) {
+                continue;
+            }
+            {
+                let starved = self.starved.lock();
+                if let (Some(before), Some(why)) = (times, &starved.why)
+                    && before != starved.times
+                {
+                    return Err(why.clone());
+                }
+                times.get_or_insert(starved.times);
+            }
+            self.asked.store(true, Ordering::Release);
+            self.work.notify();
+            self.counters.waits.fetch_add(1, Ordering::Relaxed);
+            self.switched.changed_since(seen).await;
+        }
+    }
+
+    /// There is no room in `zone` for what somebody has: the log goes on in the next one, if there is one. True if it did.
+    pub(super) fn no_room(&self, zone: Option<&Arc<Zone>>) -> bool {
+        let mut switch = self.switch.lock();
+        let active = self.active.load_full();
+        let same = match (zone, &active) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            return true;
+        }
+        if switch.next.is_none() {
+            return false;
+        }
+        if let Some(zone) = &active {
+            // The last one to leave turns to the next one, if it is not to be done here.
+            let _drained = zone.gate.close();
+        }
+        self.turn(&mut switch)
+    }
+
+    /// Goes on in the next zone, if nothing speaks against it; otherwise the keeper does. The active one is closed.
+    ///
+    /// On a drive with a volatile cache, everything that was submitted to the zone before is acknowledged first, so
+    /// that `needs` of what comes covers it: what lies in two zones has no order otherwise.
+    fn turn(&self, switch: &mut Switch) -> bool {
+        let Some(next) = &switch.next else { return false };
+        let free = match &*self.active.load() {
+            None => true,
+            Some(zone) => {
+                let all_done = || zone.gate.is_drained() && self.tickets.low() == self.tickets.next();
+                next.beside && (!self.volatile || all_done() || self.sabotage == Some(Sabotage::Replacement))
+            }
+        };
+        if free {
+            self.install(switch);
+        }
+        self.work.notify();
+        free
+    }
+
+    /// The next zone is the active one from now on.
+    pub(super) fn install(&self, switch: &mut Switch) {
+        let Some(next) = switch.next.take() else { return };
+        if let Some(before) = self.active.swap(Some(next)) {
+            switch.old.push(before);
+            self.counters.replaced.fetch_add(1, Ordering::Relaxed);
+        }
+        self.switched.notify();
+    }
+
+    /// The zone is closed, and nobody is in it any more.
+    pub(super) fn drained(&self, zone: &Arc<Zone>) {
+        let mut switch = self.switch.lock();
+        if self.active.load().as_ref().is_some_and(|active| Arc::ptr_eq(active, zone)) {
+            self.turn(&mut switch);
+        }
+        drop(switch);
+        self.work.notify();
+        self.switched.notify();
+    }
+
+    /// An operation in `zone` failed: it is left.
+    pub(super) fn broken(&self, zone: &Arc<Zone>) {
+        zone.set_broken();
+        if zone.gate.close() {
+            self.drained(zone);
+        }
+    }
+
+    /// Has a void of tickets written. `open`: they are done with it.
+    pub(super) fn void(&self, first: u64, count: u64, open: bool) -> Arc<Reply> {
+        let reply = Reply::new();
+        let job = VoidJob { first, count, open, reply: Arc::clone(&reply) };
+        let mut voids = self.voids.lock();
+        match self.check() {
+            Err(error) => reply.set(Err(error)),
+            Ok(()) if self.keeper_gone.load(Ordering::Acquire) => reply.set(Err(job.too_late())),
+            Ok(()) => voids.push(job),
+        }
+        drop(voids);
+        self.work.notify();
+        reply
+    }
+
+    /// Notes that tickets below are not needed, and gives up segments with nothing else.
+    pub(super) fn retire(&self, below: u64) -> Result<()> {
+        self.retired.fetch_max(below.min(self.tickets.next()), Ordering::AcqRel);
+        self.retire_now(false)
+    }
+
+    /// Gives up what can be given up: segments from the front whose tickets are all retired. `mark`: the mark is written down
+    /// although none is.
+    pub(super) fn retire_now(&self, mark: bool) -> Result<()> {
+        let below = self.retired.load(Ordering::Acquire);
+        let mut tops = self.tops.0.lock();
+        let over = tops.iter().take_while(|top| top.top.is_some_and(|top| top <= below)).count();
+        if over == 0 && !mark {
+            return Ok(());
+        }
+        let segments = u32::try_from(over).expect("a log has fewer segments than zones");
+        let ino = self.identity.log;
+        self.shared().state.lock().commit(Record::Retire { ino, below, segments })?;
+        tops.drain(..over);
+        drop(tops);
+        self.shared().kick_cleaner();
+        self.shared().space.notify();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "parallel log {}", self.identity.log)
+    }
+}

@@ -1,0 +1,310 @@
+//! The keeper of a parallel log: everything that no writer should wait for.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use units::Blocks;
+use units::sync::Event;
+use zoned::{Action, Durability};
+
+use super::inner::Inner;
+use super::zone::{Top, Zone};
+use crate::format::record::Record;
+use crate::log::Next;
+use crate::log::entry::{EntryHeader, HEADER_SIZE};
+use crate::log::parallel::{NUMBER, seal_empty};
+use crate::{Error, ErrorKind, Result, Sabotage};
+
+/// Tickets to be voided.
+#[derive(Debug)]
+pub(super) struct VoidJob {
+    pub(super) first: u64,
+    pub(super) count: u64,
+    /// They are open, and done when the void is there.
+    pub(super) open: bool,
+    pub(super) reply: Arc<Reply>,
+}
+
+/// What became of a job.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    result: Mutex<Option<Result<()>>>,
+    changed: Event,
+}
+
+impl Reply {
+    pub(super) fn new() -> Arc<Reply> {
+        Arc::default()
+    }
+
+    /// The first answer counts.
+    pub(super) fn set(&self, result: Result<()>) {
+        self.result.lock().get_or_insert(result);
+        self.changed.notify();
+    }
+
+    pub(super) async fn wait(&self) -> Result<()> {
+        loop {
+            let seen = self.changed.version();
+            if let Some(result) = self.result.lock().clone() {
+                return result;
+            }
+            self.changed.changed_since(seen).await;
+        }
+    }
+}
+
+/// The keeper's life: until the log is closed, or gone.
+pub(super) async fn run(log: Weak<Inner>, work: Event) {
+    loop {
+        let seen = work.version();
+        let Some(log) = log.upgrade() else { return };
+        let progress = log.keep().await;
+        if !progress && log.stopping.load(Ordering::Acquire) {
+            log.end_keeper();
+            return;
+        }
+        drop(log);
+        if !progress {
+            work.changed_since(seen).await;
+        }
+    }
+}
+
+impl VoidJob {
+    /// What its caller hears when nobody is left to do it.
+    pub(super) fn too_late(&self) -> Error {
+        let why = format!("the log was closed before ticket {} was taken back: its record may come back", self.first);
+        Error::new(ErrorKind::Closed, "taking a record back").because(why)
+    }
+}
+
+impl Inner {
+    fn end_keeper(&self) {
+        let mut voids = self.voids.lock();
+        self.keeper_gone.store(true, Ordering::Release);
+        for job in voids.drain(..) {
+            job.reply.set(Err(job.too_late()));
+        }
+        drop(voids);
+        self.switched.notify();
+    }
+
+    /// One thing that is to be done; false where there is none.
+    async fn keep(self: &Arc<Inner>) -> bool {
+        if let Some(zone) = self.take_left() {
+            self.leave(&zone).await;
+            return true;
+        }
+        if self.is_dead() {
+            return false;
+        }
+        if self.wants_segment() {
+            self.fetch().await;
+            return true;
+        }
+        match self.turn_late().await {
+            Ok(false) => {}
+            Ok(true) => return true,
+            Err(error) => {
+                self.poison(error);
+                return true;
+            }
+        }
+        let job = self.voids.lock().pop();
+        match job {
+            Some(job) => self.write_void(job).await,
+            None => false,
+        }
+    }
+
+    /// A zone that was left, and that nobody is in any more.
+    fn take_left(&self) -> Option<Arc<Zone>> {
+        let mut switch = self.switch.lock();
+        let broken = self.sabotage == Some(Sabotage::Replacement);
+        let at = switch.old.iter().position(|zone| zone.gate.is_drained() || broken)?;
+        Some(switch.old.remove(at))
+    }
+
+    /// Fills a zone that was left, and notes which tickets may be in it.
+    pub(super) async fn leave(&self, zone: &Arc<Zone>) {
+        let padding = self.fill(zone).await;
+        if self.sabotage == Some(Sabotage::Replacement) && !zone.gate.is_drained() {
+            self.cut_off(zone, padding);
+        }
+        {
+            let mut tops = self.tops.0.lock();
+            let mine = |top: &&mut Top| top.zone.as_ref().is_some_and(|z| Arc::ptr_eq(z, zone));
+            if let Some(top) = tops.iter_mut().find(mine) {
+                // Nobody is in the zone, so what it holds has tickets that were given.
+                top.top = Some(self.tickets.next());
+            }
+        }
+        if let Err(error) = self.retire_now(false) {
+            tracing::warn!(%error, "giving up a log's segments failed");
+        }
+    }
+
+    /// Makes the device see a zone as full, so that it holds no slot any more: with padding where that is one append. Gives
+    /// the block of the zone that the padding begins at.
+    pub(super) async fn fill(&self, zone: &Zone) -> Option<Blocks> {
+        if !zone.fill() {
+            return None;
+        }
+        let (left, id) = (zone.gate.left(), zone.segment.zone);
+        let mut begins = None;
+        let mut filled = left == 0 && !zone.is_broken();
+        if left > 0 && left <= self.cutting.longest && !zone.is_broken() {
+            match self.dev.append(id, self.padding(zone, left), Durability::Cached).await {
+                Ok(at) => {
+                    filled = true;
+                    begins = Some(at.0 - self.dev.geometry().start(id).0).map(Blocks);
+                }
+                Err(error) => tracing::debug!(zone = %id, %error, "padding a log's zone failed"),
+            }
+        }
+        if !filled && let Err(error) = self.dev.zone(id, Action::Finish).await {
+            tracing::warn!(zone = %id, %error, "finishing a log's zone failed");
+        }
+        self.shared().state.lock().places.leaving.retain(|left| left.zone != id);
+        self.shared().space.notify();
+        self.shared().kick_cleaner();
+        begins
+    }
+
+    fn padding(&self, zone: &Zone, blocks: u64) -> zoned::Buf {
+        let bytes = usize::try_from(blocks).expect("bounded by MAX_PART") * self.cutting.block_size;
+        let length = u32::try_from(bytes - HEADER_SIZE).expect("bounded by MAX_PART");
+        let generation = zone.segment.generation;
+        let header = EntryHeader { padding: true, generation, length, ..self.header(0) };
+        seal_empty(header, 0, blocks, &zone.home, self.cutting.block_size)
+    }
+
+    /// What a log does that takes the address of its padding for its end (the rule broken, for tests).
+    fn cut_off(&self, zone: &Arc<Zone>, padding: Option<Blocks>) {
+        let tops = self.tops.0.lock();
+        let mine = |top: &Top| top.zone.as_ref().is_some_and(|z| Arc::ptr_eq(z, zone));
+        if let (Some(at), Some(end)) = (tops.iter().position(mine), padding) {
+            let segment = u32::try_from(at).expect("few");
+            let trim = Record::Trim { ino: self.identity.log, segment, end };
+            let _broken_anyway = self.shared().state.lock().commit(trim);
+        }
+    }
+
+    fn wants_segment(&self) -> bool {
+        {
+            let switch = self.switch.lock();
+            // The zones that were left may hold the slot that the next one needs.
+            if switch.next.is_some() || !switch.old.is_empty() {
+                return false;
+            }
+        }
+        let void = !self.voids.lock().is_empty();
+        if self.closed.load(Ordering::Acquire) && !void {
+            return false;
+        }
+        if self.asked.load(Ordering::Acquire) {
+            return true;
+        }
+        let starved = self.starved.lock().why.is_some();
+        let active = self.active.load();
+        let short =
+            active.as_ref().is_none_or(|zone| zone.gate.is_closed() || self.is_nearly_full(zone));
+        short && !starved
+    }
+
+    /// Takes the next segment, and makes its record durable before anything is appended to it.
+    async fn fetch(&self) {
+        self.asked.store(false, Ordering::Release);
+        let got = self.next_zone().await;
+        let mut starved = self.starved.lock();
+        match got {
+            Ok(zone) => {
+                starved.why = None;
+                let mut switch = self.switch.lock();
+                switch.next = Some(zone);
+                if self.active.load().is_none() {
+                    self.install(&mut switch);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a parallel log got no segment");
+                starved.why = Some(error);
+                starved.times += 1;
+            }
+        }
+        drop(starved);
+        self.switched.notify();
+    }
+
+    async fn next_zone(&self) -> Result<Arc<Zone>> {
+        let shared = self.shared();
+        let (segment, record, beside) = shared.next_segment(self.identity.log).await?;
+        let zone = Zone::new(Next { segment, beside }, self.identity.uuid);
+        self.tops.0.lock().push(Top { zone: Some(Arc::clone(&zone)), top: None });
+        // A failure here is the file system's end: it is read-only from now on.
+        shared.commit_upto(record).await?;
+        Ok(zone)
+    }
+
+    /// Turns to the next zone where the last writer to leave could not: the one before must be full, or what was
+    /// acknowledged there durable, first. True if it did.
+    async fn turn_late(&self) -> Result<bool> {
+        let (active, beside) = {
+            let switch = self.switch.lock();
+            let Some(next) = &switch.next else { return Ok(false) };
+            let Some(active) = self.active.load_full() else { return Ok(false) };
+            // Void jobs leave a zone that is closed without anybody asking.
+            if !active.gate.is_drained() {
+                return Ok(false);
+            }
+            (active, next.beside)
+        };
+        if !beside {
+            self.fill(&active).await;
+        }
+        if self.volatile && self.tickets.low() != self.tickets.next() {
+            self.make_durable().await?;
+        }
+        self.install(&mut self.switch.lock());
+        Ok(true)
+    }
+
+    /// Writes a void, makes it durable, answers. False where it has to wait for room, which somebody will give.
+    async fn write_void(&self, job: VoidJob) -> bool {
+        if self.sabotage == Some(Sabotage::Void) {
+            if job.open {
+                self.done(job.first, job.count);
+            }
+            job.reply.set(Ok(()));
+            return true;
+        }
+        let Some(zone) = self.try_enter(1) else {
+            self.voids.lock().push(job);
+            let active = self.active.load_full();
+            return self.no_room(active.as_ref());
+        };
+        let (id, generation) = (zone.segment.zone, zone.segment.generation);
+        let length = u32::try_from(NUMBER).expect("four");
+        let header = EntryHeader { void: true, generation, length, ..self.header(job.first) };
+        let count = u32::try_from(job.count).expect("an entry has few records");
+        let data = seal_empty(header, count, 1, &zone.home, self.cutting.block_size);
+        let written = self.dev.append(id, data, Durability::Cached).await;
+        if written.is_ok() && job.open {
+            self.done(job.first, job.count);
+        }
+        if zone.gate.leave() {
+            self.drained(&zone);
+        }
+        let durable = match written {
+            Ok(_) => self.make_durable().await,
+            // What failed before may come to life: nobody can say any more.
+            Err(error) => Err(self.poison(Error::device("taking a record back", error))),
+        };
+        self.switched.notify();
+        self.counters.voids.fetch_add(1, Ordering::Relaxed);
+        job.reply.set(durable);
+        true
+    }
+}

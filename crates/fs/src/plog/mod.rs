@@ -1,0 +1,155 @@
+//! The parallel log: every writer appends its own record, with a ticket that says its place. docs/adr/0012 has the
+//! design; [`crate::log::parallel`] the parts that know no files.
+//!
+//! ```text
+//!   append --> a place in the zone's gate --> a ticket --> copy, checksum --> zone append --> acknowledged
+//!     (the calling thread, no lock)                                                |
+//!   sync                                                             one flush for all who wait for it
+//!   keeper (a task)   takes the next zone ahead of need, fills the one that was left, writes voids, gives segments up
+//!   recovery          all entries are found, the rule decides, what counts is read in ticket order
+//! ```
+
+mod close;
+mod flush;
+mod inner;
+mod keeper;
+mod open;
+mod replay;
+mod submit;
+mod zone;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub use inner::ParallelStats;
+pub use replay::Replay;
+
+pub(crate) use open::{open, read};
+
+use crate::{Error, ErrorKind, Result};
+use inner::Inner;
+
+/// The place of a record in a parallel log. Tickets go up; some are never used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// The settings of a parallel log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParallelOptions {
+    /// Records that may be in flight at a time; more wait. From 1 to 65,536. Default 4,096.
+    pub open: usize,
+}
+
+impl ParallelOptions {
+    /// The largest `open`.
+    pub const MAX_OPEN: usize = 1 << 16;
+}
+
+impl Default for ParallelOptions {
+    fn default() -> ParallelOptions {
+        ParallelOptions { open: 4096 }
+    }
+}
+
+/// The writer of a parallel log. Any number of threads may call it at once; share it in an [`Arc`].
+///
+/// Dropping it closes the log in the background.
+pub struct ParallelLog {
+    inner: Arc<Inner>,
+}
+
+impl ParallelLog {
+    fn new(inner: Arc<Inner>) -> ParallelLog {
+        ParallelLog { inner }
+    }
+
+    /// Appends a record, and gives its ticket. With `sync`, the record and everything that was acknowledged before it is
+    /// safe from a power cut on return; without, the record survives a kill of the process.
+    ///
+    /// Of unsynced records, a power cut leaves none whose predecessors it took: all that were acknowledged before one was
+    /// submitted survive with it. Once the record is handed to the device, dropping the future changes nothing.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Busy`: nothing was written, and it can be tried again. `TooLarge`: longer than 2 GiB, or more parts
+    /// than an entry has. A device's error: a void of the ticket is durable, so the record will never be replayed; the log
+    /// goes on. `Poisoned`: that failed too, or a flush did; what became of the record is seen when the log is opened again.
+    pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
+        let ticket = self.inner.append(&[record]).await?;
+        if sync {
+            self.inner.make_durable().await?;
+        }
+        Ok(Ticket(ticket))
+    }
+
+    /// Takes an acknowledged record back, durably: for a writer that could not apply what the log has.
+    ///
+    /// # Errors
+    /// As [`append`](ParallelLog::append), but a device's error poisons the log.
+    pub async fn void(&self, ticket: Ticket) -> Result<()> {
+        if ticket.0 >= self.inner.tickets.next() {
+            let why = format!("ticket {} was not given yet", ticket.0);
+            return Err(Error::new(ErrorKind::Invalid, "taking a record back").because(why));
+        }
+        self.inner.check_usable()?;
+        self.inner.void(ticket.0, 1, false).wait().await
+    }
+
+    /// Makes everything acknowledged before the call safe from a power cut.
+    pub async fn sync(&self) -> Result<()> {
+        self.inner.make_durable().await
+    }
+
+    /// Says that no ticket below is needed any more: what is in it is durable elsewhere. Zones come free by that when the log
+    /// has left them. Marks only go up; one may be lost in a crash, which costs a longer replay.
+    pub fn retire(&self, below: Ticket) -> Result<()> {
+        self.inner.retire(below.0)
+    }
+
+    /// The ticket that comes next: everything in the log is below.
+    pub fn next_ticket(&self) -> Ticket {
+        Ticket(self.inner.tickets.next())
+    }
+
+    /// Every ticket below is acknowledged.
+    pub fn acknowledged(&self) -> Ticket {
+        Ticket(self.inner.tickets.low())
+    }
+
+    /// Why the log takes no more records, if it does not.
+    pub fn failed(&self) -> Option<Error> {
+        self.inner.failed.lock().clone()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> ParallelStats {
+        self.inner.counters.stats()
+    }
+
+    /// Refuses further records, waits for all that is in flight, and lets go of the zones. What is retired is given up; the
+    /// rest is there when the log is opened again. Nothing is promised of a power cut: `sync` before it, if need be.
+    pub async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+impl Drop for ParallelLog {
+    fn drop(&mut self) {
+        if self.inner.settled.load(Ordering::Acquire) {
+            return;
+        }
+        let inner = Arc::clone(&self.inner);
+        self.inner.driver().drive(Box::pin(async move {
+            if let Err(error) = inner.close().await {
+                tracing::warn!(%error, "closing a parallel log whose writer was dropped failed");
+            }
+        }));
+    }
+}
+
+impl fmt::Debug for ParallelLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ino, epoch) = (self.inner.identity.log, self.inner.identity.epoch);
+        write!(f, "parallel log {ino}, epoch {epoch}, next ticket {}", self.inner.tickets.next())
+    }
+}
