@@ -17,8 +17,8 @@ use crate::shared::{Handle, Shared};
 use crate::state::{Node, State};
 use crate::{
     CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime,
-    MountOptions, ParallelLog, ParallelOptions, Reader, Replay, Result, Sabotage, Stat, StatFs, Superblock, Writer, ZoneUse, check, mkfs, mount, plog,
-    usage,
+    MountOptions, ParallelLog, ParallelOptions, Reader, Replay, Result, Sabotage, Stat, StatFs, Superblock,
+    Writer, ZoneUse, check, mkfs, mount, plog, usage,
 };
 
 /// A mounted file system. Cloning gives another handle of the same mount.
@@ -245,7 +245,9 @@ impl Fs {
             let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
             let file = check_parallel(&state, ino, DOING, path)?;
             if state.file_node(ino).is_some_and(|node| node.writing) {
-                return Err(error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first"));
+                return Err(
+                    error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first")
+                );
             }
             Handle::counted(&self.shared, &mut state, &file)
         };

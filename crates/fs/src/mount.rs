@@ -152,7 +152,8 @@ async fn recover_logs(
 /// Gives back what parallel logs that nobody closed have not written of their segments.
 fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
     let parallel = |f: &Arc<File>| f.kind == FileKind::ParallelLog;
-    let logs: Vec<Arc<File>> = state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
+    let logs: Vec<Arc<File>> =
+        state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
     for file in logs {
         let segments = file.content.read().log.segments.clone();
         // From behind: a segment that goes changes the numbers of those behind it.

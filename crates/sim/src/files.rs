@@ -460,6 +460,8 @@ async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
                 }
                 fs::Kind::Data => FileKind::Data,
                 fs::Kind::Log => FileKind::Log,
+                // This target makes none.
+                fs::Kind::ParallelLog => FileKind::ParallelLog,
             };
             match content(fs, &path).await {
                 Ok(content) => {

@@ -49,7 +49,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
         let rows = found.iter().map(|(path, stat)| {
             let size = match stat.kind {
                 Kind::Directory => format!("{} entries", stat.size.0),
-                Kind::Data | Kind::Log => size::show(stat.size),
+                Kind::Data | Kind::Log | Kind::ParallelLog => size::show(stat.size),
             };
             vec![word(stat.kind).to_owned(), size, when(stat.modified_ms), path.clone()]
         });
@@ -75,6 +75,7 @@ pub fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Data => "data",
         Kind::Log => "log",
+        Kind::ParallelLog => "parallel-log",
         Kind::Directory => "dir",
     }
 }

@@ -7,8 +7,8 @@ use super::inner::Inner;
 use super::zone::Zone;
 use crate::format::record::Record;
 use crate::state::State;
-use crate::{Result, ZoneRole};
 use crate::zones::Phase;
+use crate::{Result, ZoneRole};
 
 impl Inner {
     /// See [`ParallelLog::close`](super::ParallelLog::close). Done once; one that was dropped half way is done again.

@@ -333,10 +333,13 @@ impl Inner {
                 next.beside && (!self.volatile || all_done() || self.sabotage == Some(Sabotage::Replacement))
             }
         };
+        let drained = self.active.load().as_ref().is_none_or(|zone| zone.gate.is_drained());
         if free {
             self.install(switch);
         }
-        self.work.notify();
+        if free || drained {
+            self.work.notify();
+        }
         free
     }
 

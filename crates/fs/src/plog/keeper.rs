@@ -75,7 +75,10 @@ pub(super) async fn run(log: Weak<Inner>, work: Event) {
 impl VoidJob {
     /// What its caller hears when nobody is left to do it.
     pub(super) fn too_late(&self) -> Error {
-        let why = format!("the log was closed before ticket {} was taken back: its record may come back", self.first);
+        let why = format!(
+            "the log was closed before ticket {} was taken back: its record may come back",
+            self.first
+        );
         Error::new(ErrorKind::Closed, "taking a record back").because(why)
     }
 }
@@ -209,8 +212,7 @@ impl Inner {
         }
         let starved = self.starved.lock().why.is_some();
         let active = self.active.load();
-        let short =
-            active.as_ref().is_none_or(|zone| zone.gate.is_closed() || self.is_nearly_full(zone));
+        let short = active.as_ref().is_none_or(|zone| zone.gate.is_closed() || self.is_nearly_full(zone));
         short && !starved
     }
 

@@ -57,7 +57,11 @@ async fn found(handle: &Arc<Handle>) -> Result<Verdict> {
     let (uuid, ino, sabotage) = (shared.superblock.uuid, handle.file.ino, shared.options.sabotage);
     let verdict = recover(&shared.dev, uuid, ino, &epochs, retired, &segments, sabotage).await?;
     if verdict.dropped > 0 {
-        tracing::debug!(log = ino, dropped = verdict.dropped, "recovered a parallel log with entries that do not count");
+        tracing::debug!(
+            log = ino,
+            dropped = verdict.dropped,
+            "recovered a parallel log with entries that do not count"
+        );
     }
     match verdict.missing {
         None => Ok(verdict),

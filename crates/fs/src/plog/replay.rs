@@ -77,7 +77,8 @@ impl Replay {
 }
 
 fn broken(ticket: u64) -> Error {
-    let why = format!("the entry of ticket {ticket} does not hold the records that it says; restore a backup");
+    let why =
+        format!("the entry of ticket {ticket} does not hold the records that it says; restore a backup");
     Error::new(ErrorKind::Corrupt, "reading a parallel log").because(why)
 }
 

@@ -25,3 +25,24 @@ pub(crate) struct Epoch {
     /// What was decided of the epoch before it: entries that need more do not count.
     pub(crate) settled: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Tickets;
+
+    #[test]
+    fn the_lowest_open_ticket_moves_over_all_that_are_done() {
+        let tickets = Tickets::new(10, 4);
+        assert_eq!((tickets.take(1), tickets.take(2), tickets.take(1)), (Some(10), Some(11), Some(13)));
+        assert_eq!(tickets.take(1), None, "four are open");
+        tickets.done(11, 2);
+        assert_eq!((tickets.low(), tickets.take(1)), (10, None));
+        tickets.done(10, 1);
+        assert_eq!((tickets.low(), tickets.next()), (13, 14));
+        assert_eq!((tickets.take(3), tickets.take(1)), (Some(14), None));
+        for ticket in [16, 15, 14, 13] {
+            tickets.done(ticket, 1);
+        }
+        assert_eq!((tickets.low(), tickets.next()), (17, 17));
+    }
+}

@@ -87,7 +87,13 @@ pub(crate) fn seal(
 }
 
 /// A void of `count` tickets, or padding, as it goes to the device: `blocks` blocks.
-pub(crate) fn seal_empty(header: EntryHeader, count: u32, blocks: u64, home: &Home, block_size: usize) -> Buf {
+pub(crate) fn seal_empty(
+    header: EntryHeader,
+    count: u32,
+    blocks: u64,
+    home: &Home,
+    block_size: usize,
+) -> Buf {
     let mut data = BufMut::zeroed(usize::try_from(blocks).expect("bounded by MAX_PART") * block_size);
     if let Some(place) = data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
         place.copy_from_slice(&count.to_le_bytes());

@@ -13,8 +13,8 @@ use zoned::ZonedDevice;
 use super::super::chunk::{Memory, Payload};
 use super::super::scan::{Found, Scan};
 use super::super::{LogIndex, Segment};
-use super::payload::{NUMBER, count};
 use super::Epoch;
+use super::payload::{NUMBER, count};
 use crate::{Result, Sabotage};
 
 /// The records of an entry that counts.
@@ -219,9 +219,11 @@ impl Judge {
         there.sort_unstable();
         let first = self.epochs.last().map_or(0, |epoch| epoch.first).max(self.retired);
         let joined = there.into_iter().filter(|(_, end)| *end > first);
-        joined.fold((first, true), |(absent, more), (from, end)| {
-            if more && from <= absent { (absent.max(end), true) } else { (absent, false) }
-        }).0
+        joined
+            .fold((first, true), |(absent, more), (from, end)| {
+                if more && from <= absent { (absent.max(end), true) } else { (absent, false) }
+            })
+            .0
     }
 }
 
@@ -307,7 +309,8 @@ mod tests {
     #[test]
     fn the_parts_of_one_ticket_count_all_or_not_at_all() {
         let part = |part, parts| EntryHeader { part, parts, ..header(1, 0, 0) };
-        for (parts, kept) in [(vec![0, 1, 2], 1), (vec![0, 2], 0), (vec![0, 2, 2], 0), (vec![2, 1, 0, 1], 1)] {
+        for (parts, kept) in [(vec![0, 1, 2], 1), (vec![0, 2], 0), (vec![0, 2, 2], 0), (vec![2, 1, 0, 1], 1)]
+        {
             let mut judge = judge(&[(1, 0, 0)], 0);
             parts.iter().for_each(|n| add(&mut judge, part(*n, 3), 1));
             let verdict = judge.decide();
