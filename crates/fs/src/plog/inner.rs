@@ -121,7 +121,6 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
     pub(super) fn new(
         handle: Arc<Handle>,
         epoch: u32,

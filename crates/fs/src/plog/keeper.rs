@@ -132,8 +132,9 @@ impl Inner {
 
     /// Fills a zone that was left, and notes which tickets may be in it.
     pub(super) async fn leave(&self, zone: &Arc<Zone>) {
+        let early = !zone.gate.is_drained();
         let padding = self.fill(zone).await;
-        if self.sabotage == Some(Sabotage::Replacement) && !zone.gate.is_drained() {
+        if early {
             self.cut_off(zone, padding);
         }
         {
@@ -162,7 +163,7 @@ impl Inner {
             match self.dev.append(id, self.padding(zone, left), Durability::Cached).await {
                 Ok(at) => {
                     filled = true;
-                    begins = Some(at.0 - self.dev.geometry().start(id).0).map(Blocks);
+                    begins = Some(Blocks(at.0 - self.dev.geometry().start(id).0));
                 }
                 Err(error) => tracing::debug!(zone = %id, %error, "padding a log's zone failed"),
             }
@@ -193,6 +194,15 @@ impl Inner {
             let trim = Record::Trim { ino: self.identity.log, segment, end };
             let _broken_anyway = self.shared().state.lock().commit(trim);
         }
+    }
+
+    /// There is no room for voids: nobody waits for them any more. Those without which the log cannot go on are written when
+    /// there is.
+    fn put_voids_off(&self, error: &Error) {
+        self.voids.lock().retain(|job| {
+            job.reply.set(Err(error.clone()));
+            job.open
+        });
     }
 
     fn wants_segment(&self) -> bool {
@@ -232,8 +242,13 @@ impl Inner {
             }
             Err(error) => {
                 tracing::debug!(%error, "a parallel log got no segment");
-                starved.why = Some(error);
+                starved.why = Some(error.clone());
                 starved.times += 1;
+                if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Busy) {
+                    self.put_voids_off(&error);
+                } else {
+                    self.poison(error);
+                }
             }
         }
         drop(starved);

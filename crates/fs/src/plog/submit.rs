@@ -196,8 +196,12 @@ impl Entry {
         if self.log.sabotage == Some(Sabotage::Void) {
             return Err(error);
         }
-        void.wait().await?;
-        Err(error)
+        match void.wait().await {
+            Ok(()) => Err(error),
+            Err(_) => {
+                Err(error.because("nor could its record be taken back yet: it may come back in a recovery"))
+            }
+        }
     }
 }
 
