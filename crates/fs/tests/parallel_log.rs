@@ -38,6 +38,8 @@ fn drive(options: EmuOptions) -> (Drive, Fs) {
     Drive::formatted(options)
 }
 
+type Records = Vec<(Ticket, Vec<u8>)>;
+
 async fn open(fs: &Fs) -> (Arc<ParallelLog>, Vec<(Ticket, Vec<u8>)>) {
     let (log, replay) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
     (Arc::new(log), all(replay).await)
@@ -58,7 +60,7 @@ fn record(n: usize) -> Vec<u8> {
 
 /// `writers` tasks that append `each` records.
 async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize) -> Vec<(Ticket, Vec<u8>)> {
-    let tasks: Vec<Spawned<Vec<(Ticket, Vec<u8>)>>> = (0..writers)
+    let tasks: Vec<Spawned<Records>> = (0..writers)
         .map(|writer| {
             let log = Arc::clone(log);
             spawn(&**fs.driver(), "writer", async move {
