@@ -19,10 +19,10 @@ mod tickets;
 use gate::Gate;
 use tickets::Tickets;
 
-/// Three preemptions find what two threads and a closer can do to each other, in seconds.
+/// Two preemptions of each thread find what two writers and a closer can do to each other, in seconds.
 fn explore(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(2);
     builder.check(test);
 }
 

@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::replay::{Fates, Replay};
 use crate::report::FailureKind;
 use crate::trace::{Event, Trace};
+use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Failure, Outcome, Report, Result, Rng, StateId, Target};
 
 /// How often the replay of an engine's second cut is tried.
@@ -98,7 +99,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let workloads = if options.target == Target::Log { LOG_WORKLOADS } else { WORKLOADS };
+        let shapes = matches!(options.target, Target::Log | Target::Waltz);
+        let workloads = if shapes { LOG_WORKLOADS } else { WORKLOADS };
         let share = (options.states / workloads).max(SHARE).min(options.states - report.states);
         let found = explore(options, &trace, saved.as_deref(), share)?;
         if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
@@ -129,6 +131,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         }
         Target::Engine => engine::record(options.seed, workload, volatile, options.sabotage),
         Target::Array => unreachable!("it records for itself"),
+        Target::Waltz => waltz::record(options.seed, workload, volatile, options.sabotage),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -147,6 +150,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
         Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.sabotage)),
         Target::Engine => Box::new(EngineOracle::new(trace, options.sabotage)),
         Target::Array => unreachable!("a trace is of one drive"),
+        Target::Waltz => Box::new(WaltzOracle::new(trace, options.sabotage)),
     }
 }
 

@@ -31,6 +31,7 @@ mod shape;
 mod state;
 mod trace;
 mod tree;
+mod waltz;
 
 pub use choose::Sample;
 pub use error::{Error, Result};

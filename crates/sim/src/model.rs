@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    fn is_promised(&self, task: usize, index: usize) -> bool {
+    pub(crate) fn is_promised(&self, task: usize, index: usize) -> bool {
         self.promised.get(task).and_then(|p| p.get(index)).copied().unwrap_or(false)
     }
 }

@@ -62,11 +62,13 @@ pub enum Target {
     Engine,
     /// An array of drives, one of which may be lost.
     Array,
+    /// A parallel log: many writers, zones that are left, records that are taken back.
+    Waltz,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 4] = [Target::Fs, Target::Log, Target::Engine, Target::Array];
+    pub const ALL: [Target; 5] = [Target::Fs, Target::Log, Target::Engine, Target::Array, Target::Waltz];
 
     pub(crate) fn number(self) -> u32 {
         match self {
@@ -74,6 +76,7 @@ impl Target {
             Target::Log => 2,
             Target::Engine => 3,
             Target::Array => 4,
+            Target::Waltz => 5,
         }
     }
 
@@ -89,6 +92,7 @@ impl fmt::Display for Target {
             Target::Log => "log",
             Target::Engine => "engine",
             Target::Array => "array",
+            Target::Waltz => "waltz",
         })
     }
 }

@@ -114,7 +114,7 @@ impl Plan {
                 while maker.acts.len() < steps {
                     match target {
                         Target::Log => maker.log_step(),
-                        Target::Fs | Target::Engine | Target::Array => maker.fs_step(),
+                        Target::Fs | Target::Engine | Target::Array | Target::Waltz => maker.fs_step(),
                     }
                 }
                 maker.acts

@@ -63,6 +63,26 @@ fn a_log_that_syncs_before_it_sends_its_buffer_is_found() {
 }
 
 #[test]
+fn a_parallel_log_that_syncs_without_a_flush_is_found() {
+    is_found(Target::Waltz, 21, Sabotage::Sync);
+}
+
+#[test]
+fn a_parallel_log_that_keeps_entries_without_what_they_need_is_found() {
+    is_found(Target::Waltz, 22, Sabotage::Needs);
+}
+
+#[test]
+fn a_parallel_log_that_writes_no_voids_is_found() {
+    is_found(Target::Waltz, 23, Sabotage::Void);
+}
+
+#[test]
+fn a_parallel_log_that_leaves_a_zone_with_appends_in_flight_is_found() {
+    is_found(Target::Waltz, 24, Sabotage::Replacement);
+}
+
+#[test]
 fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = CrashOptions {

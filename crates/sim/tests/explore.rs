@@ -36,6 +36,11 @@ fn no_power_cut_breaks_a_log() {
 }
 
 #[test]
+fn no_power_cut_breaks_a_parallel_log() {
+    explore(Target::Waltz, 4, 30_000);
+}
+
+#[test]
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 4_000);
 }

@@ -1,0 +1,528 @@
+//! The target `waltz`: writers of one parallel log, each with its own records, on a recorded drive.
+//!
+//! What must hold at any cut: a record that was promised is there; with each record that is there, all that were acknowledged
+//! before it was begun; nothing else, nothing twice, in ticket order; a record that was taken back is not there.
+//!
+//! A trace tells what the model needs by attempts of steps of tasks that do not exist: those of task `WRITERS + n` are the
+//! tickets of writer `n`, in the order in which it heard of them; those of `2 * WRITERS + n` the marks that it retired.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket, Uuid};
+use parking_lot::Mutex;
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency, Media};
+
+use crate::choose::Sample;
+use crate::explore::{Oracle, Probe};
+use crate::model::{Fault, Progress};
+use crate::plan::Plan;
+use crate::replay::{Fates, Replay};
+use crate::report::FailureKind;
+use crate::trace::{Drive, Event, Trace};
+use crate::{Error, Recorder, Result, Rng, Step, Target};
+
+/// Writers of the log.
+const WRITERS: usize = 5;
+/// Steps of each.
+const STEPS: usize = 60;
+/// The longest a writer idles between two steps.
+const IDLE: Duration = Duration::from_micros(120);
+/// Acknowledgements come up to this much later than the drive's own delay.
+const JITTER: Duration = Duration::from_micros(50);
+const PATH: &str = "/waltz";
+/// Records that are appended after a recovery.
+const AFTER: usize = 4;
+
+/// A step of a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    Append {
+        len: usize,
+        sync: bool,
+    },
+    /// Takes the writer's last record back.
+    Void,
+    /// Gives up everything but the last so many tickets.
+    Retire {
+        keep: u64,
+    },
+    Sync,
+}
+
+fn latency() -> Latency {
+    let micros = Duration::from_micros;
+    Latency {
+        read: micros(5),
+        write: micros(20),
+        flush: micros(50),
+        reset: micros(40),
+        finish: micros(30),
+        other: micros(5),
+    }
+}
+
+fn options(sabotage: Option<Sabotage>) -> MountOptions {
+    MountOptions { sabotage, ..MountOptions::default() }
+}
+
+/// The drive of a workload.
+fn drive(seed: u64, workload: u64, volatile_cache: bool) -> Drive {
+    let mut rng = Rng::at(seed, &[workload, 0xd01e]);
+    let tiny = Drive { zones: 64, ..Drive::of_workload(volatile_cache, workload) };
+    let small = Drive { block_size: 512, max_open: 14, max_active: 14, ..tiny };
+    match rng.below(8) {
+        0..4 => Drive { zone_size: 32, zone_capacity: 28, max_append: 4, ..small },
+        4 | 5 => Drive { zone_size: 64, zone_capacity: 60, max_append: 2, ..small },
+        6 => Drive { max_open: 4, max_active: 4, ..tiny },
+        _ => tiny,
+    }
+}
+
+fn plan(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
+    let writer = |writer: usize| {
+        let mut rng = Rng::at(seed, &[workload, writer as u64, 0xac7]);
+        let act = |_| match rng.below(20) {
+            0 => Act::Void,
+            1 => Act::Retire { keep: rng.below(40) },
+            2 => Act::Sync,
+            n => {
+                let most = [1, 1, 1, 2, 2, 5, 9, 70];
+                let most = most.get(rng.index(most.len())).copied().unwrap_or(1);
+                // Those longer than a zone are few.
+                let most = if most > 9 && n > 5 { 3 } else { most };
+                Act::Append { len: rng.index(most * block), sync: rng.chance(25) }
+            }
+        };
+        (0..STEPS).map(act).collect()
+    };
+    (0..WRITERS).map(writer).collect()
+}
+
+/// The bytes of an append: no two steps append the same.
+fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
+    let mut rng = Rng::at(seed, &[writer as u64, index as u64, 0xb17e]);
+    let mut bytes = format!("{writer}.{index}.").into_bytes();
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.draw().to_le_bytes());
+    }
+    bytes
+}
+
+/// Runs a workload and records it.
+pub(crate) fn record(
+    seed: u64,
+    workload: u64,
+    volatile_cache: bool,
+    sabotage: Option<Sabotage>,
+) -> Result<Trace> {
+    let drive = drive(seed, workload, volatile_cache);
+    let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
+    let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
+    let recorder = Recorder::new(emu, JITTER);
+    let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
+    let plan = plan(seed, workload, drive.block_size as usize);
+    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(sabotage))).map_err(failed)?;
+    Ok(Trace { target: Target::Waltz, seed, workload, drive, events: recorder.take() })
+}
+
+async fn run(
+    salt: u64,
+    plan: Vec<Vec<Act>>,
+    recorder: &Arc<Recorder>,
+    options: &MountOptions,
+) -> fs::Result<()> {
+    let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
+    let driver = Arc::clone(device.driver());
+    let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x5741_4c54_5a00));
+    Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
+    let fs = Fs::mount(device, options).await?;
+    let (log, _) = fs.parallel_log(PATH, &ParallelOptions { open: 64 }).await?;
+    fs.sync().await?;
+    recorder.ready();
+    let shared = Arc::new(Shared {
+        seed: salt,
+        log,
+        recorder: Arc::clone(recorder),
+        driver: Arc::clone(&driver),
+        acknowledged: Mutex::default(),
+    });
+    let tasks: Vec<_> = plan
+        .into_iter()
+        .enumerate()
+        .map(|(me, acts)| spawn(&*driver, "writer", Arc::clone(&shared).write(me, acts)))
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    if salt.is_multiple_of(2) {
+        shared.log.close().await?;
+        fs.unmount().await?;
+    }
+    Ok(())
+}
+
+/// What the writers share.
+struct Shared {
+    seed: u64,
+    log: ParallelLog,
+    recorder: Arc<Recorder>,
+    driver: Arc<dyn Driver>,
+    /// Steps whose records the drive has, not yet promised.
+    acknowledged: Mutex<BTreeSet<Step>>,
+}
+
+impl Shared {
+    async fn write(self: Arc<Shared>, me: usize, acts: Vec<Act>) -> fs::Result<()> {
+        let mut last = None;
+        for (index, act) in acts.into_iter().enumerate() {
+            let step = Plan::step(me, index);
+            let before = self.acknowledged.lock().clone();
+            self.recorder.attempt(step);
+            match act {
+                Act::Append { len, sync } => {
+                    let record = content(self.seed, me, index, len);
+                    match self.log.append(&record, sync).await {
+                        Ok(ticket) => {
+                            last = Some(ticket);
+                            self.recorder.attempt(note(WRITERS + me, ticket.0));
+                            self.acknowledged.lock().insert(step);
+                            if sync {
+                                self.promise(before.into_iter().chain([step]));
+                            }
+                        }
+                        Err(error) if error.kind() == ErrorKind::NoSpace => {
+                            // So that the n-th note is that of the n-th append.
+                            self.recorder.attempt(note(WRITERS + me, u64::from(u32::MAX)));
+                            self.retire(me, 0)?;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Act::Void => {
+                    if let Some(ticket) = last.take() {
+                        self.log.void(ticket).await?;
+                        self.recorder.acknowledged(step);
+                    }
+                }
+                Act::Retire { keep } => self.retire(me, keep)?,
+                Act::Sync => {
+                    self.log.sync().await?;
+                    self.promise(before);
+                }
+            }
+            if self.driver.random().is_multiple_of(3) {
+                let idle = self.driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1);
+                sleep_until(&*self.driver, self.driver.now().after(Duration::from_nanos(idle))).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn retire(&self, me: usize, keep: u64) -> fs::Result<()> {
+        let below = self.log.acknowledged().0.saturating_sub(keep);
+        self.recorder.attempt(note(2 * WRITERS + me, below));
+        self.log.retire(Ticket(below))
+    }
+
+    fn promise(&self, steps: impl IntoIterator<Item = Step>) {
+        for step in steps {
+            if self.acknowledged.lock().remove(&step) {
+                self.recorder.acknowledged(step);
+            }
+        }
+    }
+}
+
+/// A number in the place of a step.
+fn note(task: usize, number: u64) -> Step {
+    Plan::step(task, usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+/// A record as the trace tells of it; places count events.
+#[derive(Debug)]
+struct Note {
+    writer: usize,
+    index: usize,
+    begun: usize,
+    acknowledged: Option<usize>,
+    ticket: Option<Ticket>,
+    /// The step that takes it back, and its place.
+    void: Option<(usize, usize)>,
+}
+
+/// Checks images of one workload.
+pub(crate) struct WaltzOracle {
+    notes: BTreeMap<Vec<u8>, Note>,
+    options: MountOptions,
+}
+
+type Found = Vec<(Ticket, Vec<u8>)>;
+
+impl WaltzOracle {
+    pub(crate) fn new(trace: &Trace, sabotage: Option<Sabotage>) -> WaltzOracle {
+        let plan = plan(trace.seed, trace.workload, trace.drive.block_size as usize);
+        let salt = trace.seed ^ trace.workload;
+        let mut notes = BTreeMap::new();
+        for (writer, acts) in plan.iter().enumerate() {
+            let (mut open, mut last): (Option<Note>, Option<Vec<u8>>) = (None, None);
+            for (place, event) in trace.events.iter().enumerate() {
+                let Event::Attempt { step } = event else { continue };
+                let (task, index) = Plan::place(*step);
+                if task == WRITERS + writer {
+                    let ticket = (index as u64 != u64::from(u32::MAX)).then_some(Ticket(index as u64));
+                    if let Some(mut note) = open.take() {
+                        (note.acknowledged, note.ticket) = (ticket.map(|_| place), ticket);
+                        let Some(record) = record_of(salt, acts, &note) else { continue };
+                        last = ticket.map(|_| record.clone()).or(last);
+                        notes.insert(record, note);
+                    }
+                } else if task == writer {
+                    match acts.get(index) {
+                        Some(Act::Append { .. }) => {
+                            let (begun, acknowledged, ticket, void) = (place, None, None, None);
+                            open = Some(Note { writer, index, begun, acknowledged, ticket, void });
+                        }
+                        Some(Act::Void) => {
+                            if let Some(note) = last.take().and_then(|record| notes.get_mut(&record)) {
+                                note.void = Some((index, place));
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if let Some(note) = open
+                && let Some(record) = record_of(salt, acts, &note)
+            {
+                notes.insert(record, note);
+            }
+        }
+        WaltzOracle { notes, options: options(sabotage) }
+    }
+
+    /// Every rule that what was found breaks.
+    fn judge(&self, progress: &Progress, found: &Found) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let attempted = |task: usize| progress.attempted.get(task).copied().unwrap_or(0);
+        let begun = |note: &Note| note.index < attempted(note.writer);
+        let retired = (0..WRITERS).map(|n| attempted(2 * WRITERS + n).saturating_sub(1)).max().unwrap_or(0);
+        let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
+        if there.len() < found.len() || !found.is_sorted_by(|(a, _), (b, _)| a < b) {
+            faults.push(fault(FailureKind::Invented, "records are there twice, or out of order"));
+        }
+        let mut latest = 0;
+        for (ticket, record) in found {
+            let Some(note) = self.notes.get(record).filter(|note| begun(note)) else {
+                faults.push(fault(FailureKind::Invented, format!("ticket {} was never written", ticket.0)));
+                continue;
+            };
+            if note.ticket.is_some_and(|known| known != *ticket) {
+                let what = format!("record {}.{} has ticket {}", note.writer, note.index, ticket.0);
+                faults.push(fault(FailureKind::Invented, what));
+            }
+            if note.void.is_some_and(|(step, _)| progress.is_promised(note.writer, step)) {
+                let what = format!("record {}.{} was taken back", note.writer, note.index);
+                faults.push(fault(FailureKind::Invented, what));
+            }
+            latest = latest.max(note.begun);
+        }
+        for (record, note) in &self.notes {
+            let gone = note.ticket.is_some_and(|ticket| ticket.0 < retired as u64)
+                || note.void.is_some_and(|(step, _)| step < attempted(note.writer));
+            if gone || there.contains(record.as_slice()) {
+                continue;
+            }
+            if progress.is_promised(note.writer, note.index) {
+                let what = format!("record {}.{} was promised", note.writer, note.index);
+                faults.push(fault(FailureKind::Lost, what));
+            } else if note.acknowledged.is_some_and(|at| at < latest) {
+                let what = format!("record {}.{}, and one begun after it is there", note.writer, note.index);
+                faults.push(fault(FailureKind::Lost, what));
+            }
+        }
+        faults
+    }
+
+    async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
+        let device: Arc<dyn ZonedDevice> =
+            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        match self.look(&device).await {
+            Err(e) => vec![fault(FailureKind::Mount, e)],
+            Ok(found) => {
+                let mut faults = self.judge(progress, &found);
+                faults.extend(checked(&device).await);
+                faults
+            }
+        }
+    }
+
+    /// Opens the log as a program would, and closes everything.
+    async fn look(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
+        let fs = Fs::mount(Arc::clone(device), &self.options).await?;
+        let (log, found) = open(&fs).await?;
+        log.close().await?;
+        fs.unmount().await?;
+        Ok(found)
+    }
+
+    /// Opens, writes on, cuts again anywhere in that, and looks again.
+    async fn twice(
+        &self,
+        image: Media,
+        driver: &Arc<dyn Driver>,
+        progress: &Progress,
+        rng: &mut Rng,
+    ) -> Vec<Fault> {
+        let emu = Emu::from_media(image.clone(), "emu:image", latency(), Arc::clone(driver));
+        let recorder = Recorder::new(emu, JITTER);
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        let mut faults = checked(&device).await;
+        let between = match self.write_on(&device, &recorder).await {
+            Ok(found) => Some(found),
+            Err(e) if e.kind() == ErrorKind::NoSpace => None,
+            Err(e) => {
+                faults.push(fault(FailureKind::Mount, e));
+                return faults;
+            }
+        };
+        let events = recorder.take();
+        let io = events.iter().filter(|e| e.is_io()).count() as u64;
+        let cut = if rng.chance(30) { io } else { rng.below(io + 1) };
+        let (mut done, mut passed) = (0, false);
+        let (mut begun, mut promised) = (0, 0);
+        let fates = Fates::of(&events);
+        let mut replay = Replay::new(image, &fates);
+        for event in &events {
+            match event {
+                Event::Attempt { .. } => begun += 1,
+                Event::Acknowledged { .. } => promised += 1,
+                Event::Ready => passed = true,
+                _ if event.is_io() => {
+                    if done == cut {
+                        break;
+                    }
+                    done += 1;
+                    replay.step(event);
+                }
+                _ => {}
+            }
+        }
+        let image = replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
+        let device: Arc<dyn ZonedDevice> =
+            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let second = match self.look(&device).await {
+            Ok(found) => found,
+            Err(e) => {
+                faults.push(fault(FailureKind::Mount, format!("after a second cut: {e}")));
+                return faults;
+            }
+        };
+        let (after, before): (Found, Found) = second.into_iter().partition(|(_, r)| r.starts_with(b"after"));
+        faults.extend(self.judge(progress, &before));
+        if passed && between.is_some_and(|between| between != before) {
+            faults.push(fault(FailureKind::Lost, "an opening had shown other records"));
+        }
+        // They were appended one after the other.
+        let wanted = (0..begun).map(after_record);
+        if !after.iter().map(|(_, record)| record.clone()).eq(wanted.take(after.len())) {
+            faults.push(fault(FailureKind::Invented, "what was written after the recovery is not as it was"));
+        }
+        if after.len() < promised {
+            let what = format!("{} of {promised} records synced after the recovery", after.len());
+            faults.push(fault(FailureKind::Lost, what));
+        }
+        faults.extend(checked(&device).await);
+        for fault in &mut faults {
+            fault.what += &format!(" (second cut after {cut} of {io} events)");
+        }
+        faults
+    }
+
+    /// Opens and appends. Marks `Ready` when the log is open.
+    async fn write_on(&self, device: &Arc<dyn ZonedDevice>, recorder: &Recorder) -> fs::Result<Found> {
+        let fs = Fs::mount(Arc::clone(device), &self.options).await?;
+        let (log, found) = open(&fs).await?;
+        recorder.ready();
+        for n in 0..AFTER {
+            recorder.attempt(Step(n as u64));
+            log.append(&after_record(n), true).await?;
+            recorder.acknowledged(Step(n as u64));
+        }
+        log.close().await?;
+        Ok(found)
+    }
+}
+
+fn record_of(salt: u64, acts: &[Act], note: &Note) -> Option<Vec<u8>> {
+    match acts.get(note.index) {
+        Some(Act::Append { len, .. }) => Some(content(salt, note.writer, note.index, *len)),
+        _ => None,
+    }
+}
+
+fn after_record(n: usize) -> Vec<u8> {
+    format!("after {n} {}", "x".repeat(600 * n)).into_bytes()
+}
+
+async fn open(fs: &Fs) -> fs::Result<(ParallelLog, Found)> {
+    let (log, mut replay) = fs.parallel_log(PATH, &ParallelOptions { open: 64 }).await?;
+    let mut found = Vec::new();
+    while let Some(record) = replay.next().await? {
+        found.push(record);
+    }
+    Ok((log, found))
+}
+
+async fn checked(device: &Arc<dyn ZonedDevice>) -> Vec<Fault> {
+    match Fs::check(device).await {
+        Ok(report) => report.problems.into_iter().map(|p| fault(FailureKind::Check, p)).collect(),
+        Err(e) => vec![fault(FailureKind::Check, e)],
+    }
+}
+
+fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
+    Fault { kind, what: what.to_string() }
+}
+
+impl Oracle for WaltzOracle {
+    fn probe(&self, image: Media, progress: &Progress, probe: Probe) -> Vec<Fault> {
+        let mut rng = Rng::new(probe.seed);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(rng.draw());
+        block_on(&*driver, async {
+            if probe.twice {
+                self.twice(image, &driver, progress, &mut rng).await
+            } else {
+                self.once(image, &driver, progress).await
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_leave_zones_and_rarely_fill_the_drive() {
+        for workload in 0..6 {
+            let trace = record(5, workload, true, None).expect("runs");
+            let oracle = WaltzOracle::new(&trace, None);
+            let acknowledged = oracle.notes.values().filter(|note| note.acknowledged.is_some()).count();
+            let voided = oracle.notes.values().filter(|note| note.void.is_some()).count();
+            let promised = trace.events.iter().filter(|e| matches!(e, Event::Acknowledged { .. })).count();
+            println!("workload {workload}: {acknowledged} records, {voided} taken back, {promised} promises");
+            assert!(acknowledged * 10 > WRITERS * STEPS * 7, "{acknowledged}");
+            assert!(promised * 2 > acknowledged && voided > 3, "{promised}, {voided}");
+        }
+    }
+
+    #[test]
+    fn a_recording_is_a_function_of_its_seed() {
+        let trace = || record(6, 1, true, None).expect("runs").encode();
+        assert!(trace() == trace(), "two recordings differ");
+    }
+}
