@@ -180,7 +180,7 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
     for io in ["append", "write"] {
         let line = [
             "furrow", "bench", "wal", "--force", "-d", device, "--io", io, "--total", "8MiB", "--sync",
-            "every=8", "--json",
+            "every=64", "--json",
         ];
         let text = shell::good(&line, LIMIT)?;
         let found: Value = serde_json::from_str(&text).with_context(|| format!("it printed {text}"))?;
@@ -188,7 +188,8 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
         let (appends, writes) = (number("/device_operations/appends"), number("/device_operations/writes"));
         let rate = number("/ops_per_s");
         control.note(format!("--io {io}: {appends} appends, {writes} writes, {rate:.0} records/s"))?;
-        ensure!((appends > writes) == (io == "append"), "the log did not write as it was told to");
+        // A log that may append still writes where nothing queues.
+        ensure!((appends > 0.0) == (io == "append"), "the log did not write as it was told to");
     }
     Ok(())
 }
