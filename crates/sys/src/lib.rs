@@ -15,6 +15,6 @@ pub mod sysfs;
 mod threads;
 
 pub use buf::{Buf, BufMut};
+pub use engine::{Engine, EngineKind, Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;
-pub use engine::{Engine, EngineKind, Finish, Finished, Request};
