@@ -11,7 +11,13 @@ fn main() {
         return;
     }
     let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").file("cpp/preload.cc").warnings(true).extra_warnings(true);
+    build
+        .cpp(true)
+        .std("c++17")
+        .files(["cpp/preload.cc", "cpp/interpose.cc"])
+        .include("../rocks/cpp")
+        .warnings(true)
+        .extra_warnings(true);
     let version = std::env::var("CARGO_PKG_VERSION").expect("cargo sets CARGO_PKG_VERSION");
     build.define("FURROW_VERSION", format!("\"{version}\"").as_str());
     build.cargo_metadata(false);

@@ -13,6 +13,7 @@ const SHIM: &[&str] = &[
     "host.cc",
     "unlogged.cc",
     "db.cc",
+    "parallel_db.cc",
 ];
 const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
 

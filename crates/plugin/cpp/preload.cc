@@ -6,6 +6,7 @@
 
 extern "C" {
 int furrow_register_default(void);
+void furrow_install_engines(void);
 void furrow_compiled_version(int* major, int* minor, int* patch);
 void furrow_runtime_version(int* major, int* minor, int* patch);
 }
@@ -22,6 +23,9 @@ __attribute__((constructor)) void Load() {
   // RocksDB changes its virtual interfaces between minor versions: calling across one is undefined.
   const bool fits = compiled[0] == runtime[0] && compiled[1] == runtime[1];
   const bool registered = fits && furrow_register_default() != 0;
+  if (registered) {
+    furrow_install_engines();
+  }
   const char* announce = std::getenv("FURROW_HANDSHAKE_FD");
   if (announce != nullptr) {
     dprintf(std::atoi(announce), "furrow-rocksdb %s compiled=%d.%d.%d runtime=%d.%d.%d registered=%s\n",

@@ -2,6 +2,13 @@
 //! `--fs_uri=furrow://DEVICE-URL`. All of it is in `furrow-rocks`, but for the constructor (`cpp/preload.cc`).
 //!
 //! It takes RocksDB from the program's own librocksdb, whose version must be the one it was compiled against.
+//!
+//! With `FURROW_WAL=waltz` it opens their databases under a parallel log (`cpp/interpose.cc`, `kv::waltz`).
 #![forbid(unsafe_code)]
 
 pub use rocks::abi;
+
+#[cfg(feature = "shim")]
+static ENGINES: kv::waltz::Interposed = kv::waltz::Interposed;
+#[cfg(feature = "shim")]
+rocks::interpose!(ENGINES);

@@ -144,6 +144,39 @@ class ParallelDb : public rocksdb::StackableDB {
     return DB::Merge(o, f, k, v);
   }
 
+  // What StackableDB does not pass on.
+  Status Resume() override { return db_->Resume(); }
+  Status GetStatsHistory(uint64_t from, uint64_t to, std::unique_ptr<rocksdb::StatsHistoryIterator>* it) override {
+    return db_->GetStatsHistory(from, to, it);
+  }
+#if ROCKSDB_MAJOR < 8
+  using DB::Get;
+  using StackableDB::Get;
+  Status Get(const rocksdb::ReadOptions& o, ColumnFamilyHandle* f, const Slice& k, rocksdb::PinnableSlice* v,
+             std::string* ts) override {
+    return db_->Get(o, f, k, v, ts);
+  }
+  using DB::MultiGet;
+  using StackableDB::MultiGet;
+  std::vector<Status> MultiGet(const rocksdb::ReadOptions& o, const std::vector<ColumnFamilyHandle*>& f,
+                               const std::vector<Slice>& k, std::vector<std::string>* v,
+                               std::vector<std::string>* ts) override {
+    return db_->MultiGet(o, f, k, v, ts);
+  }
+  void MultiGet(const rocksdb::ReadOptions& o, ColumnFamilyHandle* f, const size_t n, const Slice* k,
+                rocksdb::PinnableSlice* v, std::string* ts, Status* s, const bool sorted = false) override {
+    db_->MultiGet(o, f, n, k, v, ts, s, sorted);
+  }
+  void MultiGet(const rocksdb::ReadOptions& o, const size_t n, ColumnFamilyHandle** f, const Slice* k,
+                rocksdb::PinnableSlice* v, Status* s, const bool sorted = false) override {
+    db_->MultiGet(o, n, f, k, v, s, sorted);
+  }
+  void MultiGet(const rocksdb::ReadOptions& o, const size_t n, ColumnFamilyHandle** f, const Slice* k,
+                rocksdb::PinnableSlice* v, std::string* ts, Status* s, const bool sorted = false) override {
+    db_->MultiGet(o, n, f, k, v, ts, s, sorted);
+  }
+#endif
+
   // All families are flushed together, or the engine would not know what is in tables.
   using DB::Flush;
   Status Flush(const rocksdb::FlushOptions&, ColumnFamilyHandle*) override { return unlogged_->Flush(); }

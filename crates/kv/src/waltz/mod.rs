@@ -13,6 +13,8 @@
 mod batch;
 mod core;
 mod error;
+mod fs_log;
+mod interposed;
 mod ledger;
 mod log;
 mod memory_log;
@@ -23,6 +25,8 @@ mod tables;
 pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
+pub use fs_log::{FsLog, LOG_FILE};
+pub use interposed::Interposed;
 pub use log::{Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use rocks_tables::RocksTables;

@@ -1,0 +1,91 @@
+//! [`TicketLog`] on a parallel log of the zoned file system.
+
+use std::sync::Arc;
+
+use fs::{Fs, ParallelLog, ParallelOptions, Replay};
+use parking_lot::Mutex;
+use units::block_on;
+
+use super::error::{LogError, LogErrorKind};
+use super::log::{Ticket, TicketLog, VisitRecord};
+
+/// The file beside a database's own that is its parallel log.
+pub const LOG_FILE: &str = "FURROW-LOG";
+
+/// A database's parallel log.
+#[derive(Debug)]
+pub struct FsLog {
+    fs: Fs,
+    path: String,
+    log: Arc<ParallelLog>,
+    /// What it held when it was opened; taken by the replay.
+    held: Mutex<Option<Replay>>,
+}
+
+impl FsLog {
+    /// Opens the log of the database in `dir`, or makes it. The directory is there.
+    pub fn open(fs: &Fs, dir: &str, options: &ParallelOptions) -> Result<FsLog, LogError> {
+        let path = format!("{}/{LOG_FILE}", dir.trim_end_matches('/'));
+        let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
+        let (log, replay) = opened.map_err(|e| failed(&e))?;
+        Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
+    }
+
+    fn wait<R>(&self, future: impl Future<Output = fs::Result<R>>) -> Result<R, LogError> {
+        block_on(&**self.fs.driver(), future).map_err(|e| failed(&e))
+    }
+}
+
+fn failed(error: &fs::Error) -> LogError {
+    let kind = match error.kind() {
+        fs::ErrorKind::NoSpace => LogErrorKind::NoSpace,
+        fs::ErrorKind::Busy => LogErrorKind::Busy,
+        fs::ErrorKind::Poisoned => LogErrorKind::Poisoned,
+        fs::ErrorKind::Corrupt => LogErrorKind::Corrupt,
+        _ => LogErrorKind::Failed,
+    };
+    LogError::new(kind, error.to_string())
+}
+
+impl TicketLog for FsLog {
+    fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError> {
+        self.wait(self.log.append(record, synced)).map(|ticket| Ticket(ticket.0))
+    }
+
+    fn void(&self, ticket: Ticket) -> Result<(), LogError> {
+        self.wait(self.log.void(fs::Ticket(ticket.0)))
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.wait(self.log.sync())
+    }
+
+    fn retire(&self, below: Ticket) -> Result<(), LogError> {
+        self.log.retire(fs::Ticket(below.0)).map_err(|e| failed(&e))
+    }
+
+    fn next_ticket(&self) -> Ticket {
+        Ticket(self.log.next_ticket().0)
+    }
+
+    fn failure(&self) -> Option<LogError> {
+        self.log.failed().map(|e| failed(&e))
+    }
+
+    fn replay(&self, visit: &mut VisitRecord<'_>) -> Result<(), LogError> {
+        let held = self.held.lock().take();
+        let Some(mut held) = held else { return Ok(()) };
+        while let Some((ticket, record)) = self.wait(held.next())? {
+            visit(Ticket(ticket.0), &record)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<(), LogError> {
+        self.wait(async {
+            self.log.close().await?;
+            self.fs.unlink(&self.path).await?;
+            self.fs.sync().await
+        })
+    }
+}

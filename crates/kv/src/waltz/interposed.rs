@@ -1,0 +1,109 @@
+//! The engine above a database that a program opened by itself: what the plug-in installs.
+
+use std::sync::Arc;
+
+use fs::{Fs, ParallelOptions};
+use rocks::engine::{Apply, Asked, Engine, EngineError, EngineErrorKind, Engines, FamilyFacts};
+use rocks::{AppliedMark, Db};
+
+use super::batch::Family;
+use super::core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
+use super::error::{LogError, LogErrorKind, WriteError};
+use super::fs_log::FsLog;
+use super::log::TicketLog;
+use super::rocks_tables::RocksTables;
+use super::tables::{Sequence, Tables};
+
+/// Makes engines for the databases of unmodified programs.
+#[derive(Clone, Copy, Debug)]
+pub struct Interposed;
+
+struct Opened {
+    waltz: Arc<Waltz>,
+    tables: Arc<RocksTables>,
+}
+
+impl Engines for Interposed {
+    fn open(
+        &self,
+        fs: &Fs,
+        dir: &str,
+        db: Arc<Db>,
+        families: &[FamilyFacts],
+    ) -> Result<Box<dyn Engine>, EngineError> {
+        let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
+        let log = FsLog::open(fs, dir, &ParallelOptions::default()).map_err(from_log)?;
+        let waltz = Waltz::open(
+            Arc::new(log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            families.iter().map(info),
+            WaltzOptions::default(),
+        );
+        let waltz = Arc::new(waltz.map_err(from_log)?);
+        tables.tell(&waltz);
+        Ok(Box::new(Opened { waltz, tables }))
+    }
+}
+
+impl Engine for Opened {
+    fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError> {
+        let Asked { synced, logged, ignore_missing } = asked;
+        let outcome = self.waltz.write(batch, How { synced, logged, ignore_missing }, |mark| {
+            let mark = mark.map(|mark| AppliedMark { ticket: mark.ticket.0, floor: mark.floor.map(|f| f.0) });
+            apply(mark).map(|last| Applied { last: Sequence(last) }).ok_or("RocksDB refused the batch")
+        });
+        outcome.map_err(|error| {
+            let kind = match &error {
+                WriteError::Batch(_) | WriteError::Invalid(_) => EngineErrorKind::Invalid,
+                WriteError::Log(log) => kind(log),
+                WriteError::Apply(_) => EngineErrorKind::Apply,
+                WriteError::Unknown(..) => EngineErrorKind::Io,
+            };
+            EngineError { kind, text: error.to_string() }
+        })
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.waltz.sync().map_err(from_log)
+    }
+
+    fn exactly_once(&self) -> Result<(), EngineError> {
+        self.waltz.exactly_once().map_err(from_log)
+    }
+
+    fn exclusive(&self, run: &mut dyn FnMut()) {
+        self.waltz.exclusive(run);
+    }
+
+    fn add_family(&self, facts: FamilyFacts) {
+        let (family, info) = info(&facts);
+        self.waltz.set_family(family, Some(info));
+    }
+
+    fn remove_family(&self, id: u32) {
+        self.waltz.set_family(Family(id), None);
+    }
+
+    fn close(&self) -> Result<(), EngineError> {
+        let closed = self.waltz.close().map_err(from_log);
+        self.tables.settle();
+        closed
+    }
+}
+
+fn info(facts: &FamilyFacts) -> (Family, FamilyInfo) {
+    (Family(facts.id), FamilyInfo { merges: facts.merges, one_stripe: facts.one_stripe })
+}
+
+fn kind(error: &LogError) -> EngineErrorKind {
+    match error.kind {
+        LogErrorKind::NoSpace => EngineErrorKind::NoSpace,
+        LogErrorKind::Busy => EngineErrorKind::Busy,
+        LogErrorKind::Corrupt => EngineErrorKind::Corrupt,
+        LogErrorKind::Failed | LogErrorKind::Poisoned => EngineErrorKind::Io,
+    }
+}
+
+fn from_log(error: LogError) -> EngineError {
+    EngineError { kind: kind(&error), text: error.text }
+}

@@ -1,0 +1,191 @@
+// RocksDB's opening functions as a program that preloads this library meets them: crates/rocks/src/engine.rs has the
+// symbols, which jump here. FURROW_WAL says what happens: `group`, as if nothing were here, or `waltz`.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "parallel_db.h"
+#include "rocksdb/db.h"
+#include "rocksdb/options.h"
+#include "rocksdb/utilities/optimistic_transaction_db.h"
+#include "rocksdb/utilities/transaction_db.h"
+#include "rocksdb/version.h"
+
+using rocksdb::ColumnFamilyDescriptor;
+using rocksdb::ColumnFamilyHandle;
+using rocksdb::ColumnFamilyOptions;
+using rocksdb::DB;
+using rocksdb::DBOptions;
+using rocksdb::Options;
+using rocksdb::Status;
+
+namespace {
+
+using Descriptors = std::vector<ColumnFamilyDescriptor>;
+using Handles = std::vector<ColumnFamilyHandle*>;
+
+enum class Wal { kGroup, kWaltz, kWrong };
+
+// Asked once: the environment is a program's whole life the same.
+Wal Asked() {
+  static const Wal wal = [] {
+    const char* value = std::getenv("FURROW_WAL");
+    if (value == nullptr || strcmp(value, "") == 0 || strcmp(value, "group") == 0) {
+      return Wal::kGroup;
+    }
+    return strcmp(value, "waltz") == 0 ? Wal::kWaltz : Wal::kWrong;
+  }();
+  return wal;
+}
+
+Status Wrong() {
+  return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group or waltz");
+}
+
+Status Fits() {
+  const std::string version = rocksdb::GetRocksVersionAsString(true);
+  int major = 0;
+  int minor = 0;
+  sscanf(version.c_str(), "%d.%d", &major, &minor);
+  if (major == ROCKSDB_MAJOR && minor == ROCKSDB_MINOR) {
+    return Status::OK();
+  }
+  return Status::NotSupported("FURROW_WAL: the plug-in was compiled against another RocksDB than it runs with",
+                              version);
+}
+
+// RocksDB's own function behind a symbol of ours.
+template <typename F>
+F* Real(const char* symbol) {
+  void* found = dlsym(RTLD_NEXT, symbol);
+  if (found == nullptr) {
+    fprintf(stderr, "furrow: the program's RocksDB has no %s\n", symbol);
+    abort();
+  }
+  return reinterpret_cast<F*>(found);
+}
+
+// Opens within an open are RocksDB's own steps.
+bool Ours() { return Asked() != Wal::kGroup && !furrow::InParallelOpen(); }
+
+Status Open(const DBOptions& options, const std::string& name, const Descriptors& families, Handles* handles,
+            DB** db) {
+  if (Asked() == Wal::kWrong) {
+    return Wrong();
+  }
+  Status status = Fits();
+  return status.ok() ? furrow::OpenParallel(options, name, families, handles, db) : status;
+}
+
+Status RefuseTransactions() {
+  return Asked() == Wal::kWrong
+             ? Wrong()
+             : Status::NotSupported("FURROW_WAL=waltz does not take transaction databases",
+                                    "their commits go past the parallel log; use FURROW_WAL=group");
+}
+
+}  // namespace
+
+#pragma GCC diagnostic ignored "-Wreturn-type"
+
+#define FURROW_EXPORT extern "C" __attribute__((visibility("hidden")))
+
+FURROW_EXPORT Status furrow_db_open_families(const DBOptions& options, const std::string& name,
+                                             const Descriptors& families, Handles* handles, DB** db) {
+  using F = Status(const DBOptions&, const std::string&, const Descriptors&, Handles*, DB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_"
+      "22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_");
+  return Ours() ? Open(options, name, families, handles, db) : real(options, name, families, handles, db);
+}
+
+FURROW_EXPORT Status furrow_db_open(const Options& options, const std::string& name, DB** db) {
+  using F = Status(const Options&, const std::string&, DB**);
+  static F* real =
+      Real<F>("_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_");
+  if (!Ours()) {
+    return real(options, name, db);
+  }
+  Handles handles;
+  Descriptors families;
+  families.emplace_back(rocksdb::kDefaultColumnFamilyName, ColumnFamilyOptions(options));
+  Status status = Open(DBOptions(options), name, families, &handles, db);
+  for (ColumnFamilyHandle* handle : handles) {
+    // The database has one of its own for the default family.
+    (*db)->DestroyColumnFamilyHandle(handle);
+  }
+  return status;
+}
+
+FURROW_EXPORT Status furrow_db_list_families(const DBOptions& options, const std::string& name,
+                                             std::vector<std::string>* families) {
+  using F = Status(const DBOptions&, const std::string&, std::vector<std::string>*);
+  static F* real = Real<F>(
+      "_ZN7rocksdb2DB18ListColumnFamiliesERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_"
+      "traitsIcESaIcEEEPSt6vectorIS9_SaIS9_EE");
+  if (!Ours()) {
+    return real(options, name, families);
+  }
+  return Asked() == Wal::kWrong ? Wrong() : furrow::ListParallel(options, name, families);
+}
+
+FURROW_EXPORT Status furrow_transaction_open(const Options& options, const rocksdb::TransactionDBOptions& txn,
+                                             const std::string& name, rocksdb::TransactionDB** db) {
+  using F = Status(const Options&, const rocksdb::TransactionDBOptions&, const std::string&,
+                   rocksdb::TransactionDB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb13TransactionDB4OpenERKNS_7OptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_"
+      "traitsIcESaIcEEEPPS0_");
+  return Ours() ? RefuseTransactions() : real(options, txn, name, db);
+}
+
+FURROW_EXPORT Status furrow_transaction_open_families(const DBOptions& options,
+                                                      const rocksdb::TransactionDBOptions& txn,
+                                                      const std::string& name, const Descriptors& families,
+                                                      Handles* handles, rocksdb::TransactionDB** db) {
+  using F = Status(const DBOptions&, const rocksdb::TransactionDBOptions&, const std::string&, const Descriptors&,
+                   Handles*, rocksdb::TransactionDB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb13TransactionDB4OpenERKNS_9DBOptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_"
+      "stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_"
+      "18ColumnFamilyHandleESaISM_EEPPS0_");
+  return Ours() ? RefuseTransactions() : real(options, txn, name, families, handles, db);
+}
+
+FURROW_EXPORT Status furrow_optimistic_open(const Options& options, const std::string& name,
+                                            rocksdb::OptimisticTransactionDB** db) {
+  using F = Status(const Options&, const std::string&, rocksdb::OptimisticTransactionDB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_"
+      "traitsIcESaIcEEEPPS0_");
+  return Ours() ? RefuseTransactions() : real(options, name, db);
+}
+
+FURROW_EXPORT Status furrow_optimistic_open_families(const DBOptions& options, const std::string& name,
+                                                     const Descriptors& families, Handles* handles,
+                                                     rocksdb::OptimisticTransactionDB** db) {
+  using F = Status(const DBOptions&, const std::string&, const Descriptors&, Handles*,
+                   rocksdb::OptimisticTransactionDB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_"
+      "traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_");
+  return Ours() ? RefuseTransactions() : real(options, name, families, handles, db);
+}
+
+FURROW_EXPORT Status furrow_optimistic_open_options(const DBOptions& options,
+                                                    const rocksdb::OptimisticTransactionDBOptions& txn,
+                                                    const std::string& name, const Descriptors& families,
+                                                    Handles* handles, rocksdb::OptimisticTransactionDB** db) {
+  using F = Status(const DBOptions&, const rocksdb::OptimisticTransactionDBOptions&, const std::string&,
+                   const Descriptors&, Handles*, rocksdb::OptimisticTransactionDB**);
+  static F* real = Real<F>(
+      "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNS_30OptimisticTransactionDBOptionsERKNSt7__"
+      "cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_"
+      "18ColumnFamilyHandleESaISM_EEPPS0_");
+  return Ours() ? RefuseTransactions() : real(options, txn, name, families, handles, db);
+}

@@ -1,0 +1,178 @@
+//! Debian's own `db_bench` and `ldb`, unmodified, under a parallel log: `FURROW_WAL=waltz`.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rocks::stock::{Program, StockOptions, prepare};
+use tempfile::TempDir;
+
+/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
+fn plugin() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
+        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
+        let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
+        assert!(built.status.success(), "building the plug-in: {}", text(&built));
+        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        deps.parent().unwrap().join("libfurrow_rocksdb.so")
+    });
+    built.clone()
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+struct Drive {
+    dir: TempDir,
+}
+
+impl Drive {
+    fn new() -> Drive {
+        Drive { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn url(&self) -> String {
+        format!("emu:{}?zones=64&zone-size=4MiB", self.dir.path().join("drive.img").display())
+    }
+
+    fn command(&self, wal: &str, program: Program, args: &[&str]) -> Command {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let options = StockOptions { plugin: Some(plugin()), ..Default::default() };
+        let mut command = prepare(program, &self.url(), &args, &options).unwrap();
+        command.env("FURROW_WAL", wal);
+        command
+    }
+
+    fn run(&self, wal: &str, program: Program, args: &[&str]) -> Output {
+        self.command(wal, program, args).output().unwrap()
+    }
+
+    fn ldb(&self, wal: &str, args: &[&str]) -> String {
+        let output = self.run(wal, Program::Ldb, args);
+        assert!(output.status.success(), "{wal} {args:?}: {}", text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Four threads of a db_bench that is small enough for a test.
+const BENCH: [&str; 5] = [
+    "--threads=4",
+    "--write_buffer_size=262144",
+    "--target_file_size_base=524288",
+    "--compression_type=none",
+    "--db=/bench",
+];
+
+#[test]
+fn db_bench_writes_and_reads_under_a_parallel_log_through_flushes_and_compactions() {
+    let drive = Drive::new();
+    let benchmarks =
+        "--benchmarks=fillrandom,readrandom,overwrite,readwhilewriting,seekrandom,compact,verifychecksum";
+    let output = drive.run("waltz", Program::DbBench, &[&BENCH[..], &[benchmarks, "--num=4000"]].concat());
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let line = said.lines().find(|line| line.starts_with("readrandom")).unwrap();
+    assert!(line.contains("of 4000 found"), "{line}");
+    // A clean close leaves a database that needs nothing of ours.
+    assert!(drive.ldb("group", &["--db=/bench", "scan", "--no_value"]).lines().count() > 2000);
+    assert_eq!(drive.ldb("group", &["--db=/bench", "list_column_families"]).matches("furrow").count(), 0);
+}
+
+#[test]
+fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log() {
+    let drive = Drive::new();
+    let args = ["--benchmarks=fillseq", "--num=1000000", "--sync=1", "--value_size=300"];
+    let mut child = drive
+        .command("waltz", Program::DbBench, &[&BENCH[1..], &args[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let written = || {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(drive.dir.path().join("drive.img")).map_or(0, |m| m.blocks() * 512)
+    };
+    for _ in 0..600 {
+        if written() > 3 << 20 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it writes until it is killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    for args in [&["scan"][..], &["get", "x"], &["list_column_families"]] {
+        let output = drive.run("group", Program::Ldb, &[&["--db=/bench"][..], args].concat());
+        assert!(text(&output).contains("FURROW_WAL=waltz"), "{args:?}: {}", text(&output));
+    }
+    let keys = drive.ldb("waltz", &["--db=/bench", "put", "after", "the kill"]);
+    assert!(keys.contains("OK"), "{keys}");
+    // fillseq by one thread: keys without a gap, from the first on.
+    let keys = drive.ldb("group", &["--db=/bench", "scan", "--no_value", "--key_hex"]);
+    let numbers: Vec<u64> = keys
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("0x"))
+        .filter_map(|hex| u64::from_str_radix(hex.get(..16)?, 16).ok())
+        .filter(|n| *n < 1_000_000)
+        .collect();
+    assert!(numbers.len() > 100, "{} keys", numbers.len());
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_database_that_is_destroyed_takes_its_log_along() {
+    let drive = Drive::new();
+    drive.ldb("waltz", &["--db=/db", "--create_if_missing", "put", "old", "1"]);
+    let small = ["--benchmarks=fillrandom", "--num=10"];
+    for wal in ["waltz", "group", "waltz"] {
+        let output = drive.run(wal, Program::DbBench, &[&BENCH[..], &small[..]].concat());
+        assert!(output.status.success(), "{wal}: {}", text(&output));
+    }
+    assert!(drive.ldb("group", &["--db=/db", "get", "old"]).contains('1'));
+}
+
+#[test]
+fn a_checkpoint_holds_what_the_database_holds() {
+    let drive = Drive::new();
+    drive.ldb("waltz", &["--db=/db", "--create_if_missing", "batchput", "a", "1", "b", "2"]);
+    drive.ldb("waltz", &["--db=/db", "checkpoint", "--checkpoint_dir=/copy"]);
+    assert_eq!(drive.ldb("group", &["--db=/copy", "scan"]), drive.ldb("group", &["--db=/db", "scan"]));
+}
+
+#[test]
+fn several_column_families_are_written_under_a_parallel_log() {
+    let drive = Drive::new();
+    let args = ["--benchmarks=fillrandom,readrandom", "--num=2000", "--num_column_families=3"];
+    let output = drive.run("waltz", Program::DbBench, &[&BENCH[..], &args[..]].concat());
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("found"), "{said}");
+    let listed = drive.ldb("group", &["--db=/bench", "list_column_families"]);
+    assert!(listed.contains("column_family_name_000002") && !listed.contains("furrow"), "{listed}");
+}
+
+#[test]
+fn what_it_cannot_do_is_refused_in_words() {
+    let drive = Drive::new();
+    let small = ["--benchmarks=fillrandom", "--num=10"];
+    for (wal, flag, word) in [
+        ("waltz", "--transaction_db=1", "transaction databases"),
+        ("waltz", "--optimistic_transaction_db=1", "transaction databases"),
+        ("auto", "--num=9", "group or waltz"),
+    ] {
+        let output = drive.run(wal, Program::DbBench, &[&BENCH[..], &small[..], &[flag]].concat());
+        assert!(!output.status.success(), "{flag}: {}", text(&output));
+        assert!(text(&output).contains(word), "{flag}: {}", text(&output));
+    }
+}
