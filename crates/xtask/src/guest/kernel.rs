@@ -46,13 +46,11 @@ impl Kernel {
 
 /// Leaves the kernel and its modules in `work`/ready.
 fn fetch(work: &Path) -> Result<()> {
-    let package = newest()?;
-    eprintln!("guest: fetching {package}");
-    run(Command::new("apt-get")
-        .current_dir(work)
-        // As root apt would fetch as another user, who may not write here.
-        .args(["-qq", "-o", "APT::Sandbox::User=root", "download", &package]))?;
-    let archive = first(work, |name| name.ends_with(".deb"))?;
+    let archive = download(work).or_else(|why| {
+        // The lists may be missing, or name a build that is no longer there. Without root the first reason stands.
+        run(Command::new("apt-get").args(["update", "-qq"])).map_err(|_| why)?;
+        download(work)
+    })?;
     let tree = work.join("tree");
     run(Command::new("dpkg-deb").arg("-x").args([&archive, &tree]))?;
     let version = first(&tree.join("lib/modules"), |_| true)?;
@@ -87,6 +85,17 @@ fn fetch(work: &Path) -> Result<()> {
     ensure!(!done.is_empty(), "modprobe named no modules: {listed}");
     fs::write(ready.join("version"), version)?;
     Ok(())
+}
+
+/// Fetches the package into `work`.
+fn download(work: &Path) -> Result<PathBuf> {
+    let package = newest()?;
+    eprintln!("guest: fetching {package}");
+    run(Command::new("apt-get")
+        .current_dir(work)
+        // As root apt would fetch as another user, who may not write here.
+        .args(["-qq", "-o", "APT::Sandbox::User=root", "download", &package]))?;
+    first(work, |name| name.ends_with(".deb"))
 }
 
 /// The package of the newest build.
