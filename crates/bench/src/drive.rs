@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use zoned::emu::{Emu, EmuOptions};
-use zoned::{DeviceUrl, Driver, ZonedDevice};
+use zoned::{Action, DeviceUrl, Driver, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::{Clock, Error, Result};
 
@@ -14,6 +14,7 @@ pub struct Drive {
     device: Arc<dyn ZonedDevice>,
     options: EmuOptions,
     clock: Clock,
+    emulated: bool,
 }
 
 impl Drive {
@@ -44,13 +45,25 @@ impl Drive {
         let options = if parsed.is_emulated() { parsed.options()? } else { EmuOptions::default() };
         let driver = clock.driver();
         let device = if create { parsed.open_or_create(driver)? } else { parsed.open(driver)? };
-        Ok(Drive { device, options, clock })
+        Ok(Drive { device, options, clock, emulated: parsed.is_emulated() })
     }
 
     /// An empty drive in memory with this one's properties and times, on a clock of its own that is like this
-    /// one's.
-    pub fn fresh(&self) -> Drive {
+    /// one's. A real drive has no such twin: it is reset itself, and what it holds is lost.
+    ///
+    /// # Errors
+    /// The real drive's.
+    pub fn fresh(&self) -> Result<Drive> {
         let geometry = self.device.geometry();
+        if !self.emulated {
+            for zone in self.device.report_all()? {
+                let worn = matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Empty);
+                if zone.kind == ZoneKind::Sequential && !worn {
+                    self.device.zone(zone.zone, Action::Reset).wait()?;
+                }
+            }
+            return Ok(self.clone());
+        }
         let options = EmuOptions {
             name: "emu:mem".into(),
             block_size: geometry.block_size,
@@ -68,7 +81,7 @@ impl Drive {
             ..self.options.clone()
         };
         let device = Emu::memory(options.clone(), self.clock.driver());
-        Drive { device, options, clock: self.clock }
+        Ok(Drive { device, options, clock: self.clock, emulated: true })
     }
 
     /// The drive.
@@ -157,7 +170,7 @@ mod tests {
         assert_eq!(drive.clock(), Clock::Virtual);
         let buffer = zoned::Buf::copy_from(&[1; 4096]);
         drive.device().append(zoned::ZoneId(0), buffer, zoned::Durability::Cached).wait().unwrap();
-        let fresh = drive.fresh();
+        let fresh = drive.fresh().unwrap();
         assert_eq!(fresh.device().geometry(), drive.device().geometry());
         assert!(fresh.device().report_all().unwrap().iter().all(|zone| zone.pointer == Blocks::ZERO));
     }

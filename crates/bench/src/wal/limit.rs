@@ -48,11 +48,11 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
         dilation: drive.dilation(),
     };
     let raw = Load { count: wanted.min(raw.room(geometry)).max(1), ..raw };
-    let fresh = drive.fresh();
+    let fresh = drive.fresh()?;
     let (full, flushing) = block_on(&**fresh.driver(), filled(fresh.device(), &raw))?;
     // What a run takes with its flush, for what it takes without.
     let share = full.seconds / (full.seconds + flushing).max(f64::MIN_POSITIVE);
-    let fresh = drive.fresh();
+    let fresh = drive.fresh()?;
     let flush = load.sync == Sync::Each && geometry.volatile_cache;
     let alone = block_on(&**fresh.driver(), alone(fresh.device(), size, flush))?;
     Ok(Limit {
