@@ -151,3 +151,45 @@ fn a_record_of_several_entries_has_no_share_of_what_writers_can_do() {
         assert_eq!(measure("zn540", load).of_writers.is_some(), fits, "a record of {record}");
     }
 }
+
+fn measure_on(load: &WalLoad) -> WalOutcome {
+    let clock = Some("virtual".parse().expect("a clock"));
+    wal::run(&WalLoad { clock, ..load.clone() }).expect("the drive has room")
+}
+
+/// What comes of synced records of `bytes` by writers of each number, under each batching: (writers, group, waltz, auto).
+fn compared(device: &str, bytes: u64, sync: Sync) -> Vec<(u32, [WalOutcome; 3])> {
+    let run = |threads, batch| {
+        let load = WalLoad {
+            device: device.to_owned(),
+            batch,
+            threads,
+            record: Bytes(bytes),
+            sync,
+            total: Bytes(bytes * 20_000),
+            force: true,
+            ..WalLoad::default()
+        };
+        measure_on(&load)
+    };
+    [1, 2, 4, 8, 16, 32, 64]
+        .map(|threads| (threads, [Batch::Group, Batch::Waltz, Batch::Auto].map(|batch| run(threads, batch))))
+        .into()
+}
+
+#[test]
+#[ignore = "a table for people"]
+fn the_table_of_batchings() {
+    for (device, bytes, sync) in [
+        ("emu:mem?profile=zn540&zones=16&zone-size=256MiB", 4096, Sync::Each),
+        ("emu:mem?profile=zn540&zones=16&zone-size=256MiB", 400, Sync::Each),
+        ("emu:mem?profile=confzns&zones=16&zone-size=256MiB", 4096, Sync::Each),
+        ("emu:mem?profile=smallzone&zones=32", 4096, Sync::Each),
+    ] {
+        println!("{device}, records of {bytes}, sync {sync}\nwriters  group ops/s p99.9 us   waltz   auto");
+        for (threads, outcomes) in compared(device, bytes, sync) {
+            let cells = outcomes.map(|o| format!("{:>9.0} {:>8.1}", o.ops_per_s, o.latency_us.p99_9));
+            println!("{threads:>3}  {}", cells.join("   "));
+        }
+    }
+}

@@ -246,8 +246,8 @@ async fn writer(
 
 type Found = Vec<(Ticket, Vec<u8>)>;
 
-async fn open(fs: &Fs) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) = fs.parallel_log(PATH, &ParallelOptions { open: 64 }).await?;
+async fn open(fs: &Fs, join: bool) -> fs::Result<(ParallelLog, Found)> {
+    let (log, mut replay) = fs.parallel_log(PATH, &ParallelOptions { open: 64, join }).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);
@@ -269,7 +269,8 @@ fn run(shape: Shape) -> Result<usize, String> {
     let mut survived = 0;
     for round in 1..4 {
         let fs = drive.run(Fs::mount(drive.dev(), &shape.mount())).map_err(|e| format!("mount: {e}"))?;
-        let (log, found) = drive.run(open(&fs)).map_err(|e| format!("open: {e}"))?;
+        let (log, found) =
+            drive.run(open(&fs, shape.seed.is_multiple_of(2))).map_err(|e| format!("open: {e}"))?;
         survived += found.len();
         model.lock().judge(found)?;
         let log = Arc::new(log);
@@ -289,7 +290,7 @@ fn run(shape: Shape) -> Result<usize, String> {
             let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
             drop(spawn(&*drive.driver, "opener", async move {
                 let Ok(fs) = Fs::mount(dev, &mount).await else { return };
-                let found = open(&fs).await;
+                let found = open(&fs, true).await;
                 *to.lock() = found.ok().map(|(log, found)| {
                     std::mem::forget(log);
                     found

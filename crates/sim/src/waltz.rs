@@ -140,7 +140,7 @@ async fn run(
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x5741_4c54_5a00));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
-    let (log, _) = fs.parallel_log(PATH, &ParallelOptions { open: 64 }).await?;
+    let (log, _) = fs.parallel_log(PATH, &ParallelOptions { open: 64, join: salt % 4 > 1 }).await?;
     fs.sync().await?;
     recorder.ready();
     let shared = Arc::new(Shared {
@@ -469,7 +469,8 @@ fn after_record(n: usize) -> Vec<u8> {
 }
 
 async fn open(fs: &Fs) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) = fs.parallel_log(PATH, &ParallelOptions { open: 64 }).await?;
+    let (log, mut replay) =
+        fs.parallel_log(PATH, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);

@@ -8,6 +8,7 @@
 mod group;
 mod limit;
 mod logs;
+mod parallel;
 mod run;
 
 use std::fmt;
@@ -38,6 +39,10 @@ pub enum Batch {
     Group,
     /// Each writer appends, and syncs, its own record.
     Each,
+    /// The parallel log: each writer's record is an entry of its own.
+    Waltz,
+    /// The parallel log, where records go out together when the drive has no parallelism to spare.
+    Auto,
 }
 
 /// When a record is made durable before the next one.
@@ -209,7 +214,9 @@ impl FromStr for Batch {
         match text {
             "group" => Ok(Batch::Group),
             "each" => Ok(Batch::Each),
-            _ => Err(format!("'{text}' is no way to batch: group or each")),
+            "waltz" => Ok(Batch::Waltz),
+            "auto" => Ok(Batch::Auto),
+            _ => Err(format!("'{text}' is no way to batch: group, each, waltz or auto")),
         }
     }
 }
@@ -219,6 +226,8 @@ impl fmt::Display for Batch {
         f.write_str(match self {
             Batch::Group => "group",
             Batch::Each => "each",
+            Batch::Waltz => "waltz",
+            Batch::Auto => "auto",
         })
     }
 }

@@ -10,6 +10,7 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::logs::Logs;
+use super::parallel::Parallel;
 use super::{Batch, HEADER, Limit, Sync, WalLoad, WalOutcome, limit};
 use crate::counted::{Counted, Counts};
 use crate::{Drive, Recorder, Result};
@@ -17,10 +18,39 @@ use crate::{Drive, Recorder, Result};
 /// A log is followed by another one when it fills this share of the drive: both have to fit.
 const ROLL_SHARE: u64 = 3;
 
+/// Where records go.
+enum Place {
+    Logs(Logs),
+    Parallel(Parallel),
+}
+
+impl Place {
+    async fn sync(&self) -> fs::Result<()> {
+        match self {
+            Place::Logs(logs) => logs.sync().await,
+            Place::Parallel(log) => log.sync().await,
+        }
+    }
+
+    async fn close(&self) -> fs::Result<()> {
+        match self {
+            Place::Logs(logs) => logs.close().await,
+            Place::Parallel(log) => log.close().await,
+        }
+    }
+
+    fn made(&self) -> u64 {
+        match self {
+            Place::Logs(logs) => logs.made(),
+            Place::Parallel(_) => 1,
+        }
+    }
+}
+
 /// What the writers share.
 struct Work {
     driver: Arc<dyn Driver>,
-    logs: Logs,
+    logs: Place,
     group: Group,
     load: WalLoad,
     next: AtomicU64,
@@ -57,7 +87,13 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let options = MountOptions { log: load.log_options(), ..MountOptions::default() };
     let fs = Fs::mount(dev, &options).await?;
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
-    let logs = Logs::open(&fs, counted, roll, &record(load)).await?;
+    let record = record(load);
+    let logs = match load.batch {
+        Batch::Each | Batch::Group => Place::Logs(Logs::open(&fs, counted, roll, &record).await?),
+        Batch::Waltz | Batch::Auto => {
+            Place::Parallel(Parallel::open(&fs, load.batch == Batch::Auto, roll, &record).await?)
+        }
+    };
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
     counted.begin(ZoneId(first));
     let begin = driver.now();
@@ -106,9 +142,12 @@ impl Work {
             }
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
-            match self.load.batch {
-                Batch::Each => self.logs.append(&record, sync).await?,
-                Batch::Group => self.group.append(&self.logs, &me, &record, sync, &mut data).await?,
+            match &self.logs {
+                Place::Logs(logs) if self.load.batch == Batch::Group => {
+                    self.group.append(logs, &me, &record, sync, &mut data).await?;
+                }
+                Place::Logs(logs) => logs.append(&record, sync).await?,
+                Place::Parallel(log) => log.append(&record, sync).await?,
             }
             recorder.record(self.driver.now().since(begin));
         }
@@ -142,7 +181,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> W
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
         of_raw,
-        of_writers: (synced && fits && load.batch == Batch::Each).then(|| over(ops_per_s, writers)),
+        of_writers: (synced && fits && load.batch != Batch::Group).then(|| over(ops_per_s, writers)),
         device_limit: limit,
         load,
     }

@@ -39,8 +39,9 @@ pub struct WalArgs {
     /// How entries reach the drive: append has many in flight, write one at a time.
     #[arg(long, value_enum, default_value_t = Io::Append)]
     io: Io,
-    /// each: every writer appends its own records; group: a leader appends for those who wait, as RocksDB does.
-    #[arg(long, default_value_t = Batch::Each, value_name = "each|group")]
+    /// each: every writer appends its own records; group: a leader appends for those who wait, as RocksDB does; waltz: the parallel
+    /// log, every record an entry of its own; auto: the same, together where the drive has no parallelism to spare.
+    #[arg(long, default_value_t = Batch::Each, value_name = "each|group|waltz|auto")]
     batch: Batch,
     /// Writers.
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -159,6 +160,8 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         match load.batch {
             Batch::Each => "its own records",
             Batch::Group => "a group",
+            Batch::Waltz => "a parallel log",
+            Batch::Auto => "a parallel log, alone or together",
         },
         load.sync,
         size::show(load.buffer),

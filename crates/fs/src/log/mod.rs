@@ -38,6 +38,7 @@ pub use index::{Check, LogIndex};
 pub use recover::{Cut, Recovered, recover, recover_with};
 pub(crate) use stream::{LogStream, Unread, stream};
 pub use stream::{MEMORY, ReadStats};
+pub(crate) use window::Window;
 pub use writer::LogWriter;
 
 /// A part of a zone that belongs to one log: blocks `[start, end)` of the zone.

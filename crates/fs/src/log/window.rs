@@ -19,7 +19,7 @@ const LONGEST_HOLD: u32 = 1 << 14;
 
 /// The controller. Knows no clock: times are inputs.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     most: usize,
     limit: usize,
     /// Rounds left before looks.
@@ -54,7 +54,7 @@ struct Round {
 }
 
 impl Window {
-    pub(super) fn new(most: usize) -> Window {
+    pub(crate) fn new(most: usize) -> Window {
         let most = most.max(1);
         Window {
             most,
@@ -67,13 +67,21 @@ impl Window {
         }
     }
 
+    /// One that begins with a single operation, and looks upwards.
+    pub(crate) fn from_one(most: usize) -> Window {
+        let mut window = Window::new(most);
+        window.try_limit(1, Trial::Base { down: false });
+        window.round.skip = 0;
+        window
+    }
+
     /// Operations that may be in flight.
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
     /// An operation of `bytes` bytes was acknowledged at `now`. `full`: as many were in flight as may be.
-    pub(super) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
+    pub(crate) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
         if self.most == 1 {
             return;
         }

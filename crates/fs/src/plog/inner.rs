@@ -11,7 +11,9 @@ use units::sync::{Event, Turnstile};
 use uuid::Uuid;
 use zoned::ZonedDevice;
 
+use super::ParallelOptions;
 use super::flush::Flusher;
+use super::join::Joiner;
 use super::keeper::{Reply, VoidJob};
 use super::zone::{Switch, Tops, Zone};
 use crate::format::record::Record;
@@ -89,6 +91,9 @@ pub(super) struct Inner {
     /// Acknowledged is not durable.
     pub(super) volatile: bool,
     pub(super) tickets: Tickets,
+    /// Records go together where that is better.
+    pub(super) join: bool,
+    pub(super) joiner: Joiner,
     /// The zone that is written. Changed under the lock of `switch`.
     pub(super) active: ArcSwapOption<Zone>,
     pub(super) switch: Mutex<Switch>,
@@ -126,7 +131,7 @@ impl Inner {
         epoch: u32,
         first: u64,
         retired: u64,
-        open: usize,
+        options: &ParallelOptions,
         tops: Tops,
     ) -> Arc<Inner> {
         let shared = &handle.shared;
@@ -137,7 +142,9 @@ impl Inner {
             identity: Identity { uuid: shared.superblock.uuid, log: handle.file.ino, epoch },
             cutting: Cutting::new(geometry.block_size, longest),
             volatile: geometry.volatile_cache,
-            tickets: Tickets::new(first, open),
+            tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
+            join: options.join,
+            joiner: Joiner::new(),
             active: ArcSwapOption::empty(),
             switch: Mutex::default(),
             switched: Event::new(),

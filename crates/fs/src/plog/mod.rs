@@ -12,6 +12,7 @@
 mod close;
 mod flush;
 mod inner;
+mod join;
 mod keeper;
 mod open;
 mod replay;
@@ -39,6 +40,9 @@ pub struct Ticket(pub u64);
 pub struct ParallelOptions {
     /// Records that may be in flight at a time; more wait. From 1 to 65,536. Default 4,096.
     pub open: usize,
+    /// Whether records go out together where the drive has no parallelism to spare (`auto`); otherwise each goes alone
+    /// (`waltz`). Default false.
+    pub join: bool,
 }
 
 impl ParallelOptions {
@@ -48,7 +52,7 @@ impl ParallelOptions {
 
 impl Default for ParallelOptions {
     fn default() -> ParallelOptions {
-        ParallelOptions { open: 4096 }
+        ParallelOptions { open: 4096, join: false }
     }
 }
 
@@ -75,7 +79,10 @@ impl ParallelLog {
     /// than an entry has. A device's error: a void of the ticket is durable, so the record will never be replayed; the log
     /// goes on. `Poisoned`: that failed too, or a flush did; what became of the record is seen when the log is opened again.
     pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
-        let ticket = self.inner.append(&[record]).await?;
+        let ticket = match self.inner.join {
+            true => self.inner.append_auto(record).await?,
+            false => self.inner.append(&[record]).await?,
+        };
         if sync {
             self.inner.make_durable().await?;
         }

@@ -31,9 +31,8 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     };
     shared.commit_upto(record).await?;
     let tops = verdict.tops.iter().map(|top| Top { zone: None, top: Some(*top) }).collect();
-    let open = options.open.clamp(1, ParallelOptions::MAX_OPEN);
     let tops = Tops(parking_lot::Mutex::new(tops));
-    let inner = Inner::new(Arc::clone(&handle), epoch, first, retired, open, tops);
+    let inner = Inner::new(Arc::clone(&handle), epoch, first, retired, options, tops);
     let keeper = keeper::run(Arc::downgrade(&inner), inner.work.clone());
     shared.driver.spawn("parallel-log", Box::pin(keeper));
     Ok((ParallelLog::new(inner), Replay::new(&handle, verdict, retired)))
