@@ -14,7 +14,7 @@ use crate::output;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log, engine or array [default: one after the other]
+    /// The layer to explore: fs, log, engine, array or waltz [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
     /// What workloads and samples are functions of.

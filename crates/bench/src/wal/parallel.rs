@@ -32,7 +32,7 @@ impl Parallel {
         let ticket = self.log.append(record, sync).await?;
         let below = ticket.0.saturating_sub(self.keep);
         let before = self.retired.load(Ordering::Relaxed);
-        if below >= before + self.keep / 4 + 1 && self.retired.fetch_max(below, Ordering::Relaxed) < below {
+        if below > before + self.keep / 4 && self.retired.fetch_max(below, Ordering::Relaxed) < below {
             self.log.retire(Ticket(below))?;
         }
         Ok(())
