@@ -204,8 +204,12 @@ impl Shared {
                 }
                 Act::Void => {
                     if let Some(ticket) = last.take() {
-                        self.log.void(ticket).await?;
-                        self.recorder.acknowledged(step);
+                        match self.log.void(ticket).await {
+                            Ok(()) => self.recorder.acknowledged(step),
+                            // A full drive has no room for it: the record may come back.
+                            Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                            Err(error) => return Err(error),
+                        }
                     }
                 }
                 Act::Retire { keep } => self.retire(me, keep)?,

@@ -92,7 +92,8 @@ impl ParallelLog {
     /// Takes an acknowledged record back, durably: for a writer that could not apply what the log has.
     ///
     /// # Errors
-    /// As [`append`](ParallelLog::append), but a device's error poisons the log.
+    /// `NoSpace` and `Busy`: there is no room for the void, and the record may come back in a recovery. A device's error poisons
+    /// the log.
     pub async fn void(&self, ticket: Ticket) -> Result<()> {
         if ticket.0 >= self.inner.tickets.next() {
             let why = format!("ticket {} was not given yet", ticket.0);
