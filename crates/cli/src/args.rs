@@ -2,13 +2,14 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, crash, demo, device, figures, fs, serve, stock, zones};
+use crate::{array, bench, crash, demo, device, figures, fs, serve, stock, zones};
 
 const AFTER: &str = "\
 Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
          blk:/dev/nvme0n1                   any zoned block device
          emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
          emu:mem?zones=64                   a drive in memory, gone with the process
+         array:URL,URL,URL                  an array by its drives (`furrow array create`)
 `furrow device list` shows the zoned drives of this machine.
 Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data.";
 
@@ -33,6 +34,8 @@ pub enum Command {
     Fs(fs::FsArgs),
     /// Look at a drive, or test it.
     Device(device::DeviceArgs),
+    /// Make an array of drives, or look at one.
+    Array(array::ArrayArgs),
     /// Measure logs and the engine.
     Bench(bench::BenchArgs),
     /// Draw what each zone of a drive is used for.

@@ -59,6 +59,11 @@ impl Context {
         units::block_on(&*self.driver, future)
     }
 
+    /// The clock.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
     /// The time now.
     pub fn now(&self) -> Instant {
         self.driver.now()

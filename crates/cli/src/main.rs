@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod array;
 mod bench;
 mod context;
 mod crash;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Crash(_) => "error",
         _ => "warn",
     });
+    zoned::know_arrays(::array::url::open);
     let context = Context::new(cli.json);
     // These print what is not theirs to change.
     let is_own = !matches!(
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&context, args),
         Command::Fs(args) => fs::run(&context, args),
         Command::Device(args) => device::run(&context, args),
+        Command::Array(args) => array::run(&context, args),
         Command::Bench(args) => bench::run(&context, args),
         Command::Zones(args) => zones::run(&context, &args),
         Command::DbBench(args) => stock::run(&context, stock::Program::DbBench, &args),

@@ -386,8 +386,36 @@ fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
 }
 
 #[test]
-fn a_scheme_that_is_not_built_yet_is_a_wrong_argument() {
-    refused(&run(Some("array:a"), &["fs", "ls"]), 2, &["array:a", "not built yet"]);
+fn an_array_of_what_is_no_device_is_a_wrong_argument() {
+    refused(&run(Some("array:a"), &["fs", "ls"]), 2, &["did you mean emu:a"]);
+    refused(&run(Some("array:"), &["fs", "ls"]), 2, &["array:URL,URL,URL"]);
+}
+
+#[test]
+fn a_file_system_on_an_array_outlives_one_of_its_drives() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = |n: u32| format!("emu:{}/{n}.img", folder.path().display());
+    let made: Vec<String> = (0..4).map(|n| format!("{}?zones=24&zone-size=2MiB", drive(n))).collect();
+    let create = ["array", "create", "--label", "barn", &made[0], &made[1], &made[2], &made[3]];
+    done(&run(None, &create));
+    let array = format!("array:{}", (0..4).map(drive).collect::<Vec<_>>().join(","));
+    done(&run(Some(&array), &["fs", "mkfs"]));
+    let source = folder.path().join("source");
+    let content: Vec<u8> = (0..3_000_000_u32).flat_map(|n| n.to_le_bytes()).take(5 << 20).collect();
+    std::fs::write(&source, &content).unwrap();
+    done(&run(Some(&array), &["fs", "cp", source.to_str().unwrap(), "fs:/kept"]));
+    assert_eq!(json(&done(&run(Some(&array), &["array", "status", "--json"])))["health"], "clean");
+    std::fs::remove_file(folder.path().join("2.img")).unwrap();
+    let status = run(Some(&array), &["array", "status", "--json"]);
+    assert_eq!(status.status.code(), Some(1));
+    let back = folder.path().join("back");
+    done(&run(Some(&array), &["fs", "cp", "fs:/kept", back.to_str().unwrap()]));
+    assert!(std::fs::read(&back).unwrap() == content, "the file differs");
+    done(&run(Some(&array), &["fs", "check"]));
+    std::fs::remove_file(folder.path().join("0.img")).unwrap();
+    let broken = run(Some(&array), &["fs", "ls"]);
+    assert!(!broken.status.success());
+    assert_eq!(run(Some(&array), &["array", "status"]).status.code(), Some(2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use emu::{EMU_PARAMETERS, EmuUrl};
 pub use kernel::{Interface, KERNEL_PARAMETERS, KernelUrl};
@@ -24,6 +24,27 @@ pub enum DeviceUrl {
     Emu(EmuUrl),
     /// A drive of this machine.
     Kernel(KernelUrl),
+    /// An array, by its members: what stands behind `array:`.
+    Array(String),
+}
+
+/// Opens the array whose members stand behind `array:`.
+pub type ArrayOpener = fn(&str, Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>;
+
+/// Arrays lie above this crate: a program that knows them says how they are opened.
+static ARRAYS: OnceLock<ArrayOpener> = OnceLock::new();
+
+/// From now on `array:` URLs are opened by `opener`. The first call counts.
+pub fn know_arrays(opener: ArrayOpener) {
+    let _the_first_counts = ARRAYS.set(opener);
+}
+
+fn open_array(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    match ARRAYS.get() {
+        Some(opener) => opener(rest, driver),
+        None => Err(Error::new(ErrorKind::Unsupported, &Arc::from(format!("array:{rest}")), "open")
+            .because("this program knows no arrays: use blk:, nvme: or emu:")),
+    }
 }
 
 impl FromStr for DeviceUrl {
@@ -37,8 +58,8 @@ impl FromStr for DeviceUrl {
         match scheme {
             "emu" => Ok(DeviceUrl::Emu(EmuUrl::parse(url, rest)?)),
             "blk" | "nvme" => Ok(DeviceUrl::Kernel(KernelUrl::parse(url, rest)?)),
-            "array" => Err(Error::new(ErrorKind::Unsupported, &Arc::from(url), "open")
-                .because("array: devices are not built yet; use blk:, nvme: or emu:")),
+            "array" if rest.is_empty() => Err(invalid(url, "no members: array:URL,URL,URL")),
+            "array" => Ok(DeviceUrl::Array(rest.to_owned())),
             _ => Err(invalid(
                 url,
                 format!("unknown scheme {scheme}: use emu:PATH, emu:mem, blk:/dev/NAME or nvme:/dev/ngXnY"),
@@ -86,7 +107,9 @@ impl DeviceUrl {
     pub fn options(&self) -> Result<EmuOptions> {
         match self {
             DeviceUrl::Emu(url) => url.options(),
-            DeviceUrl::Kernel(url) => Err(invalid(&url.to_string(), "an emulated drive is needed: emu:...")),
+            DeviceUrl::Kernel(_) | DeviceUrl::Array(_) => {
+                Err(invalid(&self.to_string(), "an emulated drive is needed: emu:..."))
+            }
         }
     }
 
@@ -94,7 +117,7 @@ impl DeviceUrl {
     pub fn exists(&self) -> bool {
         match self {
             DeviceUrl::Emu(url) => url.exists(),
-            DeviceUrl::Kernel(_) => true,
+            DeviceUrl::Kernel(_) | DeviceUrl::Array(_) => true,
         }
     }
 
@@ -103,6 +126,7 @@ impl DeviceUrl {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(false, driver)?),
             DeviceUrl::Kernel(url) => url.open(driver),
+            DeviceUrl::Array(rest) => open_array(rest, driver),
         }
     }
 
@@ -111,6 +135,7 @@ impl DeviceUrl {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(true, driver)?),
             DeviceUrl::Kernel(url) => url.open(driver),
+            DeviceUrl::Array(rest) => open_array(rest, driver),
         }
     }
 }
@@ -120,6 +145,7 @@ impl fmt::Display for DeviceUrl {
         match self {
             DeviceUrl::Emu(url) => url.fmt(f),
             DeviceUrl::Kernel(url) => url.fmt(f),
+            DeviceUrl::Array(rest) => write!(f, "array:{rest}"),
         }
     }
 }
@@ -178,7 +204,8 @@ mod tests {
             ("/dev/nvme0n1", "blk:/dev/nvme0n1"),
             ("emu:", "no path"),
             ("ssd:x", "unknown scheme ssd"),
-            ("array:x", "array: devices are not built yet"),
+            ("array:x", "knows no arrays"),
+            ("array:", "no members"),
             ("blk:", "no device"),
             ("nvme:?io=ring", "no device"),
             ("blk:/dev/x?io=fast", "io=fast"),
