@@ -191,7 +191,8 @@ impl Core {
     /// A command to all physical zones of a zone.
     async fn everywhere(self: &Arc<Core>, id: ZoneId, action: Action) -> Result<()> {
         let mut children = Children::default();
-        for member in self.good() {
+        // One that is being filled too, where it has the zone.
+        for member in &self.members {
             children.push(member.slot, member.act(id, action));
         }
         let failures = children.join().await;

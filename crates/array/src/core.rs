@@ -129,7 +129,7 @@ impl Core {
     }
 
     /// Begins `work`, or queues it behind what must come first.
-    fn enter(self: &Arc<Core>, id: ZoneId, work: Work) -> Io {
+    pub(crate) fn enter(self: &Arc<Core>, id: ZoneId, work: Work) -> Io {
         let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
         let mut after = After::default();
         {
@@ -178,6 +178,7 @@ impl Core {
                 zone.state.is_open() && zone.pointer.0 + blocks < self.layout.capacity().0
             }
             Work::Act(_) => false,
+            Work::Pause => true,
         }
     }
 
@@ -195,6 +196,10 @@ impl Core {
             Work::Write { offset, data, how } => {
                 let name = if offset.is_some() { "write" } else { "append" };
                 self.begin_write(zone, id, limits, name, offset, data, how, completer, after);
+            }
+            Work::Pause => {
+                zone.busy = true;
+                after.complete(completer, Ok(Done::Unit));
             }
             Work::Act(action) => {
                 let limits = limits.expect("a command changes the state");

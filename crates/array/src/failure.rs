@@ -54,6 +54,8 @@ impl Core {
                 return Err(self.broken_error("write"));
             }
             if self.member(slot).device().is_none() {
+                // Of a new drive that is being filled: it will not do.
+                self.member(slot).abort_replacement();
                 return Ok(());
             }
             let lacking = self.members.iter().any(|member| member.device().is_none());

@@ -7,6 +7,7 @@
 //!     Layout    which drive, which block: arithmetic
 //!     Member    a drive and its metadata log; `roll` moves the log to a fresh zone
 //!   create, open    open reads everything back: log_read, decide (pure), repair
+//!   replace, failure, status
 //!   format    the bytes on the drives
 //! ```
 //!
@@ -27,6 +28,7 @@ mod options;
 mod plan;
 mod read;
 mod repair;
+mod replace;
 mod roll;
 mod status;
 pub mod url;

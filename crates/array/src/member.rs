@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 use units::sync::Event;
@@ -18,12 +19,29 @@ pub(crate) const METADATA_ZONES: u32 = 3;
 /// Blocks at the end of a metadata zone that are kept for superblocks: a failure must find room.
 pub(crate) const RESERVE: u64 = 4;
 
+/// The drive of the mount.
+const GOOD: u8 = 0;
+/// None.
+const FAILED: u8 = 1;
+/// The replacement.
+const REPLACED: u8 = 2;
+
+/// A new drive that is being filled.
+struct Replacement {
+    device: Arc<dyn ZonedDevice>,
+    /// The zones that it has, by number.
+    has: Box<[AtomicBool]>,
+    aborted: AtomicBool,
+}
+
 /// A drive in its slot.
 pub(crate) struct Member {
     pub slot: Slot,
     /// `None` where the drive is missing.
     device: Option<Arc<dyn ZonedDevice>>,
-    failed: AtomicBool,
+    /// Which drive is in use: [`GOOD`], [`FAILED`] or [`REPLACED`].
+    state: AtomicU8,
+    replacement: OnceLock<Replacement>,
     pub log: Mutex<Log>,
     /// The log has a new zone.
     pub rolled: Event,
@@ -54,9 +72,11 @@ impl Log {
 
 impl Member {
     pub(crate) fn new(slot: Slot, device: Option<Arc<dyn ZonedDevice>>, log: Log) -> Member {
+        let state = AtomicU8::new(if device.is_some() { GOOD } else { FAILED });
         Member {
             slot,
-            failed: AtomicBool::new(device.is_none()),
+            state,
+            replacement: OnceLock::new(),
             device,
             log: Mutex::new(log),
             rolled: Event::new(),
@@ -65,12 +85,61 @@ impl Member {
 
     /// The drive, unless it is missing or failed.
     pub(crate) fn device(&self) -> Option<&Arc<dyn ZonedDevice>> {
-        self.device.as_ref().filter(|_| !self.failed.load(Ordering::Acquire))
+        match self.state.load(Ordering::Acquire) {
+            GOOD => self.device.as_ref(),
+            REPLACED => self.replacement.get().map(|new| &new.device),
+            _ => None,
+        }
+    }
+
+    /// The drive that is to hold what is written to a zone: one that is being filled too, once it has the zone.
+    pub(crate) fn device_of(&self, zone: ZoneId) -> Option<&Arc<dyn ZonedDevice>> {
+        self.device().or_else(|| {
+            let new = self.replacement.get()?;
+            let has = new.has.get(zone.index())?.load(Ordering::Acquire);
+            (has && !new.aborted.load(Ordering::Acquire)).then_some(&new.device)
+        })
+    }
+
+    /// Begins to fill a new drive. False where that was done before.
+    pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) -> bool {
+        let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
+        self.replacement.set(Replacement { device, has, aborted: AtomicBool::new(false) }).is_ok()
+    }
+
+    /// The new drive has the zone: what is written to it goes there too.
+    pub(crate) fn has_zone(&self, zone: ZoneId) {
+        if let Some(has) = self.replacement.get().and_then(|new| new.has.get(zone.index())) {
+            has.store(true, Ordering::Release);
+        }
+    }
+
+    /// The new drive will not do.
+    pub(crate) fn abort_replacement(&self) {
+        if let Some(new) = self.replacement.get() {
+            new.aborted.store(true, Ordering::Release);
+            self.state.store(FAILED, Ordering::Release);
+        }
+    }
+
+    /// The new drive is used like any other from now on, unless it failed already.
+    pub(crate) fn take_over(&self) {
+        if self.replacement.get().is_some_and(|new| !new.aborted.load(Ordering::Acquire)) {
+            self.state.store(REPLACED, Ordering::Release);
+        }
+    }
+
+    /// The new drive's log begins in its first zone.
+    pub(crate) fn begin_log(&self, epoch: u64) {
+        let Some(new) = self.replacement.get() else { return };
+        let mut log = self.log.lock();
+        (log.epoch, log.zone, log.pointer) = (epoch, ZoneId(0), 0);
+        log.capacity = new.device.geometry().zone_capacity.0;
     }
 
     /// From now on the array does without this drive. Says whether it did not before.
     pub(crate) fn set_failed(&self) -> bool {
-        !self.failed.swap(true, Ordering::AcqRel)
+        self.state.swap(FAILED, Ordering::AcqRel) != FAILED
     }
 
     /// The address of block `row` of the physical zone of logical zone `zone`.
@@ -81,7 +150,7 @@ impl Member {
 
     /// Writes blocks of a logical zone's physical zone. `None` where the drive is missing or failed.
     pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
-        let device = self.device()?;
+        let device = self.device_of(zone)?;
         Some(device.write(Member::address(&**device, zone, row), data, Durability::Cached))
     }
 
@@ -95,7 +164,7 @@ impl Member {
 
     /// A command for a logical zone's physical zone.
     pub(crate) fn act(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
-        Some(self.device()?.zone(ZoneId(zone.0 + METADATA_ZONES), action))
+        Some(self.device_of(zone)?.zone(ZoneId(zone.0 + METADATA_ZONES), action))
     }
 
     /// Makes everything acknowledged durable; `None` where nothing is volatile.

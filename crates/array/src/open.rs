@@ -121,13 +121,27 @@ impl Mount {
     async fn gather(claims: Vec<(Arc<dyn ZonedDevice>, Claim)>, options: OpenOptions) -> Result<Mount> {
         let name: Arc<str> = Arc::from("array");
         let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
-        let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
+        let mut tales = Vec::new();
+        for (device, claim) in claims {
+            let layout = layout_of(&claim.superblock);
+            let doubt = doubt_of(&claim.superblock, &layout);
+            let uuid = claim.superblock.uuid;
+            let (tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, doubt).await?;
+            if tale.epochs.values().any(|told| told.complete) {
+                tales.push((device, claim, tale, zones));
+            } else {
+                tracing::warn!(?device, "it never became a member: left out");
+            }
+        }
+        let claims = tales;
+        let newest = claims.iter().map(|(_, claim, ..)| &claim.superblock).max_by_key(|sb| sb.config);
         let Some(newest) = newest.cloned() else {
             let why = "none of the drives is a member of an array: create one first";
             return refuse(ErrorKind::NotFound, why.into());
         };
         let uuid = newest.uuid;
-        if let Some((device, claim)) = claims.iter().find(|(_, claim)| claim.superblock.uuid != uuid) {
+        if let Some((device, claim, ..)) = claims.iter().find(|(_, claim, ..)| claim.superblock.uuid != uuid)
+        {
             let other = claim.superblock.uuid;
             let why =
                 format!("{device:?} is of array {other}, others are of {uuid}: name those of one array only");
@@ -136,16 +150,11 @@ impl Mount {
         if let Some(why) = superblock::unwritable(&newest) {
             return refuse(ErrorKind::Unsupported, why);
         }
-        let layout = Layout {
-            drives: u32::try_from(newest.members.len()).expect("no more than MAX_MEMBERS"),
-            unit: u64::from(newest.unit),
-            zone_capacity: newest.zone_capacity.0,
-        };
-        let stripe = layout.unit * layout.data_units() * u64::from(newest.block_size);
-        let doubt = (WINDOW + MAX_TRANSFER) / stripe + 3;
+        let layout = layout_of(&newest);
+        let doubt = doubt_of(&newest, &layout);
         let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
         let mut superblock = newest;
-        for (device, claim) in claims {
+        for (device, claim, tale, zones) in claims {
             let slot = claim.slot;
             let (own, known) = (claim.superblock.member(slot).copied(), superblock.member(slot).copied());
             let same = own.zip(known).is_some_and(|(own, known)| own.uuid == known.uuid);
@@ -154,7 +163,6 @@ impl Mount {
                 continue;
             }
             fits(&device, &superblock, slot)?;
-            let (tale, zones) = log_read::read(&device, &layout, uuid, slot, doubt).await?;
             if let Some(newer) = tale.newest.as_ref().filter(|sb| sb.config > superblock.config) {
                 superblock = newer.clone();
             }
@@ -508,8 +516,22 @@ impl Mount {
     }
 }
 
+fn layout_of(superblock: &Superblock) -> Layout {
+    Layout {
+        drives: u32::try_from(superblock.members.len()).expect("no more than MAX_MEMBERS"),
+        unit: u64::from(superblock.unit),
+        zone_capacity: superblock.zone_capacity.0,
+    }
+}
+
+/// Stripes below the highest block of a zone that may have been in flight.
+fn doubt_of(superblock: &Superblock, layout: &Layout) -> u64 {
+    let stripe = layout.unit * layout.data_units() * u64::from(superblock.block_size);
+    (WINDOW + MAX_TRANSFER) / stripe + 3
+}
+
 /// Whether a drive is still what the superblock says.
-fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
+pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
         && g.conventional == 0

@@ -114,50 +114,9 @@ impl Core {
             old
         };
         let mut barriers = Vec::new();
-        let mut entries = Vec::with_capacity(self.zones.len());
-        for id in (0..self.geometry.zones).map(ZoneId) {
-            let mut zone = self.zone(id);
-            entries.push(ZoneEntry { generation: zone.generation, end: zone.end });
-            if zone.resetting {
-                let intent = Body::ResetIntent { zone: id, generation: zone.generation };
-                children.push(slot, member.append(&intent, true, Durability::Cached).map_err(full)?);
-            }
-            for (stripe, relocated) in &zone.relocated {
-                if self.layout.parity(id, *stripe) == slot {
-                    let body = Body::Relocated {
-                        zone: id,
-                        generation: zone.generation,
-                        start: self.layout.start(*stripe),
-                        end: relocated.end,
-                        unit: relocated.unit.clone(),
-                    };
-                    children.push(slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-                }
-            }
-            if let Some(stripe) = zone.open_stripe(&self.layout)
-                && self.layout.parity(id, stripe) == slot
-                && zone.poison.is_none()
-            {
-                let end = zone.pointer;
-                let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);
-                let io = member.append(&body, true, Durability::Cached).map_err(full)?;
-                if zone.logged < end {
-                    zone.commit(end, io.is_none());
-                    commits.push((id, end));
-                }
-                children.push(slot, io);
-            }
-            if !zone.flights.is_empty() {
-                let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
-                zone.barrier(completer);
-                barriers.push(io.typed::<()>());
-            }
-        }
-        let count = per_block(self.geometry.block_size).max(1);
-        for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
-            let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
-            children.push(slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-        }
+        let mut ios = Vec::new();
+        self.write_checkpoint(slot, &mut ios, &mut barriers, commits).map_err(full)?;
+        ios.into_iter().for_each(|io| children.push(slot, Some(io)));
         children.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
         for (id, end) in commits.drain(..) {
             self.logged_by_checkpoint(id, end, &Ok(()));
@@ -174,6 +133,63 @@ impl Core {
         // The zone may be the next one: what it held must not come back then.
         if let Some(io) = member.flush() {
             io.await?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that counts to the log of `slot`: all but the superblock before it and the end. `commits` are
+    /// those that the records bring to an end; `barriers` fall when everything in flight now is acknowledged.
+    pub(crate) fn write_checkpoint(
+        self: &Arc<Core>,
+        slot: Slot,
+        ios: &mut Vec<Io<()>>,
+        barriers: &mut Vec<Io<()>>,
+        commits: &mut Vec<(ZoneId, Blocks)>,
+    ) -> std::result::Result<(), NoRoom> {
+        let member = self.member(slot);
+        let mut entries = Vec::with_capacity(self.zones.len());
+        for id in (0..self.geometry.zones).map(ZoneId) {
+            let mut zone = self.zone(id);
+            entries.push(ZoneEntry { generation: zone.generation, end: zone.end });
+            if zone.resetting {
+                let intent = Body::ResetIntent { zone: id, generation: zone.generation };
+                ios.extend(member.append(&intent, true, Durability::Cached)?);
+            }
+            for (stripe, relocated) in &zone.relocated {
+                if self.layout.parity(id, *stripe) == slot {
+                    let body = Body::Relocated {
+                        zone: id,
+                        generation: zone.generation,
+                        start: self.layout.start(*stripe),
+                        end: relocated.end,
+                        unit: relocated.unit.clone(),
+                    };
+                    ios.extend(member.append(&body, true, Durability::Cached)?);
+                }
+            }
+            if let Some(stripe) = zone.open_stripe(&self.layout)
+                && self.layout.parity(id, stripe) == slot
+                && zone.poison.is_none()
+            {
+                let end = zone.pointer;
+                let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);
+                let io = member.append(&body, true, Durability::Cached)?;
+                if zone.logged < end {
+                    zone.commit(end, io.is_none());
+                    commits.push((id, end));
+                }
+                ios.extend(io);
+            }
+            if !zone.flights.is_empty() {
+                let (completer, io) = Io::pair(&self.driver, &self.geometry.name);
+                zone.barrier(completer);
+                barriers.push(io.typed::<()>());
+            }
+        }
+        let count = per_block(self.geometry.block_size).max(1);
+        for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
+            let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
+            ios.extend(member.append(&body, true, Durability::Cached)?);
         }
         Ok(())
     }

@@ -188,10 +188,10 @@ impl Core {
         zone.pointer = end;
         if end == layout.capacity() {
             // A drive whose zones are larger would leave this one open for ever.
-            for member in self.good() {
+            for member in &self.members {
                 let larger =
                     |d: &Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
-                if member.device().is_some_and(larger) {
+                if member.device_of(id).is_some_and(larger) {
                     children.push(member.slot, member.act(id, Action::Finish));
                 }
             }

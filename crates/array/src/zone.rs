@@ -35,6 +35,8 @@ pub(crate) enum Work {
         how: Durability,
     },
     Act(Action),
+    /// Nothing, until it is let go.
+    Pause,
 }
 
 /// A write in flight.
@@ -144,7 +146,7 @@ impl Zone {
                 Work::Write { data, .. } => {
                     self.in_flight > 0 && self.in_flight.saturating_add(data.len() as u64) > WINDOW
                 }
-                Work::Act(Action::Reset | Action::Finish) => !self.flights.is_empty(),
+                Work::Act(Action::Reset | Action::Finish) | Work::Pause => !self.flights.is_empty(),
                 Work::Act(_) | Work::Read { .. } => false,
             }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions, Sabotage};
+use array::{Array, CreateOptions, OpenOptions, Sabotage, Slot};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
@@ -398,4 +398,81 @@ fn each_rule_that_is_broken_is_found() {
 fn one_seed() {
     let seed = std::env::var("FURROW_SEED").ok().and_then(|n| n.parse().ok()).expect("a seed");
     run(seed, None).expect("clean");
+}
+
+/// A new drive takes the place of a missing one while the workload runs; the power is cut before, during or after.
+fn run_replaced(seed: u64) -> Result<bool, String> {
+    let mut rng = SplitMix64::new(seed ^ 0x9e1);
+    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
+    let lost = below(&mut rng, u64::from(drives)) as usize;
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let drives = emus(shape, &driver);
+    let new = emus(shape, &driver).remove(0);
+    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    ));
+    let done = Arc::new(Mutex::new(None));
+    let before = Duration::from_micros(300 + below(&mut rng, 4_000));
+    let until = Duration::from_micros(below(&mut rng, 16_000));
+    block_on(&*driver, async {
+        let create =
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+        let mut devices = devices(&drives);
+        array::create(&devices, &create).await.expect("created");
+        devices.remove(lost);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        for task in 0..2_u32 {
+            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            let work = workload(Arc::clone(&dev), Arc::clone(&lives), seed * 2 + u64::from(task), zones);
+            drop(spawn(&*driver, "workload", work));
+        }
+        sleep_until(&*driver, driver.now().after(before)).await;
+        let (flag, device) = (Arc::clone(&done), Arc::clone(&new) as Arc<dyn ZonedDevice>);
+        drop(spawn(&*driver, "replace", async move {
+            let result = array.replace(Slot(lost as u32), device).await;
+            *flag.lock() = Some(result);
+        }));
+        sleep_until(&*driver, driver.now().after(until)).await;
+    });
+    let replaced = match done.lock().take() {
+        Some(Err(e)) => return Err(format!("seed {seed}: {shape:?}: the replacement: {e}")),
+        Some(Ok(())) => true,
+        None => false,
+    };
+    let lives = lives.lock().clone();
+    let mut media = cut(&drives, seed ^ 0xc0de);
+    // The drive that was missing may be there again.
+    let stale = media.remove(lost);
+    media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
+    let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
+    if below(&mut rng, 3) == 0 {
+        what += ", the old one is back";
+        media.push(stale);
+    } else if replaced && below(&mut rng, 2) == 0 {
+        let other = below(&mut rng, media.len() as u64 - 1) as usize;
+        what += &format!(", another is lost: {other}");
+        media.remove(other);
+    }
+    let (driver, emus) = over(media, seed ^ 7);
+    block_on(&*driver, async {
+        let array = Array::open(devices(&emus), OpenOptions::default());
+        let dev: Arc<dyn ZonedDevice> = array.await.map_err(|e| format!("{what}: mount: {e}"))?;
+        check(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))
+    })?;
+    Ok(replaced)
+}
+
+#[test]
+fn a_replaced_drive_holds_everything_whatever_the_cut() {
+    let count = std::env::var("FURROW_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    let results: Vec<Result<bool, String>> = (0..count).map(run_replaced).collect();
+    let failures: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    let shown: Vec<&str> = failures.iter().take(8).map(|text| text.as_str()).collect();
+    assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), shown.join("\n"));
+    let replaced = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    println!("{replaced} of {count} were replaced before the cut");
+    assert!(replaced * 5 > results.len(), "only {replaced} of {count}");
 }
