@@ -70,8 +70,6 @@ fn assemble(
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
         native_append: false,
-        // The kernel flushes after a write that is to be durable.
-        durable_alone: false,
         block_layer: true,
     };
     let wire = Box::new(BlkWire::new(geometry.clone(), zones));

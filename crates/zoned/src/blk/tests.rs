@@ -162,6 +162,21 @@ fn a_merged_write_is_durable_if_one_of_its_parts_is() {
 }
 
 #[test]
+fn a_durable_write_makes_cached_blocks_below_it_durable() {
+    // FUA alone would leave them in the cache; what is looked for is the flush.
+    let (fake, dev) = drive(EmuOptions::tiny(), 1);
+    let flushes = |at: u64, how| {
+        let before = fake.flushes.load(Ordering::Relaxed);
+        dev.write(Lba(at), block(4096, at), how).wait().expect("at the pointer");
+        fake.flushes.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(flushes(0, Durability::Durable), 0, "nothing cached lies below");
+    assert_eq!(flushes(1, Durability::Cached), 0);
+    assert_eq!(flushes(2, Durability::Durable), 1);
+    assert_eq!(flushes(3, Durability::Durable), 0, "all below is durable by now");
+}
+
+#[test]
 fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
     // All tries.

@@ -256,7 +256,8 @@ impl Shared {
     }
 
     /// A write or append came back. Where a durable one leaves cached blocks below it, the answers wait for a flush: a
-    /// durable block makes the blocks below it durable.
+    /// durable block makes the blocks below it durable, and FUA does not. Nor does the block layer flush after an
+    /// asynchronous write (it does after a blocking one).
     fn written(
         self: &Arc<Shared>,
         zone: ZoneId,
@@ -266,7 +267,7 @@ impl Shared {
     ) -> Answers {
         let mut below = 0;
         let answers = self.event(zone, |lane, rules, steps| {
-            if ok && rules.durable_alone && self.geometry.volatile_cache {
+            if ok && self.geometry.volatile_cache {
                 match durable {
                     true => below = lane.cached_until(),
                     false => lane.cached(self.flushes.next()),

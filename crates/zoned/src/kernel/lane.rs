@@ -33,9 +33,6 @@ pub(crate) struct Rules {
     pub(crate) max_transfer: u64,
     /// Whether the drive has appends; otherwise they are writes at the pointer.
     pub(crate) native_append: bool,
-    /// Whether a durable write is durable alone (NVMe's FUA), and not with it what was written before: then cached
-    /// blocks below it are flushed before it is acknowledged.
-    pub(crate) durable_alone: bool,
     /// Whether the block layer lies between, which keeps pointers of its own and fails writes at the right place when it
     /// has lost track of one. So a write that failed without moving the pointer is sent again, alone, after the
     /// report, which puts that right; and an empty zone whose first write failed is reset, because of a drive with

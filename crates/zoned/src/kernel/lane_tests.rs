@@ -12,8 +12,7 @@ const CAPACITY: u64 = 24;
 
 fn rules(native_append: bool) -> Rules {
     let block_layer = !native_append;
-    let durable_alone = native_append;
-    Rules { block: BLOCK, capacity: CAPACITY, max_transfer: 4, native_append, durable_alone, block_layer }
+    Rules { block: BLOCK, capacity: CAPACITY, max_transfer: 4, native_append, block_layer }
 }
 
 fn info(state: ZoneState, pointer: u64) -> ZoneInfo {

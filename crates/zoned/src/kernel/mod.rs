@@ -30,7 +30,7 @@ use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo
 pub(crate) use device::{KernelDevice, Parts};
 pub(crate) use failure::Failure;
 pub(crate) use few::Few;
-pub(crate) use hold::{Hold, Node, attribute};
+pub(crate) use hold::{Hold, Node, attribute, sysfs_of};
 pub(crate) use lane::Rules;
 pub(crate) use wire::{Ask, Expect, Kernel, Wire};
 

@@ -17,6 +17,7 @@ mod wire;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details, refuse_virtual,
+    Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details, refuse_virtual, sysfs_of,
 };
 use crate::nvme::shape::Facts;
 use crate::nvme::wire::{Namespace, NvmeWire, report};
@@ -38,12 +39,12 @@ use crate::{Action, Driver, Error, ErrorKind, Result, ZonedDevice};
 pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let name: Arc<str> = Arc::from(format!("nvme:{}", path.display()));
     refuse_virtual(&name, &*driver)?;
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let block = match block_node(&real) {
+    let real = kernels_node(path);
+    let block = match block_node(&real, &name)? {
         Some(node) => Some((Hold::take(&node, Node::Block, &name)?, node)),
         None => None,
     };
-    let node = Hold::take(path, Node::Character, &name)?;
+    let node = Hold::take(&real, Node::Character, &name)?;
     let failed = |e: io::Error| {
         let error = Error::new(ErrorKind::Host, &name, "open");
         error.because(format!("identifying the namespace: {e}")).from_source(e)
@@ -96,7 +97,6 @@ fn assemble(
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
         native_append: true,
-        durable_alone: true,
         block_layer: false,
     };
     let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
@@ -104,11 +104,43 @@ fn assemble(
     Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
-/// The block device of a namespace whose generic device is at `path`, if it has one.
-fn block_node(path: &Path) -> Option<PathBuf> {
-    let name = sys::sysfs::nvme_block_name(path.file_name()?.to_str()?)?;
-    attribute(&Path::new("/sys/class/block").join(&name), "dev")?;
-    Some(path.with_file_name(name))
+/// The node by which everybody else would take the device at `path`, however that is called: the kernel's own where it
+/// is there. Two nodes of one device have two locks.
+fn kernels_node(path: &Path) -> PathBuf {
+    let own = || {
+        let given = fs::metadata(path).ok().filter(|found| found.file_type().is_char_device())?;
+        let own = Path::new("/dev").join(sysfs_of(&given).ok()?.file_name()?);
+        let found = fs::metadata(&own).ok()?;
+        (found.file_type().is_char_device() && found.rdev() == given.rdev()).then_some(own)
+    };
+    own().or_else(|| fs::canonicalize(path).ok()).unwrap_or_else(|| path.to_path_buf())
+}
+
+/// The block device of a namespace whose generic device is at `path`, if it has one. It goes by what the kernel calls
+/// the device, not by what the node is called. A block device that is there and has no node is refused: it could not
+/// be kept from others.
+fn block_node(path: &Path, name: &Arc<str>) -> Result<Option<PathBuf>> {
+    let kernels = fs::metadata(path).ok().and_then(|found| sysfs_of(&found).ok());
+    let block = || sys::sysfs::nvme_block_name(kernels.as_deref().unwrap_or(path).file_name()?.to_str()?);
+    let Some(block) = block() else { return Ok(None) };
+    let Some(number) = attribute(&Path::new("/sys/class/block").join(&block), "dev") else { return Ok(None) };
+    let is_it = |node: &PathBuf| {
+        fs::metadata(node).is_ok_and(|found| {
+            let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+            found.file_type().is_block_device() && format!("{major}:{minor}") == number
+        })
+    };
+    let nodes = [path.with_file_name(&block), Path::new("/dev").join(&block)];
+    match nodes.into_iter().find(is_it) {
+        Some(node) => Ok(Some(node)),
+        None => {
+            let why = format!(
+                "its block device {block} ({number}) has no node here by which it could be kept from others: make \
+                 /dev/{block} known here too"
+            );
+            Err(Error::new(ErrorKind::Denied, name, "open").because(why))
+        }
+    }
 }
 
 /// A namespace's two devices.
