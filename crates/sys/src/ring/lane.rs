@@ -332,7 +332,14 @@ impl Reactor for Lane {
             None => self.ring.submit_and_wait(1),
         };
         match ended.map_err(|error| error.raw_os_error()) {
-            Ok(_) | Err(Some(libc::ETIME | libc::EINTR)) => {}
+            // It may have taken a part only.
+            Ok(_) | Err(Some(libc::ETIME | libc::EINTR)) => {
+                let _sq = self.sq.lock();
+                // SAFETY: `sq` is locked, so this is the only view of the queue.
+                if !unsafe { self.ring.submission_shared() }.is_empty() {
+                    self.reaper.retry(self.id);
+                }
+            }
             // The kernel has no memory to take more: something in flight must end first.
             Err(_) => self.reaper.retry(self.id),
         }

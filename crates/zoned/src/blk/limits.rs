@@ -46,9 +46,13 @@ impl Limits {
             let most = number(name).unwrap_or(0);
             (most > 0).then(|| u32::try_from(most).unwrap_or(u32::MAX))
         };
+        // Longer ones the kernel splits, and the parts are not ordered. A segment is a page at least; a block of memory
+        // that is not aligned to pages takes one more.
+        let segments = number("max_segments").map_or(u64::MAX, |most| most.saturating_mul(block.min(4096)) / 2);
+        let longest = number("max_sectors_kb").unwrap_or(128).saturating_mul(1024).min(segments).max(block);
         Ok(Limits {
             block_size: u32::try_from(block).map_err(|_| format!("blocks of {block} bytes"))?,
-            max_transfer: number("max_sectors_kb").unwrap_or(128).saturating_mul(1024),
+            max_transfer: longest,
             max_open: limit("max_open_zones"),
             max_active: limit("max_active_zones"),
             volatile_cache: text("write_cache").as_deref() != Some("write through"),
@@ -230,13 +234,14 @@ mod tests {
         put("logical_block_size", "512\n");
         put("zone_write_granularity", "4096\n");
         put("max_sectors_kb", "256\n");
+        put("max_segments", "64\n");
         put("max_open_zones", "0\n");
         put("max_active_zones", "14\n");
         put("write_cache", "write back\n");
         let found = Limits::read(folder.path()).expect("zoned");
         let expected = Limits {
             block_size: 4096,
-            max_transfer: 256 << 10,
+            max_transfer: 128 << 10,
             max_open: None,
             max_active: Some(14),
             volatile_cache: true,

@@ -27,6 +27,10 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     let name: Arc<str> = Arc::from(format!("blk:{}", path.display()));
     refuse_virtual(&name, &*driver)?;
     let hold = Hold::take(path, Node::Block, &name)?;
+    if sys::block::is_read_only(&hold.file).unwrap_or(false) {
+        let why = "the kernel holds it read-only: blockdev --setrw changes that";
+        return Err(Error::new(ErrorKind::Denied, &name, "open").because(why));
+    }
     let limits = Limits::read(&hold.sysfs)
         .map_err(|why| Error::new(ErrorKind::Unsupported, &name, "open").because(why))?;
     let engine = |kind| {

@@ -22,13 +22,17 @@ use crate::{
 
 /// What a drive holds, as far as its zones and its first and last bytes tell.
 ///
-/// A conventional zone does not tell whether it was written: of those only signatures count.
+/// A conventional zone does not tell whether it was written: samples of it do, which is all that can be said of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
     /// What was recognised.
     pub signatures: Vec<Signature>,
     /// Sequential zones that hold data.
     pub written: u32,
+    /// Conventional zones in which something was found.
+    pub filled: u32,
+    /// Conventional zones in which nothing was found, where it was looked for.
+    pub sampled: u32,
     /// Zones without data that somebody left open or closed.
     pub left_open: u32,
     /// Bytes in the sequential zones, up to their pointers; of a finished zone all.
@@ -60,7 +64,27 @@ impl Contents {
             contents.unreadable += sample(dev, report, place, &mut samples).await;
         }
         contents.signatures = detect(&layout, &samples);
+        contents.sample_conventional(dev, &layout).await;
         Ok(contents)
+    }
+
+    /// Looks for anything in conventional zones: evenly over each, and over the zones where there are many.
+    async fn sample_conventional(&mut self, dev: &dyn ZonedDevice, layout: &Layout) {
+        let block = u64::from(dev.geometry().block_size);
+        for places in layout.conventional_samples() {
+            let mut holds = false;
+            for at in places {
+                match read(dev, at / block, at / block + 1).await {
+                    Ok(bytes) => holds |= !is_uniform(&bytes),
+                    Err(_) => self.unreadable += 1,
+                }
+                if holds {
+                    break;
+                }
+            }
+            self.filled += u32::from(holds);
+            self.sampled += u32::from(!holds);
+        }
     }
 
     /// Adds a sequential zone that is written up to its pointer.
@@ -77,7 +101,8 @@ impl Contents {
 
     /// Whether nothing is lost when the drive is overwritten.
     pub fn is_blank(&self) -> bool {
-        self.signatures.is_empty() && self.written == 0 && self.left_open == 0 && self.unreadable == 0
+        let counts = [self.written, self.filled, self.left_open, self.unreadable];
+        self.signatures.is_empty() && counts == [0; 4]
     }
 }
 
@@ -94,6 +119,10 @@ impl fmt::Display for Contents {
             let which = zones(self.written, "zone is", "zones are");
             parts.push(format!("{which} written ({})", ByteSize(self.bytes.0)));
         }
+        if self.filled > 0 {
+            let which = zones(self.filled, "conventional zone holds", "conventional zones hold");
+            parts.push(format!("{which} data"));
+        }
         if self.left_open > 0 {
             parts.push(format!(
                 "{} open by somebody",
@@ -104,6 +133,9 @@ impl fmt::Display for Contents {
             parts.push("what it holds cannot be read".to_owned());
         }
         match parts.is_empty() {
+            true if self.sampled > 0 => {
+                f.write_str("it is blank, as far as samples of its conventional zones tell")
+            }
             true => f.write_str("it is blank"),
             false => f.write_str(&parts.join(", and ")),
         }
@@ -124,6 +156,11 @@ pub async fn guard(dev: &dyn ZonedDevice, force: bool) -> Result<Contents> {
     let name: &Arc<str> = &dev.geometry().name;
     let why = format!("{contents}: overwriting would destroy it; use force to do so");
     Err(Error::new(ErrorKind::HoldsData, name, "overwrite").because(why))
+}
+
+/// Whether a block was never written, as far as one can tell: drives give zeros, or another byte throughout.
+fn is_uniform(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|first| bytes.iter().all(|byte| byte == first))
 }
 
 /// Reads a place, as far as it was written; gives how many parts of it cannot be read.

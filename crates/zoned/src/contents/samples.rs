@@ -11,6 +11,9 @@ const EDGE: u64 = 128 << 10;
 const HEAD: u64 = 4 << 10;
 /// Zones whose start is read: so many of the first ones, of the first sequential ones, of the last ones.
 const ZONES: u32 = 8;
+/// Conventional zones that are looked through, and blocks that are read of each.
+const CONVENTIONAL: u32 = 64;
+const BLOCKS: u64 = 16;
 /// Where btrfs keeps the other copies of its superblock, in the zone there and in the next.
 const BTRFS_COPIES: [u64; 2] = [512 << 30, 4 << 40];
 
@@ -55,6 +58,19 @@ impl Layout {
         }
         zones.retain(|zone| *zone < self.zones);
         zones
+    }
+
+    /// Addresses at which data would be seen in conventional zones: a list for each zone, evenly spread. The first two
+    /// zones, which a file system takes first, are always among them.
+    pub(super) fn conventional_samples(&self) -> Vec<Vec<u64>> {
+        let step = (self.conventional / CONVENTIONAL).max(1);
+        let mut zones: BTreeSet<u32> = (0..self.conventional.min(2)).collect();
+        zones.extend((0..self.conventional).step_by(step as usize));
+        let within = |zone: u32| {
+            let start = u64::from(zone).saturating_mul(self.zone_size);
+            (0..BLOCKS).map(|n| start.saturating_add(self.zone_size / BLOCKS * n)).collect()
+        };
+        zones.into_iter().map(within).collect()
     }
 
     /// What to read, in bytes: parts that neither overlap nor reach past the end.

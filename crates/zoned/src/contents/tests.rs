@@ -200,7 +200,7 @@ fn put(emu: &Arc<Emu>, zone: u32, at: usize, bytes: &[u8]) {
 fn a_blank_drive_may_be_overwritten() {
     let emu = drive(2);
     assert!(look(&emu).is_blank());
-    assert_eq!(guarded(&emu, false).unwrap(), Contents::default());
+    assert_eq!(guarded(&emu, false).unwrap(), Contents { sampled: 2, ..Contents::default() });
 }
 
 #[test]
@@ -211,6 +211,19 @@ fn a_signature_in_a_conventional_zone_is_refused_and_named() {
     assert_eq!(error.kind(), ErrorKind::HoldsData);
     assert!(error.to_string().contains("an f2fs file system"), "{error}");
     assert_eq!(guarded(&emu, true).unwrap().signatures, [Signature::F2fs]);
+}
+
+#[test]
+fn data_without_a_signature_in_a_conventional_zone_is_refused() {
+    let emu = drive(2);
+    assert!(look(&emu).to_string().contains("samples"), "nobody says more than was looked at");
+    put(&emu, 1, 4 * 4096, b"no known format");
+    let contents = look(&emu);
+    assert_eq!((contents.filled, contents.sampled), (1, 1));
+    let error = guarded(&emu, false).expect_err("it holds data");
+    assert_eq!(error.kind(), ErrorKind::HoldsData);
+    assert!(error.to_string().contains("1 conventional zone holds data"), "{error}");
+    assert!(guarded(&emu, true).is_ok());
 }
 
 #[test]

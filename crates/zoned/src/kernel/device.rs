@@ -267,13 +267,20 @@ impl Shared {
     ) -> Answers {
         let mut below = 0;
         let answers = self.event(zone, |lane, rules, steps| {
-            if ok && self.geometry.volatile_cache {
+            let counts = ok && self.geometry.volatile_cache;
+            if counts {
                 match durable {
                     true => below = lane.cached_until(),
                     false => lane.cached(self.flushes.next()),
                 }
+                if lane.is_overtaken() {
+                    below = self.flushes.next();
+                }
             }
             tell(lane, rules, steps);
+            if counts {
+                lane.note(durable);
+            }
         });
         if below <= self.flushes.done() {
             return answers;

@@ -5,6 +5,7 @@ use std::io;
 use crate::{BufMut, ErrorKind};
 
 // The numbers that the block layer and the drivers answer with.
+const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const ENODEV: i32 = 19;
@@ -19,6 +20,7 @@ const ENOTSUP: i32 = 95;
 const ENOTTY: i32 = 25;
 const ETOOMANYREFS: i32 = 109;
 const EREMOTEIO: i32 = 121;
+const ECANCELED: i32 = 125;
 
 /// A failure: what it is, where in the zone, and the buffer of a read.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ impl Failure {
             Some(ENOSPC) => ErrorKind::ZoneFull,
             Some(ENOTSUP | ENOTTY) => ErrorKind::Unsupported,
             Some(EINVAL) => ErrorKind::Invalid,
+            // The host gave it up; the drive may have carried it out.
+            Some(EINTR | ECANCELED) => ErrorKind::Unknown,
             _ => ErrorKind::Host,
         };
         Failure::new(kind, error.to_string())

@@ -171,6 +171,8 @@ pub(crate) struct Lane<W> {
     resets: u32,
     /// The flush that makes the cached blocks of this zone durable, by its number; 0 where there are none.
     cached_until: u32,
+    /// A durable append was acknowledged while one below it was on its way.
+    overtaken: bool,
     state: ZoneState,
     conventional: bool,
     /// A write, a zone command or a report is with the kernel.
@@ -195,7 +197,9 @@ impl<W> Lane<W> {
             appends: 0,
             reads: 0,
             resets: 0,
-            cached_until: 0,
+            // Whoever wrote before may have left it in the drive's cache: the first flush of all.
+            cached_until: u32::from(info.state.is_active()),
+            overtaken: false,
             state: info.state,
             conventional: info.kind == ZoneKind::Conventional,
             busy: false,
@@ -240,6 +244,16 @@ impl<W> Lane<W> {
     /// The flush that the blocks below a durable one need to be durable too.
     pub(crate) fn cached_until(&self) -> u32 {
         self.cached_until
+    }
+
+    /// Whether what comes back now may lie below a durable block, and needs a flush for that.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.overtaken
+    }
+
+    /// Something was acknowledged, `durable` or not.
+    pub(crate) fn note(&mut self, durable: bool) {
+        self.overtaken = (self.overtaken || durable) && !self.landed.is_empty();
     }
 
     fn is_changing(&self) -> bool {

@@ -194,6 +194,23 @@ fn a_durable_append_makes_cached_blocks_below_it_durable() {
 }
 
 #[test]
+fn a_cached_append_that_lands_below_a_durable_one_is_durable_too() {
+    let (mut below, mut overtaken) = (0, 0);
+    for seed in 0..200 {
+        let (fake, dev) = drive(EmuOptions::tiny(), seed);
+        let cached = append(&dev, 0, 1);
+        let durable = dev.append(ZoneId(0), block(4096, 2), Durability::Durable);
+        let (cached, durable) = (cached.wait().expect("fits"), durable.wait().expect("fits"));
+        if cached < durable {
+            below += 1;
+            overtaken += fake.flushes.load(Ordering::Relaxed);
+        }
+    }
+    assert!(below > 0, "the fake kernel takes appends in any order");
+    assert_eq!(overtaken, below, "each has its flush, whichever was acknowledged first");
+}
+
+#[test]
 fn the_drives_statuses_are_the_contracts_errors() {
     let cases = [
         (0x1b9, ErrorKind::ZoneFull),
