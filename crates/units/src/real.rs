@@ -51,6 +51,8 @@ impl Ord for Timer {
 #[derive(Default)]
 struct Lane {
     depth: u32,
+    /// The thread has waited in its reactor, which keeps what is submitted until the next wait or the end of waits.
+    waited: bool,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
 }
@@ -211,7 +213,12 @@ impl Driver for RealDriver {
 
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn park(&self, me: &Parker) {
-        let _leave = LeaveAtEnd(&me.sleep);
+        // Within `block_on`, what is submitted between two waits goes to the kernel with the second.
+        let inside = LANE.with_borrow_mut(|lane| {
+            lane.waited |= lane.depth > 0;
+            lane.depth > 0
+        });
+        let _leave = (!inside).then(|| LeaveAtEnd(&me.sleep));
         loop {
             while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
                 task.run();
@@ -271,11 +278,16 @@ impl Driver for RealDriver {
     }
 
     fn leave(&self) {
-        let left = LANE.with_borrow_mut(|lane| {
+        let (left, waited) = LANE.with_borrow_mut(|lane| {
             lane.depth -= 1;
-            (lane.depth == 0 && !(lane.timers.is_empty() && lane.ready.is_empty()))
-                .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)))
+            let left = (lane.depth == 0 && !(lane.timers.is_empty() && lane.ready.is_empty()))
+                .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)));
+            (left, std::mem::take(&mut lane.waited))
         });
+        // At the end of an inner wait too: what encloses it may block elsewhere.
+        if waited {
+            drop(LeaveAtEnd(&Sleep::current()));
+        }
         // Nobody waits on this thread any more: the keeper serves what is left.
         if let Some((mut timers, mut ready)) = left {
             keeper().take(&mut timers, &mut ready);
