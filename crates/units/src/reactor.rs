@@ -92,6 +92,13 @@ impl Sleep {
         }
     }
 
+    /// Forgets earlier wakes: what they were for is looked at after this.
+    pub(crate) fn rouse(&self) {
+        if self.state.load(Ordering::Relaxed) != RUNNING {
+            self.state.swap(RUNNING, Ordering::AcqRel);
+        }
+    }
+
     /// Sleeps until woken, at most `timeout`, or until the reactor has something to serve. May wake for no reason.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let reactor = self.reactor();

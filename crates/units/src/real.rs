@@ -223,18 +223,21 @@ impl Driver for RealDriver {
             while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
                 task.run();
             }
-            let now = StdInstant::now();
+            // The clock is not looked at for nothing: that is slow on some machines.
+            let due = || LANE.with_borrow(|lane| lane.timers.peek().map(|timer| timer.0.due));
+            let now = due().map(|_| StdInstant::now());
             while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
-                if lane.timers.peek().is_some_and(|t| t.0.due <= now) { lane.timers.pop() } else { None }
+                if lane.timers.peek().is_some_and(|t| Some(t.0.due) <= now) { lane.timers.pop() } else { None }
             }) {
                 timer.waker.wake();
             }
+            // Before the look, so that a wake is seen by it or ends the sleep.
+            me.sleep.rouse();
             if me.take() {
                 return;
             }
-            let (idle, next) = LANE.with_borrow(|lane| {
-                (lane.ready.is_empty(), lane.timers.peek().map(|t| t.0.due.saturating_duration_since(now)))
-            });
+            let idle = LANE.with_borrow(|lane| lane.ready.is_empty());
+            let next = due().map(|due| due.saturating_duration_since(now.unwrap_or_else(StdInstant::now)));
             if !idle || me.sleep.reactor().is_some_and(Reactor::poll) {
                 continue;
             }

@@ -147,7 +147,9 @@ impl<T: FromDone> Future for Io<T> {
             State::Cell(cell) => {
                 let mut slot = cell.slot.lock();
                 if let Slot::Waiting(waker) = &mut *slot {
-                    *waker = Some(cx.waker().clone());
+                    if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                        *waker = Some(cx.waker().clone());
+                    }
                     return Poll::Pending;
                 }
             }

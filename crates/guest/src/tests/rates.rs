@@ -1,6 +1,7 @@
 //! What the backends cost: 4 KiB appends beside a bare passthrough loop, block writes beside fio's, alternating in
 //! one run. Measured, not judged: the machine is emulated and shared.
 
+use std::collections::VecDeque;
 use std::fs::{File, canonicalize};
 use std::future::Future;
 use std::path::Path;
@@ -103,34 +104,27 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     Ok(rate(each * u64::from(ZONES), start.elapsed()))
 }
 
-/// Starts operations so that as many are in flight as there should be, from one task.
+/// Starts operations so that as many are in flight as there should be, from one task. The oldest is waited for: what
+/// lands before it is looked at when its turn comes.
 fn keep_busy<W, T: zoned::FromDone>(
     device: &Arc<dyn ZonedDevice>,
     work: impl Iterator<Item = W>,
     start: impl Fn(W) -> Io<T>,
 ) -> Result<()> {
     let mut work = work.map(start);
-    let mut flying: Vec<Io<T>> = Vec::new();
+    let mut flying: VecDeque<Io<T>> = work.by_ref().take(DEPTH as usize).collect();
     let busy = std::future::poll_fn(|context| {
-        loop {
-            let mut ended = None;
-            flying.retain_mut(|io| match Pin::new(io).poll(context) {
-                Poll::Pending => true,
-                Poll::Ready(result) => {
-                    ended = ended.take().or(result.err());
-                    false
+        while let Some(oldest) = flying.front_mut() {
+            match Pin::new(oldest).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(_)) => {
+                    flying.pop_front();
+                    flying.extend(work.next());
                 }
-            });
-            if let Some(error) = ended {
-                return Poll::Ready(Err(error));
-            }
-            let room = (DEPTH as usize).saturating_sub(flying.len());
-            let before = flying.len();
-            flying.extend(work.by_ref().take(room));
-            if flying.len() == before {
-                return if flying.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
         }
+        Poll::Ready(Ok(()))
     });
     Ok(block_on(&**device.driver(), busy)?)
 }
