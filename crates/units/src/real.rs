@@ -227,7 +227,11 @@ impl Driver for RealDriver {
             let due = || LANE.with_borrow(|lane| lane.timers.peek().map(|timer| timer.0.due));
             let now = due().map(|_| StdInstant::now());
             while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
-                if lane.timers.peek().is_some_and(|t| Some(t.0.due) <= now) { lane.timers.pop() } else { None }
+                if lane.timers.peek().is_some_and(|t| Some(t.0.due) <= now) {
+                    lane.timers.pop()
+                } else {
+                    None
+                }
             }) {
                 timer.waker.wake();
             }

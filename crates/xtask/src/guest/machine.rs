@@ -86,14 +86,44 @@ pub struct Running {
     events: Receiver<Event>,
     control: UnixStream,
     copiers: Vec<JoinHandle<()>>,
+    /// The guest has said something.
+    has_spoken: bool,
 }
+
+/// A machine is started so often. An emulated one dies now and then in its first second, before it has said a word: the
+/// kernel patches itself there, which QEMU's emulation of several processors does not always survive.
+const BOOTS: u32 = 3;
 
 /// Where a guest's output goes.
 pub type Sink = Box<dyn Write + Send>;
 
 impl Machine {
-    /// Builds the initrd and starts the machine. `output` and `error` take what the command writes.
-    pub fn start(
+    /// Starts the machine and waits until the command has started. `sinks` gives what takes the command's output and
+    /// its errors.
+    pub fn boot(
+        &self,
+        kernel: &Kernel,
+        programs: &Programs,
+        cache: &Path,
+        job: &Job,
+        sinks: impl Fn() -> (Sink, Sink),
+    ) -> Result<Running> {
+        let mut boot = 1;
+        loop {
+            let (output, error) = sinks();
+            let mut running = self.start(kernel, programs, cache, job, output, error)?;
+            match running.ready() {
+                Err(why) if boot < BOOTS && !running.has_spoken => {
+                    eprintln!("guest: boot {boot} of {BOOTS} at most came to nothing: {why:#}");
+                    boot += 1;
+                }
+                ready => return ready.map(|()| running),
+            }
+        }
+    }
+
+    /// Builds the initrd and starts the machine.
+    fn start(
         &self,
         kernel: &Kernel,
         programs: &Programs,
@@ -185,7 +215,7 @@ impl Machine {
                 }
             }
         })?);
-        Ok(Running { child, work, events, control, copiers })
+        Ok(Running { child, work, events, control, copiers, has_spoken: false })
     }
 
     fn add_drive(&self, command: &mut Command, number: usize, drive: &ZnsDrive, image: &Path) {
@@ -218,7 +248,10 @@ impl Running {
     /// The next thing the guest says; none when it says nothing for so long. An error when the machine has ended.
     pub fn poll(&mut self, limit: Duration) -> Result<Option<Event>> {
         match self.events.recv_timeout(limit) {
-            Ok(event) => Ok(Some(event)),
+            Ok(event) => {
+                self.has_spoken = true;
+                Ok(Some(event))
+            }
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 bail!("the machine ended without a result; its console: {}", self.console())
@@ -238,7 +271,7 @@ impl Running {
     }
 
     /// Waits until the command has started.
-    pub fn ready(&mut self) -> Result<()> {
+    fn ready(&mut self) -> Result<()> {
         match self.next(BOOT_LIMIT)? {
             Event::Ready { .. } => Ok(()),
             Event::Failed { why } => bail!("the guest could not be set up: {why}"),

@@ -106,9 +106,9 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         memory_mb: args.memory,
         ..Machine::default()
     };
-    let (output, error) = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
-    let mut running = machine.start(&kernel, &programs, &cache(), &job, output, error)?;
-    running.ready()?;
+    let mut running = machine.boot(&kernel, &programs, &cache(), &job, || {
+        (Box::new(std::io::stdout()), Box::new(std::io::stderr()))
+    })?;
     running.exit(Duration::from_secs(args.timeout))
 }
 

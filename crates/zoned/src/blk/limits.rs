@@ -48,7 +48,8 @@ impl Limits {
         };
         // Longer ones the kernel splits, and the parts are not ordered. A segment is a page at least; a block of memory
         // that is not aligned to pages takes one more.
-        let segments = number("max_segments").map_or(u64::MAX, |most| most.saturating_mul(block.min(4096)) / 2);
+        let segments =
+            number("max_segments").map_or(u64::MAX, |most| most.saturating_mul(block.min(4096)) / 2);
         let longest = number("max_sectors_kb").unwrap_or(128).saturating_mul(1024).min(segments).max(block);
         Ok(Limits {
             block_size: u32::try_from(block).map_err(|_| format!("blocks of {block} bytes"))?,

@@ -25,7 +25,8 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details, refuse_virtual, sysfs_of,
+    Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details, refuse_virtual,
+    sysfs_of,
 };
 use crate::nvme::shape::Facts;
 use crate::nvme::wire::{Namespace, NvmeWire, report};

@@ -157,10 +157,9 @@ impl Lab {
             command: ["/init", test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
             ..rest
         };
-        let (output, error) = (Box::new(std::io::stderr()), Box::new(std::io::stderr()));
-        let mut running = machine.start(&self.kernel, &programs, &cache(), &job, output, error)?;
-        running.ready()?;
-        Ok(running)
+        machine.boot(&self.kernel, &programs, &cache(), &job, || {
+            (Box::new(std::io::stderr()), Box::new(std::io::stderr()))
+        })
     }
 }
 
