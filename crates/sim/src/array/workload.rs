@@ -119,10 +119,14 @@ impl Task {
     async fn finish(&mut self, at: usize) -> Result<(), String> {
         let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = ours.zone.index();
+        let was_full = ours.written >= self.device.geometry().zone_capacity.0 as usize;
         ours.over = true;
         (self.sink)(Mark::Finishing { zone });
         self.device.zone(ours.zone, Action::Finish).await.map_err(|e| format!("a finish: {e}"))?;
-        (self.sink)(Mark::Finished { zone });
+        // Of a zone that was written full it changes nothing: what is not durable may still go.
+        if !was_full {
+            (self.sink)(Mark::Finished { zone });
+        }
         Ok(())
     }
 
