@@ -16,10 +16,11 @@ const NVME_IOCTL_IO64_CMD: libc::c_ulong = 0xc050_4e48;
 /// The part of the completion's status field that is status code and its type: without "more" and "do not retry".
 pub(crate) const STATUS_MASK: u16 = 0x7ff;
 
-/// The kernel's `struct nvme_passthru_cmd64`.
+/// The kernel's `struct nvme_passthru_cmd64`. Its first 72 bytes are `struct nvme_uring_cmd`, which leaves the last 8 of a
+/// ring's entry unused.
 #[repr(C)]
 #[derive(Default)]
-struct PassthruCmd64 {
+pub(crate) struct PassthruCmd64 {
     opcode: u8,
     flags: u8,
     rsvd1: u16,
@@ -42,6 +43,24 @@ struct PassthruCmd64 {
 }
 
 const _: () = assert!(size_of::<PassthruCmd64>() == 80);
+
+impl PassthruCmd64 {
+    /// A command whose data, if it has any, is at `addr`.
+    pub(crate) fn new(command: &Command, addr: u64, data_len: u32) -> PassthruCmd64 {
+        PassthruCmd64 {
+            opcode: command.opcode,
+            nsid: command.nsid,
+            addr,
+            data_len,
+            cdw10: command.cdw10,
+            cdw11: command.cdw11,
+            cdw12: command.cdw12,
+            cdw13: command.cdw13,
+            timeout_ms: command.timeout_ms,
+            ..PassthruCmd64::default()
+        }
+    }
+}
 
 /// What a command carries. The opcode's lowest two bits say the same to the device.
 pub(crate) enum Data<'a> {
@@ -93,18 +112,8 @@ fn passthru(
         Data::Out(bytes) => (bytes.as_ptr() as u64, bytes.len()),
         Data::In(bytes) => (bytes.as_ptr() as u64, bytes.len()),
     };
-    let mut raw = PassthruCmd64 {
-        opcode: command.opcode,
-        nsid: command.nsid,
-        addr,
-        data_len: u32::try_from(len).map_err(|_| invalid("the command's data is longer than 4 GiB"))?,
-        cdw10: command.cdw10,
-        cdw11: command.cdw11,
-        cdw12: command.cdw12,
-        cdw13: command.cdw13,
-        timeout_ms: command.timeout_ms,
-        ..PassthruCmd64::default()
-    };
+    let len = u32::try_from(len).map_err(|_| invalid("the command's data is longer than 4 GiB"))?;
+    let mut raw = PassthruCmd64::new(command, addr, len);
     // SAFETY: `raw` has the layout that this ioctl reads and writes. The kernel transfers at most `data_len` bytes
     // at `addr`, in the direction that the opcode says, which is the one that `data` was borrowed for.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut raw) };

@@ -10,38 +10,11 @@ use io_uring::{opcode, types};
 
 use crate::bounce::{Bounce, are_direct, is_direct};
 use crate::engine::call_back;
-use crate::nvme::{Command, Data, STATUS_MASK, check};
+use crate::nvme::{Command, Data, PassthruCmd64, STATUS_MASK, check};
 use crate::{Buf, BufMut, Finish, Finished, Request};
 
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: a command on an I/O queue.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
-
-/// The kernel's `struct nvme_uring_cmd`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct UringCmd {
-    opcode: u8,
-    flags: u8,
-    rsvd1: u16,
-    nsid: u32,
-    cdw2: u32,
-    cdw3: u32,
-    metadata: u64,
-    addr: u64,
-    metadata_len: u32,
-    data_len: u32,
-    cdw10: u32,
-    cdw11: u32,
-    cdw12: u32,
-    cdw13: u32,
-    cdw14: u32,
-    cdw15: u32,
-    timeout_ms: u32,
-    rsvd2: u32,
-    rest: [u64; 1],
-}
-
-const _: () = assert!(size_of::<UringCmd>() == 80, "72 bytes, and what is left of the entry");
 
 /// An operation and what it owns. In flight it is behind a pointer that the kernel hands back.
 pub(super) struct Flight {
@@ -201,20 +174,11 @@ fn nvme_finished(completion: Completion, result: io::Result<u64>, buffer: Option
 }
 
 pub(super) fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) -> Entry128 {
-    let raw = UringCmd {
-        opcode: command.opcode,
-        nsid: command.nsid,
-        addr: if len == 0 { 0 } else { addr as u64 },
-        data_len: u32::try_from(len).expect("checked when the flight was made"),
-        cdw10: command.cdw10,
-        cdw11: command.cdw11,
-        cdw12: command.cdw12,
-        cdw13: command.cdw13,
-        timeout_ms: command.timeout_ms,
-        ..UringCmd::default()
-    };
+    let addr = if len == 0 { 0 } else { addr as u64 };
+    let len = u32::try_from(len).expect("checked when the flight was made");
+    let raw = PassthruCmd64::new(command, addr, len);
     // SAFETY: the structure is plain data without padding, as long as the array.
-    let raw = unsafe { std::mem::transmute::<UringCmd, [u8; 80]>(raw) };
+    let raw = unsafe { std::mem::transmute::<PassthruCmd64, [u8; 80]>(raw) };
     opcode::UringCmd80::new(fd, NVME_URING_CMD_IO).cmd(raw).build()
 }
 

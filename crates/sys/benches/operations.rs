@@ -1,6 +1,7 @@
-//! What an operation costs through each engine. Not a test: `cargo test -p furrow-sys --test measure -- --ignored
-//! --nocapture`. Compare within one run only.
+//! What an operation costs through each engine, and whether registered memory pays: `cargo bench -p furrow-sys`. Compare
+//! within one run only.
 
+#[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::collections::VecDeque;
@@ -51,9 +52,7 @@ fn time(what: &str, mut call: impl FnMut(u32)) {
     );
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn what_an_operation_costs() {
+fn an_operation() {
     let driver = RealDriver::new();
     let (disk, hole) = (file(16 << 20), file(16 << 20));
     let threads = engines().remove(0);
@@ -113,9 +112,7 @@ fn what_an_operation_costs() {
 }
 
 /// Whether memory that the ring knows beforehand pays, where the data must be copied into it or out of it.
-#[test]
-#[ignore = "a measurement"]
-fn what_registered_memory_gives() {
+fn registered_memory() {
     use io_uring::{IoUring, opcode, types};
     use std::os::fd::AsRawFd;
 
@@ -161,4 +158,9 @@ fn what_registered_memory_gives() {
             });
         }
     }
+}
+
+fn main() {
+    an_operation();
+    registered_memory();
 }
