@@ -1,21 +1,26 @@
-//! The contract's conformance suite on every kind of kernel device, with io_uring and without, and a count of the
-//! appends that a stock kernel reorders.
+//! The contract's conformance suite on every kind of kernel device, with io_uring and without, and whether a stock
+//! kernel and its drives reorder appends.
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use super::order;
 use crate::checks::Checks;
 use crate::{shell, text};
 
-/// The devices: QEMU's drive both ways, null_blk, nvmet-loop.
+/// The devices: QEMU's drive both ways, null_blk without conventional zones and with some, nvmet-loop.
 const DEVICES: &[&str] = &[
     "blk:/dev/furrow/zns0",
     "nvme:/dev/furrow/ng-zns0",
     "blk:/dev/furrow/nullb0",
+    CONVENTIONAL,
     "nvme:/dev/furrow/ng-loop0",
 ];
+
+/// The null_blk device whose first zones are conventional.
+const CONVENTIONAL: &str = "blk:/dev/furrow/nullb1";
 
 /// Rounds of appends until some are reordered: what the kernel does is a matter of its workers.
 const ATTEMPTS: u32 = 5;
@@ -28,6 +33,12 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     for device in if device == "-" { DEVICES } else { &one } {
         check(checks, device, "")?;
     }
+    checks.check("null_blk's first zones are conventional", LIMIT, |_| {
+        let info = info(CONVENTIONAL)?;
+        let count = info.get("conventional").and_then(Value::as_u64);
+        ensure!(count.is_some_and(|count| count > 0), "it has {count:?} conventional zones");
+        Ok(())
+    })?;
     checks.check("nvmet-loop reorders appends, and each says where it landed", LIMIT, |control| {
         for _ in 0..ATTEMPTS {
             let count = order::out_of_order("nvme:/dev/furrow/ng-loop0")?;
@@ -38,15 +49,33 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         }
         bail!("no append landed out of order: this kernel no longer shows what the test is for")
     })?;
-    checks.check("QEMU's drive takes appends as they come", LIMIT, |control| {
+    checks.check("each append to QEMU's drive lands where the drive says", LIMIT, |control| {
         let count = order::out_of_order("nvme:/dev/furrow/ng-zns0")?;
         control.note(format!("QEMU: {count}"))
     })?;
     text::put("/proc/sys/kernel/io_uring_disabled", 2)?;
+    checks.check("without io_uring the engine is threads, and says why", LIMIT, |control| {
+        for device in DEVICES {
+            let info = info(device)?;
+            let engine = info.pointer("/details/engine").and_then(Value::as_str).unwrap_or_default();
+            control.note(format!("{device}: {engine}"))?;
+            ensure!(
+                engine.starts_with("system calls") && engine.contains("io_uring_disabled"),
+                "the engine of {device} is '{engine}'"
+            );
+        }
+        Ok(())
+    })?;
     for device in DEVICES {
         check(checks, device, " without io_uring")?;
     }
     Ok(())
+}
+
+/// What `furrow device info` says.
+fn info(device: &str) -> Result<Value> {
+    let text = shell::good(&["furrow", "device", "info", "--json", "-d", device], LIMIT)?;
+    serde_json::from_str(&text).with_context(|| format!("it printed {text}"))
 }
 
 fn check(checks: &mut Checks, device: &str, how: &str) -> Result<()> {

@@ -197,9 +197,14 @@ fn drives(count: usize) -> Vec<ZnsDrive> {
     vec![ZnsDrive::default(); count]
 }
 
+/// Conventional zones of the null_blk device that has some.
+const CONVENTIONAL: u32 = 4;
+
 fn conformance(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
-    let job = Job { null_blk: vec![NullBlk::default()], loops: vec![NullBlk::for_loop()], ..Job::default() };
+    let conventional = NullBlk { conventional: CONVENTIONAL, ..NullBlk::default() };
+    let null_blk = vec![NullBlk::default(), conventional];
+    let job = Job { null_blk, loops: vec![NullBlk::for_loop()], ..Job::default() };
     let mut running = lab.start(&machine, &["furrow"], "conformance", "-", job)?;
     follow(&mut running, report, Duration::from_secs(300), nobody_asks)
 }
