@@ -2,6 +2,7 @@
 //! outside: time, sleep, spawn and random numbers ([`Driver`]), with a real and a virtual implementation.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod driver;
 mod random;
 mod reactor;
@@ -12,6 +13,7 @@ mod task;
 mod time;
 mod virt;
 
+pub use checksum::crc32c;
 pub use driver::{BoxFuture, Driver, Parker, block_on, sleep_until};
 pub use random::SplitMix64;
 pub use reactor::{Reactor, install_reactor, remove_reactor};

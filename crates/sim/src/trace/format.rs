@@ -68,11 +68,6 @@ struct Record {
 
 const _: () = assert!(size_of::<Header>() == 88 && size_of::<Record>() == 32);
 
-fn checksum(bytes: &[u8]) -> u32 {
-    u32::try_from(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes))
-        .expect("a 32-bit checksum has 32 bits")
-}
-
 pub(super) fn encode(trace: &Trace) -> Vec<u8> {
     let drive = &trace.drive;
     let numbers = [
@@ -130,7 +125,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
         out.extend_from_slice(record.as_bytes());
         out.extend_from_slice(payload);
     }
-    let crc = checksum(&out);
+    let crc = units::crc32c(&[&out]);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
@@ -145,7 +140,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
     if header.version.get() != VERSION {
         return Err(Error::Trace("it is of another version: record it again with this build"));
     }
-    if checksum(body) != u32::from_le_bytes(*crc) {
+    if units::crc32c(&[body]) != u32::from_le_bytes(*crc) {
         return Err(Error::Trace("its checksum does not fit: it is damaged"));
     }
     let [
@@ -323,7 +318,7 @@ mod tests {
                 bad[at] = rng.draw() as u8;
             }
             bad.truncate(88 + rng.index(bad.len()));
-            let crc = checksum(&bad);
+            let crc = units::crc32c(&[&bad]);
             bad.extend_from_slice(&crc.to_le_bytes());
             if let Ok(trace) = Trace::decode(&bad) {
                 assert!(Trace::decode(&trace.encode()).is_ok());

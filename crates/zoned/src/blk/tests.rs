@@ -11,8 +11,9 @@ use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
 use crate::blk::wire::Zones;
+use crate::conformance::complaints;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
-use crate::kernel::fake::{Blocking, Fake, SHAPES, block, complaints, empty, errno, options};
+use crate::kernel::fake::{Blocking, Fake, SHAPES, block, empty, errno, options};
 use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneInfo, ZoneState};
 
 impl Zones for Fake {

@@ -24,6 +24,17 @@ pub fn run(dev: &Arc<dyn ZonedDevice>, report: &mut dyn FnMut(&str, Result<(), S
     report("every zone can be emptied again", Ground::new(dev).map(drop));
 }
 
+/// Runs every check, and says what was wrong: nothing, from a device that conforms.
+pub fn complaints(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
+    let mut found = Vec::new();
+    run(dev, &mut |name, result| {
+        if let Err(why) = result {
+            found.push(format!("{name}: {why}"));
+        }
+    });
+    found
+}
+
 /// The names of the checks, in order.
 pub fn names() -> Vec<&'static str> {
     checks().map(|(name, _)| name).collect()

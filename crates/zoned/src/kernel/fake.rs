@@ -264,14 +264,3 @@ pub(crate) fn block(size: u32, tag: u64) -> Buf {
 pub(crate) fn empty(size: u32) -> BufMut {
     BufMut::zeroed(size as usize)
 }
-
-/// The conformance suite's complaints.
-pub(crate) fn complaints(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
-    let mut found = Vec::new();
-    crate::conformance::run(dev, &mut |name, result| {
-        if let Err(why) = result {
-            found.push(format!("{name}: {why}"));
-        }
-    });
-    found
-}

@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
+use crate::conformance::complaints;
 use crate::emu::{EmuOptions, FaultOp, FaultSpec};
-use crate::kernel::fake::{Fake, SHAPES, block, complaints, empty, errno, options};
+use crate::kernel::fake::{Fake, SHAPES, block, empty, errno, options};
 use crate::{Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
 
 /// A namespace, with or without a block device beside it.

@@ -39,6 +39,7 @@
 //! | 16 | 8 | written | blocks that hold data |
 //! | 24 | 8 | resets | since the drive was made |
 
+use units::crc32c;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -284,10 +285,4 @@ impl Entry {
 
 fn data_at(zones: u32) -> u64 {
     (TABLE_AT + u64::from(zones) * 2 * ENTRY_SIZE).next_multiple_of(DATA_ALIGN)
-}
-
-fn crc32c(parts: &[&[u8]]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    parts.iter().for_each(|part| digest.update(part));
-    digest.finalize() as u32
 }
