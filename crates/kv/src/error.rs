@@ -34,6 +34,22 @@ pub enum Error {
         /// What the store said.
         detail: String,
     },
+    /// A write that did not happen, and never will have; the store goes on.
+    #[error("{doing}: {detail}; it did not happen, and can be tried again")]
+    Refused {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it was refused.
+        detail: String,
+    },
+    /// Whether a write happened is decided when the database is opened again.
+    #[error("{doing}: {detail}")]
+    Unknown {
+        /// What was being done.
+        doing: &'static str,
+        /// What failed.
+        detail: String,
+    },
     /// The engine is shut down.
     #[error("the engine is shut down")]
     Closed,
@@ -61,8 +77,8 @@ impl Error {
         match self {
             Error::NoSpace(_) => ErrorKind::NoSpace,
             Error::Corrupt { .. } | Error::Version { .. } => ErrorKind::Corrupt,
-            Error::Busy(_) => ErrorKind::Retry,
-            Error::Store { .. } | Error::Closed => ErrorKind::Fatal,
+            Error::Busy(_) | Error::Refused { .. } => ErrorKind::Retry,
+            Error::Store { .. } | Error::Unknown { .. } | Error::Closed => ErrorKind::Fatal,
         }
     }
 

@@ -1,5 +1,6 @@
 // RocksDB's opening functions as a program that preloads this library meets them: crates/rocks/src/engine.rs has the
-// symbols, which jump here. FURROW_WAL says what happens: `group`, as if nothing were here, or `waltz`.
+// symbols, which jump here. FURROW_WAL says what happens: `group`, as if nothing were here, or `waltz` or `auto`
+// (kv::waltz::Interposed reads which).
 
 #include <dlfcn.h>
 
@@ -29,7 +30,7 @@ namespace {
 using Descriptors = std::vector<ColumnFamilyDescriptor>;
 using Handles = std::vector<ColumnFamilyHandle*>;
 
-enum class Wal { kGroup, kWaltz, kWrong };
+enum class Wal { kGroup, kParallel, kWrong };
 
 // Asked once: the environment is a program's whole life the same.
 Wal Asked() {
@@ -38,13 +39,13 @@ Wal Asked() {
     if (value == nullptr || strcmp(value, "") == 0 || strcmp(value, "group") == 0) {
       return Wal::kGroup;
     }
-    return strcmp(value, "waltz") == 0 ? Wal::kWaltz : Wal::kWrong;
+    return strcmp(value, "waltz") == 0 || strcmp(value, "auto") == 0 ? Wal::kParallel : Wal::kWrong;
   }();
   return wal;
 }
 
 Status Wrong() {
-  return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group or waltz");
+  return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group, waltz or auto");
 }
 
 Status Fits() {
@@ -85,7 +86,7 @@ Status Open(const DBOptions& options, const std::string& name, const Descriptors
 Status RefuseTransactions() {
   return Asked() == Wal::kWrong
              ? Wrong()
-             : Status::NotSupported("FURROW_WAL=waltz does not take transaction databases",
+             : Status::NotSupported("FURROW_WAL=waltz and auto do not take transaction databases",
                                     "their commits go past the parallel log; use FURROW_WAL=group");
 }
 

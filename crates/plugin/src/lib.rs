@@ -3,7 +3,7 @@
 //!
 //! It takes RocksDB from the program's own librocksdb, whose version must be the one it was compiled against.
 //!
-//! With `FURROW_WAL=waltz` it opens their databases under a parallel log (`cpp/interpose.cc`, `kv::waltz`).
+//! With `FURROW_WAL=waltz` or `auto` it opens their databases under a parallel log (`cpp/interpose.cc`, `kv::waltz`).
 #![forbid(unsafe_code)]
 
 pub use rocks::abi;

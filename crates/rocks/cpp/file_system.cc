@@ -67,7 +67,7 @@ IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const Fil
     IOStatus there = ToIOStatus(furrow_stat(fs_, log.data(), log.size(), &stat), Missing::kProbe);
     if (!there.IsNotFound()) {
       return there.ok() ? IOStatus::InvalidArgument(
-                              log + " has writes that are not in the database's tables yet: open it with FURROW_WAL=waltz")
+                              log + " has writes that are not in the database's tables yet: open it with FURROW_WAL=auto or waltz")
                         : there;
     }
   }

@@ -349,7 +349,7 @@ Status OpenParallel(const DBOptions& given, const std::string& name,
   handles->clear();
   auto* fs = given.env->GetFileSystem()->CheckedCast<FurrowFileSystem>();
   if (fs == nullptr) {
-    return Status::InvalidArgument("FURROW_WAL=waltz keeps its log on a zoned drive, and the database is not on one",
+    return Status::InvalidArgument("FURROW_WAL=waltz and auto keep their log on a zoned drive, and the database is not on one",
                                    name);
   }
   for (const ColumnFamilyDescriptor& family : families) {

@@ -1,5 +1,5 @@
 // A RocksDB database whose writers each append their own record to a parallel log: docs/adr/0013. For programs that link
-// Furrow; an unmodified one loads the plug-in with FURROW_WAL=waltz instead.
+// Furrow; an unmodified one loads the plug-in with FURROW_WAL=waltz or auto instead.
 #pragma once
 
 #include <string>

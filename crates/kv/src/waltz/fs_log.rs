@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fs::{Fs, ParallelLog, ParallelOptions, Replay};
+use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay};
 use parking_lot::Mutex;
 use units::block_on;
 
@@ -11,6 +11,11 @@ use super::log::{Ticket, TicketLog, VisitRecord};
 
 /// The file beside a database's own that is its parallel log.
 pub const LOG_FILE: &str = "FURROW-LOG";
+
+/// Where the parallel log of the database in `dir` is.
+pub(crate) fn log_path(dir: &str) -> String {
+    format!("{}/{LOG_FILE}", dir.trim_end_matches('/'))
+}
 
 /// A database's parallel log.
 #[derive(Debug)]
@@ -25,10 +30,15 @@ pub struct FsLog {
 impl FsLog {
     /// Opens the log of the database in `dir`, or makes it. The directory is there.
     pub fn open(fs: &Fs, dir: &str, options: &ParallelOptions) -> Result<FsLog, LogError> {
-        let path = format!("{}/{LOG_FILE}", dir.trim_end_matches('/'));
+        let path = log_path(dir);
         let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
         let (log, replay) = opened.map_err(|e| failed(&e))?;
         Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> ParallelStats {
+        self.log.stats()
     }
 
     fn wait<R>(&self, future: impl Future<Output = fs::Result<R>>) -> Result<R, LogError> {

@@ -11,12 +11,30 @@ use super::core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::fs_log::FsLog;
 use super::log::TicketLog;
+use super::mode::{WAL_VARIABLE, WalMode};
 use super::rocks_tables::RocksTables;
 use super::tables::{Sequence, Tables};
 
 /// Makes engines for the databases of unmodified programs.
+///
+/// `FURROW_WAL` says whether each batch is an append of its own (`waltz`) or joins others where the drive has no
+/// parallelism to spare (`auto`). A program that links the engine and does not set it gets `auto`.
 #[derive(Clone, Copy, Debug)]
 pub struct Interposed;
+
+/// The log that the environment asks for.
+fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
+    let refused = |text| EngineError { kind: EngineErrorKind::Invalid, text };
+    let mode = match value {
+        None | Some("") => WalMode::Auto,
+        Some(name) => name.parse::<WalMode>().map_err(|error| refused(format!("{WAL_VARIABLE}: {error}")))?,
+    };
+    mode.parallel().ok_or_else(|| {
+        refused(format!(
+            "{WAL_VARIABLE}={mode} keeps the log that RocksDB has: open the database with rocksdb::DB"
+        ))
+    })
+}
 
 struct Opened {
     waltz: Arc<Waltz>,
@@ -31,8 +49,9 @@ impl Engines for Interposed {
         db: Arc<Db>,
         families: &[FamilyFacts],
     ) -> Result<Box<dyn Engine>, EngineError> {
+        let options = asked(std::env::var(WAL_VARIABLE).ok().as_deref())?;
         let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
-        let log = FsLog::open(fs, dir, &ParallelOptions::default()).map_err(from_log)?;
+        let log = FsLog::open(fs, dir, &options).map_err(from_log)?;
         let waltz = Waltz::open(
             Arc::new(log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
@@ -106,4 +125,21 @@ fn kind(error: &LogError) -> EngineErrorKind {
 
 fn from_log(error: LogError) -> EngineError {
     EngineError { kind: kind(&error), text: error.text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_names_a_parallel_log_or_is_refused() {
+        for (value, join) in [(None, true), (Some(""), true), (Some("auto"), true), (Some("waltz"), false)] {
+            assert_eq!(asked(value).unwrap().join, join, "{value:?}");
+        }
+        for wrong in ["group", "walz"] {
+            let error = asked(Some(wrong)).unwrap_err();
+            assert_eq!(error.kind, EngineErrorKind::Invalid);
+            assert!(error.text.contains(WAL_VARIABLE) && error.text.contains(wrong), "{error}");
+        }
+    }
 }

@@ -12,23 +12,27 @@
 
 mod batch;
 mod core;
+mod database;
 mod error;
 mod fs_log;
 mod interposed;
 mod ledger;
 mod log;
 mod memory_log;
+mod mode;
 mod rocks_tables;
 mod stripes;
 mod tables;
 
 pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
+pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
 pub use fs_log::{FsLog, LOG_FILE};
 pub use interposed::Interposed;
 pub use log::{Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
+pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
 pub use rocks_tables::RocksTables;
 pub use tables::{Mark, Sequence, Tables};
 

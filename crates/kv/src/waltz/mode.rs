@@ -1,0 +1,86 @@
+//! Which log a database's batches go to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fs::ParallelOptions;
+use serde::{Deserialize, Serialize};
+
+/// Says which log an unmodified program's database has; the plug-in reads it.
+pub const WAL_VARIABLE: &str = "FURROW_WAL";
+
+/// Which log a database's batches go to. A database may be opened in another mode than it was closed in, or than it
+/// crashed in: see [`Database`](super::Database).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WalMode {
+    /// RocksDB's own log: one group of writers after another.
+    Group,
+    /// A parallel log: each batch is an append of its own.
+    Waltz,
+    /// A parallel log: batches go alone while the drive has parallelism to spare, and together where it has none.
+    #[default]
+    Auto,
+}
+
+impl WalMode {
+    /// All of them.
+    pub const ALL: [WalMode; 3] = [WalMode::Group, WalMode::Waltz, WalMode::Auto];
+
+    /// The parallel log's settings; none where there is no such log.
+    pub fn parallel(self) -> Option<ParallelOptions> {
+        let join = match self {
+            WalMode::Group => return None,
+            WalMode::Waltz => false,
+            WalMode::Auto => true,
+        };
+        Some(ParallelOptions { join, ..ParallelOptions::default() })
+    }
+}
+
+/// A word that names no mode.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{0}' is no kind of log: it is group, waltz or auto")]
+pub struct UnknownMode(String);
+
+impl FromStr for WalMode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<WalMode, UnknownMode> {
+        let found = WalMode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}
+
+impl WalMode {
+    /// Its name, as it is written in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            WalMode::Group => "group",
+            WalMode::Waltz => "waltz",
+            WalMode::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for WalMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_reads_what_it_writes_and_refuses_the_rest_by_name() {
+        for mode in WalMode::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        let error = "Auto".parse::<WalMode>().unwrap_err().to_string();
+        assert!(error.contains("'Auto'") && error.contains("group, waltz or auto"), "{error}");
+        assert_eq!(WalMode::Group.parallel(), None);
+        assert!(!WalMode::Waltz.parallel().unwrap().join && WalMode::Auto.parallel().unwrap().join);
+    }
+}

@@ -1,0 +1,139 @@
+//! A database with either log: restarts, crashes and changes of mode.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use kv::waltz::{Database, DatabaseOptions, LOG_FILE, WalMode, WaltzOptions};
+use rocks::{DbOptions, WriteBatch};
+use units::{Blocks, Driver, RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+
+const DIR: &str = "/db";
+
+fn mount(emu: &Arc<Emu>, format: bool) -> Fs {
+    let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
+    let driver = Arc::clone(device.driver());
+    block_on(&*driver, async {
+        if format {
+            Fs::format(&device, &FormatOptions::default()).await.unwrap();
+        }
+        Fs::mount(device, &MountOptions::default()).await.unwrap()
+    })
+}
+
+fn drive() -> Arc<Emu> {
+    let zone = Blocks(1024);
+    let options = EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+    Emu::memory(options, RealDriver::new())
+}
+
+fn options(wal: WalMode) -> DatabaseOptions {
+    let db = DbOptions {
+        write_buffer: 64 << 10,
+        block_cache: 1 << 20,
+        background_jobs: 2,
+        ..DbOptions::default()
+    };
+    DatabaseOptions { wal, db, waltz: WaltzOptions::default() }
+}
+
+fn open(fs: &Fs, wal: WalMode) -> Database {
+    Database::open(fs, DIR, &options(wal)).unwrap()
+}
+
+fn put(db: &Database, model: &mut BTreeMap<String, String>, key: &str, value: &str) {
+    let mut batch = WriteBatch::new();
+    batch.put(key.as_bytes(), value.as_bytes());
+    batch.put(b"last", value.as_bytes());
+    db.write(&mut batch, true).unwrap();
+    model.insert(key.to_owned(), value.to_owned());
+    model.insert("last".into(), value.to_owned());
+}
+
+fn contents(db: &Database) -> BTreeMap<String, String> {
+    let mut cursor = db.db().iter(b"").unwrap();
+    let mut found = BTreeMap::new();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    while cursor.valid() {
+        found.insert(text(cursor.key()), text(cursor.value()));
+        cursor.next();
+    }
+    cursor.status().unwrap();
+    found
+}
+
+fn has_log(fs: &Fs) -> bool {
+    fs.stat(&format!("{DIR}/{LOG_FILE}")).is_ok()
+}
+
+/// Every mode after every mode, closed or cut off in between, over one drive.
+#[test]
+fn any_mode_opens_what_any_other_left() {
+    let mut emu = drive();
+    let mut model = BTreeMap::new();
+    let mut fs = mount(&emu, true);
+    let mut seed = 0;
+    for before in WalMode::ALL {
+        for after in WalMode::ALL {
+            for crash in [false, true] {
+                let what = format!("{before}, {}, {after}", if crash { "a power cut" } else { "closed" });
+                let db = open(&fs, before);
+                assert_eq!(contents(&db), model, "before {what}");
+                for n in 0..20 {
+                    put(&db, &mut model, &format!("k{n}"), &format!("{what} {n}"));
+                }
+                let cut = crash.then(|| emu.media().cut(&mut Seeded::new(seed)));
+                db.close().unwrap();
+                assert!(!has_log(&fs), "{what}");
+                if let Some(media) = cut {
+                    block_on(&**fs.driver(), fs.unmount()).unwrap();
+                    let driver: Arc<dyn Driver> = RealDriver::new();
+                    emu = Emu::from_media(media, "after the cut", Latency::default(), driver);
+                    fs = mount(&emu, false);
+                    assert_eq!(has_log(&fs), before != WalMode::Group, "{what}");
+                    seed += 1;
+                }
+                let db = open(&fs, after);
+                assert_eq!((db.wal(), contents(&db)), (after, model.clone()), "{what}");
+                assert_eq!(has_log(&fs), after != WalMode::Group, "{what}");
+                assert_eq!(db.parallel_stats().is_some(), after != WalMode::Group);
+                put(&db, &mut model, "after", &what);
+                db.close().unwrap();
+            }
+        }
+    }
+    block_on(&**fs.driver(), fs.unmount()).unwrap();
+}
+
+#[test]
+fn writers_of_many_threads_keep_each_keys_last_value() {
+    for wal in WalMode::ALL {
+        let emu = drive();
+        let fs = mount(&emu, true);
+        let db = open(&fs, wal);
+        std::thread::scope(|scope| {
+            for t in 0..8 {
+                let db = &db;
+                scope.spawn(move || {
+                    let mut model = BTreeMap::new();
+                    for n in 0..50 {
+                        put(db, &mut model, &format!("t{t}"), &n.to_string());
+                    }
+                });
+            }
+        });
+        let last = contents(&db);
+        for t in 0..8 {
+            assert_eq!(last[&format!("t{t}")], "49", "{wal}");
+        }
+        if let Some(stats) = db.parallel_stats() {
+            assert_eq!(stats.records, 400, "{wal}");
+        }
+        db.close().unwrap();
+        assert!(db.write(&mut WriteBatch::new(), true).is_err() || wal != WalMode::Group);
+        block_on(&**fs.driver(), fs.unmount()).unwrap();
+    }
+}
