@@ -143,12 +143,7 @@ impl Core {
     pub(crate) fn homes(&self, id: ZoneId) -> Vec<Slot> {
         let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
         let rest = (0..self.layout.drives).map(Slot).filter(|slot| *slot != first && *slot != parity);
-        [first, parity]
-            .into_iter()
-            .chain(rest)
-            .filter(|slot| self.member(*slot).device().is_some())
-            .take(2)
-            .collect()
+        [first, parity].into_iter().chain(rest).filter(|slot| self.member(*slot).is_good()).take(2).collect()
     }
 
     /// Writes a record about a zone to the logs of its two drives. Where one fails meanwhile, the next takes over.

@@ -14,9 +14,13 @@ use zoned::{
 };
 
 use crate::Sabotage;
+use crate::events::Bus;
 use crate::format::superblock::Superblock;
+use crate::jobs::Jobs;
 use crate::layout::{Layout, Slot};
 use crate::member::Member;
+use crate::metrics::Tally;
+use crate::status::WornZone;
 use crate::zone::{Work, Zone};
 
 /// A zone, alone on its cache lines.
@@ -43,6 +47,12 @@ pub(crate) struct Core {
     /// Zones that became full, with their generations and ends: these are recorded after the next flush.
     pub filled: Mutex<Vec<(ZoneId, u64, Blocks)>>,
     pub sabotage: Option<Sabotage>,
+    pub tally: Arc<Tally>,
+    pub events: Bus,
+    /// What runs beside the clients: a rebuild, a scrub.
+    pub jobs: Jobs,
+    /// Physical zones that wore out.
+    pub worn: Mutex<Vec<WornZone>>,
 }
 
 /// What is left to do once the locks are released.
@@ -94,7 +104,7 @@ impl Core {
 
     /// The members that work.
     pub(crate) fn good(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.device().is_some())
+        self.members.iter().filter(|member| member.is_good())
     }
 
     /// Checks an operation as far as no zone needs to be locked, and hands it to its zone.

@@ -136,7 +136,8 @@ fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Sup
         return refuse(ErrorKind::Invalid, why);
     }
     let driver = first.driver();
-    let member = |_: &Arc<dyn ZonedDevice>| MemberInfo { uuid: uuid(&**driver), failed: false };
+    let member =
+        |_: &Arc<dyn ZonedDevice>| MemberInfo { uuid: uuid(&**driver), failed: false, rebuilding: false };
     Ok(Superblock {
         uuid: uuid(&**driver),
         config: 1,

@@ -5,14 +5,46 @@ use std::sync::atomic::Ordering;
 
 use zoned::{Done, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
+use crate::Array;
 use crate::core::Core;
+use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::layout::Slot;
+use crate::metrics::add;
 use crate::write::Children;
 
 /// Whether an error of a read says that the drive is lost, not a block of it.
 pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Gone | ErrorKind::Host | ErrorKind::Unknown)
+}
+
+impl Array {
+    /// Does without the drive in `slot` from now on, as if it had failed: to take it out, say. When this returns the
+    /// others' superblocks say so. What the drive holds is out of date from here on.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] where there is no such slot, its drive is lacking already, or another one is: the
+    /// array would stop.
+    pub async fn fail(&self, slot: Slot) -> Result<()> {
+        let core = &self.core;
+        let refuse = |why: String| Err(core.error(ErrorKind::Invalid, "fail").because(why));
+        if slot.0 >= core.layout.drives {
+            return refuse(format!(
+                "the array has {} slots, from 0 on: there is no {}",
+                core.layout.drives, slot.0
+            ));
+        }
+        if !core.member(slot).is_good() {
+            return refuse(format!("drive {} is failed or missing already", slot.0));
+        }
+        if let Some(other) = core.members.iter().find(|member| !member.is_good()) {
+            return refuse(format!(
+                "drive {} is lacking, and the array does without one only: replace that one first",
+                other.slot.0
+            ));
+        }
+        let why = core.error(ErrorKind::Gone, "fail").because("somebody asked for it");
+        core.fail(slot, &why).await
+    }
 }
 
 impl Core {
@@ -36,6 +68,11 @@ impl Core {
         self.settled("write").await
     }
 
+    /// Tells the watchers.
+    pub(crate) fn tell(&self, kind: EventKind) {
+        self.events.tell(&*self.driver, kind);
+    }
+
     /// Waits until every failure that was noticed is in the superblocks: what is acknowledged without a drive must
     /// not be read from it after a restart.
     pub(crate) async fn settled(&self, name: &'static str) -> Result<()> {
@@ -53,22 +90,25 @@ impl Core {
             if self.is_broken() {
                 return Err(self.broken_error("write"));
             }
-            if self.member(slot).device().is_none() {
+            if !self.member(slot).is_good() {
                 // Of a new drive that is being filled: it will not do.
                 self.member(slot).abort_replacement();
                 return Ok(());
             }
-            let lacking = self.members.iter().any(|member| member.device().is_none());
+            let lacking = self.members.iter().any(|member| !member.is_good());
             if lacking {
                 tracing::error!(slot = slot.0, %why, "a second drive failed: the array writes nothing more");
                 self.broken.store(true, Ordering::Release);
+                self.tell(EventKind::SecondFailure { slot, why: why.to_string() });
                 return Err(self.broken_error("write"));
             }
             self.unpersisted.fetch_add(1, Ordering::AcqRel);
             self.member(slot).set_failed();
+            add(&self.tally.drive_failures, 1);
             tracing::error!(slot = slot.0, %why, "a drive failed: the array goes on without it");
             let failures = self.persist(slot).await;
             self.unpersisted.fetch_sub(1, Ordering::AcqRel);
+            self.tell(EventKind::DriveFailed { slot, why: why.to_string() });
             match failures.into_iter().next() {
                 None => return Ok(()),
                 Some((second, _)) => slot = second,
@@ -82,7 +122,7 @@ impl Core {
             let mut config = self.config.lock();
             config.config += 1;
             if let Some(member) = config.members.get_mut(slot.index()) {
-                member.failed = true;
+                (member.failed, member.rebuilding) = (true, false);
             }
             config.clone()
         };

@@ -15,14 +15,19 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod check;
 mod core;
 mod create;
 mod decide;
+mod dump;
+mod events;
 mod failure;
 mod format;
+mod jobs;
 mod layout;
 mod log_read;
 mod member;
+mod metrics;
 mod open;
 mod options;
 mod plan;
@@ -30,15 +35,22 @@ mod read;
 mod repair;
 mod replace;
 mod roll;
+mod scrub;
 mod status;
 pub mod url;
 mod write;
 mod xor;
 mod zone;
 
+pub use check::{CheckOptions, CheckReport, Problem, Severity, check};
 pub use create::create;
+pub use dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
+pub use events::{Event, EventKind, Events};
 pub use format::superblock::{MemberInfo, Superblock};
+pub use jobs::{Handle, Progress, Rebuild, Scrub};
 pub use layout::{Layout, Piece, Slot, Stripe};
+pub use metrics::Counters;
 pub use open::Array;
-pub use options::{CreateOptions, OpenOptions, Sabotage};
-pub use status::{Health, MemberState, MemberStatus, Status, status};
+pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, Sabotage, ScrubOptions};
+pub use scrub::{Mismatch, ScrubReport};
+pub use status::{Health, MANY_ERRORS, MemberState, MemberStatus, Status, WornZone, status};

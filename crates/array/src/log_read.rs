@@ -43,6 +43,8 @@ pub(crate) struct Told {
     /// By zone, with the generation that they are of: stripes.
     pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
     pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, Relocated)>,
+    /// What a new drive that was not filled to the end has, with the record's sequence.
+    pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
     /// Metadata zones that hold records of the epoch.
     pub zones: BTreeSet<ZoneId>,
 }
@@ -92,18 +94,23 @@ pub(crate) async fn read(
     let mut tale = Tale::default();
     let zones = device.report(0..METADATA_ZONES).await?;
     for info in &zones {
-        read_zone(device, layout, (array, slot), doubt, info, &mut tale).await?;
+        each_record(device, layout.unit, info, &mut |_, _, record| {
+            if record.place.array == array && record.place.member == slot {
+                tale.hear(layout, info.zone, doubt, record);
+            }
+        })
+        .await?;
     }
     Ok((tale, zones))
 }
 
-async fn read_zone(
+/// Reads all records of a metadata zone of an array whose stripe unit is `unit`: the first block of each, its blocks,
+/// and what it says.
+pub(crate) async fn each_record(
     device: &Arc<dyn ZonedDevice>,
-    layout: &Layout,
-    (array, slot): (Uuid, Slot),
-    doubt: u64,
+    unit: u64,
     info: &ZoneInfo,
-    tale: &mut Tale,
+    hear: &mut (dyn FnMut(u64, u64, Record) + Send),
 ) -> Result<()> {
     let geometry = device.geometry();
     let size = u64::from(geometry.block_size);
@@ -111,7 +118,7 @@ async fn read_zone(
         return Ok(());
     }
     // The longest record: a unit and a header.
-    let longest = layout.unit + 1 + FIRST;
+    let longest = unit + 1 + FIRST;
     let chunk = (CHUNK / size).min(geometry.max_transfer.0).max(1);
     let mut held = BufMut::with_capacity(0);
     let (mut from, mut read) = (0, 0);
@@ -130,9 +137,7 @@ async fn read_zone(
             let found = record::decode(&bytes.slice(at..), geometry.block_size);
             let step = match found.map_err(|why| foreign(device, why))? {
                 Some((record, blocks)) => {
-                    if record.place.array == array && record.place.member == slot {
-                        tale.hear(layout, info.zone, doubt, record);
-                    }
+                    hear(from + at as u64 / size, blocks, record);
                     blocks
                 }
                 None => 1,
@@ -193,6 +198,11 @@ impl Tale {
                     told.relocated.get(&key).map(|(generation, sequence, _)| (*generation, *sequence));
                 if known.is_none_or(|known| known <= newer) {
                     told.relocated.insert(key, (newer.0, newer.1, unit));
+                }
+            }
+            Body::Rebuilt { first, entries } => {
+                for (entry, id) in entries.into_iter().zip(first.0..) {
+                    told.rebuilt.insert(ZoneId(id), (record.place.sequence, entry));
                 }
             }
             Body::CheckpointEnd => told.complete = true,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::Event;
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
 
 use crate::format::record::{self, Body, Place};
 use crate::layout::Slot;
+use crate::metrics::Tally;
 
 /// Physical zones for metadata, from the first on: two may hold records that count, and one more is free for the
 /// next checkpoint.
@@ -19,15 +20,11 @@ pub(crate) const METADATA_ZONES: u32 = 3;
 /// Blocks at the end of a metadata zone that are kept for superblocks: a failure must find room.
 pub(crate) const RESERVE: u64 = 4;
 
-/// The drive of the mount.
-const GOOD: u8 = 0;
-/// None.
-const FAILED: u8 = 1;
-/// The replacement.
-const REPLACED: u8 = 2;
+/// A drive in use. Let go of when it fails, so that it can be opened by others again.
+struct Drive(Arc<dyn ZonedDevice>);
 
 /// A new drive that is being filled.
-struct Replacement {
+struct Filling {
     device: Arc<dyn ZonedDevice>,
     /// The zones that it has, by number.
     has: Box<[AtomicBool]>,
@@ -37,14 +34,16 @@ struct Replacement {
 /// A drive in its slot.
 pub(crate) struct Member {
     pub slot: Slot,
-    /// `None` where the drive is missing.
-    device: Option<Arc<dyn ZonedDevice>>,
-    /// Which drive is in use: [`GOOD`], [`FAILED`] or [`REPLACED`].
-    state: AtomicU8,
-    replacement: OnceLock<Replacement>,
+    /// `None` where the drive is missing or failed.
+    drive: ArcSwapOption<Drive>,
+    /// The new drive that will take the slot.
+    filling: ArcSwapOption<Filling>,
     pub log: Mutex<Log>,
     /// The log has a new zone.
     pub rolled: Event,
+    /// Reads that gave errors of the medium.
+    pub media_errors: AtomicU64,
+    tally: Arc<Tally>,
 }
 
 /// The metadata log of a drive: records, one after the other, in one metadata zone at a time.
@@ -71,75 +70,102 @@ impl Log {
 }
 
 impl Member {
-    pub(crate) fn new(slot: Slot, device: Option<Arc<dyn ZonedDevice>>, log: Log) -> Member {
-        let state = AtomicU8::new(if device.is_some() { GOOD } else { FAILED });
+    pub(crate) fn new(
+        slot: Slot,
+        device: Option<Arc<dyn ZonedDevice>>,
+        log: Log,
+        tally: Arc<Tally>,
+    ) -> Member {
         Member {
             slot,
-            state,
-            replacement: OnceLock::new(),
-            device,
+            drive: ArcSwapOption::new(device.map(|device| Arc::new(Drive(device)))),
+            filling: ArcSwapOption::empty(),
             log: Mutex::new(log),
             rolled: Event::new(),
+            media_errors: AtomicU64::new(0),
+            tally,
         }
     }
 
     /// The drive, unless it is missing or failed.
-    pub(crate) fn device(&self) -> Option<&Arc<dyn ZonedDevice>> {
-        match self.state.load(Ordering::Acquire) {
-            GOOD => self.device.as_ref(),
-            REPLACED => self.replacement.get().map(|new| &new.device),
-            _ => None,
-        }
+    pub(crate) fn device(&self) -> Option<Arc<dyn ZonedDevice>> {
+        self.drive.load().as_ref().map(|drive| Arc::clone(&drive.0))
+    }
+
+    /// Whether there is a drive that works.
+    pub(crate) fn is_good(&self) -> bool {
+        self.drive.load().is_some()
     }
 
     /// The drive that is to hold what is written to a zone: one that is being filled too, once it has the zone.
-    pub(crate) fn device_of(&self, zone: ZoneId) -> Option<&Arc<dyn ZonedDevice>> {
+    pub(crate) fn device_of(&self, zone: ZoneId) -> Option<Arc<dyn ZonedDevice>> {
         self.device().or_else(|| {
-            let new = self.replacement.get()?;
+            let filling = self.filling.load();
+            let new = filling.as_ref()?;
             let has = new.has.get(zone.index())?.load(Ordering::Acquire);
-            (has && !new.aborted.load(Ordering::Acquire)).then_some(&new.device)
+            (has && !new.aborted.load(Ordering::Acquire)).then(|| Arc::clone(&new.device))
         })
     }
 
-    /// Begins to fill a new drive. False where that was done before.
-    pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) -> bool {
+    /// The new drive that is being filled.
+    pub(crate) fn filling(&self) -> Option<Arc<dyn ZonedDevice>> {
+        self.filling.load().as_ref().map(|new| Arc::clone(&new.device))
+    }
+
+    /// Begins to fill a new drive.
+    pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
-        self.replacement.set(Replacement { device, has, aborted: AtomicBool::new(false) }).is_ok()
+        self.filling.store(Some(Arc::new(Filling { device, has, aborted: AtomicBool::new(false) })));
     }
 
-    /// The new drive has the zone: what is written to it goes there too.
-    pub(crate) fn has_zone(&self, zone: ZoneId) {
-        if let Some(has) = self.replacement.get().and_then(|new| new.has.get(zone.index())) {
-            has.store(true, Ordering::Release);
+    /// The new drive has the zone, or does not have it any more: what is written to it goes there too.
+    pub(crate) fn has_zone(&self, zone: ZoneId, has: bool) {
+        if let Some(new) = &*self.filling.load()
+            && let Some(known) = new.has.get(zone.index())
+        {
+            known.store(has, Ordering::Release);
         }
     }
 
-    /// The new drive will not do.
+    /// The new drive will not do. Writes that are under way may still go to it.
     pub(crate) fn abort_replacement(&self) {
-        if let Some(new) = self.replacement.get() {
+        if let Some(new) = &*self.filling.load() {
             new.aborted.store(true, Ordering::Release);
-            self.state.store(FAILED, Ordering::Release);
         }
+    }
+
+    /// Whether the new drive failed, or nobody wants it any more.
+    #[allow(dead_code)]
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.filling.load().as_ref().is_none_or(|new| new.aborted.load(Ordering::Acquire))
+    }
+
+    /// The rebuild is over, one way or the other.
+    pub(crate) fn end_replacement(&self) {
+        self.filling.store(None);
     }
 
     /// The new drive is used like any other from now on, unless it failed already.
     pub(crate) fn take_over(&self) {
-        if self.replacement.get().is_some_and(|new| !new.aborted.load(Ordering::Acquire)) {
-            self.state.store(REPLACED, Ordering::Release);
+        let filling = self.filling.load_full();
+        if let Some(new) = filling.filter(|new| !new.aborted.load(Ordering::Acquire)) {
+            self.media_errors.store(0, Ordering::Relaxed);
+            self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
         }
     }
 
-    /// The new drive's log begins in its first zone.
-    pub(crate) fn begin_log(&self, epoch: u64) {
-        let Some(new) = self.replacement.get() else { return };
+    /// The new drive's log begins in a metadata zone of it.
+    pub(crate) fn begin_log(&self, epoch: u64, zone: ZoneId) {
+        let filling = self.filling.load();
+        let Some(new) = filling.as_ref() else { return };
         let mut log = self.log.lock();
-        (log.epoch, log.zone, log.pointer) = (epoch, ZoneId(0), 0);
+        (log.epoch, log.zone, log.pointer) = (epoch, zone, 0);
         log.capacity = new.device.geometry().zone_capacity.0;
     }
 
     /// From now on the array does without this drive. Says whether it did not before.
     pub(crate) fn set_failed(&self) -> bool {
-        self.state.swap(FAILED, Ordering::AcqRel) != FAILED
+        self.drive.swap(None).is_some()
     }
 
     /// The address of block `row` of the physical zone of logical zone `zone`.
@@ -150,14 +176,19 @@ impl Member {
 
     /// Writes blocks of a logical zone's physical zone. `None` where the drive is missing or failed.
     pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
+        let drive = self.drive.load();
+        if let Some(Drive(device)) = drive.as_deref() {
+            return Some(device.write(Member::address(&**device, zone, row), data, Durability::Cached));
+        }
         let device = self.device_of(zone)?;
-        Some(device.write(Member::address(&**device, zone, row), data, Durability::Cached))
+        self.tally.rebuilt(data.len());
+        Some(device.write(Member::address(&*device, zone, row), data, Durability::Cached))
     }
 
     /// Reads blocks of a logical zone's physical zone.
     pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
-        match self.device() {
-            Some(device) => Ok(device.read(Member::address(&**device, zone, row), into)),
+        match self.drive.load().as_deref() {
+            Some(Drive(device)) => Ok(device.read(Member::address(&**device, zone, row), into)),
             None => Err(into),
         }
     }
@@ -191,7 +222,8 @@ impl Member {
         checkpoint: bool,
         how: Durability,
     ) -> Result<Option<Io<()>>, NoRoom> {
-        let Some(device) = self.device() else { return Ok(None) };
+        let drive = self.drive.load();
+        let Some(Drive(device)) = drive.as_deref() else { return Ok(None) };
         let geometry = device.geometry();
         let place = Place {
             array: log.array,
@@ -209,6 +241,7 @@ impl Member {
         let at = geometry.start(log.zone).plus(zoned::Blocks(log.pointer));
         log.pointer += blocks;
         log.sequence += 1;
+        self.tally.logged(body, bytes.len());
         // Under the lock: the log's writes are submitted in order.
         Ok(Some(device.write(at, bytes, how)))
     }
@@ -220,6 +253,6 @@ pub(crate) struct NoRoom;
 
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {:?}", self.slot, self.device)
+        write!(f, "{:?} {:?}", self.slot, self.device())
     }
 }

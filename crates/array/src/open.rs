@@ -18,13 +18,17 @@ use zoned::{
 use crate::OpenOptions;
 use crate::core::{Core, Place};
 use crate::decide::{Child, Decision, Evidence, Verdict, decide};
+use crate::events::Bus;
 use crate::format::record::Body;
 use crate::format::superblock::{self, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
+use crate::jobs::Jobs;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::log_read::{self, Claim, Partial, Tale, Told};
 use crate::member::{Log, METADATA_ZONES, Member};
+use crate::metrics::Tally;
 use crate::repair::{Repair, Repaired};
+use crate::status::WornZone;
 use crate::zone::{WINDOW, Zone};
 
 /// The longest read or write of an array, in bytes.
@@ -254,7 +258,7 @@ impl Mount {
                 waiting: Vec::new(),
             };
             present.tale.sequence += 1;
-            let member = Member::new(slot, Some(Arc::clone(&present.device)), log);
+            let member = Member::new(slot, Some(Arc::clone(&present.device)), log, Arc::default());
             if let Ok(Some(io)) = member.append(&body, false, Durability::Durable) {
                 io.await?;
             }
@@ -280,6 +284,19 @@ impl Mount {
             .flatten()
             .filter_map(|present| present.report.get(id.index()))
             .any(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
+    }
+
+    /// All physical zones that can be read only, or not even that.
+    fn worn_zones(&self) -> Vec<WornZone> {
+        let drives = (0..).map(Slot).zip(&self.present);
+        let drives = drives.filter_map(|(slot, present)| Some((slot, present.as_ref()?)));
+        let zones = drives.flat_map(|(slot, present)| {
+            (0..).map(ZoneId).zip(&present.report).map(move |(zone, info)| (slot, zone, info.state))
+        });
+        zones
+            .filter(|(.., state)| matches!(state, ZoneState::ReadOnly | ZoneState::Offline))
+            .map(|(slot, zone, state)| WornZone { slot, zone, state })
+            .collect()
     }
 
     fn entry(&self, id: ZoneId) -> ZoneEntry {
@@ -454,6 +471,7 @@ impl Mount {
 
     fn core(&mut self, zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Core> {
         let geometry = self.geometry()?;
+        let tally: Arc<Tally> = Arc::default();
         let mut limits = Resources::default();
         for (id, zone) in (0..).map(ZoneId).zip(&zones) {
             limits.moved(id, ZoneState::Empty, zone.state);
@@ -470,7 +488,7 @@ impl Mount {
                 rolling: false,
                 waiting: Vec::new(),
             };
-            Member::new(slot, present.as_ref().map(|p| Arc::clone(&p.device)), log)
+            Member::new(slot, present.as_ref().map(|p| Arc::clone(&p.device)), log, Arc::clone(&tally))
         };
         let driver = self.present.iter().flatten().next().expect("at least two").device.driver();
         Ok(Core {
@@ -486,6 +504,10 @@ impl Mount {
             broken: AtomicBool::new(false),
             filled: Mutex::default(),
             sabotage: self.options.sabotage,
+            tally,
+            events: Bus::default(),
+            jobs: Jobs::default(),
+            worn: Mutex::new(self.worn_zones()),
         })
     }
 

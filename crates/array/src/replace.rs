@@ -17,24 +17,38 @@ use zoned::{
     Action, Blocks, BufMut, Durability, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice, join_all,
 };
 
-use crate::Array;
 use crate::core::Core;
 use crate::format::record::Body;
+use crate::jobs::{Job, Rebuild};
 use crate::layout::{Piece, Slot, Stripe};
 use crate::member::{METADATA_ZONES, Member};
 use crate::open::fits;
 use crate::xor::xor;
 use crate::zone::{Relocated, Work};
+use crate::{Array, RebuildOptions};
 
 impl Array {
     /// Puts `device` in the place of the drive in `slot`, which failed or is missing, and rebuilds what it held.
     /// **Everything that `device` holds is lost.** The array is in use meanwhile. When this returns it has all its
-    /// drives again.
+    /// drives again. Dropped, the rebuild runs on: [`Array::rebuild`] gives its handle.
     ///
-    /// Errors: [`ErrorKind::Invalid`] where the slot's drive is good or the new one does not fit,
-    /// [`ErrorKind::Unsupported`] for a second replacement in one slot without opening the array anew; any other ends
-    /// the rebuild and leaves the array as it was, without the drive.
+    /// Errors: those of [`Array::start_replace`]; any other ends the rebuild and leaves the array as it was, without
+    /// the drive.
     pub async fn replace(&self, slot: Slot, device: Arc<dyn ZonedDevice>) -> Result<()> {
+        self.start_replace(slot, device, RebuildOptions::default()).await?.wait().await
+    }
+
+    /// Begins to put `device` in the place of the drive in `slot`, which failed or is missing. **Everything that
+    /// `device` holds is lost.** Returns when it is emptied; the rebuild runs on beside the clients.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] where the slot's drive is good, a rebuild runs, or the new drive does not fit.
+    pub async fn start_replace(
+        &self,
+        slot: Slot,
+        device: Arc<dyn ZonedDevice>,
+        options: RebuildOptions,
+    ) -> Result<Rebuild> {
+        let _ = options;
         let core = &self.core;
         let refuse = |kind, why: &str| Err(core.error(kind, "replace").because(why));
         let superblock = self.superblock();
@@ -42,42 +56,54 @@ impl Array {
             return refuse(ErrorKind::Invalid, "the array has no such slot");
         }
         let member = core.member(slot);
-        if member.device().is_some() || core.is_broken() {
+        if member.is_good() || core.is_broken() {
             return refuse(
                 ErrorKind::Invalid,
                 "only a failed or missing drive of an array that works is replaced",
             );
         }
         fits(&device, &superblock, slot)?;
+        let handle = {
+            let mut rebuild = core.jobs.rebuild.lock();
+            if rebuild.as_ref().is_some_and(|job| !job.is_over()) {
+                return refuse(ErrorKind::Invalid, "a rebuild runs already: wait for it, or cancel it");
+            }
+            let handle = Rebuild::new(Job::new(Some(slot), &core.driver));
+            *rebuild = Some(handle.clone());
+            handle
+        };
         for info in device.report(0..device.geometry().zones).await? {
             if !matches!(info.state, ZoneState::Empty | ZoneState::Offline) {
                 device.zone(info.zone, Action::Reset).await?;
             }
         }
         device.flush().await?;
-        if !member.begin_replacement(Arc::clone(&device), core.zones.len()) {
-            return refuse(
-                ErrorKind::Unsupported,
-                "this slot was replaced already: open the array anew first",
-            );
-        }
-        let result = self.rebuild(slot, &device).await;
-        if result.is_err() {
-            member.abort_replacement();
-        }
-        result
+        member.begin_replacement(Arc::clone(&device), core.zones.len());
+        let (core, ours) = (Arc::clone(core), handle.clone());
+        let task = async move {
+            let result = rebuild_all(&core, slot, &device).await;
+            core.member(slot).abort_replacement();
+            core.member(slot).end_replacement();
+            ours.end(result);
+        };
+        drop(units::spawn(&*self.core.driver, "rebuild", task));
+        Ok(handle)
     }
 
-    async fn rebuild(&self, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
-        let core = &self.core;
-        let mut order: Vec<ZoneId> = (0..core.geometry.zones).map(ZoneId).collect();
-        order.sort_by_key(|id| !core.zone(*id).state.is_active());
-        for id in order {
-            core.rebuild_zone(slot, device, id).await?;
-        }
-        device.flush().await?;
-        core.admit_member(slot).await
+    /// The rebuild that runs, or the last one.
+    pub fn rebuild(&self) -> Option<Rebuild> {
+        self.core.jobs.rebuild.lock().clone()
     }
+}
+
+async fn rebuild_all(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+    let mut order: Vec<ZoneId> = (0..core.geometry.zones).map(ZoneId).collect();
+    order.sort_by_key(|id| !core.zone(*id).state.is_active());
+    for id in order {
+        core.rebuild_zone(slot, device, id).await?;
+    }
+    device.flush().await?;
+    core.admit_member(slot).await
 }
 
 impl Core {
@@ -95,7 +121,7 @@ impl Core {
             let mut zone = self.zone(id);
             zone.busy = false;
             if result.is_ok() {
-                self.member(slot).has_zone(id);
+                self.member(slot).has_zone(id, true);
             }
         }
         self.pump(id);
@@ -177,13 +203,13 @@ impl Core {
             let mut superblock = self.config.lock().clone();
             superblock.config += 1;
             if let Some(info) = superblock.members.get_mut(slot.index()) {
-                (info.uuid, info.failed) = (uuid, false);
+                (info.uuid, info.failed, info.rebuilding) = (uuid, false, false);
             }
             (epoch.ok_or_else(|| self.broken_error("replace"))?, superblock)
         };
         let mut barriers = Vec::new();
         let mut ios = Vec::new();
-        member.begin_log(epoch);
+        member.begin_log(epoch, ZoneId(0));
         // From here on it is written like any other, partial parity included.
         member.take_over();
         let full =
@@ -195,7 +221,7 @@ impl Core {
         let joined: Result<Vec<()>> = join_all(ios).await.into_iter().collect();
         if written.is_err() || joined.is_err() {
             // Before anything is acknowledged by these commits: the array does without the drive, as it did.
-            member.abort_replacement();
+            member.set_failed();
         }
         for (id, end) in commits {
             self.logged_by_checkpoint(id, end, &Ok(()));

@@ -1,12 +1,16 @@
-//! What the drives say of their array, without assembling it.
+//! How an array is: an assembled one, or what the drives say of it without assembling it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use zoned::{Error, ErrorKind, Result, ZonedDevice};
+use zoned::{Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
+use crate::events::Events;
+use crate::jobs::Progress;
 use crate::layout::Slot;
 use crate::log_read;
-use crate::{MemberInfo, Superblock};
+use crate::metrics::Counters;
+use crate::{Array, MemberInfo, Superblock};
 
 /// How an array is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,7 +32,12 @@ pub enum MemberState {
     Failed,
     /// It is not among the drives.
     Missing,
+    /// The array does without it, and it is a new drive that is being filled.
+    Rebuilding,
 }
+
+/// Errors of the medium after which a drive should be replaced: one or two are a drive's daily bread.
+pub const MANY_ERRORS: u64 = 16;
 
 /// A member and its drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +50,19 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// The drive's name, where it is there.
     pub device: Option<Arc<str>>,
+    /// Reads that gave errors of the medium since the array was opened.
+    pub media_errors: u64,
+}
+
+/// A physical zone that takes no writes any more, or gives nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WornZone {
+    /// The drive.
+    pub slot: Slot,
+    /// The logical zone that it is a part of.
+    pub zone: ZoneId,
+    /// Read-only or offline.
+    pub state: ZoneState,
 }
 
 /// An array and its members.
@@ -50,16 +72,108 @@ pub struct Status {
     pub superblock: Superblock,
     /// By slot.
     pub members: Vec<MemberStatus>,
+    /// A rebuild that runs. Of an array that is not assembled this is not known.
+    pub rebuild: Option<Progress>,
+    /// A scrub that runs.
+    pub scrub: Option<Progress>,
+    /// Physical zones that wore out.
+    pub worn: Vec<WornZone>,
+    /// A second drive failed while the array was in use: nothing is written any more.
+    pub broken: bool,
 }
 
 impl Status {
     /// How the array is.
     pub fn health(&self) -> Health {
         match self.members.iter().filter(|member| member.state != MemberState::Good).count() {
+            _ if self.broken => Health::Failed,
             0 => Health::Clean,
             1 => Health::Degraded,
             _ => Health::Failed,
         }
+    }
+
+    /// What to do, in sentences; nothing where all is well.
+    pub fn advice(&self) -> Vec<String> {
+        let mut advice = Vec::new();
+        let lacking: Vec<&MemberStatus> =
+            self.members.iter().filter(|member| member.state != MemberState::Good).collect();
+        if self.broken || lacking.len() > 1 {
+            advice.push(
+                "More than one drive is lost: nothing more is written. Copy what can still be read, or bring all \
+                 but one of the drives back and open the array anew."
+                    .to_owned(),
+            );
+        }
+        for member in lacking {
+            let slot = member.slot.0;
+            advice.push(match member.state {
+                MemberState::Rebuilding if self.rebuild.is_some() => {
+                    format!("Drive {slot} is being rebuilt: until then no other drive may fail.")
+                }
+                MemberState::Rebuilding => {
+                    format!("The rebuild of drive {slot} is not done: open the array with the new drive to go on.")
+                }
+                MemberState::Missing => {
+                    format!("Drive {slot} is missing: if it is opened without it, the array does without it for good.")
+                }
+                _ => format!("Drive {slot} failed: replace it before another one does."),
+            });
+        }
+        for member in self.members.iter().filter(|member| member.media_errors >= MANY_ERRORS) {
+            advice.push(format!(
+                "Drive {} gave {} errors of the medium: replace it soon.",
+                member.slot.0, member.media_errors
+            ));
+        }
+        if let Some(worn) = self.worn.first() {
+            advice.push(format!(
+                "{} zones of drives wore out (zone {} of drive {} is {:?}): these take no more writes. Replacing \
+                 the drive gives them back.",
+                self.worn.len(),
+                worn.zone,
+                worn.slot.0,
+                worn.state
+            ));
+        }
+        advice
+    }
+}
+
+impl Array {
+    /// How the array is now, with the jobs that run. Touches no drive.
+    pub fn status(&self) -> Status {
+        let core = &self.core;
+        let superblock = self.superblock();
+        let rebuild = core.jobs.rebuilding();
+        let member = |(slot, info): (Slot, &MemberInfo)| {
+            let member = core.member(slot);
+            let filling = member.filling().filter(|_| info.rebuilding);
+            let device = member.device();
+            let state = match (&device, info.failed, info.rebuilding) {
+                (Some(_), false, _) => MemberState::Good,
+                (_, _, true) => MemberState::Rebuilding,
+                _ => MemberState::Failed,
+            };
+            let device = device.or(filling).map(|device| Arc::clone(&device.geometry().name));
+            let media_errors = member.media_errors.load(Ordering::Relaxed);
+            MemberStatus { slot, info: *info, state, device, media_errors }
+        };
+        let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
+        let mut worn = core.worn.lock().clone();
+        worn.sort_by_key(|worn| (worn.zone, worn.slot));
+        let (scrub, broken) = (core.jobs.scrubbing(), core.is_broken());
+        Status { superblock, members, rebuild, scrub, worn, broken }
+    }
+
+    /// What is counted since the array was opened.
+    pub fn counters(&self) -> Counters {
+        self.core.tally.read()
+    }
+
+    /// What happens to the array from now on.
+    pub fn events(&self) -> Events {
+        self.core.events.watch()
     }
 }
 
@@ -86,13 +200,14 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
             claim.slot == slot && claim.superblock.member(slot).is_some_and(|own| own.uuid == info.uuid)
         });
         let state = match drive {
+            Some(_) if info.rebuilding => MemberState::Rebuilding,
             _ if info.failed => MemberState::Failed,
             Some(_) => MemberState::Good,
             None => MemberState::Missing,
         };
         let device = drive.map(|(device, _)| Arc::clone(&device.geometry().name));
-        MemberStatus { slot, info: *info, state, device }
+        MemberStatus { slot, info: *info, state, device, media_errors: 0 }
     };
     let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
-    Ok(Status { superblock, members })
+    Ok(Status { superblock, members, rebuild: None, scrub: None, worn: Vec::new(), broken: false })
 }

@@ -12,6 +12,7 @@ use crate::core::{After, Core};
 use crate::format::record::Body;
 use crate::layout::{Slot, Stripe};
 use crate::member::NoRoom;
+use crate::metrics::add;
 use crate::plan::{Step, steps};
 use crate::xor::xor;
 use crate::zone::Zone;
@@ -157,6 +158,7 @@ impl Core {
         let flight = zone.take_off(end, data.len() as u64, how, done, completer);
         let mut children = Children::default();
         let mut whole: Vec<Blocks> = Vec::new();
+        add(&self.tally.data_bytes, data.len() as u64);
         for step in steps(&layout, id, from, blocks) {
             match step {
                 Step::Data(piece) => {
@@ -178,6 +180,7 @@ impl Core {
                 Step::Parity(stripe) => {
                     let parity = std::mem::take(&mut zone.parity).freeze();
                     let slot = layout.parity(id, stripe);
+                    add(&self.tally.parity_bytes, parity.len() as u64);
                     let io = self.member(slot).write(id, layout.row(stripe), parity);
                     zone.commit(layout.end(stripe), io.is_none());
                     children.push(slot, io);
@@ -190,7 +193,7 @@ impl Core {
             // A drive whose zones are larger would leave this one open for ever.
             for member in &self.members {
                 let larger =
-                    |d: &Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
+                    |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
                 if member.device_of(id).is_some_and(larger) {
                     children.push(member.slot, member.act(id, Action::Finish));
                 }
@@ -219,7 +222,7 @@ impl Core {
         let (start, end) = (zone.logged.max(self.layout.start(stripe)), zone.pointer);
         let slot = self.layout.parity(id, stripe);
         let member = self.member(slot);
-        if member.device().is_none() || self.sabotage == Some(Sabotage::PartialParity) {
+        if !member.is_good() || self.sabotage == Some(Sabotage::PartialParity) {
             return zone.commit(end, true);
         }
         let body = self.partial(zone, id, stripe, start, end);

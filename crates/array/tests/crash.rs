@@ -282,7 +282,7 @@ fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
         (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
     ));
     let until = Duration::from_micros(300 + below(&mut rng, 8_000));
-    let options = OpenOptions { sabotage };
+    let options = OpenOptions { sabotage, ..OpenOptions::default() };
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
     block_on(&*driver, async {
         let create =

@@ -167,5 +167,6 @@ fn state(state: MemberState) -> &'static str {
         MemberState::Good => "good",
         MemberState::Failed => "failed",
         MemberState::Missing => "missing",
+        MemberState::Rebuilding => "rebuilding",
     }
 }

@@ -53,15 +53,18 @@ pub(crate) enum Kind {
     Relocated,
     /// A checkpoint ends here: this epoch's records tell everything about this member.
     CheckpointEnd,
+    /// What a new drive that is being filled holds already: [`super::zones`].
+    Rebuilt,
 }
 
-const KINDS: [(Kind, u16); 6] = [
+const KINDS: [(Kind, u16); 7] = [
     (Kind::Superblock, 1),
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
     (Kind::PartialParity, 4),
     (Kind::Relocated, 5),
     (Kind::CheckpointEnd, 6),
+    (Kind::Rebuilt, 7),
 ];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]

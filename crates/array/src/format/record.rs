@@ -24,6 +24,9 @@ pub(crate) enum Body {
     Relocated { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, unit: Buf },
     /// The checkpoint of this epoch is whole.
     CheckpointEnd,
+    /// On a new drive that is being filled: the zones from `first` on whose part it holds, with the generation and
+    /// the end of what was copied, all of it durable on all drives; no end where it holds none.
+    Rebuilt { first: ZoneId, entries: Vec<ZoneEntry> },
 }
 
 /// Where a record belongs.
@@ -48,7 +51,9 @@ impl Body {
     pub(crate) fn blocks(&self, block_size: u32) -> u64 {
         let payload = match self {
             Body::Superblock(sb) => superblock::encode(sb).len(),
-            Body::Zones { entries, .. } => zones::encode(ZoneId(0), entries).len(),
+            Body::Zones { entries, .. } | Body::Rebuilt { entries, .. } => {
+                zones::encode(ZoneId(0), entries).len()
+            }
             Body::PartialParity { rows: data, .. } | Body::Relocated { unit: data, .. } => data.len(),
             Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
         };
@@ -77,8 +82,9 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             own = superblock::encode(sb);
             &own
         }
-        Body::Zones { first, entries } => {
-            header.kind = Kind::Zones;
+        Body::Zones { first, entries } | Body::Rebuilt { first, entries } => {
+            let rebuilt = matches!(body, Body::Rebuilt { .. });
+            header.kind = if rebuilt { Kind::Rebuilt } else { Kind::Zones };
             own = zones::encode(*first, entries);
             &own
         }
@@ -120,8 +126,9 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
             Err(superblock::Refused::Malformed) => return Ok(None),
             Err(superblock::Refused::Foreign(why)) => return Err(why),
         },
-        Kind::Zones => match zones::decode(payload) {
-            Some((first, entries)) => Body::Zones { first, entries },
+        Kind::Zones | Kind::Rebuilt => match zones::decode(payload) {
+            Some((first, entries)) if header.kind == Kind::Zones => Body::Zones { first, entries },
+            Some((first, entries)) => Body::Rebuilt { first, entries },
             None => return Ok(None),
         },
         Kind::ResetIntent => Body::ResetIntent { zone, generation },
@@ -178,6 +185,10 @@ mod tests {
             Body::PartialParity { zone, generation, start, end, rows: Buf::copy_from(&[7; 512]) },
             Body::Relocated { zone, generation, start, end, unit: Buf::copy_from(&[8; 2048]) },
             Body::CheckpointEnd,
+            Body::Rebuilt {
+                first: ZoneId(2),
+                entries: vec![ZoneEntry { generation: 3, end: Some(Blocks(7)) }],
+            },
         ]
     }
 

@@ -26,7 +26,7 @@
 //! | 100 | 4 | reserved | zero |
 //! | 104 | 64 | label | UTF-8, zero-filled |
 //! | 168 | 88 | reserved | zero |
-//! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed), reserved (12) |
+//! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed, 2 failed and this new drive is being filled), reserved (12) |
 
 use units::Blocks;
 use uuid::Uuid;
@@ -41,6 +41,10 @@ const VERSION: u32 = 1;
 const FIXED: usize = 256;
 /// Bytes of a member.
 const MEMBER: usize = 32;
+/// The state of a member that failed.
+const FAILED: u32 = 1;
+/// The state of a new drive that is being filled.
+const REBUILDING: u32 = 2;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
 /// The most drives: the superblock fits a block of 4 KiB with its header.
@@ -99,6 +103,8 @@ pub struct MemberInfo {
     pub uuid: Uuid,
     /// Whether the array does without it: what it holds is out of date.
     pub failed: bool,
+    /// Whether this is a new drive that is being filled. It counts as failed until it is done.
+    pub rebuilding: bool,
 }
 
 /// What the array is like.
@@ -183,8 +189,12 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     };
     let mut bytes = raw.as_bytes().to_vec();
     for member in &sb.members {
-        let state = u32::from(member.failed).into();
-        let raw = RawMember { uuid: *member.uuid.as_bytes(), state, reserved: [0; 12] };
+        let state = match (member.failed, member.rebuilding) {
+            (false, _) => 0,
+            (true, false) => FAILED,
+            (true, true) => REBUILDING,
+        };
+        let raw = RawMember { uuid: *member.uuid.as_bytes(), state: state.into(), reserved: [0; 12] };
         bytes.extend_from_slice(raw.as_bytes());
     }
     bytes
@@ -219,7 +229,8 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
     for _ in 0..count.min(MAX_MEMBERS) {
         let (member, left) = RawMember::read_from_prefix(rest).map_err(|_| Refused::Malformed)?;
         rest = left;
-        members.push(MemberInfo { uuid: Uuid::from_bytes(member.uuid), failed: member.state.get() != 0 });
+        let (uuid, state) = (Uuid::from_bytes(member.uuid), member.state.get());
+        members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == REBUILDING });
     }
     let block = raw.block_size.get();
     let sound = (3..=MAX_MEMBERS).contains(&count)
@@ -269,7 +280,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn sample() -> Superblock {
-        let member = |n: u128| MemberInfo { uuid: Uuid::from_u128(n), failed: n == 2 };
+        let member =
+            |n: u128| MemberInfo { uuid: Uuid::from_u128(n), failed: n == 2 || n == 4, rebuilding: n == 4 };
         Superblock {
             uuid: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
             config: 4,

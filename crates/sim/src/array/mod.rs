@@ -179,7 +179,9 @@ async fn run(
     if let Lost::Before(slot) = shape.lost {
         devices.remove(slot);
     }
-    let array = Array::open(devices, OpenOptions { sabotage }).await.map_err(|e| format!("open: {e}"))?;
+    let array = Array::open(devices, OpenOptions { sabotage, ..OpenOptions::default() })
+        .await
+        .map_err(|e| format!("open: {e}"))?;
     let device: Arc<dyn ZonedDevice> = array;
     journal.lock().push(Entry::Ready);
     let tasks: Vec<_> = (0..2_u32)
@@ -476,7 +478,7 @@ impl Walk<'_> {
     }
 
     fn open(&self) -> OpenOptions {
-        OpenOptions { sabotage: self.options.array_sabotage }
+        OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() }
     }
 
     fn mount(

@@ -1,0 +1,250 @@
+//! What happens to an array, for whoever watches it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use units::sync::Event as Signal;
+use zoned::{Blocks, Driver, ZoneId, ZoneState};
+
+use crate::layout::Slot;
+
+/// Events that wait for a watcher at most; older ones are dropped, and that is said.
+const MOST: usize = 1024;
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A drive failed, or somebody failed it: the array goes on without it.
+    DriveFailed {
+        /// Which.
+        slot: Slot,
+        /// What it answered.
+        why: String,
+    },
+    /// Another drive failed while one was lacking: nothing is written any more.
+    SecondFailure {
+        /// Which.
+        slot: Slot,
+        /// What it answered.
+        why: String,
+    },
+    /// A new drive is being filled.
+    RebuildStarted {
+        /// In which slot.
+        slot: Slot,
+        /// It goes on where it was before the array was opened.
+        resumed: bool,
+    },
+    /// The new drive is a member, or why it is not.
+    RebuildEnded {
+        /// In which slot.
+        slot: Slot,
+        /// `None` where it went well.
+        error: Option<String>,
+    },
+    /// Blocks that a drive could not read were answered from the others.
+    Repaired {
+        /// The drive.
+        slot: Slot,
+        /// The logical zone.
+        zone: ZoneId,
+        /// The first block, from the start of the zone.
+        block: Blocks,
+        /// How many.
+        blocks: u64,
+        /// What they hold is recorded, so that the next read finds it.
+        relocated: bool,
+    },
+    /// A physical zone became read-only or offline.
+    ZoneWorn {
+        /// The drive.
+        slot: Slot,
+        /// The logical zone.
+        zone: ZoneId,
+        /// What became of it.
+        state: ZoneState,
+    },
+    /// A drive gives so many errors of the medium that it should be replaced.
+    ManyErrors {
+        /// The drive.
+        slot: Slot,
+        /// How many so far.
+        errors: u64,
+    },
+    /// A scrub began.
+    ScrubStarted,
+    /// A scrub is over.
+    ScrubEnded {
+        /// Reads that failed, and were answered from the other drives or not.
+        errors: u64,
+        /// Stripes whose parity does not fit.
+        mismatches: u64,
+    },
+    /// So many events were dropped here: the watcher was too slow.
+    Dropped(u64),
+}
+
+impl EventKind {
+    /// A short name for programs: `drive-failed`, say.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EventKind::DriveFailed { .. } => "drive-failed",
+            EventKind::SecondFailure { .. } => "second-failure",
+            EventKind::RebuildStarted { .. } => "rebuild-started",
+            EventKind::RebuildEnded { .. } => "rebuild-ended",
+            EventKind::Repaired { .. } => "repaired",
+            EventKind::ZoneWorn { .. } => "zone-worn",
+            EventKind::ManyErrors { .. } => "many-errors",
+            EventKind::ScrubStarted => "scrub-started",
+            EventKind::ScrubEnded { .. } => "scrub-ended",
+            EventKind::Dropped(_) => "dropped",
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EventKind::DriveFailed { slot, why } => {
+                write!(f, "drive {} failed, the array goes on without it: {why}", slot.0)
+            }
+            EventKind::SecondFailure { slot, why } => {
+                write!(f, "drive {} failed too, nothing more is written: {why}", slot.0)
+            }
+            EventKind::RebuildStarted { slot, resumed: false } => {
+                write!(f, "the rebuild of drive {} began", slot.0)
+            }
+            EventKind::RebuildStarted { slot, resumed: true } => {
+                write!(f, "the rebuild of drive {} goes on", slot.0)
+            }
+            EventKind::RebuildEnded { slot, error: None } => {
+                write!(f, "drive {} is rebuilt: the array has all its drives", slot.0)
+            }
+            EventKind::RebuildEnded { slot, error: Some(why) } => {
+                write!(f, "the rebuild of drive {} ended: {why}", slot.0)
+            }
+            EventKind::Repaired { slot, zone, block, blocks, relocated } => {
+                let kept = if *relocated { ", and recorded" } else { "" };
+                write!(
+                    f,
+                    "drive {} could not read {blocks} blocks at block {} of zone {zone}: answered from the others{kept}",
+                    slot.0, block.0
+                )
+            }
+            EventKind::ZoneWorn { slot, zone, state } => {
+                write!(f, "zone {zone} of drive {} became {state:?}", slot.0)
+            }
+            EventKind::ManyErrors { slot, errors } => {
+                write!(f, "drive {} gave {errors} errors of the medium: replace it", slot.0)
+            }
+            EventKind::ScrubStarted => write!(f, "a scrub began"),
+            EventKind::ScrubEnded { errors, mismatches } => {
+                write!(
+                    f,
+                    "the scrub is over: {errors} reads failed, {mismatches} stripes do not fit their parity"
+                )
+            }
+            EventKind::Dropped(count) => write!(f, "{count} events were dropped"),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<(VecDeque<Event>, u64)>,
+    signal: Signal,
+}
+
+/// A watcher's view: what happened since it was made, in order.
+#[derive(Debug)]
+pub struct Events(Arc<Queue>);
+
+impl Events {
+    /// The next event, if one waits.
+    pub fn try_next(&self) -> Option<Event> {
+        let mut waiting = self.0.waiting.lock();
+        if waiting.1 > 0 {
+            let unix_ms = waiting.0.front().map_or(0, |event| event.unix_ms);
+            return Some(Event { unix_ms, kind: EventKind::Dropped(std::mem::take(&mut waiting.1)) });
+        }
+        waiting.0.pop_front()
+    }
+
+    /// Waits for the next event.
+    pub async fn next(&self) -> Event {
+        loop {
+            let seen = self.0.signal.version();
+            if let Some(event) = self.try_next() {
+                return event;
+            }
+            self.0.signal.changed_since(seen).await;
+        }
+    }
+}
+
+/// Where events go out.
+#[derive(Debug, Default)]
+pub(crate) struct Bus(Mutex<Vec<Weak<Queue>>>);
+
+impl Bus {
+    /// A new watcher.
+    pub(crate) fn watch(&self) -> Events {
+        let queue = Arc::new(Queue::default());
+        self.0.lock().push(Arc::downgrade(&queue));
+        Events(queue)
+    }
+
+    /// Tells everybody.
+    pub(crate) fn tell(&self, driver: &dyn Driver, kind: EventKind) {
+        let event = Event { unix_ms: driver.unix_millis(), kind };
+        let queues: Vec<Arc<Queue>> = {
+            let mut watchers = self.0.lock();
+            watchers.retain(|queue| queue.strong_count() > 0);
+            watchers.iter().filter_map(Weak::upgrade).collect()
+        };
+        for queue in queues {
+            {
+                let mut waiting = queue.waiting.lock();
+                if waiting.0.len() >= MOST {
+                    waiting.0.pop_front();
+                    waiting.1 += 1;
+                }
+                waiting.0.push_back(event.clone());
+            }
+            queue.signal.notify();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::VirtualDriver;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_watcher_is_told_that_it_missed_something() {
+        let driver = VirtualDriver::new(1);
+        let bus = Bus::default();
+        let events = bus.watch();
+        for n in 0..MOST as u64 + 5 {
+            bus.tell(&*driver, EventKind::ScrubEnded { errors: n, mismatches: 0 });
+        }
+        assert_eq!(events.try_next().map(|event| event.kind), Some(EventKind::Dropped(5)));
+        let next = events.try_next().map(|event| event.kind);
+        assert_eq!(next, Some(EventKind::ScrubEnded { errors: 5, mismatches: 0 }));
+        assert_eq!(std::iter::from_fn(|| events.try_next()).count(), MOST - 1);
+    }
+}

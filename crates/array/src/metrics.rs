@@ -1,0 +1,85 @@
+//! What an array counts: bytes by what they were written for, reads that needed the other drives, what was mended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::format::record::Body;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was counted since the array was opened. Each number is exact; they are not read at one moment.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The counters of an array in use.
+        #[derive(Debug, Default)]
+        pub(crate) struct Tally {
+            $(pub $name: AtomicU64,)*
+        }
+
+        impl Tally {
+            /// The numbers as they are now.
+            pub(crate) fn read(&self) -> Counters {
+                Counters { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+
+        impl Counters {
+            /// Each counter's name and value, in the order of the fields.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes that clients wrote.
+    data_bytes,
+    /// Bytes of parity written to its place.
+    parity_bytes,
+    /// Bytes of partial parity, headers included, written to the metadata logs.
+    partial_parity_bytes,
+    /// All other bytes written to the metadata logs.
+    metadata_bytes,
+    /// Bytes written to new drives by rebuilds.
+    rebuilt_bytes,
+    /// Runs of blocks, one stripe unit at most each, that were read from the other drives.
+    degraded_reads,
+    /// Reads of a drive that gave an error of the medium.
+    read_errors,
+    /// Of these, how many were answered from the other drives.
+    read_repairs,
+    /// Stripe units whose content was recorded elsewhere than in their place.
+    relocations,
+    /// Bytes that scrubs read.
+    scrub_bytes,
+    /// Reads of scrubs that failed.
+    scrub_errors,
+    /// Stripes whose parity did not fit their data.
+    scrub_mismatches,
+    /// Drives that failed while the array was in use.
+    drive_failures,
+}
+
+/// Adds `n`.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Tally {
+    /// A record was written to a log.
+    pub(crate) fn logged(&self, body: &Body, bytes: usize) {
+        let counter = match body {
+            Body::PartialParity { .. } => &self.partial_parity_bytes,
+            _ => &self.metadata_bytes,
+        };
+        add(counter, bytes as u64);
+    }
+
+    /// Bytes were written to a new drive.
+    pub(crate) fn rebuilt(&self, bytes: usize) {
+        add(&self.rebuilt_bytes, bytes as u64);
+    }
+}
