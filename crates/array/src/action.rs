@@ -226,6 +226,13 @@ impl Core {
         };
         let entries = vec![ZoneEntry { generation, end: Some(end) }];
         self.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
+        let needs = {
+            let zone = self.zone(id);
+            let open = zone.open_stripe(&self.layout);
+            let blocks = open.map_or(0, |stripe| self.layout.end(stripe).minus(zone.pointer).0);
+            self.relocations(&zone, id, blocks)
+        };
+        self.reserve(&needs).await;
         let padding = self.pad(id);
         if let Some(padding) = padding {
             padding.await?;

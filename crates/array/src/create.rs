@@ -7,7 +7,7 @@ use zoned::{Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId
 
 use crate::CreateOptions;
 use crate::format::record::{self, Body, Place};
-use crate::format::superblock::{LEFT_SYMMETRIC, MAX_LABEL, MAX_MEMBERS, MemberInfo, Superblock};
+use crate::format::superblock::{LEFT_SYMMETRIC, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::layout::Slot;
 use crate::member::{METADATA_ZONES, RESERVE};
@@ -143,7 +143,7 @@ fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Sup
         config: 1,
         compat: 0,
         ro_compat: 0,
-        incompat: 0,
+        incompat: RELOCATION,
         parities: 1,
         placement: LEFT_SYMMETRIC,
         block_size: block,

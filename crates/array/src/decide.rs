@@ -7,8 +7,10 @@
 //! - from partial parity that covers it, with all the data below that record's end there, or
 //! - from the parity in its place, of a stripe whose other data is all there.
 //!
-//! Blocks above the pointer that some drives hold cannot be written again. A zone with such blocks comes back full:
-//! that is among what the contract allows after a power cut.
+//! Blocks above the pointer that some drives hold cannot be written again: they are hidden, and what comes there is
+//! relocated (see `patches`). Of a row that was hidden at an earlier mount, the data is there if it is in the log. A
+//! drive that filled its zone when it lost power leaves nothing to write on: such a zone comes back full, which is
+//! among what the contract allows.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +19,8 @@ use zoned::{Blocks, ZoneId};
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::log_read::Partial;
+use crate::patches::Patches;
+use crate::zone::Relocated;
 
 /// A physical zone after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +37,13 @@ pub(crate) enum Child {
 pub(crate) struct Evidence<'a> {
     pub layout: Layout,
     pub zone: ZoneId,
+    /// Bytes in a block.
+    pub block: usize,
     pub children: &'a [Child],
+    /// Rows hidden at earlier mounts, and what the logs have for them.
+    pub patches: &'a Patches,
+    /// Parity that lies in the logs.
+    pub relocated: &'a BTreeMap<Stripe, Relocated>,
     pub entry: ZoneEntry,
     /// A reset of this generation was begun.
     pub intent: bool,
@@ -52,6 +62,8 @@ pub(crate) enum Verdict {
     Reset,
     /// Written up to the pointer; it can go on there.
     Open,
+    /// The same, once what some drives hold above it is hidden.
+    Hide,
     /// Written up to the pointer, and full.
     Full,
     /// Full, with an end that was recorded when everything below it was durable.
@@ -81,7 +93,10 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     let at = |slot: Slot| evidence.children.get(slot.index()).copied().unwrap_or(Child::Missing);
     let slots = || (0..layout.drives).map(Slot);
     let missing = |slot| match at(slot) {
-        Child::At(row) => layout.first_missing(evidence.zone, slot, row),
+        Child::At(row) => {
+            let row = evidence.patches.data_row(layout, evidence.block, evidence.zone, slot, row);
+            layout.first_missing(evidence.zone, slot, row)
+        }
         Child::Full | Child::Missing => layout.capacity(),
     };
     let mut pointer = slots().map(missing).min().unwrap_or(Blocks::ZERO);
@@ -96,14 +111,24 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         Child::At(row) => Some(row / layout.unit),
         _ => None,
     });
-    let from = Stripe(highest.max().map_or(0, |stripe| stripe.saturating_sub(evidence.doubt)));
-    let hidden = |slot| match at(slot) {
-        Child::At(row) => row > layout.used(evidence.zone, slot, pointer),
-        Child::Full => true,
-        Child::Missing => false,
+    let highest = match evidence.patches.is_empty() {
+        true => highest.max().unwrap_or(0),
+        // What is hidden may lie above all that was written since.
+        false => layout.stripe_of(pointer).0,
     };
-    let full = pointer == layout.capacity() || slots().any(hidden);
-    decision(if full { Verdict::Full } else { Verdict::Open }, pointer, from)
+    let from = Stripe(highest.saturating_sub(evidence.doubt));
+    let above = |slot| match at(slot) {
+        Child::At(row) => row > layout.used(evidence.zone, slot, pointer),
+        Child::Full | Child::Missing => false,
+    };
+    let verdict = if pointer == layout.capacity() || slots().any(|slot| at(slot) == Child::Full) {
+        Verdict::Full
+    } else if slots().any(above) {
+        Verdict::Hide
+    } else {
+        Verdict::Open
+    };
+    decision(verdict, pointer, from)
 }
 
 /// The first block on the missing drive `lost` that does not follow from the others, which hold everything below
@@ -114,8 +139,10 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
         Child::At(row) => Some(row / layout.unit),
         _ => None,
     });
+    let suspects = evidence.patches.suspects(layout, evidence.zone, evidence.relocated);
+    let suspect = suspects.first().map_or(u64::MAX, |stripe| stripe.0);
     // Below this every stripe is whole, parity included.
-    let first = lowest.min().unwrap_or(layout.stripes()).saturating_sub(1);
+    let first = lowest.min().unwrap_or(layout.stripes()).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
         if layout.start(stripe) >= pointer {
             break;
@@ -127,6 +154,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
             Some(Child::Full) => true,
             Some(Child::Missing) | None => false,
         };
+        let in_place = in_place && !suspects.contains(&stripe);
         if in_place && layout.end(stripe) <= pointer {
             continue;
         }

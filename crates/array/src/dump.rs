@@ -43,7 +43,8 @@ pub struct RecordDump {
     pub block: u64,
     /// Its length in blocks.
     pub blocks: u64,
-    /// What it is: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`.
+    /// What it is: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`,
+    /// `relocated-data`, `hidden`, `swap`.
     pub kind: &'static str,
     /// Part of a checkpoint.
     pub checkpoint: bool,
@@ -142,6 +143,26 @@ fn words(body: &Body) -> (&'static str, String) {
             ),
         ),
         Body::CheckpointEnd => ("checkpoint-end", String::new()),
+        Body::RelocatedData { zone, generation, start, end, data } => (
+            "relocated-data",
+            format!(
+                "zone {zone}, generation {generation}, blocks {} to {}, {} bytes",
+                start.0,
+                end.0,
+                data.len()
+            ),
+        ),
+        Body::Hidden { zone, generation, rebuilt: true, .. } => {
+            ("hidden", format!("zone {zone}, generation {generation}, rebuilt: nothing is hidden"))
+        }
+        Body::Hidden { zone, generation, ranges, .. } => {
+            let rows: Vec<String> = ranges.iter().map(|r| format!("{} to {}", r.start, r.end)).collect();
+            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows.join(", ")))
+        }
+        Body::Swap { zone, generation, rows, swap, .. } => (
+            "swap",
+            format!("zone {zone}, generation {generation}, {rows} rows are copied to metadata zone {swap}"),
+        ),
     }
 }
 

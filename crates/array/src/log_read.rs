@@ -1,6 +1,7 @@
 //! Reading a member's metadata zones back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -33,6 +34,25 @@ pub(crate) struct Partial {
     pub rows: Buf,
 }
 
+/// Hidden rows of a physical zone.
+#[derive(Clone, Debug)]
+pub(crate) struct HiddenRows {
+    pub generation: u64,
+    sequence: u64,
+    pub ranges: Vec<Range<u64>>,
+    rebuilt: bool,
+}
+
+/// A copy of a physical zone in a metadata zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwapCopy {
+    pub generation: u64,
+    sequence: u64,
+    pub rows: u64,
+    pub swap: ZoneId,
+    pub mask: u64,
+}
+
 /// What the records of one epoch on one member say.
 #[derive(Default, Debug)]
 pub(crate) struct Told {
@@ -45,6 +65,12 @@ pub(crate) struct Told {
     pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, Relocated)>,
     /// What a new drive that was not filled to the end has, with the record's sequence.
     pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
+    /// Data that does not lie in its place, by row of the drive's physical zone, with the zone's generation.
+    pub data: BTreeMap<ZoneId, (u64, BTreeMap<u64, Buf>)>,
+    /// The newest word on hidden rows, by zone.
+    pub hidden: BTreeMap<ZoneId, HiddenRows>,
+    /// The newest copy of a physical zone, by zone.
+    pub swaps: BTreeMap<ZoneId, SwapCopy>,
     /// Metadata zones that hold records of the epoch.
     pub zones: BTreeSet<ZoneId>,
 }
@@ -101,6 +127,7 @@ pub(crate) async fn read(
         })
         .await?;
     }
+    tale.epochs.values_mut().for_each(Told::settle);
     Ok((tale, zones))
 }
 
@@ -206,6 +233,65 @@ impl Tale {
                 }
             }
             Body::CheckpointEnd => told.complete = true,
+            Body::RelocatedData { zone, generation, start, end, data } => {
+                let piece = layout.locate(zone, start);
+                let known = told.data.entry(zone).or_default();
+                if known.0 < generation {
+                    *known = (generation, BTreeMap::new());
+                }
+                let sound = known.0 == generation
+                    && start < end
+                    && end <= layout.capacity()
+                    && end.minus(start).0 <= piece.len
+                    && piece.slot == record.place.member;
+                if sound {
+                    let row = layout.row(piece.stripe) + piece.row;
+                    // The same row may be in a longer run, of a checkpoint.
+                    let longer = known.1.get(&row).is_some_and(|other| other.len() >= data.len());
+                    if !longer {
+                        known.1.insert(row, Buf::copy_from(&data));
+                    }
+                }
+            }
+            Body::Hidden { zone, generation, ranges, rebuilt } => {
+                let sequence = record.place.sequence;
+                let newer = (generation, sequence);
+                let known = told.hidden.get(&zone).map(|known| (known.generation, known.sequence));
+                let sound = ranges.last().is_none_or(|last| last.end <= layout.zone_capacity);
+                if sound && known.is_none_or(|known| known <= newer) {
+                    told.hidden.insert(zone, HiddenRows { generation, sequence, ranges, rebuilt });
+                }
+            }
+            Body::Swap { zone, generation, rows, swap, mask } => {
+                let sequence = record.place.sequence;
+                let known = told.swaps.get(&zone).map(|known| known.sequence);
+                if known.is_none_or(|known| known <= sequence) && rows <= layout.zone_capacity {
+                    told.swaps.insert(zone, SwapCopy { generation, sequence, rows, swap, mask });
+                }
+            }
         }
+    }
+}
+
+impl Told {
+    /// A zone was rebuilt: what was relocated before lies in its place, and the copy is not needed any more.
+    fn settle(&mut self) {
+        for (zone, hidden) in self.hidden.iter().filter(|(_, hidden)| hidden.rebuilt) {
+            self.relocated.retain(|(of, _), (generation, sequence, _)| {
+                of != zone || *generation != hidden.generation || *sequence > hidden.sequence
+            });
+        }
+        let hidden = &self.hidden;
+        self.swaps.retain(|zone, copy| {
+            let after = |rows: &HiddenRows| rows.rebuilt && rows.sequence > copy.sequence;
+            !hidden.get(zone).is_some_and(after)
+        });
+    }
+
+    /// The zone was written anew from its copy.
+    pub(crate) fn rebuilt(&mut self, zone: ZoneId, copy: SwapCopy) {
+        let (generation, sequence) = (copy.generation, copy.sequence + 1);
+        self.hidden.insert(zone, HiddenRows { generation, sequence, ranges: Vec::new(), rebuilt: true });
+        self.settle();
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Log {
     pub zone: ZoneId,
     pub pointer: u64,
     pub capacity: u64,
+    /// Blocks promised to writes that are about to be relocated.
+    pub reserved: u64,
     /// A checkpoint into a new zone is under way.
     pub rolling: bool,
     /// Logical zones whose partial parity waits for room.
@@ -65,7 +67,7 @@ pub(crate) struct Log {
 impl Log {
     /// Blocks left, for everything but superblocks.
     pub(crate) fn left(&self) -> u64 {
-        self.capacity.saturating_sub(self.pointer + RESERVE)
+        self.capacity.saturating_sub(self.pointer + self.reserved + RESERVE)
     }
 }
 
@@ -214,6 +216,27 @@ impl Member {
         self.append_to(&mut log, body, checkpoint, how)
     }
 
+    /// Keeps `blocks` of the log for [`append_reserved`](Member::append_reserved). False where there is no room.
+    pub(crate) fn reserve(&self, blocks: u64) -> bool {
+        let mut log = self.log.lock();
+        let room = self.device().is_none() || log.left() >= blocks;
+        log.reserved += if room { blocks } else { 0 };
+        room
+    }
+
+    /// Gives back what was reserved.
+    pub(crate) fn unreserve(&self, blocks: u64) {
+        let mut log = self.log.lock();
+        log.reserved = log.reserved.saturating_sub(blocks);
+    }
+
+    /// Adds a record for which there is a reservation.
+    pub(crate) fn append_reserved(&self, body: &Body, block_size: u32) -> Option<Io<()>> {
+        let mut log = self.log.lock();
+        log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
+        self.append_to(&mut log, body, false, Durability::Cached).expect("room was reserved")
+    }
+
     /// Adds a record to the log, which is locked.
     pub(crate) fn append_to(
         &self,
@@ -234,7 +257,7 @@ impl Member {
         };
         let bytes = record::encode(place, body, geometry.block_size);
         let blocks = bytes.len() as u64 / u64::from(geometry.block_size);
-        let reserve = if matches!(body, Body::Superblock(_)) { 0 } else { RESERVE };
+        let reserve = if matches!(body, Body::Superblock(_)) { 0 } else { RESERVE + log.reserved };
         if log.pointer + blocks + reserve > log.capacity {
             return Err(NoRoom);
         }

@@ -27,9 +27,11 @@ use crate::layout::{Layout, Slot, Stripe};
 use crate::log_read::{self, Claim, Partial, Tale, Told};
 use crate::member::{Log, METADATA_ZONES, Member};
 use crate::metrics::Tally;
+use crate::patches::Patches;
 use crate::repair::{Repair, Repaired};
 use crate::status::WornZone;
-use crate::zone::{WINDOW, Zone};
+use crate::swap;
+use crate::zone::{Relocated, WINDOW, Zone};
 
 /// The longest read or write of an array, in bytes.
 const MAX_TRANSFER: u64 = 8 << 20;
@@ -254,6 +256,7 @@ impl Mount {
                 zone: info.zone,
                 pointer: info.pointer.0,
                 capacity: geometry.zone_capacity.0,
+                reserved: 0,
                 rolling: false,
                 waiting: Vec::new(),
             };
@@ -306,8 +309,30 @@ impl Mount {
         entry
     }
 
+    /// What the logs say of relocated units of a zone: of data, and of parity.
+    fn relocations(&self, id: ZoneId, generation: u64) -> (Patches, BTreeMap<Stripe, Relocated>) {
+        let (mut patches, mut relocated) = (Patches::default(), BTreeMap::new());
+        let block = self.superblock.block_size as usize;
+        for slot in (0..self.layout.drives).map(Slot) {
+            let Some(told) = self.told(slot) else { continue };
+            for ((zone, stripe), (of, _, unit)) in &told.relocated {
+                if *zone == id && *of == generation {
+                    relocated.insert(*stripe, unit.clone());
+                }
+            }
+            if let Some(hidden) = told.hidden.get(&id).filter(|hidden| hidden.generation == generation) {
+                hidden.ranges.iter().for_each(|range| patches.hide(slot, range.clone()));
+            }
+            if let Some((_, data)) = told.data.get(&id).filter(|(of, _)| *of == generation) {
+                patches.learn(&self.layout, block, slot, data);
+            }
+        }
+        (patches, relocated)
+    }
+
     fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
+        let (patches, relocated) = self.relocations(id, entry.generation);
         let intent = (0..self.layout.drives)
             .filter_map(|slot| self.told(Slot(slot)))
             .any(|told| told.intents.contains(&(id, entry.generation)));
@@ -317,7 +342,10 @@ impl Mount {
         let evidence = Evidence {
             layout: self.layout,
             zone: id,
+            block: self.superblock.block_size as usize,
             children: &children,
+            patches: &patches,
+            relocated: &relocated,
             entry,
             intent,
             partials: &partials,
@@ -339,6 +367,7 @@ impl Mount {
     }
 
     async fn assemble(mut self) -> Result<Arc<Core>> {
+        self.finish_swaps().await?;
         let mut zones = Vec::with_capacity(self.superblock.zones as usize);
         let mut finish = BTreeSet::new();
         for id in (0..self.superblock.zones).map(ZoneId) {
@@ -381,7 +410,28 @@ impl Mount {
             }
         }
         self.flush().await?;
+        swap::rebuild_zones(&core, self.options.rebuild_above).await?;
         Ok(core)
+    }
+
+    /// Brings rebuilds of physical zones to an end that a crash cut short: their content is in the copy.
+    async fn finish_swaps(&mut self) -> Result<()> {
+        let (epoch, block) = (self.epoch, self.superblock.block_size);
+        for present in self.present.iter_mut().flatten() {
+            let Some(told) = present.tale.epochs.get_mut(&epoch) else { continue };
+            for (id, copy) in told.swaps.clone() {
+                swap::copy_back(&present.device, block, id, copy.rows, copy.swap, copy.mask).await?;
+                told.rebuilt(id, copy);
+                // The copy counts until the new epoch does.
+                told.zones.insert(copy.swap);
+                let number = METADATA_ZONES + id.0;
+                let info = present.device.report(number..number + 1).await?;
+                if let (Some(place), Some(info)) = (present.report.get_mut(id.index()), info.first()) {
+                    *place = *info;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Finishes a reset: all physical zones.
@@ -399,14 +449,7 @@ impl Mount {
     async fn restore(&self, id: ZoneId, entry: ZoneEntry, decision: Decision, worn: bool) -> Result<Zone> {
         let devices = self.present.iter().map(|p| p.as_ref().map(|p| Arc::clone(&p.device))).collect();
         let children = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
-        let mut relocated = BTreeMap::new();
-        for told in (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))) {
-            for ((zone, stripe), (generation, _, unit)) in &told.relocated {
-                if *zone == id && *generation == entry.generation {
-                    relocated.insert(*stripe, unit.clone());
-                }
-            }
-        }
+        let (patches, relocated) = self.relocations(id, entry.generation);
         let repair = Repair {
             layout: self.layout,
             block_size: self.superblock.block_size,
@@ -414,12 +457,31 @@ impl Mount {
             devices,
             children,
             relocated,
+            patches,
             partials: self.partials(id, entry.generation),
             sabotage: self.options.sabotage,
         };
-        let verdict = if worn { Verdict::Full } else { decision.verdict };
-        let Repaired { parity, relocated } = repair.run(&decision, verdict).await?;
+        let old = self.superblock.incompat & superblock::RELOCATION == 0;
+        let verdict = match decision.verdict {
+            _ if worn => Verdict::Full,
+            Verdict::Hide if old => Verdict::Full,
+            verdict => verdict,
+        };
+        let Repaired { parity, relocated, mut patches, children } = repair.run(&decision, verdict).await?;
         let pointer = decision.pointer;
+        for (slot, child) in (0..).map(Slot).zip(&children) {
+            let used = self.layout.used(id, slot, pointer);
+            match child {
+                Child::Missing => patches.forget(slot),
+                Child::At(row) if matches!(verdict, Verdict::Open | Verdict::Hide) => {
+                    patches.cut(self.superblock.block_size as usize, slot, used, *row);
+                }
+                // Nothing is written there any more.
+                Child::At(_) | Child::Full => {
+                    patches.cut(self.superblock.block_size as usize, slot, used, used);
+                }
+            }
+        }
         let state = match verdict {
             _ if worn => ZoneState::ReadOnly,
             Verdict::Full | Verdict::Known => ZoneState::Full,
@@ -434,6 +496,7 @@ impl Mount {
             zone.pointer = self.layout.capacity();
         }
         zone.relocated = relocated;
+        zone.patches = patches;
         Ok(zone)
     }
 
@@ -485,6 +548,7 @@ impl Mount {
                 zone: target.unwrap_or_default(),
                 pointer: 0,
                 capacity,
+                reserved: 0,
                 rolling: false,
                 waiting: Vec::new(),
             };
@@ -592,6 +656,11 @@ async fn checkpoint(core: &Arc<Core>) -> Result<()> {
             };
             let member = core.member(core.layout.parity(id, *stripe));
             ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+        }
+        for slot in zone.patches.slots() {
+            for body in core.patched(&zone, id, slot) {
+                ios.extend(core.member(slot).append(&body, true, Durability::Cached).map_err(full)?);
+            }
         }
         if let Some(stripe) = zone.open_stripe(&core.layout) {
             let body = core.partial(&zone, id, stripe, core.layout.start(stripe), zone.pointer);

@@ -65,13 +65,23 @@ pub struct OpenOptions {
     pub resume: bool,
     /// How it goes on.
     pub rebuild: RebuildOptions,
-    /// A rule to break, to prove that it would be noticed.
+    /// A rule to break, to prove that it would be noticed. Default none.
     pub sabotage: Option<Sabotage>,
+    /// A zone with more hidden rows than this, on all its drives together, is rebuilt when the array is opened: until
+    /// then what is written there goes to the metadata logs, and stays in memory. Default 4 MiB: it costs that much
+    /// memory, or reading and writing the zone's content twice. A zone is rebuilt earlier where what is relocated
+    /// on one drive would pass 16 MiB, or a quarter of a metadata zone.
+    pub rebuild_above: Bytes,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { resume: true, rebuild: RebuildOptions::default(), sabotage: None }
+        OpenOptions {
+            resume: true,
+            rebuild: RebuildOptions::default(),
+            sabotage: None,
+            rebuild_above: Bytes(4 << 20),
+        }
     }
 }
 
@@ -88,4 +98,8 @@ pub enum Sabotage {
     Fua,
     /// The parity of stripes that were in flight is not looked at.
     Hole,
+    /// What a mount hid is not recorded.
+    Hidden,
+    /// That a zone being rebuilt has its content in a metadata zone is not recorded.
+    Swap,
 }

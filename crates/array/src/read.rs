@@ -9,6 +9,7 @@ use zoned::{
 use crate::core::{After, Core};
 use crate::failure::fails_the_drive;
 use crate::layout::Piece;
+use crate::patches::Overlay;
 use crate::xor::xor;
 use crate::zone::Zone;
 
@@ -17,7 +18,7 @@ enum Part {
     /// It is there.
     Ready(BufMut),
     /// It comes from its drive.
-    Read(Piece, Io<BufMut>),
+    Read(Piece, Io<BufMut>, Overlay),
     /// It is put together from the other drives.
     Rebuild(BufMut, Result<Rebuild>),
 }
@@ -26,7 +27,7 @@ enum Part {
 pub(crate) struct Rebuild {
     /// Parity that memory holds.
     held: Option<Buf>,
-    ios: Vec<Io<BufMut>>,
+    ios: Vec<(Io<BufMut>, Overlay)>,
 }
 
 impl Rebuild {
@@ -36,8 +37,11 @@ impl Rebuild {
         if let Some(held) = &self.held {
             xor(into, held);
         }
-        for result in join_all(self.ios).await {
-            xor(into, &result?);
+        let (ios, overlays): (Vec<_>, Vec<_>) = self.ios.into_iter().unzip();
+        for (result, overlay) in join_all(ios).await.into_iter().zip(overlays) {
+            let mut read = result?;
+            overlay.apply(&mut read);
+            xor(into, &read);
         }
         Ok(())
     }
@@ -66,7 +70,10 @@ impl Core {
             let part = rest.split_to(self.bytes(piece.len));
             let row = self.layout.row(piece.stripe) + piece.row;
             parts.push(match self.member(piece.slot).read(id, row, part) {
-                Ok(io) => Part::Read(piece, io),
+                Ok(io) => {
+                    let overlay = zone.patches.over(self.bytes(1), piece.slot, row, piece.len);
+                    Part::Read(piece, io, overlay)
+                }
                 Err(part) => Part::Rebuild(part, self.rebuild(zone, id, piece)),
             });
         }
@@ -88,7 +95,7 @@ impl Core {
         for part in parts {
             let (buf, result) = match part {
                 Part::Ready(buf) => (buf, Ok(())),
-                Part::Read(piece, io) => self.read_or_rebuild(id, piece, io).await,
+                Part::Read(piece, io, overlay) => self.read_or_rebuild(id, piece, io, overlay).await,
                 Part::Rebuild(mut buf, Ok(rebuild)) => {
                     let result = rebuild.run(&mut buf).await;
                     (buf, result)
@@ -114,9 +121,13 @@ impl Core {
         id: ZoneId,
         piece: Piece,
         io: Io<BufMut>,
+        overlay: Overlay,
     ) -> (BufMut, Result<()>) {
         let mut error = match io.await {
-            Ok(buf) => return (buf, Ok(())),
+            Ok(mut buf) => {
+                overlay.apply(&mut buf);
+                return (buf, Ok(()));
+            }
             Err(e) => e,
         };
         let mut buf = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.bytes(piece.len)));
@@ -159,7 +170,7 @@ impl Core {
             let slot = layout.parity(id, piece.stripe);
             let into = BufMut::zeroed(self.bytes(len));
             let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
-            ios.push(io.map_err(|_| gone("parity"))?);
+            ios.push((io.map_err(|_| gone("parity"))?, Overlay::default()));
         }
         for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
             let filled = layout.filled(piece.stripe, index, limit);
@@ -170,7 +181,8 @@ impl Core {
             let slot = layout.data(id, piece.stripe, index);
             let into = BufMut::zeroed(self.bytes(count));
             let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
-            ios.push(io.map_err(|_| gone("data"))?);
+            let overlay = zone.patches.over(self.bytes(1), slot, layout.row(piece.stripe) + row, count);
+            ios.push((io.map_err(|_| gone("data"))?, overlay));
         }
         Ok(Rebuild { held, ios })
     }

@@ -2,7 +2,8 @@
 //!
 //! Data is the truth: what lies on the drives below the pointer stays as it is. Parity of stripes that may have been
 //! in flight is computed anew and compared. What a missing drive held of them is put together first, block by block,
-//! from the record that was written for it: the data of later writes may be garbage.
+//! from the record that was written for it: the data of later writes may be garbage. Hidden rows are read from what
+//! the logs have for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::decide::{Child, Decision, Verdict, best};
 use crate::layout::{Layout, Slot, Stripe};
 use crate::log_read::Partial;
 use crate::member::{METADATA_ZONES, Member};
+use crate::patches::Patches;
 use crate::xor::xor;
 use crate::zone::Relocated;
 
@@ -27,6 +29,8 @@ pub(crate) struct Repair {
     pub children: Vec<Child>,
     /// Parity that is known to lie in the logs.
     pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Hidden rows, and the data that belongs there.
+    pub patches: Patches,
     /// Partial parity that was logged of the zone.
     pub partials: BTreeMap<Stripe, Vec<Partial>>,
     pub sabotage: Option<Sabotage>,
@@ -38,6 +42,10 @@ pub(crate) struct Repaired {
     pub parity: BufMut,
     /// Parity that belongs in the logs.
     pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Hidden rows, and the data that belongs there.
+    pub patches: Patches,
+    /// Rows of each physical zone that are written.
+    pub children: Vec<Child>,
 }
 
 impl Repair {
@@ -45,7 +53,10 @@ impl Repair {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
-        for stripe in (decision.from.0..=last.0).map(Stripe) {
+        let mut stripes = self.patches.suspects(&layout, self.zone, &self.relocated);
+        stripes.retain(|stripe| layout.end(*stripe) <= pointer);
+        stripes.extend((decision.from.0..=last.0).map(Stripe));
+        for stripe in stripes {
             if layout.start(stripe) >= pointer {
                 break;
             }
@@ -55,14 +66,15 @@ impl Repair {
             let whole = layout.end(stripe) <= pointer;
             if whole {
                 self.whole(stripe, sum.freeze()).await?;
-            } else if verdict == Verdict::Open {
+            } else if matches!(verdict, Verdict::Open | Verdict::Hide) {
                 sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
                 parity = sum;
             } else if self.device(layout.parity(self.zone, stripe)).is_some() {
                 self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
             }
         }
-        Ok(Repaired { parity, relocated: self.relocated })
+        let Repair { relocated, patches, children, .. } = self;
+        Ok(Repaired { parity, relocated, patches, children })
     }
 
     fn bytes(&self, blocks: u64) -> usize {
@@ -103,7 +115,9 @@ impl Repair {
                 lost = Some((index, count));
                 units.push(BufMut::default());
             } else {
-                units.push(self.read(slot, layout.row(stripe), count).await?);
+                let mut unit = self.read(slot, layout.row(stripe), count).await?;
+                self.patches.over(self.bytes(1), slot, layout.row(stripe), count).apply(&mut unit);
+                units.push(unit);
             }
         }
         if let Some((index, count)) = lost {
@@ -136,8 +150,9 @@ impl Repair {
             let block = unit.get_mut(place.clone()).expect("a block of the unit");
             let relocated = self.relocated.get(&stripe);
             let (source, limit) = match (relocated, best(partials, at, pointer)) {
-                (Some(relocated), _) => (relocated.unit.slice(place.clone()), relocated.end),
-                (None, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
+                (_, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
+                // Written as the stripe became whole, or by a mount: there is no partial parity then.
+                (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
                 (None, None) => {
                     let (parity, limit) = match in_place.clone() {
                         Some(known) => known,
@@ -205,6 +220,7 @@ impl Repair {
         }
         if fits {
             self.relocated.remove(&stripe);
+            self.patches.show(slot, &(row..row + unit));
         } else {
             self.relocated.insert(stripe, Relocated { end: layout.end(stripe), unit: sum });
         }

@@ -122,6 +122,8 @@ impl Core {
             zone.busy = false;
             if result.is_ok() {
                 self.member(slot).has_zone(id, true);
+                // On the new drive everything lies in its place.
+                zone.patches.forget(slot);
             }
         }
         self.pump(id);
@@ -177,18 +179,22 @@ impl Core {
     /// The XOR of the data of a stripe below `end`.
     async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, into: &mut BufMut) -> Result<()> {
         let layout = &self.layout;
-        let mut ios = Vec::new();
+        let (mut ios, mut overlays) = (Vec::new(), Vec::new());
         for index in 0..layout.data_units() {
             let count = layout.filled(stripe, index, end);
             if count > 0 {
                 let from = layout.data(id, stripe, index);
                 let buf = BufMut::zeroed(self.bytes(count));
                 let io = self.member(from).read(id, layout.row(stripe), buf);
+                let over = self.zone(id).patches.over(self.bytes(1), from, layout.row(stripe), count);
+                overlays.push(over);
                 ios.push(io.map_err(|_| self.broken_error("replace"))?);
             }
         }
-        for data in join_all(ios).await {
-            xor(into, &data?);
+        for (data, overlay) in join_all(ios).await.into_iter().zip(overlays) {
+            let mut data = data?;
+            overlay.apply(&mut data);
+            xor(into, &data);
         }
         Ok(())
     }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId};
 
+use crate::Sabotage;
 use crate::core::{After, Core};
 use crate::format::record::Body;
 use crate::format::zones::{ZoneEntry, per_block};
-use crate::layout::Slot;
+use crate::layout::{Slot, Stripe};
 use crate::member::{METADATA_ZONES, NoRoom};
 use crate::write::Children;
+use crate::zone::Zone;
 
 /// A log is moved when less than one in this many blocks of its zone is left.
 const EARLY: u64 = 4;
@@ -137,6 +139,24 @@ impl Core {
         Ok(())
     }
 
+    /// The records of what is hidden on a drive, and of what belongs there.
+    pub(crate) fn patched(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
+        let ranges = zone.patches.hidden(slot).to_vec();
+        if ranges.is_empty() || self.sabotage == Some(Sabotage::Hidden) {
+            return Vec::new();
+        }
+        let generation = zone.generation;
+        let mut bodies = vec![Body::Hidden { zone: id, generation, ranges, rebuilt: false }];
+        for (row, data) in zone.patches.runs(slot) {
+            let stripe = Stripe(row / self.layout.unit);
+            let Some(index) = self.layout.index_on(id, stripe, slot) else { continue };
+            let start = self.layout.unit_start(stripe, index).plus(Blocks(row - self.layout.row(stripe)));
+            let end = start.plus(Blocks((data.len() / self.bytes(1)) as u64));
+            bodies.push(Body::RelocatedData { zone: id, generation, start, end, data: data.clone() });
+        }
+        bodies
+    }
+
     /// Writes everything that counts to the log of `slot`: all but the superblock before it and the end. `commits` are
     /// those that the records bring to an end; `barriers` fall when everything in flight now is acknowledged.
     pub(crate) fn write_checkpoint(
@@ -166,6 +186,9 @@ impl Core {
                     };
                     ios.extend(member.append(&body, true, Durability::Cached)?);
                 }
+            }
+            for body in self.patched(&zone, id, slot) {
+                ios.extend(member.append(&body, true, Durability::Cached)?);
             }
             if let Some(stripe) = zone.open_stripe(&self.layout)
                 && self.layout.parity(id, stripe) == slot

@@ -9,13 +9,14 @@ use zoned::{
 
 use crate::Sabotage;
 use crate::core::{After, Core};
+use crate::format::header;
 use crate::format::record::Body;
-use crate::layout::{Slot, Stripe};
+use crate::layout::{Piece, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::metrics::add;
 use crate::plan::{Step, steps};
 use crate::xor::xor;
-use crate::zone::Zone;
+use crate::zone::{Relocated, Zone};
 
 /// What a write gave to the drives.
 #[derive(Default)]
@@ -30,6 +31,10 @@ impl Children {
             self.slots.push(slot);
             self.ios.push(io);
         }
+    }
+
+    fn len(&self) -> usize {
+        self.ios.len()
     }
 
     /// Waits for all; gives the failures.
@@ -137,10 +142,153 @@ impl Core {
             Some(_) => Done::Unit,
             None => Done::At(self.geometry.start(id).plus(zone.pointer)),
         };
+        let needs = self.relocations(zone, id, blocks);
+        if !needs.is_empty() && !self.reserve_now(&needs) {
+            // Nothing else of the zone goes on before there is room.
+            zone.busy = true;
+            let core = Arc::clone(self);
+            after.run(async move {
+                core.reserve(&needs).await;
+                let mut after = After::default();
+                {
+                    let mut zone = core.zone(id);
+                    zone.busy = false;
+                    let refused = zone.poison.as_ref().map(Error::duplicate);
+                    let refused =
+                        refused.or_else(|| core.is_broken().then(|| core.broken_error(name).in_zone(id)));
+                    match refused {
+                        Some(error) => {
+                            core.unreserve(&needs);
+                            after.complete(completer, Err(error));
+                        }
+                        None => core.put(&mut zone, id, data, how, done, completer, &mut after),
+                    }
+                }
+                after.finish(&core);
+                core.pump(id);
+            });
+            return;
+        }
         self.put(zone, id, data, how, done, completer, after);
     }
 
-    /// Writes `data` at the pointer. It fits.
+    /// Blocks of each drive's log that a write of `blocks` blocks at the pointer takes, for what is relocated.
+    pub(crate) fn relocations(&self, zone: &Zone, id: ZoneId, blocks: u64) -> Vec<(Slot, u64)> {
+        let mut needs = Vec::new();
+        if zone.patches.is_empty() {
+            return needs;
+        }
+        let layout = &self.layout;
+        let block = u64::from(self.geometry.block_size);
+        let header = |rows: u64| (header::SIZE as u64).div_ceil(block) + rows;
+        for step in steps(layout, id, zone.pointer, blocks) {
+            match step {
+                Step::Data(piece) => {
+                    let row = layout.row(piece.stripe) + piece.row;
+                    for (rows, hidden) in zone.patches.split(piece.slot, row..row + piece.len) {
+                        if hidden {
+                            needs.push((piece.slot, header(rows.end - rows.start)));
+                        }
+                    }
+                }
+                Step::Parity(stripe) => {
+                    let (slot, row) = (layout.parity(id, stripe), layout.row(stripe));
+                    if zone.patches.hides(slot, &(row..row + layout.unit_of(stripe))) {
+                        needs.push((slot, header(layout.unit_of(stripe))));
+                    }
+                }
+            }
+        }
+        needs
+    }
+
+    /// Reserves room in the logs, if all have it.
+    fn reserve_now(&self, needs: &[(Slot, u64)]) -> bool {
+        for (n, (slot, blocks)) in needs.iter().enumerate() {
+            if !self.member(*slot).reserve(*blocks) {
+                self.unreserve(needs.get(..n).unwrap_or_default());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reserves room in the logs, moving them where there is none.
+    pub(crate) async fn reserve(self: &Arc<Core>, needs: &[(Slot, u64)]) {
+        for (slot, blocks) in needs {
+            let member = self.member(*slot);
+            loop {
+                let seen = member.rolled.version();
+                if member.reserve(*blocks) {
+                    break;
+                }
+                let mut after = After::default();
+                self.roll(*slot, &mut after);
+                after.finish(self);
+                member.rolled.changed_since(seen).await;
+            }
+        }
+    }
+
+    fn unreserve(&self, needs: &[(Slot, u64)]) {
+        needs.iter().for_each(|(slot, blocks)| self.member(*slot).unreserve(*blocks));
+    }
+
+    /// Writes a piece of data to its drive: to its place, and to the log where that is hidden.
+    fn put_data(&self, zone: &mut Zone, id: ZoneId, piece: Piece, data: Buf, children: &mut Children) {
+        let row = self.layout.row(piece.stripe) + piece.row;
+        let member = self.member(piece.slot);
+        if zone.patches.is_empty() {
+            return children.push(piece.slot, member.write(id, row, data));
+        }
+        for (rows, hidden) in zone.patches.split(piece.slot, row..row + piece.len) {
+            let part = data.slice(self.bytes(rows.start - row)..self.bytes(rows.end - row));
+            if !hidden {
+                children.push(piece.slot, member.write(id, rows.start, part));
+                continue;
+            }
+            add(&self.tally.relocations, 1);
+            zone.patches.put(&self.layout, self.bytes(1), piece.slot, rows.start, &part);
+            let start = piece.offset.plus(Blocks(rows.start - row));
+            let end = start.plus(Blocks(rows.end - rows.start));
+            let body = Body::RelocatedData { zone: id, generation: zone.generation, start, end, data: part };
+            children.push(piece.slot, member.append_reserved(&body, self.geometry.block_size));
+        }
+    }
+
+    /// Writes the parity of a whole stripe to its place, and to the log where that is hidden. Says whether no drive
+    /// takes it.
+    fn put_parity(
+        &self,
+        zone: &mut Zone,
+        id: ZoneId,
+        stripe: Stripe,
+        parity: Buf,
+        children: &mut Children,
+    ) -> bool {
+        let (slot, row) = (self.layout.parity(id, stripe), self.layout.row(stripe));
+        let member = self.member(slot);
+        let rows = row..row + self.layout.unit_of(stripe);
+        let before = children.len();
+        if zone.patches.is_empty() || !zone.patches.hides(slot, &rows) {
+            children.push(slot, member.write(id, row, parity));
+            return children.len() == before;
+        }
+        for (rows, hidden) in zone.patches.split(slot, rows) {
+            if !hidden {
+                let part = parity.slice(self.bytes(rows.start - row)..self.bytes(rows.end - row));
+                children.push(slot, member.write(id, rows.start, part));
+            }
+        }
+        let (start, end) = (self.layout.start(stripe), self.layout.end(stripe));
+        add(&self.tally.relocations, 1);
+        zone.relocated.insert(stripe, Relocated { end, unit: parity.clone() });
+        let body = Body::Relocated { zone: id, generation: zone.generation, start, end, unit: parity };
+        children.push(slot, member.append_reserved(&body, self.geometry.block_size));
+        children.len() == before
+    }
+
+    /// Writes `data` at the pointer. It fits, and so do its relocated units.
     #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
     pub(crate) fn put(
         self: &Arc<Core>,
@@ -174,16 +322,13 @@ impl Core {
                         let rows = zone.parity.get_mut(row..row + part.len());
                         xor(rows.expect("the stripe's first unit is there"), &part);
                     }
-                    let row = layout.row(piece.stripe) + piece.row;
-                    children.push(piece.slot, self.member(piece.slot).write(id, row, part));
+                    self.put_data(zone, id, piece, part, &mut children);
                 }
                 Step::Parity(stripe) => {
                     let parity = std::mem::take(&mut zone.parity).freeze();
-                    let slot = layout.parity(id, stripe);
                     add(&self.tally.parity_bytes, parity.len() as u64);
-                    let io = self.member(slot).write(id, layout.row(stripe), parity);
-                    zone.commit(layout.end(stripe), io.is_none());
-                    children.push(slot, io);
+                    let done = self.put_parity(zone, id, stripe, parity, &mut children);
+                    zone.commit(layout.end(stripe), done);
                     whole.push(layout.end(stripe));
                 }
             }
@@ -347,6 +492,7 @@ impl Core {
             });
         }
         if zone.state == ZoneState::Full
+            && zone.pointer == self.layout.capacity()
             && zone.end.is_none()
             && zone.flights.is_empty()
             && zone.poison.is_none()

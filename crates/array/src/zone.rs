@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
 
 use crate::layout::{Layout, Stripe};
+use crate::patches::Patches;
 
 /// Bytes of writes that a zone has in flight; more wait in memory. After a power cut no more than this and one
 /// transfer are in doubt.
@@ -97,6 +98,8 @@ pub(crate) struct Zone {
     /// Completed once everything below an offset is acknowledged.
     barriers: Vec<(Blocks, Completer)>,
     pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Rows that hold what was never acknowledged, and what belongs there.
+    pub patches: Patches,
     /// Why no more can be written: the array lost a second drive in the middle of a write, say.
     pub poison: Option<Error>,
 }
@@ -123,6 +126,7 @@ impl Zone {
             resetting: false,
             barriers: Vec::new(),
             relocated: BTreeMap::new(),
+            patches: Patches::default(),
             poison: None,
         }
     }

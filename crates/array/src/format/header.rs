@@ -55,9 +55,15 @@ pub(crate) enum Kind {
     CheckpointEnd,
     /// What a new drive that is being filled holds already: [`super::zones`].
     Rebuilt,
+    /// Blocks of data, within one stripe unit, that do not lie in their place.
+    RelocatedData,
+    /// Rows of the drive's physical zone that hold what was never acknowledged: [`super::hidden`].
+    Hidden,
+    /// A metadata zone holds a copy of a physical zone that is being written anew: [`super::hidden`].
+    Swap,
 }
 
-const KINDS: [(Kind, u16); 7] = [
+const KINDS: [(Kind, u16); 10] = [
     (Kind::Superblock, 1),
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
@@ -65,6 +71,9 @@ const KINDS: [(Kind, u16); 7] = [
     (Kind::Relocated, 5),
     (Kind::CheckpointEnd, 6),
     (Kind::Rebuilt, 7),
+    (Kind::RelocatedData, 8),
+    (Kind::Hidden, 9),
+    (Kind::Swap, 10),
 ];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]

@@ -5,6 +5,7 @@
 //! cut may lie between two good ones.
 
 pub(crate) mod header;
+pub(crate) mod hidden;
 pub(crate) mod record;
 pub(crate) mod superblock;
 pub(crate) mod zones;

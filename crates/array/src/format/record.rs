@@ -1,9 +1,12 @@
 //! Whole records: what is written to a metadata zone, and what is read back.
 
+use std::ops::Range;
+
 use uuid::Uuid;
 use zoned::{Blocks, Buf, BufMut, ZoneId};
 
 use super::header::{self, Header, Kind};
+use super::hidden;
 use super::superblock::{self, Superblock};
 use super::zones::{self, ZoneEntry};
 use crate::layout::Slot;
@@ -27,6 +30,12 @@ pub(crate) enum Body {
     /// On a new drive that is being filled: the zones from `first` on whose part it holds, with the generation and
     /// the end of what was copied, all of it durable on all drives; no end where it holds none.
     Rebuilt { first: ZoneId, entries: Vec<ZoneEntry> },
+    /// The blocks `start..end`, of one stripe unit, whose place holds something else.
+    RelocatedData { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, data: Buf },
+    /// Rows of this drive's physical zone that do not count. `rebuilt`: relocated units of older records are in place.
+    Hidden { zone: ZoneId, generation: u64, ranges: Vec<Range<u64>>, rebuilt: bool },
+    /// The metadata zone `swap` holds the first `rows` rows of this drive's physical zone, masked.
+    Swap { zone: ZoneId, generation: u64, rows: u64, swap: ZoneId, mask: u64 },
 }
 
 /// Where a record belongs.
@@ -54,7 +63,11 @@ impl Body {
             Body::Zones { entries, .. } | Body::Rebuilt { entries, .. } => {
                 zones::encode(ZoneId(0), entries).len()
             }
-            Body::PartialParity { rows: data, .. } | Body::Relocated { unit: data, .. } => data.len(),
+            Body::PartialParity { rows: data, .. }
+            | Body::Relocated { unit: data, .. }
+            | Body::RelocatedData { data, .. } => data.len(),
+            Body::Hidden { ranges, rebuilt, .. } => hidden::encode(ranges, *rebuilt).len(),
+            Body::Swap { swap, mask, .. } => hidden::encode_swap(*swap, *mask).len(),
             Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
         };
         ((header::SIZE + payload) as u64).div_ceil(u64::from(block_size))
@@ -103,6 +116,22 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             unit
         }
         Body::CheckpointEnd => &[],
+        Body::RelocatedData { zone, generation, start, end, data } => {
+            (header.kind, header.zone, header.generation) = (Kind::RelocatedData, *zone, *generation);
+            (header.start, header.end) = (*start, *end);
+            data
+        }
+        Body::Hidden { zone, generation, ranges, rebuilt } => {
+            (header.kind, header.zone, header.generation) = (Kind::Hidden, *zone, *generation);
+            own = hidden::encode(ranges, *rebuilt);
+            &own
+        }
+        Body::Swap { zone, generation, rows, swap, mask } => {
+            (header.kind, header.zone, header.generation) = (Kind::Swap, *zone, *generation);
+            header.end = Blocks(*rows);
+            own = hidden::encode_swap(*swap, *mask);
+            &own
+        }
     };
     let len = (header::SIZE + payload.len()).next_multiple_of(block_size as usize);
     let mut buf = BufMut::with_capacity(len);
@@ -135,6 +164,15 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
         Kind::PartialParity => Body::PartialParity { zone, generation, start, end, rows: data() },
         Kind::Relocated => Body::Relocated { zone, generation, start, end, unit: data() },
         Kind::CheckpointEnd => Body::CheckpointEnd,
+        Kind::RelocatedData => Body::RelocatedData { zone, generation, start, end, data: data() },
+        Kind::Hidden => match hidden::decode(payload) {
+            Some((ranges, rebuilt)) => Body::Hidden { zone, generation, ranges, rebuilt },
+            None => return Ok(None),
+        },
+        Kind::Swap => match hidden::decode_swap(payload) {
+            Some((swap, mask)) => Body::Swap { zone, generation, rows: end.0, swap, mask },
+            None => return Ok(None),
+        },
     };
     let place = Place {
         array: header.array,
@@ -189,6 +227,9 @@ mod tests {
                 first: ZoneId(2),
                 entries: vec![ZoneEntry { generation: 3, end: Some(Blocks(7)) }],
             },
+            Body::RelocatedData { zone, generation, start, end, data: Buf::copy_from(&[9; 1024]) },
+            Body::Hidden { zone, generation, ranges: vec![3..5, 9..10], rebuilt: true },
+            Body::Swap { zone, generation, rows: 20, swap: ZoneId(1), mask: 77 },
         ]
     }
 

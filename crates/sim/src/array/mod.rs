@@ -450,7 +450,7 @@ impl Walk<'_> {
         while rng.below(TWICE) == 0 {
             let bench = Bench::over(images, rng.draw());
             let time = Duration::from_micros(rng.below(1_500));
-            let open = Array::open(bench.devices(None), self.open());
+            let open = Array::open(bench.devices(None), self.open(bench.seed));
             block_on(&*bench.driver, async {
                 drop(spawn(&*bench.driver, "mount", async move { drop(open.await) }));
                 sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
@@ -477,8 +477,10 @@ impl Walk<'_> {
         faults
     }
 
-    fn open(&self) -> OpenOptions {
-        OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() }
+    /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
+    fn open(&self, seed: u64) -> OpenOptions {
+        let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
+        OpenOptions { sabotage: self.options.array_sabotage, rebuild_above, ..OpenOptions::default() }
     }
 
     fn mount(
@@ -488,7 +490,7 @@ impl Walk<'_> {
     ) -> std::result::Result<(Arc<dyn ZonedDevice>, Vec<Shown>), Fault> {
         let fault = |kind, what| Fault { kind, what };
         block_on(&*bench.driver, async {
-            let array = Array::open(bench.devices(without), self.open())
+            let array = Array::open(bench.devices(without), self.open(bench.seed))
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
             let device: Arc<dyn ZonedDevice> = array;
@@ -545,6 +547,7 @@ impl Walk<'_> {
 struct Bench {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
+    seed: u64,
 }
 
 impl Bench {
@@ -552,7 +555,7 @@ impl Bench {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let emu = |(n, image)| Emu::from_media(image, &format!("emu:{n}"), latency(), Arc::clone(&driver));
         let drives = images.into_iter().enumerate().map(emu).collect();
-        Bench { drives, driver }
+        Bench { drives, driver, seed }
     }
 
     fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {

@@ -1,0 +1,200 @@
+//! Rebuilding zones of which too much is relocated (section 4.3.2), when the array is opened.
+//!
+//! Drive by drive, and on all drives of a zone at once, a physical zone's content is copied to the drive's free
+//! metadata zone, the zone is reset, and the content is written back, with the relocated units in their places:
+//!
+//! 1. the rows that count are in the swap zone, durable;
+//! 2. a swap record says so, durable: from here on the physical zone's content is what the copy says;
+//! 3. the physical zone is reset, durable, written from the copy, durable;
+//! 4. a hidden record without ranges says so, durable: from here on the physical zone counts again;
+//! 5. the swap zone is reset, durable, before anything else is done.
+//!
+//! A mount that finds the record of step 2 and not that of step 4 does step 3 again before it looks at the zone. At
+//! no moment does less than a whole copy of what each drive holds exist on that drive, so that another may be lost.
+
+use std::sync::Arc;
+
+use zoned::{
+    Action, Blocks, BufMut, Bytes, Done, Durability, Error, ErrorKind, Io, Lba, Result, ZoneId, ZoneState,
+    ZonedDevice, join_all,
+};
+
+use crate::Sabotage;
+use crate::core::Core;
+use crate::format::record::Body;
+use crate::layout::{Slot, Stripe};
+use crate::member::{METADATA_ZONES, Member};
+
+/// Bytes copied at a time.
+const CHUNK: u64 = 1 << 20;
+/// The most relocated bytes of one drive, over all zones.
+const MOST_RELOCATED: u64 = 16 << 20;
+/// And no more than one in so many blocks of a metadata zone.
+const SHARE: u64 = 4;
+
+/// Rebuilds the zones of which more than `above` is hidden, and those for which there is no room in the logs.
+pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
+    let block = u64::from(core.geometry.block_size);
+    let mut taken = vec![0; core.members.len()];
+    let mut open = Vec::new();
+    for id in (0..core.geometry.zones).map(ZoneId) {
+        let zone = core.zone(id);
+        if zone.patches.is_empty() {
+            continue;
+        }
+        if zone.state.is_active() {
+            open.push((zone.patches.rows(), id));
+        } else {
+            // It stays as it is until it is reset.
+            take(core, &mut taken, &zone.patches.slots(), |slot| zone.patches.cost(&core.layout, slot));
+        }
+    }
+    // Small ones first: these stay.
+    open.sort_unstable();
+    for (rows, id) in open {
+        let patches = core.zone(id).patches.clone();
+        let mut with = taken.clone();
+        take(core, &mut with, &patches.slots(), |slot| patches.cost(&core.layout, slot));
+        let room = with.iter().zip(&*core.members).all(|(blocks, member)| *blocks <= most(core, member));
+        if rows * block <= above.0 && room {
+            taken = with;
+            continue;
+        }
+        tracing::info!(zone = id.0, rows, "rebuilding: too much of it is hidden");
+        let parts = patches.slots().into_iter().map(|slot| {
+            let core_of = Arc::clone(core);
+            Io::spawn(&core.driver, &core.geometry.name, async move {
+                rebuild_physical(&core_of, id, slot).await.map(|()| Done::Unit)
+            })
+        });
+        join_all(parts.collect()).await.into_iter().collect::<Result<Vec<Done>>>()?;
+    }
+    Ok(())
+}
+
+fn take(core: &Core, taken: &mut [u64], slots: &[Slot], cost: impl Fn(Slot) -> u64) {
+    for slot in slots.iter().filter(|slot| core.member(**slot).device().is_some()) {
+        if let Some(taken) = taken.get_mut(slot.index()) {
+            *taken += cost(*slot);
+        }
+    }
+}
+
+/// Blocks that relocated units may take in the log of a member.
+fn most(core: &Core, member: &Member) -> u64 {
+    let capacity = member.log.lock().capacity;
+    (capacity / SHARE).min(MOST_RELOCATED / u64::from(core.geometry.block_size))
+}
+
+/// Rebuilds one physical zone.
+async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()> {
+    let member = core.member(slot);
+    let Some(device) = member.device() else { return Ok(()) };
+    let block = core.geometry.block_size;
+    let (generation, rows, swap) = {
+        let zone = core.zone(id);
+        let log = member.log.lock();
+        // The one after the next: a log that moves goes to the next.
+        let swap = ZoneId((log.zone.0 + METADATA_ZONES - 1) % METADATA_ZONES);
+        (zone.generation, core.layout.used(id, slot, zone.pointer), swap)
+    };
+    let mask = core.driver.random();
+    let mut row = 0;
+    while row < rows {
+        let count = chunk(&device, block).min(rows - row);
+        let mut data =
+            device.read(Member::address(&*device, id, row), BufMut::zeroed(core.bytes(count))).await?;
+        content(core, id, slot, row, &mut data);
+        cover(&mut data, block, mask);
+        let at = Lba(device.geometry().start(swap).0 + row);
+        device.write(at, data.freeze(), Durability::Cached).await?;
+        row += count;
+    }
+    device.flush().await?;
+    let full = |_| {
+        let error = Error::new(ErrorKind::ZoneFull, &core.geometry.name, "rebuild").in_zone(id);
+        error.because("no room in the metadata log")
+    };
+    if core.sabotage != Some(Sabotage::Swap) {
+        let body = Body::Swap { zone: id, generation, rows, swap, mask };
+        if let Some(io) = member.append(&body, false, Durability::Durable).map_err(full)? {
+            io.await?;
+        }
+    }
+    copy_back(&device, block, id, rows, swap, mask).await?;
+    let body = Body::Hidden { zone: id, generation, ranges: Vec::new(), rebuilt: true };
+    if let Some(io) = member.append(&body, false, Durability::Durable).map_err(full)? {
+        io.await?;
+    }
+    {
+        let mut zone = core.zone(id);
+        zone.patches.forget(slot);
+        zone.relocated.retain(|stripe, _| core.layout.parity(id, *stripe) != slot);
+    }
+    device.zone(swap, Action::Reset).await?;
+    device.flush().await
+}
+
+/// Puts relocated units over rows that were read from a drive.
+fn content(core: &Core, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
+    let zone = core.zone(id);
+    let layout = &core.layout;
+    let count = (data.len() / core.bytes(1)) as u64;
+    zone.patches.over(core.bytes(1), slot, row, count).apply(data);
+    for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
+        let Some(relocated) = zone.relocated.get(&stripe) else { continue };
+        if layout.parity(id, stripe) != slot {
+            continue;
+        }
+        let first = layout.row(stripe);
+        let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(row + count));
+        let place = data.get_mut(core.bytes(from - row)..core.bytes(to - row));
+        if let Some((place, unit)) =
+            place.zip(relocated.unit.get(core.bytes(from - first)..core.bytes(to - first)))
+        {
+            place.copy_from_slice(unit);
+        }
+    }
+}
+
+fn chunk(device: &Arc<dyn ZonedDevice>, block: u32) -> u64 {
+    (CHUNK / u64::from(block)).min(device.geometry().max_transfer.0).max(1)
+}
+
+/// Combines the mask with the first bytes of each block, or takes it away again: user data may look like a record.
+fn cover(data: &mut [u8], block: u32, mask: u64) {
+    for block in data.chunks_mut(block as usize) {
+        if let Some(first) = block.first_chunk_mut::<8>() {
+            *first = (u64::from_le_bytes(*first) ^ mask).to_le_bytes();
+        }
+    }
+}
+
+/// Writes a physical zone anew from its copy.
+pub(crate) async fn copy_back(
+    device: &Arc<dyn ZonedDevice>,
+    block: u32,
+    id: ZoneId,
+    rows: u64,
+    swap: ZoneId,
+    mask: u64,
+) -> Result<()> {
+    let physical = ZoneId(id.0 + METADATA_ZONES);
+    let report = device.report(physical.0..physical.0 + 1).await?;
+    if report.first().is_none_or(|info| info.state != ZoneState::Empty) {
+        device.zone(physical, Action::Reset).await?;
+        // What it held must not come back between what is written now.
+        device.flush().await?;
+    }
+    let mut row = 0;
+    while row < rows {
+        let count = chunk(device, block).min(rows - row);
+        let from = device.geometry().start(swap).plus(Blocks(row));
+        let bytes = usize::try_from(count * u64::from(block)).expect("a chunk");
+        let mut data = device.read(from, BufMut::zeroed(bytes)).await?;
+        cover(&mut data, block, mask);
+        device.write(Member::address(&**device, id, row), data.freeze(), Durability::Cached).await?;
+        row += count;
+    }
+    device.flush().await
+}
