@@ -14,6 +14,7 @@ use zoned::{
 };
 
 use crate::Sabotage;
+use crate::background::Watch;
 use crate::events::Bus;
 use crate::format::superblock::Superblock;
 use crate::jobs::Jobs;
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     pub events: Bus,
     /// What runs beside the clients: a rebuild, a scrub.
     pub jobs: Jobs,
+    pub watch: Watch,
     /// Physical zones that wore out.
     pub worn: Mutex<Vec<WornZone>>,
 }
@@ -107,8 +109,13 @@ impl Core {
         self.members.iter().filter(|member| member.is_good())
     }
 
-    /// Checks an operation as far as no zone needs to be locked, and hands it to its zone.
+    /// Begins a client's operation.
     pub(crate) fn submit(self: &Arc<Core>, op: Op) -> Io {
+        if self.watch.is_on() { self.submit_watched(op) } else { self.route(op) }
+    }
+
+    /// Checks an operation as far as no zone needs to be locked, and hands it to its zone.
+    pub(crate) fn route(self: &Arc<Core>, op: Op) -> Io {
         let name = op.name();
         match op {
             Op::Flush => self.flush(),

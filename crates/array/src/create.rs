@@ -62,7 +62,7 @@ async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superbloc
     device.write(at, bytes, Durability::Durable).await
 }
 
-fn uuid(driver: &dyn Driver) -> Uuid {
+pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {
     let bits = (u128::from(driver.random()) << 64) | u128::from(driver.random());
     Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
 }

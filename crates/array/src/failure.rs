@@ -118,14 +118,19 @@ impl Core {
 
     /// Writes to all superblocks that `slot` failed.
     async fn persist(&self, slot: Slot) -> Vec<(Slot, Error)> {
-        let superblock = {
+        {
             let mut config = self.config.lock();
             config.config += 1;
             if let Some(member) = config.members.get_mut(slot.index()) {
                 (member.failed, member.rebuilding) = (true, false);
             }
-            config.clone()
-        };
+        }
+        self.write_superblock().await
+    }
+
+    /// Writes the superblock to all drives that work, durable; gives those that failed. The caller holds the turn.
+    pub(crate) async fn write_superblock(&self) -> Vec<(Slot, Error)> {
+        let superblock = self.config.lock().clone();
         let body = Body::Superblock(superblock);
         let mut children = Children::default();
         let mut full = Vec::new();

@@ -51,6 +51,7 @@ pub(crate) struct Job {
     /// Of `bytes`, what was done before this run.
     pub before: AtomicU64,
     cancelled: AtomicBool,
+    stopped: AtomicBool,
     over: Event,
 }
 
@@ -67,16 +68,21 @@ impl Job {
             total: AtomicU64::new(0),
             before: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             over: Event::new(),
         })
     }
 
-    #[allow(dead_code)]
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+    /// Whether it is to end before it is done.
+    pub(crate) fn is_ended_early(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire) || self.is_stopped()
     }
 
-    #[allow(dead_code)]
+    /// Whether nobody uses the array any more: what is not done is done when it is opened again.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     pub(crate) fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -175,6 +181,16 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
+    /// Nobody uses the array any more.
+    pub(crate) fn stop(&self) {
+        let jobs = (self.rebuild.lock().as_ref().map(|rebuild| Arc::clone(&rebuild.job)), {
+            self.scrub.lock().as_ref().map(|scrub| Arc::clone(&scrub.job))
+        });
+        for job in [jobs.0, jobs.1].into_iter().flatten() {
+            job.stopped.store(true, Ordering::Release);
+        }
+    }
+
     /// How far a rebuild that runs is.
     pub(crate) fn rebuilding(&self) -> Option<Progress> {
         self.rebuild.lock().as_ref().filter(|job| !job.is_over()).map(Handle::progress)

@@ -7,7 +7,7 @@
 //!     Layout    which drive, which block: arithmetic
 //!     Member    a drive and its metadata log; `roll` moves the log to a fresh zone
 //!   create, open    open reads everything back: log_read, decide (pure), repair
-//!   replace, failure, status
+//!   rebuild, scrub (background, pace, jobs), failure, status, check, dump
 //!   format    the bytes on the drives
 //! ```
 //!
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod background;
 mod check;
 mod core;
 mod create;
@@ -30,11 +31,12 @@ mod member;
 mod metrics;
 mod open;
 mod options;
+mod pace;
 mod patches;
 mod plan;
 mod read;
+mod rebuild;
 mod repair;
-mod replace;
 mod roll;
 mod scrub;
 mod status;

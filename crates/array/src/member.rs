@@ -137,7 +137,6 @@ impl Member {
     }
 
     /// Whether the new drive failed, or nobody wants it any more.
-    #[allow(dead_code)]
     pub(crate) fn is_aborted(&self) -> bool {
         self.filling.load().as_ref().is_none_or(|new| new.aborted.load(Ordering::Acquire))
     }
@@ -157,11 +156,12 @@ impl Member {
     }
 
     /// The new drive's log begins in a metadata zone of it.
-    pub(crate) fn begin_log(&self, epoch: u64, zone: ZoneId) {
+    pub(crate) fn begin_log(&self, epoch: u64, zone: ZoneId, sequence: u64) {
         let filling = self.filling.load();
         let Some(new) = filling.as_ref() else { return };
         let mut log = self.log.lock();
         (log.epoch, log.zone, log.pointer) = (epoch, zone, 0);
+        log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
     }
 

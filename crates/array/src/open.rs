@@ -16,6 +16,7 @@ use zoned::{
 };
 
 use crate::OpenOptions;
+use crate::background::Watch;
 use crate::core::{Core, Place};
 use crate::decide::{Child, Decision, Evidence, Verdict, decide};
 use crate::events::Bus;
@@ -28,6 +29,7 @@ use crate::log_read::{self, Claim, Partial, Tale, Told};
 use crate::member::{Log, METADATA_ZONES, Member};
 use crate::metrics::Tally;
 use crate::patches::Patches;
+use crate::rebuild::Candidate;
 use crate::repair::{Repair, Repaired};
 use crate::status::WornZone;
 use crate::swap;
@@ -84,7 +86,12 @@ impl Array {
         }
         let mut mount = Mount::gather(claims, options).await?;
         mount.persist_loss().await?;
+        let candidate = mount.candidate.take();
+        let (resume, rebuild) = (mount.options.resume, mount.options.rebuild);
         let core = mount.assemble().await?;
+        if let Some(candidate) = candidate.filter(|_| resume) {
+            core.resume(candidate, rebuild)?;
+        }
         Ok(Arc::new(Array { core }))
     }
 
@@ -96,6 +103,13 @@ impl Array {
     /// Whether a second drive failed: nothing is written any more.
     pub fn is_broken(&self) -> bool {
         self.core.is_broken()
+    }
+}
+
+impl Drop for Array {
+    /// A rebuild or a scrub ends soon. A rebuild goes on when the array is opened again.
+    fn drop(&mut self) {
+        self.core.jobs.stop();
     }
 }
 
@@ -121,6 +135,8 @@ struct Mount {
     doubt: u64,
     /// Drives that are missing and not recorded as failed.
     lost: Vec<Slot>,
+    /// The new drive whose rebuild is to go on.
+    candidate: Option<Candidate>,
 }
 
 impl Mount {
@@ -128,6 +144,7 @@ impl Mount {
         let name: Arc<str> = Arc::from("array");
         let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
         let mut tales = Vec::new();
+        let mut begun = Vec::new();
         for (device, claim) in claims {
             let layout = layout_of(&claim.superblock);
             let doubt = doubt_of(&claim.superblock, &layout);
@@ -136,7 +153,7 @@ impl Mount {
             if tale.epochs.values().any(|told| told.complete) {
                 tales.push((device, claim, tale, zones));
             } else {
-                tracing::warn!(?device, "it never became a member: left out");
+                begun.push((device, claim, tale));
             }
         }
         let claims = tales;
@@ -219,7 +236,27 @@ impl Mount {
         };
         let next =
             epochs().filter_map(|all| all.last_key_value()).map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
-        Ok(Mount { options, name, superblock, layout, present, epoch, next, doubt, lost })
+        // The drive that the slot is to have, and no other.
+        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, Tale)| {
+            let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
+            let known = superblock.member(claim.slot);
+            claim.superblock.uuid == superblock.uuid
+                && uuid(&claim.superblock) == uuid(&superblock)
+                && known.is_some_and(|known| known.rebuilding || !known.failed)
+        };
+        let mut candidate = None;
+        for one in begun {
+            let (device, claim, tale) = match one {
+                one if !ours(&one) || fits(&one.0, &superblock, one.1.slot).is_err() => {
+                    tracing::warn!(device = ?one.0, "it never became a member: left out");
+                    continue;
+                }
+                one => one,
+            };
+            tracing::info!(?device, slot = claim.slot.0, "its rebuild is not done");
+            candidate = Some(Candidate { slot: claim.slot, device, tale });
+        }
+        Ok(Mount { candidate, options, name, superblock, layout, present, epoch, next, doubt, lost })
     }
 
     fn told(&self, slot: Slot) -> Option<&Told> {
@@ -234,7 +271,8 @@ impl Mount {
         self.superblock.config += 1;
         for slot in &self.lost {
             if let Some(member) = self.superblock.members.get_mut(slot.index()) {
-                member.failed = true;
+                let ours = self.candidate.as_ref().is_some_and(|candidate| candidate.slot == *slot);
+                (member.failed, member.rebuilding) = (true, ours);
             }
         }
         let body = Body::Superblock(self.superblock.clone());
@@ -571,6 +609,7 @@ impl Mount {
             tally,
             events: Bus::default(),
             jobs: Jobs::default(),
+            watch: Watch::default(),
             worn: Mutex::new(self.worn_zones()),
         })
     }

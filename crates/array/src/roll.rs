@@ -101,7 +101,6 @@ impl Core {
     /// `commits` are those that the checkpoint did not bring to an end.
     async fn move_log(self: &Arc<Core>, slot: Slot, commits: &mut Vec<(ZoneId, Blocks)>) -> Result<()> {
         let member = self.member(slot);
-        let superblock = Body::Superblock(self.config.lock().clone());
         let full = |_: NoRoom| {
             self.error(ErrorKind::ZoneFull, "checkpoint")
                 .because("the metadata that counts does not fit a zone")
@@ -110,6 +109,8 @@ impl Core {
         let old = {
             let mut log = member.log.lock();
             let old = log.zone;
+            // Under the log's lock: a newer one is written after it, to the same zone.
+            let superblock = Body::Superblock(self.config.lock().clone());
             (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
             let io = member.append_to(&mut log, &superblock, true, Durability::Cached);
             children.push(slot, io.map_err(full)?);

@@ -136,7 +136,7 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
 }
 
 /// Puts relocated units over rows that were read from a drive.
-fn content(core: &Core, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
+pub(crate) fn content(core: &Core, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
     let zone = core.zone(id);
     let layout = &core.layout;
     let count = (data.len() / core.bytes(1)) as u64;

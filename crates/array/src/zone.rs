@@ -160,6 +160,14 @@ impl Zone {
         self.end.unwrap_or(self.pointer)
     }
 
+    /// Everything below is acknowledged: it lies on the drives with its parity, and stays until a reset.
+    pub(crate) fn acknowledged(&self) -> Blocks {
+        match self.flights.is_empty() && self.poison.is_none() {
+            true => self.pointer,
+            false => self.covered,
+        }
+    }
+
     /// The stripe at the pointer, if it is partly written and its parity is not in its place.
     pub(crate) fn open_stripe(&self, layout: &Layout) -> Option<Stripe> {
         (!self.parity.is_empty()).then(|| layout.stripe_of(self.pointer))

@@ -1,0 +1,123 @@
+//! What a rebuild and a scrub share: their pace beside clients, and reading what lies on a drive as it should be.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use units::sleep_until;
+use zoned::{BufMut, Io, Op, ZoneId};
+
+use crate::core::Core;
+use crate::jobs::Job;
+use crate::layout::Slot;
+use crate::pace::{KEPT, Pacer};
+use crate::swap;
+
+/// Bytes of each drive that are read and written at a time beside clients, and without.
+const SHARED_CHUNK: u64 = 64 << 10;
+const CHUNK: u64 = 512 << 10;
+/// Chunks in flight without clients.
+const DEPTH: usize = 12;
+
+/// The clients' latencies, while somebody wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    watchers: AtomicU32,
+    seen: Mutex<Vec<Duration>>,
+}
+
+impl Watch {
+    pub(crate) fn is_on(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    fn saw(&self, latency: Duration) {
+        let mut seen = self.seen.lock();
+        if seen.len() < KEPT {
+            seen.push(latency);
+        }
+    }
+}
+
+impl Core {
+    /// Submits an operation and notes how long it takes.
+    pub(crate) fn submit_watched(self: &Arc<Core>, op: Op) -> Io {
+        if !matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. }) {
+            return self.route(op);
+        }
+        let began = self.driver.now();
+        let io = self.route(op);
+        let core = Arc::clone(self);
+        Io::spawn(&self.driver, &self.geometry.name, async move {
+            let result = io.await;
+            core.watch.saw(core.driver.now().since(began));
+            result
+        })
+    }
+}
+
+/// A job with its pace.
+pub(crate) struct Runner {
+    pub core: Arc<Core>,
+    pub job: Arc<Job>,
+    pacer: Pacer,
+}
+
+impl Runner {
+    pub(crate) fn new(core: &Arc<Core>, job: &Arc<Job>, pace: crate::Pace) -> Runner {
+        core.watch.watchers.fetch_add(1, Ordering::Relaxed);
+        let pacer = Pacer::new(pace, core.driver.now());
+        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer }
+    }
+
+    /// Takes in what clients saw.
+    fn look(&mut self) {
+        let mut seen = std::mem::take(&mut *self.core.watch.seen.lock());
+        self.pacer.clients(self.core.driver.now(), &mut seen);
+    }
+
+    /// Rows of the next chunk, and how many chunks may be in flight.
+    pub(crate) fn window(&mut self) -> (u64, usize) {
+        self.look();
+        let block = u64::from(self.core.geometry.block_size);
+        let now = self.core.driver.now();
+        let (bytes, depth) = if self.pacer.is_shared(now) { (SHARED_CHUNK, 1) } else { (CHUNK, DEPTH) };
+        ((bytes / block).max(1), depth)
+    }
+
+    /// Waits until `rows` more may be read. False where the job is to end.
+    pub(crate) async fn turn(&mut self, rows: u64) -> bool {
+        let bytes = rows * u64::from(self.core.geometry.block_size);
+        loop {
+            if self.job.is_ended_early() {
+                return false;
+            }
+            self.look();
+            let now = self.core.driver.now();
+            let at = self.pacer.ask(now, bytes);
+            if at <= now {
+                return true;
+            }
+            sleep_until(&*self.core.driver, at).await;
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.core.watch.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Core {
+    /// Reads rows of a member's physical zone. `None` where the drive is missing.
+    pub(crate) fn read_rows(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Option<Io<BufMut>> {
+        self.member(slot).read(id, row, BufMut::zeroed(self.bytes(rows))).ok()
+    }
+
+    /// What belongs in rows that were read: relocated units are put over them.
+    pub(crate) fn settle(&self, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
+        swap::content(self, id, slot, row, data);
+    }
+}

@@ -1,0 +1,301 @@
+//! Filling one zone of a new drive.
+//!
+//! What lies below the acknowledged blocks of a zone does not change but by a reset, so that whole stripes are copied
+//! while the zone is in use, chunk by chunk, several in flight: the content of a row on one drive is the XOR of that
+//! row on all others, be it data or parity. Only for the rest, a stripe or two, the zone's I/O waits; from then on its
+//! writes go to the new drive too. A reset meanwhile begins the zone anew.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use zoned::{
+    Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice,
+    join_all,
+};
+
+use crate::background::Runner;
+use crate::core::Core;
+use crate::format::zones::ZoneEntry;
+use crate::layout::{Piece, Slot, Stripe};
+use crate::member::{METADATA_ZONES, Member};
+use crate::xor::xor;
+use crate::zone::{Relocated, Work};
+
+/// The zone's I/O waits while no more than this is copied, in stripes.
+const REST: u64 = 2;
+/// Rounds after the pointer of a zone that is being written, before others are filled first.
+const ROUNDS: u32 = 4;
+
+/// What became of a zone.
+pub(crate) enum Copied {
+    /// It is there, and what it holds.
+    Done(ZoneEntry),
+    /// Clients write it faster than it can be copied.
+    Later,
+    /// It was reset meanwhile.
+    Again,
+}
+
+/// The new drive of a slot.
+pub(crate) struct Target {
+    pub slot: Slot,
+    pub device: Arc<dyn ZonedDevice>,
+}
+
+/// What a zone is like while it is in use.
+struct Look {
+    generation: u64,
+    /// Rows of the new drive that do not change any more.
+    rows: u64,
+}
+
+impl Core {
+    fn look(&self, id: ZoneId) -> Look {
+        let zone = self.zone(id);
+        let end = zone.acknowledged().min(zone.readable());
+        let rows = self.layout.row(self.layout.stripe_of(end)).min(self.layout.zone_capacity);
+        Look { generation: zone.generation, rows: if zone.resetting { 0 } else { rows } }
+    }
+
+    /// Rows that the new drive of `slot` is to hold of a zone.
+    pub(crate) fn valid_rows(&self, id: ZoneId, slot: Slot) -> u64 {
+        self.layout.used(id, slot, self.zone(id).readable())
+    }
+}
+
+impl Target {
+    fn physical(id: ZoneId) -> ZoneId {
+        ZoneId(id.0 + METADATA_ZONES)
+    }
+
+    /// Empties the physical zone.
+    async fn clear(&self, id: ZoneId) -> Result<()> {
+        let zone = Target::physical(id);
+        let report = self.device.report(zone.0..zone.0 + 1).await?;
+        if report.first().is_some_and(|info| info.state != ZoneState::Empty) {
+            self.device.zone(zone, Action::Reset).await?;
+            self.device.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Fills a zone. `kept`: rows that the drive has already, all of them. `patient`: not if that would take long.
+    pub(crate) async fn fill(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        kept: bool,
+        patient: bool,
+    ) -> Result<Copied> {
+        let core = Arc::clone(&runner.core);
+        let Look { generation, .. } = core.look(id);
+        let mut row = if kept { core.valid_rows(id, self.slot) } else { 0 };
+        if !kept {
+            self.clear(id).await?;
+            let (mut rounds, mut last) = (0, u64::MAX);
+            loop {
+                let look = core.look(id);
+                if look.generation != generation {
+                    return Ok(Copied::Again);
+                }
+                let left = look.rows.saturating_sub(row);
+                if left <= REST * core.layout.unit {
+                    break;
+                }
+                if rounds >= ROUNDS && left > last / 2 {
+                    if patient {
+                        return Ok(Copied::Later);
+                    }
+                    break;
+                }
+                (rounds, last) = (rounds + 1, left);
+                self.copy(runner, id, row..look.rows, true).await?;
+                row = look.rows;
+            }
+        }
+        let paused: Io<()> = core.enter(id, Work::Pause).typed();
+        paused.await?;
+        let result = self.finish(runner, id, row, generation).await;
+        {
+            let mut zone = core.zone(id);
+            zone.busy = false;
+            if let Ok(Copied::Done(_)) = &result {
+                core.member(self.slot).has_zone(id, true);
+                // On the new drive everything lies in its place.
+                zone.patches.forget(self.slot);
+                let whole = |stripe: &Stripe, parity: &Relocated| parity.end == core.layout.end(*stripe);
+                let ours = |stripe: &Stripe| core.layout.parity(id, *stripe) == self.slot;
+                zone.relocated.retain(|stripe, parity| !(ours(stripe) && whole(stripe, parity)));
+            }
+        }
+        core.pump(id);
+        result
+    }
+
+    /// The rest of a zone, whose I/O waits.
+    async fn finish(&self, runner: &mut Runner, id: ZoneId, row: u64, generation: u64) -> Result<Copied> {
+        let core = Arc::clone(&runner.core);
+        let layout = core.layout;
+        let (end, full) = {
+            let zone = core.zone(id);
+            if zone.generation != generation {
+                return Ok(Copied::Again);
+            }
+            (zone.acknowledged().min(zone.readable()), zone.state == ZoneState::Full)
+        };
+        let rows = layout.used(id, self.slot, end);
+        let last = layout.stripe_of(end);
+        let whole = layout.row(last).min(rows);
+        if row < whole {
+            self.copy(runner, id, row..whole, false).await?;
+        }
+        let from = row.max(whole);
+        if from < rows
+            && let Some(index) = layout.index_on(id, last, self.slot)
+        {
+            // Blocks of a stripe that is not whole.
+            let at = from - layout.row(last);
+            let offset = layout.unit_start(last, index).plus(Blocks(at));
+            let piece = Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
+            let mut part = BufMut::zeroed(core.bytes(rows - from));
+            let rebuild = core.rebuild(&core.zone(id), id, piece)?;
+            rebuild.run(&mut part).await?;
+            self.write(id, from, part).await?;
+            runner.job.add(core.bytes(rows - from) as u64);
+        }
+        let torn = full && end > layout.start(last) && end < layout.capacity();
+        if torn && layout.parity(id, last) == self.slot {
+            let mut unit = BufMut::zeroed(core.bytes(layout.unit_of(last)));
+            core.sum(id, last, end, &mut unit).await?;
+            core.zone(id).relocated.insert(last, Relocated { end, unit: unit.freeze() });
+        }
+        if full && rows < self.device.geometry().zone_capacity.0 {
+            self.device.zone(Target::physical(id), Action::Finish).await?;
+        }
+        Ok(Copied::Done(ZoneEntry { generation, end: Some(end) }))
+    }
+
+    fn write(&self, id: ZoneId, row: u64, data: BufMut) -> Io<()> {
+        let at = Member::address(&*self.device, id, row);
+        self.device.write(at, data.freeze(), Durability::Cached)
+    }
+
+    /// Copies rows of whole stripes. `paced`: with regard for clients.
+    async fn copy(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        rows: std::ops::Range<u64>,
+        paced: bool,
+    ) -> Result<()> {
+        let core = Arc::clone(&runner.core);
+        let others: Vec<Slot> = (0..core.layout.drives).map(Slot).filter(|slot| *slot != self.slot).collect();
+        let most = self.device.geometry().max_transfer.0;
+        let mut reads: VecDeque<(u64, u64, Vec<Io<BufMut>>)> = VecDeque::new();
+        let mut writes: VecDeque<(u64, Io<()>)> = VecDeque::new();
+        let mut next = rows.start;
+        while next < rows.end || !reads.is_empty() {
+            loop {
+                let (chunk, depth) = runner.window();
+                if next >= rows.end || reads.len() >= depth {
+                    break;
+                }
+                let count = chunk.min(most).min(rows.end - next);
+                if (paced && !runner.turn(count).await) || runner.job.is_ended_early() {
+                    return Err(self.ended(&core));
+                }
+                let read = |slot: &Slot| core.read_rows(id, *slot, next, count);
+                let ios: Option<Vec<Io<BufMut>>> = others.iter().map(read).collect();
+                reads.push_back((next, count, ios.ok_or_else(|| core.broken_error("rebuild"))?));
+                next += count;
+            }
+            let Some((row, count, ios)) = reads.pop_front() else { continue };
+            let mut sum: Option<BufMut> = None;
+            for (slot, read) in others.iter().zip(join_all(ios).await) {
+                let mut data = match read {
+                    Ok(data) => data,
+                    Err(e) => return Err(core.lost_twice(id, self.slot, *slot, e).await),
+                };
+                core.settle(id, *slot, row, &mut data);
+                match &mut sum {
+                    Some(sum) => xor(sum, &data),
+                    None => sum = Some(data),
+                }
+            }
+            while writes.len() >= runner.window().1 {
+                self.landed(runner, writes.pop_front()).await?;
+            }
+            let data = sum.unwrap_or_default();
+            core.tally.rebuilt(data.len());
+            writes.push_back((count, self.write(id, row, data)));
+        }
+        while !writes.is_empty() {
+            self.landed(runner, writes.pop_front()).await?;
+        }
+        Ok(())
+    }
+
+    async fn landed(&self, runner: &Runner, write: Option<(u64, Io<()>)>) -> Result<()> {
+        let Some((rows, io)) = write else { return Ok(()) };
+        io.await?;
+        runner.job.add(runner.core.bytes(rows) as u64);
+        Ok(())
+    }
+
+    /// Why a rebuild ends early.
+    pub(crate) fn ended(&self, core: &Core) -> Error {
+        let why = if core.member(self.slot).is_aborted() {
+            "the new drive failed: the array is as it was before, without a drive. Replace it by another one"
+        } else {
+            "it was cancelled: the array is as it was before, without a drive"
+        };
+        core.error(ErrorKind::Gone, "rebuild").because(why)
+    }
+}
+
+impl Core {
+    /// The error of a row that follows from nothing: two drives lack it.
+    pub(crate) async fn lost_twice(
+        self: &Arc<Core>,
+        id: ZoneId,
+        slot: Slot,
+        other: Slot,
+        error: Error,
+    ) -> Error {
+        if crate::failure::fails_the_drive(error.kind()) {
+            // It says so itself, in clear words.
+            return match self.fail(other, &error).await {
+                Err(e) => e,
+                Ok(()) => error,
+            };
+        }
+        let words = format!(
+            "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
+             that zone, and rebuild again",
+            other.0, slot.0
+        );
+        error.because(words)
+    }
+
+    /// The XOR of the data of a stripe below `end`.
+    async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, into: &mut BufMut) -> Result<()> {
+        let layout = &self.layout;
+        let (mut ios, mut overlays) = (Vec::new(), Vec::new());
+        for index in 0..layout.data_units() {
+            let count = layout.filled(stripe, index, end);
+            if count > 0 {
+                let from = layout.data(id, stripe, index);
+                let row = layout.row(stripe);
+                let io = self.read_rows(id, from, row, count);
+                overlays.push(self.zone(id).patches.over(self.bytes(1), from, row, count));
+                ios.push(io.ok_or_else(|| self.broken_error("rebuild"))?);
+            }
+        }
+        for (data, overlay) in join_all(ios).await.into_iter().zip(overlays) {
+            let mut data = data?;
+            overlay.apply(&mut data);
+            xor(into, &data);
+        }
+        Ok(())
+    }
+}
