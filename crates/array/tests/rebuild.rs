@@ -9,9 +9,7 @@ use array::{Array, CreateOptions, EventKind, Health, MemberState, OpenOptions, P
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Profile, Seeded};
-use zoned::{
-    Action, Blocks, Buf, BufMut, Bytes, Durability, ErrorKind, Io, Lba, ZoneId, ZoneState, ZonedDevice,
-};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, ErrorKind, Io, Lba, ZoneId, ZonedDevice};
 
 fn zn540(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let profile = Profile::load("zn540").expect("there");
@@ -161,4 +159,296 @@ fn a_rebuild_takes_as_long_as_writing_what_is_valid() {
     );
     assert!(rate > 0.98 * bandwidth, "{rate:.0} MiB/s, the drive writes {bandwidth:.0}");
     assert!(long_alone > 0.95 * long, "{long:.4} s, {long_alone:.4} s alone");
+}
+
+/// The latency that 999 of 1,000 operations stay below.
+fn tail(latencies: &mut [Duration]) -> Duration {
+    latencies.sort_unstable();
+    latencies[latencies.len() * 999 / 1000]
+}
+
+/// A client that reads 4 KiB at random of zone 0, or appends 16 KiB to zone 2, now and then, until `end`.
+async fn client(
+    device: Arc<dyn ZonedDevice>,
+    reads: bool,
+    seed: u64,
+    blocks: u64,
+    seen: Arc<Mutex<Vec<Duration>>>,
+) {
+    let driver = Arc::clone(device.driver());
+    let mut rng = SplitMix64::new(seed);
+    let data = BufMut::zeroed(16 << 10).freeze();
+    loop {
+        sleep_until(&*driver, driver.now().after(Duration::from_micros(20 + rng.draw() % 80))).await;
+        let begun = driver.now();
+        if reads {
+            let at = Lba(rng.draw() % blocks);
+            device.read(at, BufMut::zeroed(4096)).await.expect("read");
+        } else {
+            device.append(ZoneId(2), data.clone(), Durability::Cached).await.expect("appended");
+        }
+        seen.lock().push(driver.now().since(begun));
+    }
+}
+
+/// The clients' tail without and beside a rebuild, and the rebuild's rate in MiB/s.
+fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
+    let bench = Bench::new(3, zn540, 64 << 10);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        let bytes = 64_u64 << 20;
+        fill(&device(&array), 0, bytes * 2).await;
+        fill(&device(&array), 1, bytes * 2).await;
+        array.fail(Slot(2)).await.expect("failed");
+        let seen: Arc<Mutex<Vec<Duration>>> = Arc::default();
+        for n in 0..6 {
+            let work = client(device(&array), n < 5, n, bytes * 2 / 4096, Arc::clone(&seen));
+            drop(spawn(&*bench.driver, "client", work));
+        }
+        sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(200))).await;
+        let mut before = std::mem::take(&mut *seen.lock());
+        let start = bench.driver.now();
+        let rebuild =
+            array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
+        // What is copied in two seconds at the most.
+        while !rebuild.is_over() && bench.driver.now().since(start) < Duration::from_secs(2) {
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
+        }
+        let progress = rebuild.progress();
+        let mut during = std::mem::take(&mut *seen.lock());
+        let rate = progress.bytes.0 as f64 / f64::from(1 << 20) / progress.elapsed.as_secs_f64();
+        println!(
+            "{pace:?}: p99.9 of {} without {:?}, of {} beside {:?}, {rate:.0} MiB/s, {:?}",
+            before.len(),
+            tail(&mut before),
+            during.len(),
+            tail(&mut during),
+            progress
+        );
+        (tail(&mut before), tail(&mut during), rate)
+    })
+}
+
+#[test]
+fn clients_keep_their_tail_and_the_rebuild_moves_on() {
+    let (without, beside, rate) = beside_clients(Pace::default());
+    assert!(beside < without * 2, "{beside:?}, {without:?} without");
+    assert!(rate > 8.0, "{rate:.1} MiB/s");
+    let (_, unregarded, fast) = beside_clients(Pace::UNBOUNDED);
+    assert!(fast > rate && unregarded > beside, "{fast:.0} MiB/s, {unregarded:?}");
+    // Whatever they suffer, the least rate is kept.
+    let least = Pace { min_rate: Bytes(100 << 20), max_rate: Some(Bytes(100 << 20)), tail_percent: 1 };
+    let (_, _, rate) = beside_clients(least);
+    assert!((60.0..101.0).contains(&rate), "{rate:.0} MiB/s");
+}
+
+/// An array of tiny drives with something in its zones: full, open, finished early, and an empty one.
+async fn furnish(device: &Arc<dyn ZonedDevice>) {
+    for (zone, blocks) in CONTENT {
+        write(device, zone, 0, blocks).await;
+    }
+    device.zone(ZoneId(4), Action::Finish).await.expect("finished");
+    device.flush().await.expect("flushed");
+}
+
+const CONTENT: [(u32, u64); 6] = [(0, 480), (1, 37), (2, 480), (3, 202), (4, 101), (6, 3)];
+
+async fn verify_all(device: &Arc<dyn ZonedDevice>) {
+    for (zone, blocks) in CONTENT {
+        verify(device, zone, blocks).await;
+    }
+}
+
+#[test]
+fn a_rebuild_goes_on_after_a_restart_with_what_is_not_there() {
+    for stop in 1..=4 {
+        let mut bench = Bench::new(stop, tiny, 2048);
+        let new = bench.fresh();
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            furnish(&device(&array)).await;
+            array.fail(Slot(1)).await.expect("failed");
+            let rebuild = array
+                .start_replace(Slot(1), Arc::clone(&new) as Arc<dyn ZonedDevice>, RebuildOptions::default())
+                .await
+                .expect("begun");
+            while u64::from(rebuild.progress().zones_done) < stop {
+                sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(50))).await;
+            }
+            assert_eq!(array.status().members[1].state, MemberState::Rebuilding);
+            assert_eq!(array.status().health(), Health::Degraded);
+        });
+        // The power goes.
+        let driver: Arc<dyn Driver> = VirtualDriver::new(stop);
+        bench.drives[1] = new;
+        let cut = |(n, emu): (usize, &Arc<Emu>)| {
+            let media = emu.power_cut(&mut Seeded::new(stop * 10 + n as u64));
+            Emu::from_media(
+                media,
+                &format!("emu:{n}"),
+                Latency::all(Duration::from_micros(10)),
+                Arc::clone(&driver),
+            )
+        };
+        bench.drives = bench.drives.iter().enumerate().map(cut).collect();
+        bench.driver = driver;
+        block_on(&*bench.driver, async {
+            let status = array::status(&bench.devices(&[])).await.expect("status");
+            assert_eq!(status.members[1].state, MemberState::Rebuilding);
+            let array = bench.open(&[]).await;
+            let rebuild = array.rebuild().expect("it goes on");
+            rebuild.wait().await.expect("rebuilt");
+            let (progress, counters) = (rebuild.progress(), array.counters());
+            assert_eq!(progress.zones_done, 6);
+            assert!(counters.rebuilt_bytes < progress.total.0, "{counters:?} {progress:?}");
+            assert_eq!(array.status().health(), Health::Clean);
+            verify_all(&device(&array)).await;
+        });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[3]).await;
+            verify_all(&device(&array)).await;
+        });
+    }
+}
+
+#[test]
+fn a_new_drive_that_fails_leaves_the_array_as_it_was_and_another_one_does() {
+    for after in [0, 1, 9, 14] {
+        let mut bench = Bench::new(after, tiny, 2048);
+        let (bad, good) = (bench.fresh(), bench.fresh());
+        bad.fail(FaultSpec { after, ..FaultSpec::all(FaultOp::Write) });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let events = array.events();
+            furnish(&device(&array)).await;
+            array.fail(Slot(0)).await.expect("failed");
+            let error = array.replace(Slot(0), bad).await.expect_err("it fails");
+            let state = array.status();
+            assert_eq!(
+                (state.health(), state.members[0].state),
+                (Health::Degraded, MemberState::Failed),
+                "{error}"
+            );
+            assert!(!array.is_broken());
+            verify_all(&device(&array)).await;
+            write(&device(&array), 5, 0, 50).await;
+            array.replace(Slot(0), Arc::clone(&good) as Arc<dyn ZonedDevice>).await.expect("rebuilt");
+            assert_eq!(array.status().health(), Health::Clean);
+            let names: Vec<&str> =
+                std::iter::from_fn(|| events.try_next()).map(|event| event.kind.name()).collect();
+            let wanted =
+                ["drive-failed", "rebuild-started", "rebuild-ended", "rebuild-started", "rebuild-ended"];
+            assert_eq!(names, wanted);
+            device(&array).flush().await.expect("flushed");
+        });
+        bench.drives[0] = good;
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[4]).await;
+            verify_all(&device(&array)).await;
+            verify(&device(&array), 5, 50).await;
+        });
+    }
+}
+
+#[test]
+fn another_drive_that_fails_during_a_rebuild_ends_it_in_clear_words() {
+    for after in [0, 1, 4] {
+        let bench = Bench::new(after, tiny, 2048);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let events = array.events();
+            furnish(&device(&array)).await;
+            array.fail(Slot(2)).await.expect("failed");
+            let rebuild =
+                array.start_replace(Slot(2), bench.fresh(), RebuildOptions::default()).await.expect("begun");
+            for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush] {
+                bench.drives[4].fail(FaultSpec { after, ..FaultSpec::all(op) });
+            }
+            let error = rebuild.wait().await.expect_err("two drives are lost").to_string();
+            assert!(error.contains("two drives") || error.contains("cannot read what drive 2"), "{error}");
+            // What is read is right, or an error.
+            let dev = device(&array);
+            let size = dev.geometry().block_size as usize;
+            for (zone, blocks) in CONTENT {
+                for n in 0..blocks {
+                    let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
+                    if let Ok(found) = dev.read(at, BufMut::zeroed(size)).await {
+                        assert!(found[..] == block(size, zone, n)[..], "block {n} of zone {zone}");
+                    }
+                }
+            }
+            let at = dev.geometry().start(ZoneId(7));
+            let data = BufMut::zeroed(4 * 2048).freeze();
+            let error = dev.write(at, data, Durability::Cached).await.expect_err("nothing more is written");
+            assert_eq!(error.kind(), ErrorKind::Gone);
+            assert!(error.to_string().contains("two drives of the array failed"), "{error}");
+            let status = array.status();
+            assert_eq!((status.health(), status.broken), (Health::Failed, true));
+            assert!(status.advice()[0].contains("More than one drive"), "{:?}", status.advice());
+            let told = std::iter::from_fn(|| events.try_next());
+            assert!(told.into_iter().any(|event| matches!(event.kind, EventKind::SecondFailure { .. })));
+        });
+    }
+}
+
+#[test]
+fn an_old_drive_that_comes_back_is_left_out() {
+    let mut bench = Bench::new(8, tiny, 2048);
+    let new = bench.fresh();
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        array.fail(Slot(3)).await.expect("failed");
+        write(&device(&array), 5, 0, 80).await;
+        array.replace(Slot(3), Arc::clone(&new) as Arc<dyn ZonedDevice>).await.expect("rebuilt");
+        device(&array).flush().await.expect("flushed");
+    });
+    let old = std::mem::replace(&mut bench.drives[3], new);
+    block_on(&*bench.driver, async {
+        let mut devices = bench.devices(&[]);
+        devices.insert(0, Arc::clone(&old) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        assert_eq!(array.status().health(), Health::Clean);
+        verify_all(&device(&array)).await;
+        verify(&device(&array), 5, 80).await;
+    });
+    block_on(&*bench.driver, async {
+        // In the place of the new one it is as good as none.
+        let mut devices = bench.devices(&[3]);
+        devices.push(old as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        assert_eq!(array.status().members[3].state, MemberState::Failed);
+        verify(&device(&array), 5, 80).await;
+    });
+}
+
+#[test]
+fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
+    let bench = Bench::new(5, tiny, 2048);
+    let new = bench.fresh();
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        assert_eq!(array.fail(Slot(9)).await.expect_err("none").kind(), ErrorKind::Invalid);
+        array.fail(Slot(1)).await.expect("failed");
+        assert!(
+            array
+                .fail(Slot(2))
+                .await
+                .expect_err("one is lacking")
+                .to_string()
+                .contains("replace that one first")
+        );
+        let begin = || {
+            array.start_replace(Slot(1), Arc::clone(&new) as Arc<dyn ZonedDevice>, RebuildOptions::default())
+        };
+        let rebuild = begin().await.expect("begun");
+        assert!(begin().await.expect_err("one runs").to_string().contains("runs already"));
+        rebuild.cancel();
+        let error = rebuild.wait().await.expect_err("cancelled");
+        assert!(error.to_string().contains("cancelled"), "{error}");
+        assert_eq!(array.status().members[1].state, MemberState::Failed);
+        begin().await.expect("begun again").wait().await.expect("rebuilt");
+        assert_eq!(array.status().health(), Health::Clean);
+    });
 }
