@@ -2,6 +2,7 @@
 //! the machine than about the code.
 #![forbid(unsafe_code)]
 
+pub mod array;
 mod clock;
 pub mod contract;
 mod counted;

@@ -1,12 +1,9 @@
 //! The walk over cuts and outcomes.
 
-use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use zoned::emu::{Exhaustive, Media};
 
 use crate::choose::Sample;
@@ -15,10 +12,10 @@ use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
 use crate::replay::{Fates, Replay};
-use crate::report::FailureKind;
 use crate::trace::{Event, Trace};
+use crate::walk::{Walk, caught, thin, tidy, words};
 use crate::waltz::{self, WaltzOracle};
-use crate::{CrashOptions, Error, Failure, Outcome, Report, Result, Rng, StateId, Target};
+use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 
 /// How often the replay of an engine's second cut is tried.
 const REPLAYS: u32 = 64;
@@ -35,8 +32,6 @@ const LOG_WORKLOADS: u64 = 60;
 const SHARE: u64 = 500;
 /// Images that a cut gives, about: what decides how many cuts of a workload are taken.
 const PER_CUT: u64 = 6;
-/// Failures that a report describes.
-const DESCRIBED: usize = 20;
 /// A seed is spent when this many workloads in a row show no new image.
 const BARREN: u32 = 8;
 
@@ -113,8 +108,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         }
         workload += 1;
     }
-    report.failures.sort();
-    report.failures.truncate(DESCRIBED);
+    tidy(&mut report);
     Ok(report)
 }
 
@@ -137,12 +131,6 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
         Err(Error::Workload(format!("{place}: panic: {}", words(&*panic))))
     })
-}
-
-/// What a panic said.
-pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
-    let owned = panic.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
 
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
@@ -200,26 +188,6 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
     cuts
 }
 
-/// What the threads of one exploration share.
-struct Walk<'a> {
-    options: &'a CrashOptions,
-    trace: &'a Trace,
-    saved: Option<&'a Path>,
-    oracle: &'a dyn Oracle,
-    cuts: Vec<Cut>,
-    limit: u64,
-    next: AtomicUsize,
-    stop: AtomicBool,
-    found: Mutex<Found>,
-}
-
-#[derive(Default)]
-struct Found {
-    images: HashSet<u128>,
-    checked: HashSet<(u128, u64)>,
-    report: Report,
-}
-
 fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: u64) -> Result<Report> {
     walk(options, trace, saved, states, &*oracle_of(trace, options))
 }
@@ -238,71 +206,39 @@ fn walk(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        thin(&mut cuts, states, trace.seed ^ trace.workload);
+        thin(&mut cuts, states / PER_CUT + 1, trace.seed ^ trace.workload);
     }
-    let walk = Walk {
-        options,
-        trace,
-        saved,
-        oracle,
-        cuts,
-        limit: states,
-        next: AtomicUsize::new(0),
-        stop: AtomicBool::new(false),
-        found: Mutex::default(),
-    };
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = if options.only.is_some() { 1 } else { options.threads.unwrap_or(processors).max(1) };
-    let results = std::thread::scope(|scope| {
-        // Each state has a clock of its own: the threads share nothing but the list of what is left to do.
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| walk.run())).collect();
-        threads.into_iter().map(|t| t.join().expect("a walker catches panics")).collect::<Vec<_>>()
-    });
-    for result in results {
-        result?;
-    }
-    let found = walk.found.into_inner();
-    let mut report = found.report;
-    report.states = found.images.len() as u64;
-    report.failures.sort();
-    report.failures.truncate(DESCRIBED);
-    Ok(report)
+    let taker = Taker { options, trace, saved, oracle };
+    Walk::new(options, cuts, states).run(|walk| taker.run(walk))
 }
 
-/// Few states wanted: take some cuts at random, from beginning to end, rather than the first ones.
-fn thin(cuts: &mut Vec<Cut>, states: u64, seed: u64) {
-    let wanted = usize::try_from(states / PER_CUT + 1).unwrap_or(usize::MAX);
-    let mut rng = Rng::at(seed, &[0xc07]);
-    let mut left = cuts.len();
-    let mut take = wanted.min(left);
-    cuts.retain(|_| {
-        let keep = rng.index(left) < take;
-        left -= 1;
-        take -= usize::from(keep);
-        keep
-    });
+/// Takes the cuts of one trace.
+struct Taker<'a> {
+    options: &'a CrashOptions,
+    trace: &'a Trace,
+    saved: Option<&'a Path>,
+    oracle: &'a dyn Oracle,
 }
 
-impl Walk<'_> {
+impl Taker<'_> {
     /// Takes cut after cut, replaying the trace up to each.
-    fn run(&self) -> Result<()> {
+    fn run(&self, walk: &Walk<'_, Cut>) -> Result<()> {
         let fates = Fates::of(&self.trace.events);
         let mut replay = Replay::new(self.trace.drive.medium()?, &fates);
         let mut events = self.trace.events.iter().enumerate();
         let mut at = None;
-        while !self.stop.load(Ordering::Relaxed) {
-            let Some(cut) = self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+        while let Some(cut) = walk.next() {
             while at.is_none_or(|at| at < cut.event) {
                 let Some((index, event)) = events.next() else { break };
                 replay.step(event);
                 at = Some(index);
             }
-            self.outcomes(&replay.image(), cut);
+            self.outcomes(walk, &replay.image(), cut);
         }
         Ok(())
     }
 
-    fn outcomes(&self, media: &Media, cut: &Cut) {
+    fn outcomes(&self, walk: &Walk<'_, Cut>, media: &Media, cut: &Cut) {
         let id = |outcome| StateId {
             workload: self.trace.workload,
             event: cut.event as u64,
@@ -316,11 +252,11 @@ impl Walk<'_> {
         let more = loop {
             let image = media.cut(&mut all);
             if only.is_none_or(|only| only == Outcome::Enumerated(enumerated)) {
-                self.image(image, cut, id(Outcome::Enumerated(enumerated)));
+                self.image(walk, image, cut, id(Outcome::Enumerated(enumerated)));
             }
             enumerated += 1;
             let more = all.next();
-            if !more || enumerated == ENUMERATED || self.stop.load(Ordering::Relaxed) {
+            if !more || enumerated == ENUMERATED || walk.is_over() {
                 break more;
             }
         };
@@ -331,30 +267,23 @@ impl Walk<'_> {
             None => 0..0,
         };
         for n in samples {
-            if self.stop.load(Ordering::Relaxed) {
+            if walk.is_over() {
                 return;
             }
             let place = [self.trace.workload, cut.event as u64, n];
             let image = media.cut(&mut Sample::new(Rng::at(self.trace.seed, &place)));
-            self.image(image, cut, id(Outcome::Sampled(n)));
+            self.image(walk, image, cut, id(Outcome::Sampled(n)));
         }
     }
 
-    fn image(&self, image: Media, cut: &Cut, mut id: StateId) {
+    fn image(&self, walk: &Walk<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
         let fingerprint = image.fingerprint();
         match self.options.only {
             Some(only) => id.twice = only.twice,
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(TWICE) == 0,
         }
-        {
-            let mut found = self.found.lock();
-            if !found.checked.insert((fingerprint, cut.promises)) {
-                return;
-            }
-            found.images.insert(fingerprint);
-            if found.images.len() as u64 >= self.limit {
-                self.stop.store(true, Ordering::Relaxed);
-            }
+        if !walk.is_new(fingerprint, cut.promises) {
+            return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64 };
         // What a second cut meets in the engine is up to RocksDB's threads: a replay tries again.
@@ -362,38 +291,12 @@ impl Walk<'_> {
         let mut faults = Vec::new();
         for _ in 0..if again { REPLAYS } else { 1 } {
             let image = image.clone();
-            let checked = catch_unwind(AssertUnwindSafe(|| self.oracle.probe(image, &cut.progress, probe)));
-            faults = checked.unwrap_or_else(|panic| {
-                vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
-            });
+            faults = caught(|| self.oracle.probe(image, &cut.progress, probe));
             if !faults.is_empty() {
                 break;
             }
         }
-        if faults.is_empty() {
-            return;
-        }
-        let mut found = self.found.lock();
-        for kind in [FailureKind::Lost, FailureKind::Invented, FailureKind::Mount, FailureKind::Check] {
-            let what: Vec<&str> = faults.iter().filter(|f| f.kind == kind).map(|f| f.what.as_str()).collect();
-            if what.is_empty() {
-                continue;
-            }
-            found.report.count(kind);
-            let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
-            if described < DESCRIBED {
-                let replay_command = self.command(id);
-                found.report.failures.push(Failure {
-                    kind,
-                    state: id,
-                    what: what.join("; "),
-                    replay_command,
-                });
-            }
-        }
-        if self.options.first_failure {
-            self.stop.store(true, Ordering::Relaxed);
-        }
+        walk.add(id, &faults, |what| what, || self.command(id));
     }
 
     /// The command that replays a state. A rule broken on purpose has no flag: tests break it, and replay by calls.
@@ -419,6 +322,7 @@ mod tests {
     use zoned::{Buf, BufMut, Durability, Lba, ZonedDevice};
 
     use super::*;
+    use crate::report::FailureKind;
     use crate::trace::Drive;
     use crate::{Recorder, Step};
 

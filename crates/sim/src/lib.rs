@@ -31,6 +31,7 @@ mod shape;
 mod state;
 mod trace;
 mod tree;
+mod walk;
 mod waltz;
 
 pub use choose::Sample;

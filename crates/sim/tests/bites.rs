@@ -155,3 +155,13 @@ fn a_durable_write_that_an_array_does_not_flush_is_found() {
 fn a_write_hole_that_an_array_leaves_is_found() {
     is_found_in_an_array(35, array::Sabotage::Hole);
 }
+
+#[test]
+fn hidden_blocks_that_an_array_forgets_are_found() {
+    is_found_in_an_array(36, array::Sabotage::Hidden);
+}
+
+#[test]
+fn a_zone_in_the_swap_zone_that_an_array_forgets_is_found() {
+    is_found_in_an_array(37, array::Sabotage::Swap);
+}

@@ -9,6 +9,11 @@ const LARGE_CHUNK: usize = 256 << 10;
 /// Zones below this have one chunk per block, so that a copy-on-write clone of a small drive copies little.
 const LARGE_ZONE: u64 = 4 << 20;
 
+const _: () = assert!(LARGE_CHUNK >= 65_536, "no chunk is longer than this");
+
+/// What a missing chunk holds.
+static ZEROS: [u8; LARGE_CHUNK] = [0; LARGE_CHUNK];
+
 /// A piece of a zone's content.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -24,7 +29,8 @@ pub(super) struct Pool {
 }
 
 /// A zone's content. What was never written reads as zeros or as what a reused chunk held: the zone's pointer
-/// decides what may be read.
+/// decides what may be read. Zeros that are written where no chunk is take no memory: figures of whole drives write
+/// nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     chunks: Vec<Option<Arc<Chunk>>>,
@@ -60,7 +66,12 @@ impl Content {
                 self.chunks.resize(index + 1, None);
             }
             let slot = self.chunks.get_mut(index).expect("just made");
-            let chunk = slot.get_or_insert_with(|| pool.take(zeroed));
+            if slot.is_none() && is_zeros(head) {
+                (data, at) = (tail, at + n);
+                continue;
+            }
+            // What lies before it in the chunk may be zeros that were left out.
+            let chunk = slot.get_or_insert_with(|| pool.take(zeroed || offset > 0));
             if Arc::get_mut(chunk).is_none() {
                 let mut own = pool.take(false);
                 let fresh = Arc::get_mut(&mut own).expect("nobody else has it yet");
@@ -94,8 +105,10 @@ impl Content {
     pub(super) fn part(&self, pool: &Pool, at: usize, end: usize) -> &[u8] {
         let (index, offset) = (at / pool.chunk, at % pool.chunk);
         let n = (end - at).min(pool.chunk - offset);
-        let chunk = self.chunks.get(index).and_then(Option::as_ref);
-        chunk.and_then(|c| c.bytes.get(offset..offset + n)).unwrap_or_default()
+        match self.chunks.get(index).and_then(Option::as_ref) {
+            Some(chunk) => chunk.bytes.get(offset..offset + n).unwrap_or_default(),
+            None => ZEROS.get(..n).unwrap_or_default(),
+        }
     }
 
     /// Gives the chunks that lie wholly below byte `end` back to the pool.
@@ -133,9 +146,17 @@ impl Content {
     }
 }
 
+fn is_zeros(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    // Most of what is not zeros begins so.
+    words.first().is_none_or(|word| *word == [0; 8])
+        && words.chunks(64).all(|some| some.iter().fold(0, |sum, word| sum | u64::from_ne_bytes(*word)) == 0)
+        && rest.iter().all(|byte| *byte == 0)
+}
+
 /// A hash of `bytes`; 0 for all zeros, so that a missing chunk and one of zeros are the same.
 fn hash_bytes(bytes: &[u8]) -> u128 {
-    if bytes.iter().all(|b| *b == 0) {
+    if is_zeros(bytes) {
         return 0;
     }
     let mut hash = Hash128::default();
@@ -175,5 +196,26 @@ impl Hash128 {
 
     pub(super) fn finish(self) -> u128 {
         u128::from(self.low) | u128::from(self.high) << 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_take_no_memory_and_read_as_zeros_whatever_chunks_held_before() {
+        let pool = Pool::new(4096, 64 << 20);
+        let mut used = Content::default();
+        used.write(&pool, 0, &vec![7; LARGE_CHUNK], false);
+        used.clear(&pool);
+        let mut content = Content::default();
+        content.write(&pool, 0, &vec![0; 2 * LARGE_CHUNK + 4096], false);
+        assert!(content.chunks.iter().all(Option::is_none));
+        content.write(&pool, 2 * LARGE_CHUNK + 4096, &[9; 4096], false);
+        let mut found = vec![1; 2 * LARGE_CHUNK + 8192];
+        content.read(&pool, 0, &mut found);
+        let (zeros, rest) = found.split_at(2 * LARGE_CHUNK + 4096);
+        assert!(zeros.iter().all(|byte| *byte == 0) && rest.iter().all(|byte| *byte == 9));
     }
 }

@@ -1,0 +1,282 @@
+//! An array of emulated drives on a virtual clock, and the work that is put on it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ::array::{Array, CreateOptions, OpenOptions};
+use parking_lot::Mutex;
+use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
+use zoned::emu::{Emu, EmuOptions, Profile};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice};
+
+/// When an operation began and when it ended.
+pub type Time = (Instant, Instant);
+
+/// An array to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Of the drives.
+    pub profile: &'static str,
+    /// How many.
+    pub drives: u32,
+    /// Zones of each: as many as the work needs, for a drive of some terabytes is not needed to see its speed.
+    pub zones: u32,
+    /// Of the array.
+    pub stripe_unit: Bytes,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { profile: "zn540", drives: 5, zones: 16, stripe_unit: Bytes(64 << 10) }
+    }
+}
+
+/// An array that is assembled.
+pub struct Bed {
+    /// The clock.
+    pub driver: Arc<dyn Driver>,
+    /// The members, by slot.
+    pub drives: Vec<Arc<Emu>>,
+    /// The array.
+    pub array: Arc<Array>,
+    /// The same, as whoever uses it sees it.
+    pub device: Arc<dyn ZonedDevice>,
+    setup: Setup,
+}
+
+impl std::fmt::Debug for Bed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bed").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+impl Setup {
+    /// A drive on a clock.
+    pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
+        let profile = Profile::load(self.profile).expect("the profile is built in");
+        let options = EmuOptions {
+            zones: self.zones,
+            name: format!("emu:{n}"),
+            seed: u64::from(n),
+            ..EmuOptions::of_profile(profile)
+        };
+        Emu::memory(options, Arc::clone(driver))
+    }
+
+    /// One drive alone, on a clock of its own.
+    pub fn alone(&self) -> Arc<dyn ZonedDevice> {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        self.drive(&driver, 0)
+    }
+
+    /// A new array.
+    pub fn build(self) -> Result<Bed> {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drives: Vec<Arc<Emu>> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
+        let create = CreateOptions { stripe_unit: self.stripe_unit, ..CreateOptions::default() };
+        let array = block_on(&*driver, async {
+            ::array::create(&devices(&drives), &create).await?;
+            Array::open(devices(&drives), OpenOptions::default()).await
+        })?;
+        let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        Ok(Bed { driver, drives, array, device, setup: self })
+    }
+}
+
+fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
+    drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
+}
+
+impl Bed {
+    /// The same drives assembled again, without one of them.
+    pub fn without(self, slot: usize) -> Result<Bed> {
+        let Bed { driver, mut drives, array, device, setup } = self;
+        drop((array, device));
+        drives.remove(slot);
+        let array = block_on(&*driver, Array::open(devices(&drives), OpenOptions::default()))?;
+        let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        Ok(Bed { driver, drives, array, device, setup })
+    }
+
+    /// A new drive, on the same clock.
+    pub fn spare(&self) -> Arc<Emu> {
+        self.setup.drive(&self.driver, self.setup.drives)
+    }
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes one after the other, each job in zones of its own.
+    Write,
+    /// The same with appends.
+    Append,
+    /// Reads one after the other, each job in zones of its own.
+    Sequential,
+    /// Reads anywhere in what the jobs' zones hold.
+    Random,
+}
+
+/// A load, as fio puts it on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// What is done.
+    pub kind: Kind,
+    /// Bytes of an operation.
+    pub size: Bytes,
+    /// Jobs; job `n` begins in zone `first + n`, and goes on `jobs` zones further.
+    pub jobs: u32,
+    /// In flight for each job.
+    pub depth: usize,
+    /// Operations of each job.
+    pub count: u64,
+    /// The first zone.
+    pub first: u32,
+    /// Bytes of each job's zone that a random read may be of.
+    pub span: Bytes,
+}
+
+impl Load {
+    /// One job in zone 0.
+    pub fn new(kind: Kind, size: Bytes, depth: usize, count: u64) -> Load {
+        Load { kind, size, jobs: 1, depth, count, first: 0, span: Bytes(0) }
+    }
+
+    /// Runs; gives the time of each operation, in the order of their ends.
+    pub fn run(&self, device: &Arc<dyn ZonedDevice>) -> Result<Vec<Time>> {
+        let driver = Arc::clone(device.driver());
+        let times: Arc<Mutex<Vec<Time>>> = Arc::default();
+        let mut tasks: Vec<Spawned<Result<()>>> = Vec::new();
+        for job in 0..self.jobs {
+            let job = Job {
+                device: Arc::clone(device),
+                load: *self,
+                zone: self.first + job,
+                data: Buf::copy_from(&vec![0; usize::try_from(self.size.0).expect("fits memory")]),
+                times: Arc::clone(&times),
+                next: Arc::new(Mutex::new(0)),
+            };
+            match self.kind {
+                Kind::Write | Kind::Append => tasks.push(spawn(&*driver, "job", job.write())),
+                Kind::Sequential | Kind::Random => {
+                    let job = Arc::new(job);
+                    tasks.extend((0..self.depth).map(|_| {
+                        let job = Arc::clone(&job);
+                        spawn(&*driver, "job", async move { job.read().await })
+                    }));
+                }
+            }
+        }
+        block_on(&*driver, async {
+            for task in tasks {
+                task.await?;
+            }
+            Ok::<(), zoned::Error>(())
+        })?;
+        let times = std::mem::take(&mut *times.lock());
+        Ok(times)
+    }
+}
+
+struct Job {
+    device: Arc<dyn ZonedDevice>,
+    load: Load,
+    zone: u32,
+    /// Zeros: the emulated drives keep no memory for them, and parity is computed all the same.
+    data: Buf,
+    times: Arc<Mutex<Vec<Time>>>,
+    next: Arc<Mutex<u64>>,
+}
+
+impl Job {
+    /// Where operation `n` of the job is, and how long: the last of a zone may be short.
+    fn place(&self, n: u64) -> (ZoneId, Lba, u64) {
+        let geometry = self.device.geometry();
+        let blocks = self.load.size.0 / u64::from(geometry.block_size);
+        let slots = geometry.zone_capacity.0.div_ceil(blocks);
+        let zone = ZoneId(self.zone + u32::try_from(n / slots).unwrap_or(u32::MAX) * self.load.jobs);
+        let offset = n % slots * blocks;
+        (zone, geometry.start(zone).plus(Blocks(offset)), blocks.min(geometry.zone_capacity.0 - offset))
+    }
+
+    /// Writes in order, so many in flight, and waits for them in order.
+    async fn write(self) -> Result<()> {
+        let driver = Arc::clone(self.device.driver());
+        let size = self.device.geometry().block_size as usize;
+        let mut flying: VecDeque<(Instant, Io)> = VecDeque::new();
+        for n in 0..self.load.count {
+            if flying.len() >= self.load.depth {
+                self.land(&mut flying).await?;
+            }
+            let (zone, at, blocks) = self.place(n);
+            let data = self.data.slice(..blocks as usize * size);
+            let how = Durability::Cached;
+            let begin = driver.now();
+            let io = match self.load.kind {
+                Kind::Append => self.device.submit(zoned::Op::Append { zone, data, how }),
+                _ => self.device.submit(zoned::Op::Write { at, data, how }),
+            };
+            flying.push_back((begin, io));
+        }
+        while !flying.is_empty() {
+            self.land(&mut flying).await?;
+        }
+        Ok(())
+    }
+
+    async fn land(&self, flying: &mut VecDeque<(Instant, Io)>) -> Result<()> {
+        if let Some((begin, io)) = flying.pop_front() {
+            io.await?;
+            self.times.lock().push((begin, self.device.driver().now()));
+        }
+        Ok(())
+    }
+
+    /// One of the tasks that read.
+    async fn read(&self) -> Result<()> {
+        let driver = self.device.driver();
+        let (size, block) = (self.load.size.0, u64::from(self.device.geometry().block_size));
+        loop {
+            let n = {
+                let mut next = self.next.lock();
+                *next += 1;
+                *next - 1
+            };
+            if n >= self.load.count {
+                return Ok(());
+            }
+            let (at, blocks) = match self.load.kind {
+                Kind::Random => {
+                    let slots = (self.load.span.0 / size).max(1);
+                    let zone = ZoneId(self.zone + (driver.random() % 8) as u32);
+                    let at = self.device.geometry().start(zone);
+                    (at.plus(Blocks(driver.random() % slots * size / block)), size / block)
+                }
+                _ => {
+                    let (_, at, blocks) = self.place(n);
+                    (at, blocks)
+                }
+            };
+            let begin = driver.now();
+            let into = BufMut::zeroed(usize::try_from(blocks * block).expect("fits memory"));
+            self.device.read(at, into).await?;
+            self.times.lock().push((begin, driver.now()));
+        }
+    }
+}
+
+/// Fills the beginning of zones with zeros.
+pub fn prime(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<()> {
+    let size = Bytes(1 << 20);
+    for first in (0..zones).step_by(4) {
+        let jobs = (zones - first).min(4);
+        let count = span.0.div_ceil(size.0);
+        Load { jobs, first, ..Load::new(Kind::Write, size, 8, count) }.run(device)?;
+    }
+    Ok(())
+}
+
+/// A zone is emptied.
+pub fn reset(device: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<()> {
+    block_on(&**device.driver(), device.zone(zone, Action::Reset))
+}

@@ -1,0 +1,268 @@
+//! What an array of drives gives, beside what its drives give: in virtual time, so that the numbers are the same on
+//! every machine. Paper: RAIZN, section 4.4.
+
+mod bed;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use units::{Instant, block_on};
+use zoned::{Bytes, Result, ZonedDevice};
+
+pub use bed::{Bed, Kind, Load, Setup, Time, prime, reset};
+
+use crate::Recorder;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// What came of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// MiB a second.
+    pub mib: f64,
+    /// Latencies in us.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 999 of 1,000 are not above it.
+    pub p99_9: f64,
+}
+
+impl Summary {
+    /// Of operations of `size` bytes in the order of their ends. The first tenth is not counted: by then zones are
+    /// open and buffers full.
+    pub fn of(times: &[Time], size: Bytes) -> Summary {
+        let (warm, counted) = times.split_at(times.len() / 10);
+        let end = |times: &[Time]| times.last().map_or(Instant::ORIGIN, |(_, end)| *end);
+        // Of what was in flight when the count began only a part is of its time.
+        let begin = warm
+            .last()
+            .or(counted.first())
+            .map_or(Instant::ORIGIN, |(b, e)| if warm.is_empty() { *b } else { *e });
+        let mut recorder = Recorder::new();
+        counted.iter().for_each(|(begin, end)| recorder.record(end.since(*begin)));
+        let summary = recorder.summary(1);
+        let seconds = end(counted).since(begin).as_secs_f64();
+        let mib =
+            if seconds > 0.0 { counted.len() as f64 * size.0 as f64 / MIB as f64 / seconds } else { 0.0 };
+        Summary { mib, mean: summary.mean, p50: summary.p50, p99_9: summary.p99_9 }
+    }
+}
+
+/// One number of an array beside what it is measured against.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// What was done.
+    pub what: String,
+    /// What came of it.
+    pub ours: f64,
+    /// Of both.
+    pub unit: &'static str,
+    /// What it is measured against.
+    pub against: f64,
+    /// And what that is.
+    pub which: String,
+    /// The first over the second.
+    pub ratio: f64,
+    /// What the ratio should be: at least this of rates, at most this of latencies.
+    pub wanted: f64,
+}
+
+impl Line {
+    fn rate(what: impl Into<String>, ours: f64, against: f64, which: impl Into<String>) -> Line {
+        Line {
+            what: what.into(),
+            ours,
+            unit: "MiB/s",
+            against,
+            which: which.into(),
+            ratio: ours / against,
+            wanted: 0.98,
+        }
+    }
+
+    fn latency(what: impl Into<String>, ours: f64, against: f64, which: impl Into<String>) -> Line {
+        Line { unit: "us", wanted: 1.1, ..Line::rate(what, ours, against, which) }
+    }
+
+    /// Whether the number is as good as it should be.
+    pub fn holds(&self) -> bool {
+        if self.unit == "us" { self.ratio <= self.wanted } else { self.ratio >= self.wanted }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayLoad {
+    /// The array.
+    pub setup: Setup,
+    /// Bytes that each measurement moves.
+    pub total: Bytes,
+}
+
+impl Default for ArrayLoad {
+    fn default() -> ArrayLoad {
+        ArrayLoad { setup: Setup::default(), total: Bytes(1 << 30) }
+    }
+}
+
+/// Measures all of it. `progress` is told what comes next.
+pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    progress("writes");
+    lines.extend(load.writes()?);
+    progress("one at a time");
+    lines.extend(load.one_at_a_time()?);
+    progress("reads");
+    lines.extend(load.reads()?);
+    progress("rebuild");
+    for zones in [1, 2, 4] {
+        lines.push(load.rebuild(zones)?);
+    }
+    Ok(lines)
+}
+
+impl ArrayLoad {
+    fn data_drives(&self) -> f64 {
+        f64::from(self.setup.drives - 1)
+    }
+
+    fn stripe(&self) -> u64 {
+        self.setup.stripe_unit.0 * u64::from(self.setup.drives - 1)
+    }
+
+    fn count(&self, size: u64) -> u64 {
+        (self.total.0 / size).clamp(200, 40_000)
+    }
+
+    fn load(&self, device: &Arc<dyn ZonedDevice>, kind: Kind, size: u64, depth: usize) -> Result<Summary> {
+        let load = Load::new(kind, Bytes(size), depth, self.count(size));
+        Ok(Summary::of(&load.run(device)?, Bytes(size)))
+    }
+
+    /// One drive that does the same with a stripe unit at a time, as it has to below an array.
+    fn drive(&self, kind: Kind, depth: usize) -> Result<Summary> {
+        let device = self.setup.alone();
+        if kind == Kind::Sequential {
+            prime(&device, 1, self.total)?;
+        }
+        self.load(&device, kind, self.setup.stripe_unit.0, depth)
+    }
+
+    fn writes(&self) -> Result<Vec<Line>> {
+        let (unit, stripe, depth) = (self.setup.stripe_unit.0, self.stripe(), 32);
+        let one = self.drive(Kind::Write, depth)?;
+        let all = one.mib * self.data_drives();
+        let which = format!("{} drives, {} KiB, depth {depth}", self.data_drives(), unit / KIB);
+        let mut lines = Vec::new();
+        let bed = self.setup.build()?;
+        let whole = self.load(&bed.device, Kind::Write, stripe, depth)?;
+        lines.push(Line::rate(format!("whole stripes written, depth {depth}"), whole.mib, all, &which));
+        let of_one = format!("one drive, {} KiB, depth {depth}", unit / KIB);
+        let tail = "p99.9 of whole stripes";
+        lines.push(Line::latency(format!("{tail}, depth {depth}"), whole.p99_9, one.p99_9, &of_one));
+        for kind in [Kind::Write, Kind::Append] {
+            let bed = self.setup.build()?;
+            let units = self.load(&bed.device, kind, 64 * KIB, depth)?;
+            let what = if kind == Kind::Append { "appended" } else { "written" };
+            lines.push(Line::rate(format!("64 KiB {what}, depth {depth}"), units.mib, all, &which));
+        }
+        Ok(lines)
+    }
+
+    /// The mean latency of one drive that writes so many bytes at a time, one after the other.
+    fn alone(&self, bytes: u64) -> Result<f64> {
+        Ok(self.load(&self.setup.alone(), Kind::Write, bytes, 1)?.mean)
+    }
+
+    /// One write at a time. The ceiling: of each write its data and the parity that belongs to it go to two drives at
+    /// the same time, and take as long as one drive alone takes for the longer of the two. Parity of an unfinished
+    /// stripe is as long as the rows that changed, and a block for its header.
+    fn one_at_a_time(&self) -> Result<Vec<Line>> {
+        let (unit, stripe) = (self.setup.stripe_unit.0, self.stripe());
+        let block = 4 * KIB;
+        let mut lines = Vec::new();
+        for size in [stripe, 64 * KIB, 16 * KIB, 4 * KIB] {
+            let bed = self.setup.build()?;
+            let ours = self.load(&bed.device, Kind::Write, size, 1)?;
+            let writes = stripe / size;
+            let (data, logged) = (self.alone(size.min(unit))?, self.alone(size.min(unit) + block)?);
+            let last = self.alone(unit)?;
+            let time = (writes - 1) as f64 * data.max(logged) + last.max(data);
+            let ceiling = stripe as f64 / MIB as f64 / (time / 1e6);
+            let which = "ceiling: data and parity at the same time";
+            let what = format!("{} KiB written, one at a time", size / KIB);
+            lines.push(Line::rate(what, ours.mib, ceiling, which));
+        }
+        Ok(lines)
+    }
+
+    fn reads(&self) -> Result<Vec<Line>> {
+        let depth = 32;
+        let one = self.drive(Kind::Sequential, depth)?;
+        let drives = f64::from(self.setup.drives);
+        let bed = self.setup.build()?;
+        prime(&bed.device, 1, self.total)?;
+        let all = self.load(&bed.device, Kind::Sequential, MIB, depth)?;
+        let which = format!("{drives} drives, {} KiB, depth {depth}", self.setup.stripe_unit.0 / KIB);
+        let mut lines =
+            vec![Line::rate(format!("1 MiB read, depth {depth}"), all.mib, one.mib * drives, which)];
+        let bed = bed.without(0)?;
+        let degraded = self.load(&bed.device, Kind::Sequential, MIB, depth)?;
+        let which = "the same with all drives";
+        let mut line =
+            Line::rate(format!("1 MiB read, depth {depth}, a drive is lost"), degraded.mib, all.mib, which);
+        // Each unit of the missing drive is read from all others: 4 of 5 drives' work for 8 of 5 units.
+        line.wanted = 0.45;
+        lines.push(line);
+        Ok(lines)
+    }
+
+    /// How fast a new drive is filled, with so many zones full of data.
+    fn rebuild(&self, zones: u32) -> Result<Line> {
+        let rebuilt = rebuild(&self.setup, zones)?;
+        let one = self.load(&self.setup.alone(), Kind::Write, MIB, 8)?;
+        let what = format!(
+            "rebuild of {:.2} GiB: {:.3} s",
+            rebuilt.bytes as f64 / (1 << 30) as f64,
+            rebuilt.seconds
+        );
+        Ok(Line::rate(what, rebuilt.mib(), one.mib, "one drive, 1 MiB, depth 8"))
+    }
+}
+
+/// A rebuild that was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebuilt {
+    /// What the lost drive held of the zones' data and parity.
+    pub bytes: u64,
+    /// From the call to its end.
+    pub seconds: f64,
+}
+
+impl Rebuilt {
+    /// MiB a second.
+    pub fn mib(&self) -> f64 {
+        self.bytes as f64 / MIB as f64 / self.seconds
+    }
+}
+
+/// Fills so many zones to their ends, loses a drive, and puts a new one in its place, while nothing else is done.
+pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
+    let bed = setup.build()?;
+    let geometry = bed.device.geometry().clone();
+    let capacity = geometry.zone_capacity.bytes(geometry.block_size);
+    for first in 0..zones {
+        let count = capacity.0.div_ceil(MIB);
+        Load { first, ..Load::new(Kind::Write, Bytes(MIB), 8, count) }.run(&bed.device)?;
+    }
+    block_on(&*bed.driver, bed.device.flush())?;
+    let bed = bed.without(0)?;
+    let spare = bed.spare();
+    let start = bed.driver.now();
+    block_on(&*bed.driver, bed.array.replace(::array::Slot(0), spare))?;
+    let seconds = bed.driver.now().since(start).as_secs_f64();
+    let bytes = capacity.0 / u64::from(setup.drives - 1) * u64::from(zones);
+    Ok(Rebuilt { bytes, seconds })
+}

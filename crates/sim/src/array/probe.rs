@@ -1,0 +1,212 @@
+//! Looking at a state: mounted, compared, read again, written on, rebuilt, cut again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::array::{Array, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
+use parking_lot::Mutex;
+use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency, Media};
+
+use super::model::{Mark, Shown, ZonesModel};
+use super::record::STEPS;
+use super::shape::{Loss, Shape, ZONES, latency};
+use super::workload::{Task, show};
+use crate::Rng;
+use crate::choose::Sample;
+use crate::model::Fault;
+use crate::report::FailureKind;
+
+/// One state in this many is written on and cut again, and as many have their mount cut.
+const TWICE: u64 = 4;
+
+/// What a state is of.
+pub(super) struct State<'a> {
+    pub shape: &'a Shape,
+    pub loss: Loss,
+    pub model: &'a ZonesModel,
+    pub sabotage: Option<Sabotage>,
+}
+
+/// Looks at a state.
+pub(super) struct Probe<'a> {
+    state: &'a State<'a>,
+    rng: Rng,
+}
+
+/// Images with the numbers of their drives.
+pub(super) type Images = Vec<(usize, Media)>;
+
+fn fault(kind: FailureKind, what: impl Into<String>) -> Fault {
+    Fault { kind, what: what.into() }
+}
+
+impl Probe<'_> {
+    pub(super) fn new<'a>(state: &'a State<'a>, seed: u64) -> Probe<'a> {
+        Probe { state, rng: Rng::at(seed, &[1]) }
+    }
+
+    /// Mounts, compares, goes on.
+    pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
+        let (shape, loss, model) = (self.state.shape, self.state.loss, self.state.model);
+        // The mount is cut, perhaps more than once.
+        while self.rng.below(TWICE) == 0 {
+            let bench = Bench::over(images, self.rng.draw(), latency());
+            let time = Duration::from_micros(self.rng.below(1_500));
+            let open = Array::open(bench.devices(None), self.open(bench.seed));
+            block_on(&*bench.driver, async {
+                drop(spawn(&*bench.driver, "mount", async move { drop(open.await) }));
+                sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+            });
+            images = bench.cut(&mut self.rng);
+        }
+        let goes_on = !matches!(loss, Loss::After(_)) && self.rng.below(TWICE) == 0;
+        // Time is of use only where something is cut.
+        let bench = Bench::over(images, self.rng.draw(), if goes_on { latency() } else { Latency::NONE });
+        let (array, shown) = match self.mount(&bench, None) {
+            Ok(mounted) => mounted,
+            Err(fault) => return vec![fault],
+        };
+        let faults = model.judge(&shown, shape.is_whole(loss));
+        if !faults.is_empty() {
+            return faults;
+        }
+        match loss {
+            Loss::After(drive) => match self.mount(&bench, Some(drive)) {
+                Ok((_, again)) => model.judge_again(&shown, &again),
+                Err(fault) => vec![fault],
+            },
+            _ if goes_on => self.write_on(&bench, &array, &shown),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
+    fn open(&self, seed: u64) -> OpenOptions {
+        let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
+        OpenOptions { sabotage: self.state.sabotage, rebuild_above, ..OpenOptions::default() }
+    }
+
+    fn mount(&self, bench: &Bench, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {
+        block_on(&*bench.driver, async {
+            let array = Array::open(bench.devices(without), self.open(bench.seed))
+                .await
+                .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
+            let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+            let shown = show(&device).await.map_err(|what| fault(FailureKind::Lost, what))?;
+            Ok((array, shown))
+        })
+    }
+
+    /// Writes on after the mount, perhaps on a new drive meanwhile, cuts the power again, perhaps with a drive less,
+    /// and mounts again.
+    fn write_on(&mut self, bench: &Bench, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
+        let shape = self.state.shape;
+        let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
+        let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
+        let time = Duration::from_micros(self.rng.below(3_000));
+        let error = Arc::new(Mutex::new(None));
+        let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
+        let rebuilt = missing.filter(|_| self.rng.chance(50));
+        // One that a cut ended goes on by itself.
+        let resumed = array.rebuild();
+        let new = rebuilt
+            .filter(|_| resumed.is_none())
+            .map(|_| Emu::memory(shape.drive(shape.recorded(), latency()), Arc::clone(&bench.driver)));
+        let replaced = Arc::new(Mutex::new(false));
+        let rng = &mut self.rng;
+        block_on(&*bench.driver, async {
+            for task in 0..2_u32 {
+                let sink = Arc::clone(&model);
+                let sink = Arc::new(move |mark: Mark| sink.lock().apply(&mark));
+                let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS);
+                let error = Arc::clone(&error);
+                drop(spawn(&*bench.driver, "more", async move {
+                    if let Err(why) = task.run().await {
+                        *error.lock() = Some(why);
+                    }
+                }));
+            }
+            if let Some(slot) = rebuilt {
+                let (array, new) = (Arc::clone(array), new.clone());
+                let (error, replaced) = (Arc::clone(&error), Arc::clone(&replaced));
+                drop(spawn(&*bench.driver, "rebuild", async move {
+                    let result = match (resumed, new) {
+                        (Some(resumed), _) => resumed.wait().await,
+                        (None, Some(new)) => replace(&array, slot, new).await,
+                        (None, None) => Ok(()),
+                    };
+                    match result {
+                        Ok(()) => *replaced.lock() = true,
+                        Err(e) => *error.lock() = Some(format!("a rebuild: {e}")),
+                    }
+                }));
+            }
+            let time = if rebuilt.is_some() { time * 4 } else { time };
+            sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+        });
+        if let Some(why) = error.lock().take() {
+            return vec![fault(FailureKind::Check, format!("after the mount: {why}"))];
+        }
+        let model = model.lock().clone();
+        let replaced = *replaced.lock();
+        let mut images = bench.cut(&mut self.rng);
+        if let Some(new) = &new {
+            images.push((shape.recorded(), new.power_cut(&mut Sample::new(Rng::new(self.rng.draw())))));
+        }
+        let loses = (missing.is_none() || replaced) && self.rng.chance(50);
+        if loses {
+            let drive = self.rng.index(images.len());
+            images.remove(drive);
+        }
+        let bench = Bench::over(images, self.rng.draw(), Latency::NONE);
+        let mut faults = match self.mount(&bench, None) {
+            Ok((_, shown)) => model.judge(&shown, missing.is_none() && !loses),
+            Err(fault) => vec![fault],
+        };
+        for fault in &mut faults {
+            let how = match (rebuilt, replaced) {
+                (None, _) => "",
+                (Some(_), false) => ", during a rebuild",
+                (Some(_), true) => ", after a rebuild",
+            };
+            fault.what += &format!(" (a second cut after {time:?}{how}, with a drive less: {loses})");
+        }
+        faults
+    }
+}
+
+/// Puts a new drive into a slot, as fast as it goes.
+pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice>) -> zoned::Result<()> {
+    let slot = Slot(u32::try_from(slot).expect("a small number"));
+    let options = RebuildOptions { pace: Pace::UNBOUNDED };
+    array.start_replace(slot, new, options).await?.wait().await
+}
+
+/// Drives over images, on a clock of their own.
+struct Bench {
+    driver: Arc<dyn Driver>,
+    drives: Vec<(usize, Arc<Emu>)>,
+    seed: u64,
+}
+
+impl Bench {
+    fn over(images: Images, seed: u64, latency: Latency) -> Bench {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
+        let drives = images.into_iter().map(emu).collect();
+        Bench { drives, driver, seed }
+    }
+
+    fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
+        let all = self.drives.iter().filter(|(drive, _)| Some(*drive) != without);
+        all.map(|(_, emu)| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
+    }
+
+    fn cut(&self, rng: &mut Rng) -> Images {
+        let cut = |emu: &Emu, seed| emu.power_cut(&mut Sample::new(Rng::new(seed)));
+        self.drives.iter().map(|(drive, emu)| (*drive, cut(emu, rng.draw()))).collect()
+    }
+}

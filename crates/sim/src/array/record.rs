@@ -1,0 +1,133 @@
+//! Running a workload on an array of recorded drives.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::array::{Array, CreateOptions, OpenOptions, Sabotage};
+use parking_lot::Mutex;
+use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, FaultOp, FaultSpec};
+
+use super::model::Mark;
+use super::probe::replace;
+use super::shape::{Lost, Shape, ZONES, latency};
+use super::workload::Task;
+use crate::trace::Event;
+use crate::{CrashOptions, Error, Recorder, Result, Rng, Target};
+
+/// Steps of each of two tasks.
+pub(super) const STEPS: usize = 90;
+/// Acknowledgements come up to this much later than the drive's own delay.
+const JITTER: Duration = Duration::from_micros(30);
+
+/// What happened, on which drive.
+pub(super) enum Entry {
+    Io(usize, Event),
+    Did(Mark),
+    Ready,
+    /// The new drive is a member.
+    Replaced,
+}
+
+/// A recorded workload.
+pub(super) struct Record {
+    pub shape: Shape,
+    pub entries: Vec<Entry>,
+}
+
+type Journal = Arc<Mutex<Vec<Entry>>>;
+
+impl Record {
+    /// Runs a workload and records it.
+    pub(super) fn of(options: &CrashOptions, workload: u64) -> Result<Record> {
+        let shape = Shape::of(options, workload);
+        let place = format!("{}, seed {}, workload {workload} ({shape:?})", Target::Array, options.seed);
+        let seed = Rng::at(options.seed, &[workload]).draw();
+        let run = || {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+            let drives: Vec<Arc<Emu>> = (0..shape.recorded())
+                .map(|index| Emu::memory(shape.drive(index, latency()), Arc::clone(&driver)))
+                .collect();
+            let journal = Journal::default();
+            block_on(&*driver, run(&shape, seed, &drives, &journal, options.array_sabotage))?;
+            Ok(std::mem::take(&mut *journal.lock()))
+        };
+        let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|panic| Err(format!("panic: {}", crate::walk::words(&*panic))));
+        Ok(Record { shape, entries: entries.map_err(|why| Error::Workload(format!("{place}: {why}")))? })
+    }
+
+    /// What happened at one drive.
+    pub(super) fn events(&self, drive: usize) -> impl Iterator<Item = &Event> {
+        self.entries.iter().filter_map(move |entry| match entry {
+            Entry::Io(of, event) if *of == drive => Some(event),
+            _ => None,
+        })
+    }
+}
+
+async fn run(
+    shape: &Shape,
+    seed: u64,
+    drives: &[Arc<Emu>],
+    journal: &Journal,
+    sabotage: Option<Sabotage>,
+) -> std::result::Result<(), String> {
+    let one = drives.first().expect("at least three");
+    let driver = Arc::clone(one.driver());
+    let first = Recorder::new(Arc::clone(one) as Arc<dyn ZonedDevice>, JITTER);
+    let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
+    for (index, emu) in drives.iter().enumerate() {
+        let sink = Arc::clone(journal);
+        let write = move |event| sink.lock().push(Entry::Io(index, event));
+        devices.push(first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write)));
+    }
+    let new = devices.split_off(shape.drives).pop();
+    let unit = Bytes(shape.unit * 512);
+    let create = CreateOptions { stripe_unit: unit, ..CreateOptions::default() };
+    ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
+    if let Lost::Before(slot) | Lost::Replaced(slot) = shape.lost {
+        devices.remove(slot);
+    }
+    let open = OpenOptions { sabotage, ..OpenOptions::default() };
+    let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
+    let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+    journal.lock().push(Entry::Ready);
+    let tasks: Vec<_> = (0..2_u32)
+        .map(|task| {
+            let sink = Arc::clone(journal);
+            let sink = Arc::new(move |mark| sink.lock().push(Entry::Did(mark)));
+            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS);
+            spawn(&*driver, "workload", task.run())
+        })
+        .collect();
+    let when = Duration::from_micros(200 + seed % 3_000);
+    match (shape.lost, new) {
+        (Lost::During(slot, _), _) => {
+            sleep_until(&*driver, driver.now().after(when)).await;
+            if let Some(emu) = drives.get(slot) {
+                fail(emu);
+            }
+        }
+        (Lost::Replaced(slot), Some(new)) => {
+            sleep_until(&*driver, driver.now().after(when)).await;
+            replace(&array, slot, new).await.map_err(|e| format!("a rebuild: {e}"))?;
+            journal.lock().push(Entry::Replaced);
+        }
+        _ => {}
+    }
+    for task in tasks {
+        task.await?;
+    }
+    Ok(())
+}
+
+/// Everything that the drive is asked from now on fails.
+fn fail(emu: &Emu) {
+    for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
+        emu.fail(FaultSpec::all(op));
+    }
+}

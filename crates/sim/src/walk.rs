@@ -1,0 +1,145 @@
+//! What every exploration does: threads that take cut after cut, states counted once, failures described.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::model::Fault;
+use crate::report::FailureKind;
+use crate::{CrashOptions, Failure, Report, Result, Rng, StateId};
+
+/// Failures that a report describes.
+pub(crate) const DESCRIBED: usize = 20;
+
+/// A walk over the cuts of one workload.
+pub(crate) struct Walk<'a, C> {
+    pub options: &'a CrashOptions,
+    cuts: Vec<C>,
+    limit: u64,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    states: HashSet<u128>,
+    checked: HashSet<(u128, u64)>,
+    report: Report,
+}
+
+impl<'a, C: Sync> Walk<'a, C> {
+    /// Over `cuts`, until `limit` states are checked.
+    pub(crate) fn new(options: &'a CrashOptions, cuts: Vec<C>, limit: u64) -> Walk<'a, C> {
+        Walk {
+            options,
+            cuts,
+            limit,
+            next: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            found: Mutex::default(),
+        }
+    }
+
+    /// Lets as many threads as the options say do `work`, which takes cuts until there are none. Each state has a
+    /// clock of its own: the threads share nothing but the list of what is left to do.
+    pub(crate) fn run(self, work: impl Fn(&Walk<'a, C>) -> Result<()> + Sync) -> Result<Report> {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads =
+            if self.options.only.is_some() { 1 } else { self.options.threads.unwrap_or(processors).max(1) };
+        let results = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&self))).collect();
+            threads.into_iter().map(|t| t.join().expect("a walker catches panics")).collect::<Vec<_>>()
+        });
+        results.into_iter().collect::<Result<Vec<()>>>()?;
+        let found = self.found.into_inner();
+        let mut report = found.report;
+        report.states = found.states.len() as u64;
+        tidy(&mut report);
+        Ok(report)
+    }
+
+    /// The next cut to look at, unless the walk is at its end.
+    pub(crate) fn next(&self) -> Option<&C> {
+        if self.is_over() { None } else { self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) }
+    }
+
+    /// Whether enough was seen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a state is to be checked: equal ones under equal promises are checked once. Counts it.
+    pub(crate) fn is_new(&self, state: u128, promises: u64) -> bool {
+        let mut found = self.found.lock();
+        let new = found.checked.insert((state, promises));
+        found.states.insert(state);
+        if found.states.len() as u64 >= self.limit {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        new
+    }
+
+    /// Adds what is wrong with a state. `told` makes one sentence of several, `command` replays it.
+    pub(crate) fn add(
+        &self,
+        state: StateId,
+        faults: &[Fault],
+        told: impl Fn(String) -> String,
+        command: impl Fn() -> String,
+    ) {
+        if faults.is_empty() {
+            return;
+        }
+        let mut found = self.found.lock();
+        for kind in [FailureKind::Lost, FailureKind::Invented, FailureKind::Mount, FailureKind::Check] {
+            let what: Vec<&str> = faults.iter().filter(|f| f.kind == kind).map(|f| f.what.as_str()).collect();
+            if what.is_empty() {
+                continue;
+            }
+            found.report.count(kind);
+            let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
+            if described < DESCRIBED {
+                let (what, replay_command) = (told(what.join("; ")), command());
+                found.report.failures.push(Failure { kind, state, what, replay_command });
+            }
+        }
+        if self.options.first_failure {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The first failures in order, and no more than are described.
+pub(crate) fn tidy(report: &mut Report) {
+    report.failures.sort();
+    report.failures.truncate(DESCRIBED);
+}
+
+/// Few states wanted: keeps `wanted` cuts at random, from beginning to end, rather than the first ones.
+pub(crate) fn thin<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
+    let mut rng = Rng::at(seed, &[0xc07]);
+    let mut left = cuts.len();
+    let mut take = usize::try_from(wanted).unwrap_or(usize::MAX).min(left);
+    cuts.retain(|_| {
+        let keep = rng.index(left) < take;
+        left -= 1;
+        take -= usize::from(keep);
+        keep
+    });
+}
+
+/// What a probe finds; a panic is a state that does not mount.
+pub(crate) fn caught(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
+    catch_unwind(AssertUnwindSafe(probe)).unwrap_or_else(|panic| {
+        vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
+    })
+}
+
+/// What a panic said.
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}
