@@ -25,11 +25,15 @@ use crate::core::{After, Core};
 use crate::format::record::Body;
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Slot, Stripe};
+use crate::persistence::Slots;
+use crate::status::WornZone;
 use crate::write::Children;
 use crate::zone::Zone;
 
-/// The last generation. A zone that reaches it cannot be reset.
-const LAST_GENERATION: u64 = u64::MAX - 1;
+/// The last generation. A zone that reaches it cannot be reset until the array is opened anew.
+pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
+/// A mount begins the counter of a zone that is beyond this anew.
+pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
 impl Core {
     pub(crate) fn illegal(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
@@ -38,7 +42,27 @@ impl Core {
             ZoneState::Offline => ErrorKind::ZoneOffline,
             _ => ErrorKind::IllegalMove,
         };
-        self.error(kind, name).in_zone(id).because(format!("the zone is {:?}", zone.state))
+        let why = match self.worn_words(id) {
+            Some(worn) => worn,
+            None => format!("the zone is {:?}", zone.state),
+        };
+        self.error(kind, name).in_zone(id).because(why)
+    }
+
+    /// Which drive's part of a zone wore out, and what that means.
+    pub(crate) fn worn_words(&self, id: ZoneId) -> Option<String> {
+        let worn = self.worn.lock();
+        let of = |worn: &&WornZone| worn.zone == id;
+        let first = worn.iter().find(of)?;
+        let how = match first.state {
+            ZoneState::Offline => "offline: what it held is read from the other drives",
+            _ => "read-only",
+        };
+        Some(format!(
+            "the zone's part on drive {} is {how}. What the zone holds can be read; nothing more is written to it, and \
+             it cannot be reset: replace the drive to have the zone back",
+            first.slot.0
+        ))
     }
 
     pub(crate) fn begin_action(
@@ -99,7 +123,8 @@ impl Core {
         }
         if action == Action::Reset && zone.generation >= LAST_GENERATION {
             let error = self.error(ErrorKind::Unsupported, name).in_zone(id);
-            let why = "the zone's generation counter is at its end: copy the data to a new array";
+            let why = "the zone's generation counter is at its end: close the array and open it again, which begins \
+                       it anew";
             return after.complete(completer, Err(error.because(why)));
         }
         zone.busy = true;
@@ -214,6 +239,8 @@ impl Core {
             let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
             self.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
         }
+        // A durable write to the new life makes that record durable too, wherever it lies.
+        self.landed_on(&mut self.zone(id), Slots::ALL, Durability::Durable);
         Ok(Blocks::ZERO)
     }
 
@@ -258,5 +285,70 @@ impl Core {
         };
         after.finish(self);
         Some(io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{VirtualDriver, block_on};
+    use zoned::emu::{Emu, EmuOptions};
+    use zoned::{Bytes, Driver, ZonedDevice};
+
+    use super::*;
+    use crate::{Array, CreateOptions, OpenOptions, create};
+
+    #[test]
+    fn a_generation_counter_at_its_end_begins_anew_at_the_next_mount() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drive = |n: u32| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                zones: 6,
+                zone_size: Blocks(64),
+                zone_capacity: Blocks(64),
+                max_open: Some(8),
+                max_active: Some(8),
+                ..EmuOptions::default()
+            };
+            Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+        };
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..3).map(drive).collect();
+        let (id, data) = (ZoneId(1), zoned::Buf::copy_from(&vec![7; 5 * 4096]));
+        block_on(&*driver, async {
+            let options = CreateOptions { stripe_unit: Bytes(8192), ..CreateOptions::default() };
+            create(&drives, &options).await.expect("created");
+            let open = async |drives: &[Arc<dyn ZonedDevice>]| {
+                Array::open(drives.to_vec(), OpenOptions::default()).await.expect("opened")
+            };
+            let array = open(&drives).await;
+            array.core.zone(id).generation = LAST_GENERATION - 1;
+            let device: &dyn ZonedDevice = &*array;
+            let start = device.geometry().start(id);
+            device.write(start, data.clone(), Durability::Cached).await.expect("written");
+            device.zone(id, Action::Reset).await.expect("the last one");
+            device.write(start, data.clone(), Durability::Cached).await.expect("written");
+            let refused = device.zone(id, Action::Reset).await.expect_err("the counter is at its end");
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            assert!(refused.to_string().contains("open it again"), "{refused}");
+            drop(array);
+            // And where a drive is lost at the mount after that.
+            for lost in [None, Some(1)] {
+                let mut some = drives.clone();
+                if let Some(lost) = lost {
+                    some.remove(lost);
+                }
+                let array = open(&some).await;
+                assert_eq!(array.core.zone(id).generation, 1);
+                let device: &dyn ZonedDevice = &*array;
+                let read = device.read(start, BufMut::zeroed(5 * 4096)).await.expect("read");
+                assert_eq!(*read, *data);
+                if lost.is_some() {
+                    device.zone(id, Action::Reset).await.expect("reset");
+                    device.write(start, data.clone(), Durability::Cached).await.expect("written");
+                    let read = device.read(start, BufMut::zeroed(5 * 4096)).await.expect("read");
+                    assert_eq!(*read, *data);
+                }
+            }
+        });
     }
 }

@@ -11,6 +11,8 @@ use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::layout::Slot;
 use crate::metrics::add;
+use crate::persistence::Slots;
+use crate::status::WornZone;
 use crate::write::Children;
 
 /// Whether an error of a read says that the drive is lost, not a block of it.
@@ -60,7 +62,7 @@ impl Core {
         for (slot, error) in failures {
             if matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) {
                 // A zone wore out, not the drive. What was acknowledged stays readable.
-                self.wear(id);
+                self.wear(id, slot, error.kind());
                 return Err(error);
             }
             self.fail(slot, &error).await?;
@@ -149,7 +151,19 @@ impl Core {
     }
 
     /// A physical zone takes no more: neither does the logical one.
-    fn wear(&self, id: ZoneId) {
+    fn wear(&self, id: ZoneId, slot: Slot, kind: ErrorKind) {
+        let state = if kind == ErrorKind::ZoneOffline { ZoneState::Offline } else { ZoneState::ReadOnly };
+        let known = {
+            let mut worn = self.worn.lock();
+            let known = worn.iter().any(|worn| (worn.zone, worn.slot) == (id, slot));
+            if !known {
+                worn.push(WornZone { slot, zone: id, state });
+            }
+            known
+        };
+        if !known {
+            self.tell(EventKind::ZoneWorn { slot, zone: id, state });
+        }
         let mut limits = self.limits.lock();
         let mut zone = self.zone(id);
         limits.moved(id, zone.state, ZoneState::ReadOnly);
@@ -169,13 +183,6 @@ impl Core {
 
     /// Flushes every drive that works; one that cannot is failed.
     pub(crate) async fn flush_members(self: &Arc<Core>) -> Result<()> {
-        let mut children = Children::default();
-        for member in self.good() {
-            children.push(member.slot, member.flush());
-        }
-        for (slot, error) in children.join().await {
-            self.fail(slot, &error).await?;
-        }
-        self.settled("flush").await
+        self.flush_slots(Slots::ALL).await
     }
 }

@@ -33,6 +33,7 @@ mod open;
 mod options;
 mod pace;
 mod patches;
+mod persistence;
 mod plan;
 mod read;
 mod rebuild;

@@ -41,6 +41,9 @@ pub(crate) struct Member {
     pub log: Mutex<Log>,
     /// The log has a new zone.
     pub rolled: Event,
+    /// Flushes submitted, and the highest of them that is done.
+    flushes: AtomicU64,
+    flushed: AtomicU64,
     /// Reads that gave errors of the medium.
     pub media_errors: AtomicU64,
     tally: Arc<Tally>,
@@ -84,6 +87,8 @@ impl Member {
             filling: ArcSwapOption::empty(),
             log: Mutex::new(log),
             rolled: Event::new(),
+            flushes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             media_errors: AtomicU64::new(0),
             tally,
         }
@@ -202,7 +207,30 @@ impl Member {
 
     /// Makes everything acknowledged durable; `None` where nothing is volatile.
     pub(crate) fn flush(&self) -> Option<Io<()>> {
-        self.device().filter(|device| device.geometry().volatile_cache).map(|device| device.flush())
+        self.flush_numbered().map(|(_, io)| io)
+    }
+
+    /// The same, with the flush's number: see `persistence`.
+    pub(crate) fn flush_numbered(&self) -> Option<(u64, Io<()>)> {
+        let device = self.device().filter(|device| device.geometry().volatile_cache)?;
+        // The number first: what lands from here on is for the next flush.
+        let number = self.flushes.fetch_add(1, Ordering::AcqRel) + 1;
+        Some((number, device.flush()))
+    }
+
+    /// The number of the next flush, which covers what has landed by now.
+    pub(crate) fn next_flush(&self) -> u64 {
+        self.flushes.load(Ordering::Acquire) + 1
+    }
+
+    /// A flush is done.
+    pub(crate) fn flushed_up_to(&self, number: u64) {
+        self.flushed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether the flush `number` or a later one is done.
+    pub(crate) fn covers(&self, number: u64) -> bool {
+        self.flushed.load(Ordering::Acquire) >= number
     }
 
     /// Adds a record to the log. `Err` says that the log has no room.

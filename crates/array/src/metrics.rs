@@ -59,6 +59,10 @@ counters! {
     scrub_errors,
     /// Stripes whose parity did not fit their data.
     scrub_mismatches,
+    /// Flushes sent to drives, for durable writes and for flushes.
+    flushes,
+    /// Flushes of drives that durable writes did without: what they had to make durable there was so already.
+    flushes_spared,
     /// Drives that failed while the array was in use.
     drive_failures,
 }

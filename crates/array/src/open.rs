@@ -16,6 +16,7 @@ use zoned::{
 };
 
 use crate::OpenOptions;
+use crate::action::HIGH_GENERATION;
 use crate::background::Watch;
 use crate::core::{Core, Place};
 use crate::decide::{Child, Decision, Evidence, Verdict, decide};
@@ -318,6 +319,11 @@ impl Mount {
         }
     }
 
+    /// Drives that lack their part of a zone.
+    fn absent(&self, id: ZoneId) -> usize {
+        (0..self.layout.drives).filter(|slot| self.child(Slot(*slot), id) == Child::Missing).count()
+    }
+
     /// Whether a physical zone of `id` can be read only, or not even that.
     fn worn(&self, id: ZoneId) -> bool {
         self.present
@@ -407,22 +413,32 @@ impl Mount {
     async fn assemble(mut self) -> Result<Arc<Core>> {
         self.finish_swaps().await?;
         let mut zones = Vec::with_capacity(self.superblock.zones as usize);
+        // What a new drive holds already is known by generations.
+        let restart = !self.superblock.members.iter().any(|member| member.rebuilding);
         let mut finish = BTreeSet::new();
         for id in (0..self.superblock.zones).map(ZoneId) {
             let (entry, decision) = self.decide(id);
             let worn = self.worn(id);
             // An empty zone's next life differs from every one that a stale record may be of.
-            let fresh = entry.generation + 1;
-            let zone = match decision.verdict {
+            let fresh = entry.generation.saturating_add(1);
+            let mut zone = match decision.verdict {
+                _ if self.absent(id) > 1 => {
+                    tracing::error!(zone = id.0, "two drives lack their part of the zone: it is offline");
+                    Zone::new(ZoneState::Offline, entry.generation, decision.pointer, BufMut::default())
+                }
                 Verdict::Empty if !worn => {
                     Zone::new(ZoneState::Empty, fresh, Blocks::ZERO, BufMut::default())
                 }
                 Verdict::Reset if !worn => {
                     self.reset(id).await?;
-                    Zone::new(ZoneState::Empty, fresh + 1, Blocks::ZERO, BufMut::default())
+                    Zone::new(ZoneState::Empty, fresh.saturating_add(1), Blocks::ZERO, BufMut::default())
                 }
                 _ => self.restore(id, entry, decision, worn).await?,
             };
+            if zone.generation >= HIGH_GENERATION && restart {
+                // Records of the epoch that begins are compared with each other only: nothing older counts.
+                zone.generation = 1;
+            }
             if zone.state == ZoneState::Full {
                 finish.insert(id);
             }

@@ -98,6 +98,8 @@ pub enum Sabotage {
     Fua,
     /// The parity of stripes that were in flight is not looked at.
     Hole,
+    /// A durable write flushes only those drives that durable writes landed on.
+    Persistence,
     /// What a mount hid is not recorded.
     Hidden,
     /// That a zone being rebuilt has its content in a metadata zone is not recorded.

@@ -14,6 +14,7 @@ use crate::format::record::Body;
 use crate::layout::{Piece, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::metrics::add;
+use crate::persistence::Slots;
 use crate::plan::{Step, steps};
 use crate::xor::xor;
 use crate::zone::{Relocated, Zone};
@@ -35,6 +36,13 @@ impl Children {
 
     fn len(&self) -> usize {
         self.ios.len()
+    }
+
+    /// The drives that have something to do.
+    fn slots(&self) -> Slots {
+        let mut slots = Slots::default();
+        self.slots.iter().for_each(|slot| slots.add(*slot));
+        slots
     }
 
     /// Waits for all; gives the failures.
@@ -59,7 +67,13 @@ impl Core {
         let refuse = |kind| Some(self.error(kind, name).in_zone(id).at(at));
         match zone.state {
             ZoneState::Offline => return refuse(ErrorKind::ZoneOffline),
-            ZoneState::ReadOnly => return refuse(ErrorKind::ZoneReadOnly),
+            ZoneState::ReadOnly => {
+                let error = self.error(ErrorKind::ZoneReadOnly, name).in_zone(id).at(at);
+                return Some(match self.worn_words(id) {
+                    Some(why) => error.because(why),
+                    None => error,
+                });
+            }
             ZoneState::Full => return refuse(ErrorKind::ZoneFull),
             _ => {}
         }
@@ -347,9 +361,10 @@ impl Core {
         self.log_parity(zone, id, after);
         let core = Arc::clone(self);
         after.run(async move {
+            let slots = children.slots();
             let failures = children.join().await;
             let judged = core.judge(id, failures).await;
-            core.landed(id, flight, &whole, judged);
+            core.landed(id, flight, &whole, (slots, how), judged);
         });
     }
 
@@ -365,6 +380,10 @@ impl Core {
         }
         let Some(stripe) = zone.open_stripe(&self.layout) else { return };
         let (start, end) = (zone.logged.max(self.layout.start(stripe)), zone.pointer);
+        if zone.flies_below(self.layout.start(stripe)) {
+            // Nothing of this stripe can be acknowledged yet, and it may become whole meanwhile: `landed` looks again.
+            return;
+        }
         let slot = self.layout.parity(id, stripe);
         let member = self.member(slot);
         if !member.is_good() || self.sabotage == Some(Sabotage::PartialParity) {
@@ -425,6 +444,7 @@ impl Core {
         {
             let mut zone = self.zone(id);
             zone.logging = false;
+            self.parity_landed(&mut zone, id, end);
             match judged {
                 Ok(()) => zone.committed(end),
                 Err(e) => zone.poison = zone.poison.take().or(Some(e)),
@@ -446,6 +466,7 @@ impl Core {
         let mut after = After::default();
         {
             let mut zone = self.zone(id);
+            self.parity_landed(&mut zone, id, end);
             match judged {
                 Ok(()) => zone.committed(end),
                 Err(e) => zone.poison = zone.poison.take().or_else(|| Some(e.duplicate())),
@@ -457,15 +478,24 @@ impl Core {
     }
 
     /// The blocks of a write are on their drives, or never will be.
-    fn landed(self: &Arc<Core>, id: ZoneId, flight: u64, whole: &[Blocks], judged: Result<(), Error>) {
+    fn landed(
+        self: &Arc<Core>,
+        id: ZoneId,
+        flight: u64,
+        whole: &[Blocks],
+        (slots, how): (Slots, Durability),
+        judged: Result<(), Error>,
+    ) {
         let mut after = After::default();
         {
             let mut zone = self.zone(id);
             if let Err(e) = judged {
                 zone.poison = zone.poison.take().or(Some(e));
             }
+            self.landed_on(&mut zone, slots, how);
             whole.iter().for_each(|end| zone.committed(*end));
             zone.land(flight);
+            self.log_parity(&mut zone, id, &mut after);
             self.release(&mut zone, id, &mut after);
         }
         after.finish(self);
@@ -485,9 +515,9 @@ impl Core {
                 continue;
             }
             // Everything below it in the zone is acknowledged: a flush now makes all of that durable with it.
-            let core = Arc::clone(self);
+            let (core, slots) = (Arc::clone(self), self.not_durable(zone));
             after.run(async move {
-                let result = core.flush_members().await;
+                let result = core.flush_slots(slots).await;
                 flight.completer.complete(result.map(|()| flight.done));
             });
         }

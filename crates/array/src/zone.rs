@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
 
-use crate::layout::{Layout, Stripe};
+use crate::layout::{Layout, Slot, Stripe};
 use crate::patches::Patches;
 
 /// Bytes of writes that a zone has in flight; more wait in memory. After a power cut no more than this and one
@@ -100,6 +100,8 @@ pub(crate) struct Zone {
     pub relocated: BTreeMap<Stripe, Relocated>,
     /// Rows that hold what was never acknowledged, and what belongs there.
     pub patches: Patches,
+    /// By slot: the flush of the drive that makes durable what the zone has there. Empty where nothing is volatile.
+    stamps: Vec<u64>,
     /// Why no more can be written: the array lost a second drive in the middle of a write, say.
     pub poison: Option<Error>,
 }
@@ -127,6 +129,7 @@ impl Zone {
             barriers: Vec::new(),
             relocated: BTreeMap::new(),
             patches: Patches::default(),
+            stamps: Vec::new(),
             poison: None,
         }
     }
@@ -187,6 +190,26 @@ impl Zone {
         self.in_flight += bytes;
         self.flights.push_back(Flight { id, end, bytes, landed: false, how, done, completer });
         id
+    }
+
+    /// What landed on a drive is durable after its flush `number`.
+    pub(crate) fn stamp(&mut self, slot: Slot, number: u64) {
+        if self.stamps.len() <= slot.index() {
+            self.stamps.resize(slot.index() + 1, 0);
+        }
+        if let Some(stamp) = self.stamps.get_mut(slot.index()) {
+            *stamp = number.max(*stamp);
+        }
+    }
+
+    /// The flush of a drive that makes durable what the zone has there.
+    pub(crate) fn stamp_of(&self, slot: Slot) -> u64 {
+        self.stamps.get(slot.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether a write that ends at or below `offset` is still on its way.
+    pub(crate) fn flies_below(&self, offset: Blocks) -> bool {
+        self.flights.get(self.landed.0).is_some_and(|flight| flight.end <= offset)
     }
 
     /// Parity for everything below `end` was submitted, or needs not be (`done`).

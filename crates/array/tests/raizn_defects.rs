@@ -3,7 +3,6 @@
 //! Its metadata is never read back, so that there is no remount · FUA is dropped · appends, opens, closes and finishes
 //! never complete · errors of the I/O below are not passed on · the offset of logged parity is wrong for writes that
 //! begin or end within a stripe and reach over several.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

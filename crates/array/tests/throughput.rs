@@ -1,12 +1,21 @@
-//! What an array of five zn540 writes and reads in virtual time, beside one of its drives.
+//! What an array of five zn540 writes and reads in virtual time, beside one of its drives: rates, the ceiling of one
+//! write at a time, and tails under the same load for each drive. Virtual time is a function of the code, so that these
+//! numbers are asserted.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions};
-use units::{Driver, VirtualDriver, block_on};
+use parking_lot::Mutex;
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile};
-use zoned::{Blocks, Buf, BufMut, Durability, Io, Lba, ZonedDevice};
+use zoned::{Blocks, Buf, BufMut, Durability, Lba, ZonedDevice};
+
+/// Drives of the array.
+const DRIVES: f64 = 5.0;
+/// Blocks in a stripe unit.
+const UNIT: u64 = 16;
 
 fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
     let profile = Profile::load("zn540").expect("there");
@@ -14,65 +23,189 @@ fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-fn array(driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
-    let drives: Vec<_> = (0..5).map(|n| drive(driver, n)).collect();
-    block_on(&**driver, async {
+fn one() -> Arc<dyn ZonedDevice> {
+    drive(&(VirtualDriver::new(1) as Arc<dyn Driver>), 9)
+}
+
+fn array() -> Arc<Array> {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drives: Vec<_> = (0..5).map(|n| drive(&driver, n)).collect();
+    block_on(&*driver, async {
         array::create(&drives, &CreateOptions::default()).await.expect("created");
-        Array::open(drives, OpenOptions::default()).await.expect("opened") as Arc<dyn ZonedDevice>
+        Array::open(drives, OpenOptions::default()).await.expect("opened")
     })
 }
 
-/// MiB/s of writing, and then of reading, `total` blocks at the start of zone 0 in pieces of `piece`, `depth` in flight.
-fn rates(device: &Arc<dyn ZonedDevice>, total: u64, piece: u64, depth: usize) -> (f64, f64) {
+/// What a run came to.
+#[derive(Debug)]
+struct Run {
+    /// MiB/s.
+    rate: f64,
+    /// Microseconds: of 999 in 1000 operations no more, and on average.
+    p999: f64,
+    mean: f64,
+}
+
+/// Writes, or reads, `total` blocks from the start of zone 0 in pieces of `piece`, `depth` of them in flight.
+fn run(device: &Arc<dyn ZonedDevice>, write: bool, total: u64, piece: u64, depth: u64) -> Run {
     let driver = Arc::clone(device.driver());
     let data = Buf::copy_from(&vec![0x5a; piece as usize * 4096]);
-    let rate = |blocks: u64, since| blocks as f64 / 256.0 / driver.now().since(since).as_secs_f64();
+    let next = Arc::new(AtomicU64::new(0));
+    let times: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let start = driver.now();
     block_on(&*driver, async {
-        let start = driver.now();
-        let mut flying: VecDeque<Io<()>> = VecDeque::new();
-        for at in (0..total).step_by(piece as usize) {
-            if flying.len() == depth {
-                flying.pop_front().expect("some").await.expect("written");
-            }
-            flying.push_back(device.write(Lba(at), data.clone(), Durability::Cached));
+        let tasks: Vec<_> = (0..depth)
+            .map(|_| {
+                let (device, data) = (Arc::clone(device), data.clone());
+                let (next, times) = (Arc::clone(&next), Arc::clone(&times));
+                spawn(&*driver, "client", async move {
+                    loop {
+                        // Nothing comes between this and the submission: writes are in order.
+                        let at = next.fetch_add(piece, Ordering::Relaxed);
+                        if at >= total {
+                            return;
+                        }
+                        let begin = device.driver().now();
+                        if write {
+                            let io = device.write(Lba(at), data.clone(), Durability::Cached);
+                            io.await.expect("written");
+                        } else {
+                            let io = device.read(Lba(0).plus(Blocks(at)), BufMut::zeroed(data.len()));
+                            drop(io.await.expect("read"));
+                        }
+                        let took = device.driver().now().since(begin);
+                        times.lock().push(took.as_secs_f64() * 1e6);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
         }
-        for io in flying {
-            io.await.expect("written");
-        }
-        let writes = rate(total, start);
-        let start = driver.now();
-        let mut flying: VecDeque<Io<BufMut>> = VecDeque::new();
-        for at in (0..total).step_by(piece as usize) {
-            if flying.len() == depth {
-                flying.pop_front().expect("some").await.expect("read");
-            }
-            flying.push_back(device.read(Lba(0).plus(Blocks(at)), BufMut::zeroed(data.len())));
-        }
-        for io in flying {
-            io.await.expect("read");
-        }
-        (writes, rate(total, start))
-    })
+    });
+    let rate = total as f64 / 256.0 / driver.now().since(start).as_secs_f64();
+    let mut times = times.lock().clone();
+    times.sort_by(f64::total_cmp);
+    let p999 = times.get(times.len() * 999 / 1000).copied().unwrap_or(0.0);
+    Run { rate, p999, mean: times.iter().sum::<f64>() / times.len() as f64 }
+}
+
+fn writes(device: &Arc<dyn ZonedDevice>, total: u64, piece: u64, depth: u64) -> Run {
+    run(device, true, total, piece, depth)
+}
+
+fn fresh() -> Arc<dyn ZonedDevice> {
+    array()
 }
 
 #[test]
 fn whole_stripes_are_written_at_the_bandwidth_of_four_drives() {
-    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let (one, one_read) = rates(&drive(&driver, 9), 16 << 10, 16, 32);
-    let fresh = || array(&driver);
-    let (stripes, reads) = rates(&fresh(), 64 << 10, 64, 32);
-    let (units, unit_reads) = rates(&fresh(), 64 << 10, 16, 32);
-    let (single, _) = rates(&fresh(), 4 << 10, 1, 1);
-    let (alone, _) = rates(&drive(&driver, 8), 4 << 10, 1, 1);
-    println!("one drive, 64 KiB, depth 32: {one:.0} MiB/s written, {one_read:.0} read");
+    let one = writes(&one(), 16 << 10, UNIT, 32).rate;
+    for (name, piece) in [("whole stripes of 256 KiB", 4 * UNIT), ("blocks of 64 KiB", UNIT)] {
+        let rate = writes(&fresh(), 64 << 10, piece, 32).rate;
+        let share = rate / one / (DRIVES - 1.0);
+        println!("{name}, depth 32: {rate:.0} MiB/s written, {share:.4} of four drives");
+        assert!(share > 0.98, "{name}: {rate:.0} MiB/s, four drives {:.0}", 4.0 * one);
+    }
+}
+
+/// Microseconds that a drive with nothing else to do takes for a write of so many blocks.
+fn idle(blocks: u64) -> f64 {
+    let device = one();
+    let driver = Arc::clone(device.driver());
+    let data = Buf::copy_from(&vec![0x5a; blocks as usize * 4096]);
+    block_on(&*driver, async {
+        let mut sum = 0.0;
+        for n in 0..100 {
+            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+            let begin = driver.now();
+            device.write(Lba(n * blocks), data.clone(), Durability::Cached).await.expect("written");
+            sum += driver.now().since(begin).as_secs_f64() * 1e6;
+        }
+        sum / 100.0
+    })
+}
+
+#[test]
+fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
+    // A record of partial parity is a block longer than the rows that it is about.
+    let logged = |rows: u64| idle(rows).max(idle(rows + 1));
+    let unit = idle(UNIT);
+    // Whole stripes keep all drives busy: no more than their bandwidth.
+    let busy = UNIT as f64 / 256.0 / writes(&one(), 64 << 10, UNIT, 32).rate * 1e6;
+    for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT), ("256 KiB", 4 * UNIT)] {
+        // Of the writes of a stripe, the last one brings the parity to its place.
+        let count = (4 * UNIT / piece) as f64;
+        let ceiling = match piece {
+            64 => unit.max(busy),
+            _ => (logged(piece) * (count - 1.0) + unit) / count,
+        };
+        let run = writes(&fresh(), 64 << 10, piece, 1);
+        let share = ceiling / run.mean;
+        println!(
+            "{name}, depth 1: {:.2} us a write, {:.1} MiB/s; the ceiling is {ceiling:.2} us, {:.1} MiB/s: {share:.4}",
+            run.mean,
+            run.rate,
+            piece as f64 / 256.0 / ceiling * 1e6
+        );
+        assert!(share > 0.98, "{name}: {:.2} us, the ceiling is {ceiling:.2}", run.mean);
+    }
+}
+
+#[test]
+fn all_drives_are_read_at_once() {
+    let device = one();
+    writes(&device, 16 << 10, UNIT, 32);
+    let one = run(&device, false, 16 << 10, UNIT, 32).rate;
+    let device = fresh();
+    writes(&device, 64 << 10, 4 * UNIT, 32);
+    // The second has as many reads in flight as five drives with 32 each.
+    for (piece, depth, least) in [(4 * UNIT, 32, 0.98), (UNIT, 160, 0.98), (UNIT, 32, 0.85)] {
+        let rate = run(&device, false, 64 << 10, piece, depth).rate;
+        let share = rate / one / DRIVES;
+        println!("{} KiB, depth {depth}: {rate:.0} MiB/s read, {share:.4} of five drives", piece * 4);
+        assert!(share > least, "{rate:.0} MiB/s, five drives {:.0}", DRIVES * one);
+    }
+}
+
+#[test]
+fn tails_are_those_of_one_drive_under_the_same_load() {
+    for depth in [1, 8, 32] {
+        // A whole stripe is 64 KiB on each drive.
+        let alone = one();
+        let drive = writes(&alone, 32 << 10, UNIT, depth);
+        let device = fresh();
+        let array = writes(&device, 128 << 10, 4 * UNIT, depth);
+        let share = array.p999 / drive.p999;
+        println!("depth {depth}: writes p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
+        assert!(share < 1.1, "depth {depth}: {:.1} us, one drive {:.1}", array.p999, drive.p999);
+        // Reads that one drive answers.
+        let drive = run(&alone, false, 32 << 10, UNIT, depth);
+        let array = run(&device, false, 128 << 10, UNIT, depth);
+        let share = array.p999 / drive.p999;
+        println!("depth {depth}: reads p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
+        assert!(share < 1.1, "depth {depth}: {:.1} us, one drive {:.1}", array.p999, drive.p999);
+    }
+}
+
+#[test]
+fn a_small_write_costs_two_blocks_more() {
+    let array = array();
+    let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+    let before = array.counters();
+    writes(&device, 64 * 1024, 1, 1);
+    let after = array.counters();
+    let data = after.data_bytes - before.data_bytes;
+    let logged = after.partial_parity_bytes + after.metadata_bytes
+        - before.partial_parity_bytes
+        - before.metadata_bytes;
+    let parity = after.parity_bytes - before.parity_bytes;
     println!(
-        "array, 256 KiB, depth 32: {stripes:.0} written ({:.3} of 4 drives), {reads:.0} read",
-        stripes / one / 4.0
+        "{data} bytes in 4 KiB writes: {:.3} KiB logged for each, {:.3} KiB of parity",
+        logged as f64 * 4.0 / data as f64,
+        parity as f64 * 4.0 / data as f64
     );
-    println!(
-        "array, 64 KiB, depth 32: {units:.0} written ({:.3} of 4 drives), {unit_reads:.0} read",
-        units / one / 4.0
-    );
-    println!("4 KiB, depth 1: {single:.1} MiB/s, one drive {alone:.1}");
-    assert!(stripes > 0.98 * 4.0 * one, "{stripes:.0} MiB/s, four drives {:.0}", 4.0 * one);
+    assert_eq!(data, 256 << 20);
+    assert_eq!(parity * 4, data);
+    assert!(logged <= 2 * data, "{logged} bytes logged for {data}");
 }

@@ -1,0 +1,119 @@
+//! What the tests of arrays stand on: small emulated drives, and blocks that say where they belong.
+#![allow(dead_code, reason = "not every test needs everything")]
+#![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, CreateOptions, OpenOptions};
+use units::{Driver, VirtualDriver, block_on};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
+
+pub const BLOCK: u32 = 512;
+pub const METADATA_ZONES: u32 = 3;
+
+/// Emulated drives and their clock.
+pub struct Ground {
+    pub driver: Arc<dyn Driver>,
+    pub emus: Vec<Arc<Emu>>,
+}
+
+/// The content of block `n` of a zone in a life of it.
+pub fn block(life: u64, n: u64) -> Vec<u8> {
+    let word = (life << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    word.to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+pub fn blocks(life: u64, from: u64, to: u64) -> Buf {
+    Buf::copy_from(&(from..to).flat_map(|n| block(life, n)).collect::<Vec<u8>>())
+}
+
+impl Ground {
+    /// `count` drives with `zones` logical zones of `capacity` blocks on each, and an array in units of `unit` blocks.
+    pub fn new(count: u32, zones: u32, capacity: u64, unit: u64) -> Ground {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let emus: Vec<Arc<Emu>> = (0..count)
+            .map(|n| {
+                let options = EmuOptions {
+                    name: format!("emu:{n}"),
+                    block_size: BLOCK,
+                    zones: zones + METADATA_ZONES,
+                    zone_size: Blocks(capacity),
+                    zone_capacity: Blocks(capacity),
+                    max_open: Some(8),
+                    max_active: Some(9),
+                    volatile_cache: true,
+                    latency: Latency::all(Duration::from_micros(10)),
+                    ..EmuOptions::default()
+                };
+                Emu::memory(options, Arc::clone(&driver))
+            })
+            .collect();
+        let ground = Ground { driver, emus };
+        let create =
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+        ground.wait(async { array::create(&ground.devices(), &create).await.expect("created") });
+        ground
+    }
+
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        block_on(&*self.driver, future)
+    }
+
+    pub fn devices(&self) -> Vec<Arc<dyn ZonedDevice>> {
+        self.emus.iter().map(|emu| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
+    }
+
+    pub fn open(&self, options: OpenOptions) -> Arc<Array> {
+        self.wait(Array::open(self.devices(), options)).expect("opened")
+    }
+
+    pub fn open_without(&self, lost: usize) -> Arc<Array> {
+        let mut devices = self.devices();
+        devices.remove(lost);
+        self.wait(Array::open(devices, OpenOptions::default())).expect("opened without a drive")
+    }
+
+    /// Writes blocks of a life of a zone, in pieces of `piece`.
+    pub fn write(&self, array: &Arc<Array>, zone: ZoneId, life: u64, from: u64, to: u64, piece: u64) {
+        let device: &dyn ZonedDevice = &**array;
+        self.wait(async {
+            let mut at = from;
+            while at < to {
+                let end = (at + piece).min(to);
+                let lba = device.geometry().start(zone).plus(Blocks(at));
+                device.write(lba, blocks(life, at, end), Durability::Cached).await.expect("written");
+                at = end;
+            }
+        });
+    }
+
+    /// Reads blocks `0..to` of a zone and compares them.
+    pub fn check(&self, array: &Arc<Array>, zone: ZoneId, life: u64, to: u64) {
+        let device: &dyn ZonedDevice = &**array;
+        self.wait(async {
+            for n in 0..to {
+                let lba = device.geometry().start(zone).plus(Blocks(n));
+                let found = device.read(lba, BufMut::zeroed(BLOCK as usize)).await.expect("read");
+                assert!(*found == *block(life, n), "block {n} of zone {zone}");
+            }
+        });
+    }
+
+    pub fn zone(&self, array: &Arc<Array>, zone: ZoneId) -> ZoneInfo {
+        let device: &dyn ZonedDevice = &**array;
+        self.wait(device.report(zone.0..zone.0 + 1)).expect("reported")[0]
+    }
+
+    /// Writes to a drive what the array knows nothing of: as if it had been in flight when the power went.
+    pub fn leave_behind(&self, slot: usize, zone: ZoneId, count: u64) {
+        let device = Arc::clone(&self.emus[slot]) as Arc<dyn ZonedDevice>;
+        self.wait(async {
+            let physical = ZoneId(zone.0 + METADATA_ZONES);
+            let info = device.report(physical.0..physical.0 + 1).await.expect("reported")[0];
+            let at = Lba(device.geometry().start(physical).0 + info.pointer.0);
+            device.write(at, blocks(0xbad, 0, count), Durability::Durable).await.expect("written");
+        });
+    }
+}

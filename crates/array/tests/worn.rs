@@ -1,0 +1,79 @@
+//! Physical zones that can be read only, or not even that.
+
+mod ground;
+
+use array::OpenOptions;
+use ground::{Ground, METADATA_ZONES, blocks};
+use zoned::{Action, Blocks, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+const ZONE: ZoneId = ZoneId(1);
+
+/// An array with a written zone, whose part on drive 2 is worn.
+fn worn(state: ZoneState, while_open: bool) -> (Ground, std::sync::Arc<array::Array>) {
+    let ground = Ground::new(4, 5, 96, 4);
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, ZONE, 1, 0, 30, 4);
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    let wear = || {
+        let emu = ground.emus.get(2).expect("four drives");
+        emu.wear(ZoneId(ZONE.0 + METADATA_ZONES), state);
+    };
+    if while_open {
+        wear();
+        return (ground, array);
+    }
+    drop(array);
+    wear();
+    let array = ground.open(OpenOptions::default());
+    (ground, array)
+}
+
+#[test]
+fn what_a_worn_zone_holds_is_read_from_it_or_from_the_others() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let (ground, array) = worn(state, while_open);
+            ground.check(&array, ZONE, 1, 30);
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        }
+    }
+}
+
+#[test]
+fn writes_and_resets_are_refused_in_clear_words() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let (ground, array) = worn(state, while_open);
+            let device: &dyn ZonedDevice = &*array;
+            let start = device.geometry().start(ZONE);
+            // Enough for every drive to be asked.
+            for from in [30, 36] {
+                let io =
+                    device.write(start.plus(Blocks(from)), blocks(1, from, from + 6), Durability::Cached);
+                let _first = ground.wait(io);
+            }
+            let at = start.plus(Blocks(30));
+            let error =
+                ground.wait(device.write(at, blocks(1, 30, 42), Durability::Cached)).expect_err("worn");
+            assert!(matches!(error.kind(), ErrorKind::ZoneReadOnly), "{while_open} {error}");
+            assert!(error.to_string().contains("drive 2"), "{error}");
+            let error = ground.wait(device.zone(ZONE, Action::Reset)).expect_err("worn");
+            assert!(error.to_string().contains("cannot be reset"), "{error}");
+            ground.check(&array, ZONE, 1, 30);
+            // Other zones go on.
+            ground.write(&array, ZoneId(2), 1, 0, 40, 4);
+            ground.check(&array, ZoneId(2), 1, 40);
+        }
+    }
+}
+
+#[test]
+fn a_worn_zone_and_a_lost_drive_cost_that_zone_only() {
+    let (ground, array) = worn(ZoneState::Offline, false);
+    ground.write(&array, ZoneId(2), 1, 0, 40, 4);
+    drop(array);
+    let array = ground.open_without(0);
+    assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Offline);
+    ground.check(&array, ZoneId(2), 1, 40);
+    ground.write(&array, ZoneId(2), 1, 40, 60, 4);
+}
