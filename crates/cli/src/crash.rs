@@ -52,6 +52,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             states: args.states,
             sabotage: None,
             array_sabotage: None,
+            engine_sabotage: Default::default(),
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
             only: args.state,

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct RocksDb {
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::Cache> cache;
   std::unique_ptr<rocksdb::DB> db;
+  // Beside the default one.
+  std::vector<rocksdb::ColumnFamilyHandle*> families;
   std::unique_ptr<furrow::Unlogged> unlogged;
 };
 
@@ -178,27 +181,27 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
   db->cache = rocksdb::NewLRUCache(given.block_cache);
   rocksdb::Options options = MakeOptions(given, *db, mount);
   const std::string name(path.data, path.len);
-  rocksdb::DB* opened = nullptr;
-  if (!given.unlogged) {
-    Status status = rocksdb::DB::Open(options, name, &opened);
-    db->db.reset(opened);
-    if (status.ok()) {
-      *out = db.release();
-    }
-    return ToRocksStatus(status);
-  }
-  furrow::KnowsParallelLog knows;
-  bool has_marks = false;
-  Status status = furrow::PrepareUnlogged(given.events, &options);
-  if (status.ok()) {
-    status = furrow::HasMarks(options, name, &has_marks);
-  }
+  options.create_missing_column_families = given.families > 0;
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  std::optional<furrow::KnowsParallelLog> knows;
+  bool has_marks = false;
+  Status status;
+  if (given.unlogged) {
+    knows.emplace();
+    status = furrow::PrepareUnlogged(given.events, &options);
+    if (status.ok()) {
+      status = furrow::HasMarks(options, name, &has_marks);
+    }
+  }
   families.emplace_back(rocksdb::kDefaultColumnFamilyName, options);
+  for (int n = 1; n <= given.families; ++n) {
+    families.emplace_back("family" + std::to_string(n), options);
+  }
   if (has_marks) {
     families.emplace_back(furrow::kMarksFamily, rocksdb::ColumnFamilyOptions());
   }
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* opened = nullptr;
   if (status.ok()) {
     status = rocksdb::DB::Open(options, name, families, &handles, &opened);
   }
@@ -206,7 +209,10 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
     db->db.reset(opened);
     // The default family has a handle in the database as well.
     opened->DestroyColumnFamilyHandle(handles[0]);
-    db->unlogged = std::make_unique<furrow::Unlogged>(opened, has_marks ? handles[1] : nullptr);
+    db->families.assign(handles.begin() + 1, handles.begin() + 1 + given.families);
+    if (given.unlogged) {
+      db->unlogged = std::make_unique<furrow::Unlogged>(opened, has_marks ? handles.back() : nullptr);
+    }
     *out = db.release();
   }
   return ToRocksStatus(status);
@@ -239,6 +245,9 @@ furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept { return db->unlogged.get
 RocksStatus rocks_close(RocksDb* db) noexcept {
   std::unique_ptr<RocksDb> owned(db);
   owned->unlogged.reset();
+  for (rocksdb::ColumnFamilyHandle* family : owned->families) {
+    owned->db->DestroyColumnFamilyHandle(family);
+  }
   if (owned->db == nullptr) {
     // Somebody else's, see rocks_adopt.
     return RocksStatus{};
@@ -334,9 +343,13 @@ void rocks_pin_free(RocksPin* pin) noexcept {
   delete pin;
 }
 
-RocksCursor* rocks_cursor(RocksDb* db, RocksSlice from) noexcept {
+RocksCursor* rocks_cursor(RocksDb* db, uint32_t family, RocksSlice from) noexcept {
+  if (family > db->families.size()) {
+    return nullptr;
+  }
+  rocksdb::ColumnFamilyHandle* in = family == 0 ? db->db->DefaultColumnFamily() : db->families[family - 1];
   auto cursor = std::make_unique<RocksCursor>();
-  cursor->it.reset(db->db->NewIterator(rocksdb::ReadOptions()));
+  cursor->it.reset(db->db->NewIterator(rocksdb::ReadOptions(), in));
   cursor->it->Seek(S(from));
   return cursor.release();
 }
@@ -385,6 +398,10 @@ RocksStatus rocks_compact(RocksDb* db) noexcept {
 }
 
 RocksBatch* rocks_batch_new(void) noexcept { return new RocksBatch; }
+
+RocksBatch* rocks_batch_of(RocksSlice data) noexcept {
+  return new RocksBatch{rocksdb::WriteBatch(std::string(data.data, data.len))};
+}
 
 void rocks_batch_free(RocksBatch* batch) noexcept { delete batch; }
 

@@ -44,7 +44,9 @@ typedef struct {
   uint8_t unlogged;
   // Merge adds numbers, 8 bytes in little-endian.
   uint8_t adds;
-  uint8_t reserved[2];
+  // Column families "family1", "family2", ... beside the default one, with the same options.
+  uint8_t families;
+  uint8_t reserved[1];
   FurrowFlushEvents events;
 } RocksOptions;
 
@@ -84,7 +86,8 @@ RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, Rocks
                             RocksSlice* values) noexcept;
 void rocks_pin_free(RocksPin* pin) noexcept;
 
-RocksCursor* rocks_cursor(RocksDb* db, RocksSlice from) noexcept;
+// In the default family (0), or in one of `families`: null where there is no such one.
+RocksCursor* rocks_cursor(RocksDb* db, uint32_t family, RocksSlice from) noexcept;
 void rocks_cursor_free(RocksCursor* cursor) noexcept;
 void rocks_cursor_seek(RocksCursor* cursor, RocksSlice key) noexcept;
 void rocks_cursor_next(RocksCursor* cursor) noexcept;
@@ -99,6 +102,8 @@ RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
 RocksStatus rocks_compact(RocksDb* db) noexcept;
 
 RocksBatch* rocks_batch_new(void) noexcept;
+// A batch of RocksDB's serialisation.
+RocksBatch* rocks_batch_of(RocksSlice data) noexcept;
 void rocks_batch_free(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
 RocksStatus rocks_batch_delete(RocksBatch* batch, RocksSlice key) noexcept;

@@ -21,6 +21,13 @@ impl WriteBatch {
         WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
     }
 
+    /// A batch in RocksDB's serialisation, as [`data`](WriteBatch::data) gives it. Writing it fails where it is none.
+    pub fn from_data(data: &[u8]) -> WriteBatch {
+        // SAFETY: the bytes live during the call, which copies them; `new` in C++ never gives null.
+        let raw = unsafe { ffi::rocks_batch_of(RocksSlice::of(data)) };
+        WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
+    }
+
     /// Sets a key. Keys and values are up to 4 GiB; a longer one is the caller's error, and panics.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         // SAFETY: the batch is alive and ours; the slices live during the call, which copies them.

@@ -59,7 +59,8 @@ fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
         keep_recovered: u8::from(options.keep_recovered),
         unlogged: u8::from(options.unlogged),
         adds: u8::from(options.adds),
-        reserved: [0; 2],
+        families: options.families,
+        reserved: [0; 1],
         events: hub.calls(),
     }
 }
@@ -159,10 +160,21 @@ impl Db {
 
     /// A cursor at the first key that is not below `from`. It sees the database as it is now.
     pub fn iter(&self, from: &[u8]) -> Result<Cursor> {
+        self.iter_in(0, from)
+    }
+
+    /// The same in a column family: 0 is the default one, the others are those of
+    /// [`DbOptions::families`](crate::DbOptions::families).
+    pub fn iter_in(&self, family: u32, from: &[u8]) -> Result<Cursor> {
         let handle = self.inner.open_handle()?;
         self.inner.cursors.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the database is open while the guard lives, and then while the cursor is counted.
-        let raw = unsafe { ffi::rocks_cursor(handle.0, RocksSlice::of(from)) };
+        let raw = unsafe { ffi::rocks_cursor(handle.0, family, RocksSlice::of(from)) };
+        if raw.is_null() {
+            self.inner.cursors.fetch_sub(1, Ordering::Release);
+            let text = format!("reading column family {family} of {}: it was not opened", self.inner.path);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         Ok(Cursor::from_raw(raw, Arc::clone(&self.inner)))
     }
 

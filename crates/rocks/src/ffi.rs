@@ -41,7 +41,8 @@ pub(crate) struct RocksOptions {
     pub keep_recovered: u8,
     pub unlogged: u8,
     pub adds: u8,
-    pub reserved: [u8; 2],
+    pub families: u8,
+    pub reserved: [u8; 1],
     pub events: FlushCalls,
 }
 
@@ -133,7 +134,7 @@ unsafe extern "C" {
         values: *mut RocksSlice,
     ) -> RocksStatus;
     pub(crate) fn rocks_pin_free(pin: *mut RocksPin);
-    pub(crate) fn rocks_cursor(db: *mut RocksDb, from: RocksSlice) -> *mut RocksCursor;
+    pub(crate) fn rocks_cursor(db: *mut RocksDb, family: u32, from: RocksSlice) -> *mut RocksCursor;
     pub(crate) fn rocks_cursor_free(cursor: *mut RocksCursor);
     pub(crate) fn rocks_cursor_seek(cursor: *mut RocksCursor, key: RocksSlice);
     pub(crate) fn rocks_cursor_next(cursor: *mut RocksCursor);
@@ -148,6 +149,7 @@ unsafe extern "C" {
     pub(crate) fn rocks_sync_wal(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_compact(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_batch_new() -> *mut RocksBatch;
+    pub(crate) fn rocks_batch_of(data: RocksSlice) -> *mut RocksBatch;
     pub(crate) fn rocks_batch_free(batch: *mut RocksBatch);
     pub(crate) fn rocks_batch_put(batch: *mut RocksBatch, key: RocksSlice, value: RocksSlice) -> RocksStatus;
     pub(crate) fn rocks_batch_delete(batch: *mut RocksBatch, key: RocksSlice) -> RocksStatus;

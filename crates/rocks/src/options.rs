@@ -39,6 +39,9 @@ pub struct DbOptions {
     pub unlogged: bool,
     /// Values are numbers of 8 bytes in little-endian, and a merge adds to one. Default: off: merges are refused.
     pub adds: bool,
+    /// Column families `family1`, `family2`, ... beside the default one, with the same settings; made where they are not
+    /// there yet. Batches name them by number. Default: none.
+    pub families: u8,
     /// Create the database where there is none. Default: on.
     pub create: bool,
 }
@@ -56,6 +59,7 @@ impl Default for DbOptions {
             keep_recovered: false,
             unlogged: false,
             adds: false,
+            families: 0,
             create: true,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zoned::emu::{Exhaustive, Media};
 
 use crate::choose::Sample;
-use crate::engine::{self, EngineOracle};
+use crate::engine::{self, Broken, EngineOracle};
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
@@ -25,7 +25,7 @@ const ENUMERATED: u64 = 16;
 const SAMPLED: u64 = 12;
 /// One image in this many is written on and cut again.
 const TWICE: u64 = 4;
-/// An exploration spreads over about this many workloads. Those of logs come in many shapes.
+/// An exploration spreads over about this many workloads. Those of logs and engines come in many shapes.
 const WORKLOADS: u64 = 10;
 const LOG_WORKLOADS: u64 = 60;
 /// But looks at this many images of each at least.
@@ -46,6 +46,8 @@ pub(crate) trait Oracle: Sync {
 pub(crate) struct Probe {
     pub twice: bool,
     pub seed: u64,
+    /// The event after which the power is cut.
+    pub event: usize,
 }
 
 /// A point at which the power is cut.
@@ -94,7 +96,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let shapes = matches!(options.target, Target::Log | Target::Waltz);
+        let shapes = matches!(options.target, Target::Log | Target::Waltz | Target::Engine);
         let workloads = if shapes { LOG_WORKLOADS } else { WORKLOADS };
         let share = (options.states / workloads).max(SHARE).min(options.states - report.states);
         let found = explore(options, &trace, saved.as_deref(), share)?;
@@ -123,7 +125,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Fs | Target::Log => {
             files::record(options.target, options.seed, workload, volatile, options.sabotage)
         }
-        Target::Engine => engine::record(options.seed, workload, volatile, options.sabotage),
+        Target::Engine => engine::record(options.seed, workload, volatile, broken(options)),
         Target::Array => unreachable!("it records for itself"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.sabotage),
     };
@@ -133,10 +135,14 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     })
 }
 
+fn broken(options: &CrashOptions) -> Broken {
+    Broken { fs: options.sabotage, engine: options.engine_sabotage }
+}
+
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     match trace.target {
         Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.sabotage)),
-        Target::Engine => Box::new(EngineOracle::new(trace, options.sabotage)),
+        Target::Engine => Box::new(EngineOracle::new(trace, broken(options))),
         Target::Array => unreachable!("a trace is of one drive"),
         Target::Waltz => Box::new(WaltzOracle::new(trace, options.sabotage)),
     }
@@ -285,7 +291,7 @@ impl Taker<'_> {
         if !walk.is_new(fingerprint, cut.promises) {
             return;
         }
-        let probe = Probe { twice: id.twice, seed: fingerprint as u64 };
+        let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };
         // What a second cut meets in the engine is up to RocksDB's threads: a replay tries again.
         let again = self.options.only.is_some() && id.twice && self.options.target == Target::Engine;
         let mut faults = Vec::new();

@@ -11,11 +11,10 @@ use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
-use crate::choose::Sample;
 use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Model, Progress, Seen, Snapshot};
 use crate::plan::{Act, FileNo, Plan, SHARED};
-use crate::replay::{Fates, Replay};
+use crate::recut::Recut;
 use crate::report::FailureKind;
 use crate::shape::Shape;
 use crate::trace::Trace;
@@ -289,30 +288,11 @@ impl FilesOracle {
                 None
             }
         };
-        let events = recorder.take();
-        let io = events.iter().filter(|e| e.is_io()).count() as u64;
-        // Often at the very end: what the recovery left must carry what comes after it.
-        let cut = if rng.chance(30) { io } else { rng.below(io + 1) };
-        let mut done = 0;
-        let mut after = AfterProgress::default();
-        let mut passed = false;
-        let fates = Fates::of(&events);
-        let mut replay = Replay::new(image, &fates);
-        for event in &events {
-            if event.is_io() {
-                if done == cut {
-                    break;
-                }
-                done += 1;
-                replay.step(event);
-            } else {
-                after.see(event);
-                passed |= matches!(event, crate::Event::Ready);
-            }
-        }
-        let image = replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
+        let cut = Recut::of(image, &recorder.take(), rng);
+        let after = AfterProgress::of(&cut);
+        let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
-            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+            Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
         let fs = match Fs::mount(Arc::clone(&device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => {
@@ -324,7 +304,7 @@ impl FilesOracle {
         faults.extend(problems);
         faults.extend(after.judge(seen.remove(AFTER)));
         faults.extend(self.model.judge(&self.plan, progress, &seen));
-        if let (Some(between), true) = (between, passed)
+        if let (Some(between), true) = (between, cut.ready)
             && let Some(what) = difference(&between, &seen)
         {
             faults.push(fault(FailureKind::Lost, format!("a mount had shown otherwise: {what}")));
@@ -334,7 +314,7 @@ impl FilesOracle {
         }
         faults.extend(checked(&device, "after the second mount").await);
         for fault in &mut faults {
-            fault.what += &format!(" (second cut after {cut} of {io} events)");
+            fault.what += &place;
         }
         faults
     }
@@ -366,7 +346,6 @@ impl FilesOracle {
 }
 
 /// How far the writing after a recovery had got.
-#[derive(Default)]
 struct AfterProgress {
     created: bool,
     appended: bool,
@@ -378,12 +357,11 @@ impl AfterProgress {
     const APPEND: crate::Step = crate::Step(u64::MAX - 1);
     const CONTENT: &[u8] = &[0xaf; 5000];
 
-    fn see(&mut self, event: &crate::Event) {
-        match event {
-            crate::Event::Attempt { step } if *step == Self::CREATE => self.created = true,
-            crate::Event::Attempt { step } if *step == Self::APPEND => self.appended = true,
-            crate::Event::Acknowledged { step } if *step == Self::APPEND => self.promised = true,
-            _ => {}
+    fn of(cut: &Recut) -> AfterProgress {
+        AfterProgress {
+            created: cut.begun.contains(&Self::CREATE),
+            appended: cut.begun.contains(&Self::APPEND),
+            promised: cut.promised.contains(&Self::APPEND),
         }
     }
 

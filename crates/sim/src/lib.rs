@@ -24,6 +24,7 @@ mod model;
 mod options;
 mod plan;
 mod recorder;
+mod recut;
 mod replay;
 mod report;
 mod rng;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use fs::Sabotage;
+use kv::waltz::Without;
 
 use crate::{Error, StateId};
 
@@ -21,6 +22,8 @@ pub struct CrashOptions {
     pub sabotage: Option<Sabotage>,
     /// The same of the array's rules.
     pub array_sabotage: Option<array::Sabotage>,
+    /// The same of the rules of the engine above RocksDB.
+    pub engine_sabotage: Without,
     /// Whether the drive has a volatile cache; `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,
     /// The trace to explore instead of recording one; where no file is there yet, the recorded one goes there.
@@ -42,6 +45,7 @@ impl CrashOptions {
             states,
             sabotage: None,
             array_sabotage: None,
+            engine_sabotage: Without::Nothing,
             volatile_cache: None,
             trace: None,
             only: None,
@@ -58,7 +62,7 @@ pub enum Target {
     Fs,
     /// The file system's logs: synced and unsynced appends, rolling.
     Log,
-    /// RocksDB on the file system.
+    /// RocksDB on the file system, with its own log and with a parallel one.
     Engine,
     /// An array of drives, one of which may be lost.
     Array,

@@ -18,9 +18,14 @@ pub struct Recorder {
     inner: Arc<dyn ZonedDevice>,
     log: Arc<Mutex<Log>>,
     jitter: Duration,
+    /// One append in [`LATE`] is acknowledged up to this much later.
+    tail: Duration,
     /// Where events go instead of the log.
     sink: Option<Sink>,
 }
+
+/// See [`Recorder::with_tail`].
+const LATE: u64 = 24;
 
 /// Takes events.
 pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -34,12 +39,18 @@ struct Log {
 impl Recorder {
     /// A recorder over `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>, jitter: Duration) -> Arc<Recorder> {
-        Arc::new(Recorder { inner, log: Arc::default(), jitter, sink: None })
+        Recorder::with_tail(inner, jitter, Duration::ZERO)
+    }
+
+    /// A recorder with which some appends take very long, so that whole jobs go by while they are in flight.
+    pub(crate) fn with_tail(inner: Arc<dyn ZonedDevice>, jitter: Duration, tail: Duration) -> Arc<Recorder> {
+        Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: None })
     }
 
     /// A recorder of another drive that numbers its operations together with this one's.
     pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: Sink) -> Arc<Recorder> {
-        Arc::new(Recorder { inner, log: Arc::clone(&self.log), jitter: self.jitter, sink: Some(sink) })
+        let log = Arc::clone(&self.log);
+        Arc::new(Recorder { inner, log, jitter: self.jitter, tail: self.tail, sink: Some(sink) })
     }
 
     /// The workload is about to do `step`.
@@ -94,6 +105,7 @@ impl ZonedDevice for Recorder {
 
     fn submit(&self, op: Op) -> Io {
         let Some(what) = copy_of(&op) else { return self.inner.submit(op) };
+        let may_be_late = !self.tail.is_zero() && matches!(op, Op::Append { .. });
         // Under the lock, so that the recorded order is the order in which the device applied them.
         let (number, io) = {
             let mut log = self.log.lock();
@@ -103,10 +115,12 @@ impl ZonedDevice for Recorder {
             (number, self.inner.submit(op))
         };
         let driver = Arc::clone(self.driver());
-        let (log, jitter, sink) = (Arc::clone(&self.log), self.jitter, self.sink.clone());
+        let (log, sink) = (Arc::clone(&self.log), self.sink.clone());
+        let late = may_be_late && driver.random().is_multiple_of(LATE);
+        let most = if late { self.tail } else { self.jitter };
         Io::spawn(&Arc::clone(&driver), &self.geometry().name, async move {
             let result = io.await;
-            let most = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
+            let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
             if let Some(delay) = driver.random().checked_rem(most) {
                 sleep_until(&*driver, driver.now().after(Duration::from_nanos(delay))).await;
             }

@@ -16,11 +16,10 @@ use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
-use crate::choose::Sample;
 use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
-use crate::replay::{Fates, Replay};
+use crate::recut::Recut;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::{Error, Recorder, Result, Rng, Step, Target};
@@ -393,31 +392,10 @@ impl WaltzOracle {
                 return faults;
             }
         };
-        let events = recorder.take();
-        let io = events.iter().filter(|e| e.is_io()).count() as u64;
-        let cut = if rng.chance(30) { io } else { rng.below(io + 1) };
-        let (mut done, mut passed) = (0, false);
-        let (mut begun, mut promised) = (0, 0);
-        let fates = Fates::of(&events);
-        let mut replay = Replay::new(image, &fates);
-        for event in &events {
-            match event {
-                Event::Attempt { .. } => begun += 1,
-                Event::Acknowledged { .. } => promised += 1,
-                Event::Ready => passed = true,
-                _ if event.is_io() => {
-                    if done == cut {
-                        break;
-                    }
-                    done += 1;
-                    replay.step(event);
-                }
-                _ => {}
-            }
-        }
-        let image = replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
+        let cut = Recut::of(image, &recorder.take(), rng);
+        let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
-            Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
+            Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
         let second = match self.look(&device).await {
             Ok(found) => found,
             Err(e) => {
@@ -427,21 +405,22 @@ impl WaltzOracle {
         };
         let (after, before): (Found, Found) = second.into_iter().partition(|(_, r)| r.starts_with(b"after"));
         faults.extend(self.judge(progress, &before));
-        if passed && between.is_some_and(|between| between != before) {
+        if cut.ready && between.is_some_and(|between| between != before) {
             faults.push(fault(FailureKind::Lost, "an opening had shown other records"));
         }
         // They were appended one after the other.
-        let wanted = (0..begun).map(after_record);
+        let wanted = (0..cut.begun.len()).map(after_record);
         if !after.iter().map(|(_, record)| record.clone()).eq(wanted.take(after.len())) {
             faults.push(fault(FailureKind::Invented, "what was written after the recovery is not as it was"));
         }
+        let promised = cut.promised.len();
         if after.len() < promised {
             let what = format!("{} of {promised} records synced after the recovery", after.len());
             faults.push(fault(FailureKind::Lost, what));
         }
         faults.extend(checked(&device).await);
         for fault in &mut faults {
-            fault.what += &format!(" (second cut after {cut} of {io} events)");
+            fault.what += &place;
         }
         faults
     }

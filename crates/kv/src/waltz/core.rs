@@ -24,13 +24,13 @@ pub struct WaltzOptions {
     pub log_limit: u64,
     /// What a record takes at least, and is rounded up to. Default: 4096.
     pub log_block: u64,
-    /// A step of the protocol left out, for tests that must notice.
-    #[cfg(test)]
+    /// A step of the protocol left out, for tests that must notice. Default: nothing.
+    #[doc(hidden)]
     pub without: Without,
 }
 
 /// The steps that a test can leave out.
-#[cfg(test)]
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Without {
     /// Nothing is left out.
@@ -50,12 +50,7 @@ pub enum Without {
 
 impl Default for WaltzOptions {
     fn default() -> WaltzOptions {
-        WaltzOptions {
-            log_limit: 1 << 30,
-            log_block: 4096,
-            #[cfg(test)]
-            without: Without::Nothing,
-        }
+        WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: Without::Nothing }
     }
 }
 
@@ -235,7 +230,6 @@ impl Waltz {
 
     /// To be called when a flush begins, with its memtables closed, before any of its tables counts.
     pub fn flush_begins(&self) -> Result<(), LogError> {
-        #[cfg(test)]
         if self.options.without == Without::SyncAtFlush {
             return Ok(());
         }
@@ -258,7 +252,6 @@ impl Waltz {
     /// From now on no batch is ever applied twice, whatever it holds; see docs/adr/0013. The first call waits for all
     /// writes and a flush.
     pub fn exactly_once(&self) -> Result<(), LogError> {
-        #[cfg(test)]
         if self.options.without == Without::Marks {
             return Ok(());
         }
@@ -350,7 +343,6 @@ impl Waltz {
     }
 
     fn hold(&self, stripes: StripeSet) -> Held<'_> {
-        #[cfg(test)]
         if self.options.without == Without::Stripes {
             return self.stripes.hold(StripeSet::default());
         }
@@ -386,12 +378,11 @@ impl Waltz {
         Ok(())
     }
 
-    fn mark(&self, ticket: Ticket, _plan: &Plan) -> Option<Mark> {
+    fn mark(&self, ticket: Ticket, plan: &Plan) -> Option<Mark> {
         if !self.exact.load(Ordering::Acquire) {
             return None;
         }
-        #[cfg(test)]
-        if self.options.without == Without::MarksOfOthers && !_plan.exact {
+        if self.options.without == Without::MarksOfOthers && !plan.exact {
             return None;
         }
         let retired = self.ledger.lock().retired(self.log.next_ticket()).0;
@@ -402,7 +393,6 @@ impl Waltz {
     }
 
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
-        #[cfg(test)]
         if self.options.without == Without::Void {
             return Ok(());
         }

@@ -11,12 +11,15 @@
 //! [`Waltz::write`] are RocksDB, [`TicketLog`] is the log.
 
 mod batch;
+mod builder;
 mod core;
 mod database;
 mod error;
 mod fs_log;
 mod interposed;
 mod ledger;
+#[doc(hidden)]
+pub mod linear;
 mod log;
 mod memory_log;
 mod mode;
@@ -25,6 +28,9 @@ mod stripes;
 mod tables;
 
 pub use batch::{BatchError, Family, Kind, Records, parse};
+pub use builder::BatchBuilder;
+#[doc(hidden)]
+pub use core::Without;
 pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};

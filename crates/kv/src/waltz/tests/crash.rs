@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::linear::{Did, Op, is_linearizable};
 use super::model::*;
 use crate::waltz::core::Without;
+use crate::waltz::linear::{Did, Op, is_linearizable};
 use crate::waltz::*;
 use parking_lot::Mutex;
 
@@ -71,20 +71,20 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
             let mut h = history.lock();
             let called = h.tick();
             let ops = h.registers.entry(key).or_default();
-            ops.push(Op { did, called, returned: None });
+            ops.push(Op::pending(did, called));
             ops.len() - 1
         };
         let answer = |at: usize, did| {
             let mut h = history.lock();
             let now = h.tick();
             let op = &mut h.registers.get_mut(&key).unwrap()[at];
-            (op.did, op.returned) = (did, Some(now));
+            (op.did, op.returned, op.certain) = (did, Some(now), true);
         };
         match rng.below(if exact { 10 } else { 8 }) {
             0..=2 => {
-                let at = register(Did::Write(Some(value)));
+                let at = register(Did::Write(Some(value as u64)));
                 world.write(How::SYNCED, &Build::default().put(0, &name, value)).unwrap();
-                answer(at, Did::Write(Some(value)));
+                answer(at, Did::Write(Some(value as u64)));
             }
             3 => {
                 let at = register(Did::Write(None));
@@ -99,7 +99,7 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
             5 => {
                 let at = register(Did::Read(None));
                 let saw = world.tables.get(0, &name);
-                answer(at, Did::Read(saw));
+                answer(at, Did::Read(saw.map(|v| v as u64)));
             }
             6 => {
                 world.refused(How::SYNCED, &Build::default().put(0, "refused", value));
@@ -168,7 +168,7 @@ fn judge(history: &mut History, tables: &ModelTables) -> Vec<String> {
         let ops = history.registers.entry(key).or_default();
         // A read without an answer says nothing.
         ops.retain(|op| op.returned.is_some() || matches!(op.did, Did::Write(_)));
-        ops.push(Op { did: Did::Read(saw), called: now, returned: Some(now + 1) });
+        ops.push(Op::answered(Did::Read(saw.map(|v| v as u64)), now, now + 1));
         if !is_linearizable(ops) {
             wrong.push(format!("register {key} has {saw:?} after {ops:?}"));
         }

@@ -1,5 +1,4 @@
 mod batches;
 mod crash;
-mod linear;
 mod model;
 mod protocol;

@@ -8,56 +8,33 @@ use parking_lot::Mutex;
 
 use crate::waltz::*;
 
-/// Builds RocksDB's serialisation.
+/// A [`BatchBuilder`] for the model: names for keys, numbers for values.
 #[derive(Default, Clone)]
-pub struct Build {
-    count: u32,
-    bytes: Vec<u8>,
-}
+pub struct Build(BatchBuilder);
 
 impl Build {
-    fn string(mut self, s: &[u8]) -> Build {
-        let mut len = s.len();
-        while len >= 0x80 {
-            self.bytes.push(len as u8 | 0x80);
-            len >>= 7;
-        }
-        self.bytes.push(len as u8);
-        self.bytes.extend_from_slice(s);
-        self
-    }
-
-    fn record(mut self, tag: u8, family: u8) -> Build {
-        self.count += 1;
-        self.bytes.extend([tag, family]);
-        self
-    }
-
     pub fn put(self, family: u8, key: &str, value: i64) -> Build {
-        self.record(0x05, family).string(key.as_bytes()).string(&value.to_le_bytes())
+        Build(self.0.put(Family(family.into()), key.as_bytes(), &value.to_le_bytes()))
     }
 
     pub fn delete(self, family: u8, key: &str) -> Build {
-        self.record(0x04, family).string(key.as_bytes())
+        Build(self.0.delete(Family(family.into()), key.as_bytes()))
     }
 
     pub fn single_delete(self, family: u8, key: &str) -> Build {
-        self.record(0x08, family).string(key.as_bytes())
+        Build(self.0.single_delete(Family(family.into()), key.as_bytes()))
     }
 
     pub fn delete_range(self, family: u8, from: &str, to: &str) -> Build {
-        self.record(0x0e, family).string(from.as_bytes()).string(to.as_bytes())
+        Build(self.0.delete_range(Family(family.into()), from.as_bytes(), to.as_bytes()))
     }
 
     pub fn merge(self, family: u8, key: &str, by: i64) -> Build {
-        self.record(0x06, family).string(key.as_bytes()).string(&by.to_le_bytes())
+        Build(self.0.merge(Family(family.into()), key.as_bytes(), &by.to_le_bytes()))
     }
 
     pub fn done(self) -> Vec<u8> {
-        let mut all = vec![0; 8];
-        all.extend(self.count.to_le_bytes());
-        all.extend(self.bytes);
-        all
+        self.0.build()
     }
 }
 

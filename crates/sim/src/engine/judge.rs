@@ -1,0 +1,277 @@
+//! What a database may hold after a power cut.
+//!
+//! Every key is a register of its own: [`kv::waltz::linear`] says whether the writes and reads before the cut and the read
+//! after it have an order. A write must be there if it was promised, if any of its batch is there, or if it was answered before one began that is
+//! there.
+//! A merge sets a digit of its counter that no other merge sets: it shows whether it is there, and how often.
+
+use std::collections::BTreeMap;
+
+use kv::waltz::linear::{Did, Op, Value, is_linearizable};
+
+use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, step_of, value};
+use super::world::Content;
+use crate::model::Fault;
+use crate::plan::Plan;
+use crate::report::FailureKind;
+use crate::trace::Event;
+use crate::{Recorder, Step};
+
+/// A number that a mark can carry with the index of a step.
+const NUMBER_BITS: u32 = 20;
+
+/// What a trace's marks tell of one step; places count events.
+#[derive(Clone, Copy, Default, Debug)]
+struct Done {
+    begun: Option<usize>,
+    answered: Option<usize>,
+    /// What a read saw.
+    saw: Value,
+    promised: Option<usize>,
+    refused: Option<usize>,
+}
+
+/// Marks in a trace. An answer is the attempt of a step of a writer that does not exist.
+pub(super) fn mark_begun(recorder: &Recorder, writer: usize, index: usize) {
+    recorder.attempt(Plan::step(writer, index));
+}
+
+/// The step was answered; `saw` is what a read found.
+pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, saw: Value) {
+    let number = (index as u64) << NUMBER_BITS | saw.unwrap_or(0);
+    recorder.attempt(Plan::step(WRITERS + writer, usize::try_from(number).unwrap_or(usize::MAX)));
+}
+
+/// Judges what is found after cuts of one workload.
+pub(super) struct Judge {
+    salt: u64,
+    plan: Vec<Vec<Act>>,
+    done: Vec<Vec<Done>>,
+    /// For each event, the place of the first later one that changes the drive.
+    next_io: Vec<usize>,
+}
+
+/// One cut's view.
+struct View<'a> {
+    judge: &'a Judge,
+    cut: usize,
+    until: usize,
+    found: &'a Content,
+    /// When the last write that is there began.
+    latest: usize,
+}
+
+impl Judge {
+    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[Event]) -> Judge {
+        let mut done = vec![vec![Done::default(); STEPS]; WRITERS];
+        let mut at = |step: Step, with: &dyn Fn(&mut Done, Value)| {
+            let (task, number) = Plan::place(step);
+            let (writer, index, saw) = if task < WRITERS {
+                (task, number, 0)
+            } else {
+                (task - WRITERS, number >> NUMBER_BITS, number as u64 & ((1 << NUMBER_BITS) - 1))
+            };
+            if let Some(done) = done.get_mut(writer).and_then(|acts| acts.get_mut(index)) {
+                with(done, (saw != 0).then_some(saw));
+            }
+        };
+        for (place, event) in events.iter().enumerate() {
+            match event {
+                Event::Attempt { step } if Plan::place(*step).0 < WRITERS => {
+                    at(*step, &|done, _| done.begun = Some(place));
+                }
+                Event::Attempt { step } => {
+                    at(*step, &|done, saw| (done.answered, done.saw) = (Some(place), saw));
+                }
+                Event::Acknowledged { step } => at(*step, &|done, _| done.promised = Some(place)),
+                Event::Failed { step } => at(*step, &|done, _| done.refused = Some(place)),
+                _ => {}
+            }
+        }
+        let mut next_io = vec![events.len(); events.len()];
+        let mut next = events.len();
+        for (place, event) in events.iter().enumerate().rev() {
+            if let Some(at) = next_io.get_mut(place) {
+                *at = next;
+            }
+            if event.is_io() {
+                next = place;
+            }
+        }
+        Judge { salt, plan, done, next_io }
+    }
+
+    /// Every rule that breaks what is found after a cut behind the event `cut`.
+    pub(super) fn judge(&self, cut: usize, found: &Content) -> Vec<Fault> {
+        // What happens until the drive changes next is before the cut as well as after it: promises count, new writes not.
+        let until = self.next_io.get(cut).copied().unwrap_or(cut);
+        let mut view = View { judge: self, cut, until, found, latest: 0 };
+        view.latest = view.latest();
+        let mut faults = Vec::new();
+        let registers = view.registers();
+        for (key, ops) in &registers {
+            faults.extend(view.register(key, ops));
+        }
+        (0..COUNTERS).for_each(|n| faults.extend(view.counter(&Key::counter(n))));
+        faults.extend(view.torn());
+        let counters: Vec<Key> = (0..COUNTERS).map(Key::counter).collect();
+        for (family, name) in found.keys() {
+            let key = Key { family: *family, name: String::from_utf8_lossy(name).into_owned() };
+            if !registers.contains_key(&key) && !counters.contains(&key) {
+                faults.push(fault(FailureKind::Invented, format!("{} was never written", key.name)));
+            }
+        }
+        faults
+    }
+
+    fn steps(&self) -> impl Iterator<Item = (&Act, &Done, (usize, usize))> {
+        let writers = self.plan.iter().zip(&self.done).enumerate();
+        writers.flat_map(|(writer, (acts, done))| {
+            acts.iter().zip(done).enumerate().map(move |(index, (act, done))| (act, done, (writer, index)))
+        })
+    }
+}
+
+impl View<'_> {
+    fn before(&self, place: Option<usize>) -> bool {
+        place.is_some_and(|place| place < self.until)
+    }
+
+    fn value(&self, key: &Key) -> Option<&Vec<u8>> {
+        self.found.get(&(key.family, key.name.clone().into_bytes()))
+    }
+
+    /// The step whose value a key has.
+    fn number(&self, key: &Key) -> Value {
+        self.value(key).and_then(|value| value.first_chunk()).map(|number| u64::from_le_bytes(*number))
+    }
+
+    fn digit(&self, counter: &Key, digit: u32) -> u64 {
+        self.number(counter).unwrap_or(0) >> (2 * digit) & 3
+    }
+
+    /// Whether a value or a digit shows that a step's batch is there.
+    fn shows(&self, act: &Act, step: (usize, usize)) -> bool {
+        let Act::Write { changes, .. } = act else { return false };
+        changes.iter().any(|change| match change {
+            Change::Put(key) => self.number(key).and_then(step_of) == Some(step),
+            Change::Merge(key, digit) => self.digit(key, *digit) > 0,
+            _ => false,
+        })
+    }
+
+    /// When the last write that shows itself began: all that were answered before must be there.
+    fn latest(&self) -> usize {
+        let there = self.judge.steps().filter(|(act, _, step)| self.shows(act, *step));
+        there.filter_map(|(_, done, _)| done.begun).filter(|begun| *begun < self.cut).max().unwrap_or(0)
+    }
+
+    /// Whether the step's batch must be there: all of it, if any of it is.
+    fn certain(&self, act: &Act, done: &Done, step: (usize, usize)) -> bool {
+        self.before(done.promised)
+            || done.answered.is_some_and(|at| at < self.latest)
+            || self.shows(act, step)
+    }
+
+    /// A write as an operation; none if it had not begun, or was taken back.
+    fn write(&self, act: &Act, done: &Done, step: (usize, usize), did: Did) -> Option<Op> {
+        let begun = done.begun.filter(|begun| *begun < self.cut)?;
+        if self.before(done.refused) {
+            return None;
+        }
+        let returned = done.answered.filter(|at| *at < self.until).map(|at| at as u64);
+        Some(Op { did, called: begun as u64, returned, certain: self.certain(act, done, step) })
+    }
+
+    /// What happened to each key by the cut.
+    fn registers(&self) -> BTreeMap<Key, Vec<Op>> {
+        let mut registers: BTreeMap<Key, Vec<Op>> = BTreeMap::new();
+        for (act, done, step) in self.judge.steps() {
+            match act {
+                Act::Write { changes, .. } => {
+                    for (key, set) in changes.iter().flat_map(Change::sets) {
+                        let did = Did::Write(set.then(|| super::plan::id(step.0, step.1)));
+                        registers.entry(key).or_default().extend(self.write(act, done, step, did));
+                    }
+                }
+                Act::Read(register) => {
+                    if let (Some(begun), Some(answered)) = (done.begun, done.answered)
+                        && answered < self.until
+                    {
+                        let read = Op::answered(Did::Read(done.saw), begun as u64, answered as u64);
+                        registers.entry(Key::register(*register)).or_default().push(read);
+                    }
+                }
+                Act::Flush | Act::Sync => {}
+            }
+        }
+        registers
+    }
+
+    fn register(&self, key: &Key, ops: &[Op]) -> Option<Fault> {
+        let number = self.number(key);
+        if let Some(found) = self.value(key)
+            && number.is_none_or(|id| value(self.judge.salt, id) != *found)
+        {
+            return Some(fault(FailureKind::Invented, format!("{} has bytes that nobody wrote", key.name)));
+        }
+        let now = self.until as u64 + 1;
+        let ops = [ops, &[Op::answered(Did::Read(number), now, now + 1)]].concat();
+        if is_linearizable(&ops) {
+            return None;
+        }
+        let written = number.is_none() || ops.iter().any(|op| op.did == Did::Write(number));
+        let kind = if written { FailureKind::Lost } else { FailureKind::Invented };
+        let what = number.map_or_else(|| "nothing".to_owned(), |id| format!("{id} of {:?}", step_of(id)));
+        Some(fault(kind, format!("{} has {what}: no order explains it: {}", key.name, told(&ops))))
+    }
+
+    fn counter(&self, key: &Key) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut merges: BTreeMap<u32, (&Done, bool)> = BTreeMap::new();
+        for (act, done, step) in self.judge.steps() {
+            let Act::Write { changes, .. } = act else { continue };
+            for change in changes {
+                if let Change::Merge(counter, digit) = change
+                    && counter == key
+                {
+                    merges.insert(*digit, (done, self.certain(act, done, step)));
+                }
+            }
+        }
+        for digit in 0..=MERGES {
+            let times = self.digit(key, digit);
+            let merge =
+                merges.get(&digit).filter(|(done, _)| done.begun.is_some_and(|begun| begun < self.cut));
+            let what = match merge {
+                None if times > 0 => (FailureKind::Invented, "was never asked for"),
+                Some(_) if times > 1 => (FailureKind::Invented, "was done more than once"),
+                Some((_, true)) if times == 0 => (FailureKind::Lost, "is missing"),
+                _ => continue,
+            };
+            faults.push(fault(what.0, format!("merge {digit} of {} {}", key.name, what.1)));
+        }
+        faults
+    }
+
+    fn torn(&self) -> Option<Fault> {
+        let [p, q] = Key::pair().map(|key| self.number(&key));
+        (p != q).then(|| fault(FailureKind::Lost, format!("a batch is torn: {p:?} and {q:?}")))
+    }
+}
+
+/// The last operations of a history, for a fault's words.
+fn told(ops: &[Op]) -> String {
+    let mut ops = ops.to_vec();
+    ops.sort_by_key(|op| op.called);
+    let skip = ops.len().saturating_sub(12);
+    let tell = |op: &Op| {
+        let end = op.returned.map_or_else(|| "?".to_owned(), |end| end.to_string());
+        format!("{:?}{} {}-{end}", op.did, if op.certain { "" } else { " perhaps" }, op.called)
+    };
+    ops.iter().skip(skip).map(tell).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
+    Fault { kind, what: what.to_string() }
+}

@@ -1,0 +1,235 @@
+//! The target `engine`: RocksDB on the file system, by a third each with its own log, with a parallel one, and with one
+//! that joins records.
+//!
+//! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and
+//! not), read, sync and flush, while RocksDB's own threads flush and compact. [`judge`] says what must hold at any cut.
+
+mod judge;
+mod plan;
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs::{FormatOptions, Fs};
+use kv::waltz::{BatchBuilder, Family};
+use parking_lot::Mutex;
+use units::{Driver, RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency, Media};
+
+use self::judge::{Judge, fault, mark_answered, mark_begun};
+use self::plan::{Act, Key, Mode, Shape};
+pub(crate) use self::world::Broken;
+use self::world::{Content, Outcome, World};
+use crate::explore::{Oracle, Probe};
+use crate::model::{Fault, Progress};
+use crate::plan::Plan;
+use crate::recut::Recut;
+use crate::report::FailureKind;
+use crate::trace::Trace;
+use crate::{Error, Recorder, Result, Rng, Step, Target};
+
+/// Acknowledgements come up to this much later, so that operations of several threads overlap; a few appends so much
+/// later that a memtable may be flushed meanwhile.
+const JITTER: Duration = Duration::from_micros(30);
+const TAIL: Duration = Duration::from_millis(12);
+/// Keys that are written after a recovery, each synced.
+const AFTER: u64 = 3;
+
+fn after_key(n: u64) -> Vec<u8> {
+    format!("~after{n}").into_bytes()
+}
+
+/// Runs a workload and records it. Threads make every recording different.
+pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Broken) -> Result<Trace> {
+    let shape = Shape::of(seed, workload, volatile_cache);
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let emu = Emu::memory(shape.drive.options("emu:crash", Latency::NONE), Arc::clone(&driver));
+    let recorder = Recorder::with_tail(emu, JITTER, TAIL);
+    let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+    let failed =
+        |e: &dyn std::fmt::Display| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}"));
+    block_on(&*driver, Fs::format(&device, &FormatOptions::default())).map_err(|e| failed(&e))?;
+    let world = World::open(&device, &shape, broken).map_err(|e| failed(&e))?;
+    for batch in plan::before(&shape) {
+        world.write(&batch, true, false).map_err(|e| failed(&e))?;
+    }
+    recorder.ready();
+    let run = Run { salt: seed ^ workload, world, recorder, answered: Mutex::default(), mode: shape.mode };
+    let plan = plan::plan(seed, workload, &shape);
+    std::thread::scope(|scope| {
+        let run = &run;
+        let writers: Vec<_> = plan
+            .iter()
+            .enumerate()
+            .map(|(writer, acts)| scope.spawn(move || run.write(writer, acts)))
+            .collect();
+        let ended = writers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err("a writer panicked".into())));
+        ended.collect::<std::result::Result<(), String>>()
+    })
+    .map_err(|e| failed(&e))?;
+    let Run { world, recorder, .. } = run;
+    world.close(shape.closes).map_err(|e| failed(&e))?;
+    Ok(Trace { target: Target::Engine, seed, workload, drive: shape.drive, events: recorder.take() })
+}
+
+/// What the writers share.
+struct Run {
+    salt: u64,
+    world: World,
+    recorder: Arc<Recorder>,
+    /// Steps that were answered and are not yet promised.
+    answered: Mutex<BTreeSet<Step>>,
+    mode: Mode,
+}
+
+impl Run {
+    fn write(&self, writer: usize, acts: &[Act]) -> std::result::Result<(), String> {
+        for (index, act) in acts.iter().enumerate() {
+            let step = Plan::step(writer, index);
+            let before = self.answered.lock().clone();
+            mark_begun(&self.recorder, writer, index);
+            match act {
+                Act::Write { changes, sync, refused } => {
+                    let batch = plan::batch(self.salt, plan::id(writer, index), changes);
+                    match self.world.write(&batch, *sync, *refused)? {
+                        Outcome::Refused => self.recorder.failed(step),
+                        Outcome::Written => {
+                            mark_answered(&self.recorder, writer, index, None);
+                            self.answered.lock().insert(step);
+                            if *sync {
+                                self.promise(before.into_iter().chain([step]));
+                            }
+                        }
+                    }
+                }
+                Act::Read(register) => {
+                    let value = self.world.read(&Key::register(*register).name)?;
+                    let saw = value.and_then(|v| v.first_chunk().copied()).map(u64::from_le_bytes);
+                    mark_answered(&self.recorder, writer, index, saw);
+                    self.recorder.acknowledged(step);
+                }
+                Act::Sync => {
+                    self.world.sync()?;
+                    self.promise(before);
+                }
+                Act::Flush => {
+                    self.world.flush()?;
+                    // RocksDB's own flush is of one family.
+                    if self.mode != Mode::Group {
+                        self.promise(before);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn promise(&self, steps: impl IntoIterator<Item = Step>) {
+        for step in steps {
+            if self.answered.lock().remove(&step) {
+                self.recorder.acknowledged(step);
+            }
+        }
+    }
+}
+
+/// Checks images of one workload.
+pub(crate) struct EngineOracle {
+    shape: Shape,
+    judge: Judge,
+    broken: Broken,
+}
+
+impl EngineOracle {
+    pub(crate) fn new(trace: &Trace, broken: Broken) -> EngineOracle {
+        let shape = Shape::of(trace.seed, trace.workload, trace.drive.volatile_cache);
+        let plan = plan::plan(trace.seed, trace.workload, &shape);
+        let judge = Judge::new(trace.seed ^ trace.workload, plan, &trace.events);
+        EngineOracle { shape, judge, broken }
+    }
+
+    /// Mounts, opens, does something with the content, closes, checks.
+    fn session(
+        &self,
+        device: &Arc<dyn ZonedDevice>,
+        with: impl FnOnce(&World, Content) -> Vec<Fault>,
+    ) -> Vec<Fault> {
+        let world = match World::open(device, &self.shape, self.broken) {
+            Ok(world) => world,
+            Err(e) => return vec![fault(FailureKind::Mount, e)],
+        };
+        let mut faults = match world.content() {
+            Ok(content) => with(&world, content),
+            Err(e) => vec![fault(FailureKind::Lost, format!("the database cannot be read: {e}"))],
+        };
+        if let Err(e) = world.close(true) {
+            faults.push(fault(FailureKind::Mount, e));
+        }
+        match block_on(&**device.driver(), Fs::check(device)) {
+            Ok(report) => {
+                faults.extend(report.problems.into_iter().map(|p| fault(FailureKind::Check, p)));
+            }
+            Err(e) => faults.push(fault(FailureKind::Check, e)),
+        }
+        faults
+    }
+
+    /// Opens, writes on, cuts again anywhere in that, and opens again.
+    fn twice(&self, image: Media, driver: &Arc<dyn Driver>, probe: Probe) -> Vec<Fault> {
+        let emu = Emu::from_media(image.clone(), "emu:image", Latency::NONE, Arc::clone(driver));
+        let recorder = Recorder::new(emu, Duration::ZERO);
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+        let mut between = None;
+        let mut faults = self.session(&device, |world, content| {
+            recorder.ready();
+            between = Some(content);
+            for n in 0..AFTER {
+                recorder.attempt(Step(n));
+                let batch = BatchBuilder::new().put(Family::DEFAULT, &after_key(n), &n.to_le_bytes());
+                if let Err(e) = world.write(&batch.build(), true, false) {
+                    return vec![fault(FailureKind::Mount, format!("a write after the recovery: {e}"))];
+                }
+                recorder.acknowledged(Step(n));
+            }
+            Vec::new()
+        });
+        let cut = Recut::of(image, &recorder.take(), &mut Rng::new(probe.seed));
+        let place = cut.place();
+        let emu = Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
+        let device: Arc<dyn ZonedDevice> = emu;
+        faults.extend(self.session(&device, |_, mut content| {
+            let there: Vec<u64> =
+                (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
+            let mut faults = self.judge.judge(probe.event, &content);
+            if there.len() < cut.promised.len() {
+                faults.push(fault(FailureKind::Lost, "what was synced after the first recovery is gone"));
+            }
+            // They were written one after the other.
+            if !(0..cut.begun.len() as u64).take(there.len()).eq(there.iter().copied()) {
+                faults.push(fault(FailureKind::Invented, format!("after the first recovery: {there:?}")));
+            }
+            if cut.ready && between.is_some_and(|between| between != content) {
+                faults.push(fault(FailureKind::Lost, "an opening had shown other content"));
+            }
+            faults
+        }));
+        for fault in &mut faults {
+            fault.what += &place;
+        }
+        faults
+    }
+}
+
+impl Oracle for EngineOracle {
+    fn probe(&self, image: Media, _: &Progress, probe: Probe) -> Vec<Fault> {
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        if probe.twice {
+            return self.twice(image, &driver, probe);
+        }
+        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, driver);
+        self.session(&device, |_, content| self.judge.judge(probe.event, &content))
+    }
+}

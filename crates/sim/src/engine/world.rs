@@ -1,0 +1,163 @@
+//! RocksDB on a mounted file system, with its own log or under a parallel one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fs::log::LogOptions;
+use fs::{Fs, MountOptions, ParallelOptions, Sabotage};
+use kv::waltz::{
+    Family, FamilyInfo, FsLog, How, RocksTables, Tables, TicketLog, Waltz, WaltzOptions, Without, WriteError,
+};
+use rocks::{Db, DbOptions, WriteBatch};
+use units::block_on;
+use zoned::ZonedDevice;
+
+use super::plan::{FAMILIES, Mode, Shape};
+
+const DIRECTORY: &str = "/db";
+/// Records that may be in flight: more than there are writers.
+const OPEN: usize = 64;
+
+/// Rules that are broken, to see that it is noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Broken {
+    pub fs: Option<Sabotage>,
+    pub engine: Without,
+}
+
+/// What a database holds.
+pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
+/// An open database.
+pub(super) struct World {
+    fs: Fs,
+    db: Arc<Db>,
+    engine: Option<(Arc<Waltz>, Arc<RocksTables>)>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Written,
+    /// Taken back, as asked for.
+    Refused,
+}
+
+pub(super) fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
+    MountOptions {
+        log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
+        write_buffer: 32 << 10,
+        sabotage,
+        ..MountOptions::default()
+    }
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl World {
+    /// Mounts, opens, recovers.
+    pub(super) fn open(
+        device: &Arc<dyn ZonedDevice>,
+        shape: &Shape,
+        broken: Broken,
+    ) -> Result<World, String> {
+        let options = mount_options(broken.fs);
+        let mount = Fs::mount(Arc::clone(device), &options);
+        let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
+        let options = DbOptions {
+            write_buffer: 64 << 10,
+            background_jobs: 2,
+            block_cache: 1 << 20,
+            unlogged: shape.mode != Mode::Group,
+            adds: true,
+            families: FAMILIES,
+            ..DbOptions::default()
+        };
+        let db = Arc::new(Db::open(&fs, DIRECTORY, &options).map_err(words)?);
+        if shape.mode == Mode::Group {
+            return Ok(World { fs, db, engine: None });
+        }
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
+        let log = ParallelOptions { open: OPEN, join: shape.mode == Mode::Auto };
+        let log = FsLog::open(&fs, DIRECTORY, &log).map_err(words)?;
+        let info = FamilyInfo { merges: true, one_stripe: false };
+        let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));
+        let options =
+            WaltzOptions { log_limit: shape.log_limit, without: broken.engine, ..WaltzOptions::default() };
+        let waltz = Waltz::open(
+            Arc::new(log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            families,
+            options,
+        );
+        let waltz = Arc::new(waltz.map_err(words)?);
+        tables.tell(&waltz);
+        Ok(World { fs, db, engine: Some((waltz, tables)) })
+    }
+
+    /// Writes a batch; `refused` has the tables refuse it once the log has it.
+    pub(super) fn write(&self, batch: &[u8], sync: bool, refused: bool) -> Result<Outcome, String> {
+        let Some((waltz, tables)) = &self.engine else {
+            self.db.write(&WriteBatch::from_data(batch), sync).map_err(words)?;
+            return Ok(Outcome::Written);
+        };
+        let how = if sync { How::SYNCED } else { How::UNSYNCED };
+        let written = waltz.write(batch, how, |mark| {
+            if refused { Err(None) } else { tables.apply(batch, mark).map_err(Some) }
+        });
+        match written {
+            Ok(()) => Ok(Outcome::Written),
+            Err(WriteError::Apply(None)) => Ok(Outcome::Refused),
+            Err(WriteError::Apply(Some(error))) => Err(words(error)),
+            Err(error) => Err(format!("{error:?}")),
+        }
+    }
+
+    /// A key's value, of the default family.
+    pub(super) fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.db.get(key.as_bytes()).map_err(words)?.map(|value| value.to_vec()))
+    }
+
+    pub(super) fn sync(&self) -> Result<(), String> {
+        match &self.engine {
+            Some((waltz, _)) => waltz.sync().map_err(words),
+            None => self.db.sync_wal().map_err(words),
+        }
+    }
+
+    pub(super) fn flush(&self) -> Result<(), String> {
+        match &self.engine {
+            Some((_, tables)) => tables.flush().map_err(words),
+            None => self.db.flush().map_err(words),
+        }
+    }
+
+    pub(super) fn content(&self) -> Result<Content, String> {
+        let mut content = Content::new();
+        for family in 0..=u32::from(FAMILIES) {
+            let mut cursor = self.db.iter_in(family, &[]).map_err(words)?;
+            while cursor.valid() {
+                content.insert((family, cursor.key().to_vec()), cursor.value().to_vec());
+                cursor.next();
+            }
+            cursor.status().map_err(words)?;
+        }
+        Ok(content)
+    }
+
+    /// Closes everything; without `cleanly`, a parallel log stays with what it holds.
+    pub(super) fn close(self, cleanly: bool) -> Result<(), String> {
+        let World { fs, db, engine } = self;
+        if let Some((waltz, tables)) = engine {
+            if cleanly {
+                waltz.close().map_err(|e| format!("closing the engine: {e}"))?;
+            }
+            tables.settle();
+        }
+        db.close().map_err(|e| format!("closing the database: {e}"))?;
+        drop(db);
+        block_on(&**fs.driver(), fs.unmount()).map_err(|e| format!("unmount: {e}"))
+    }
+}
