@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sleep_until;
-use zoned::{BufMut, Io, Op, ZoneId};
+use zoned::{BufMut, ErrorKind, Io, Op, Result, ZoneId};
 
 use crate::core::Core;
 use crate::jobs::Job;
-use crate::layout::Slot;
+use crate::layout::{Slot, Stripe};
 use crate::pace::{KEPT, Pacer};
 use crate::swap;
 
@@ -119,5 +119,38 @@ impl Core {
     /// What belongs in rows that were read: relocated units are put over them.
     pub(crate) fn settle(&self, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
         swap::content(self, id, slot, row, data);
+    }
+
+    /// Rows of a member's physical zone as they should be. Where the drive cannot read some, those do that are held
+    /// elsewhere.
+    pub(crate) async fn rows_of(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Result<BufMut> {
+        let gone = || self.error(ErrorKind::Gone, "read").in_zone(id);
+        let read = self.read_rows(id, slot, row, rows).ok_or_else(gone)?.await;
+        let mut data = match read {
+            Ok(data) => data,
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+            Err(_) => {
+                let mut data = BufMut::with_capacity(self.bytes(rows));
+                for row in row..row + rows {
+                    if self.is_held(id, slot, row) {
+                        data.extend_from_slice(&BufMut::zeroed(self.bytes(1)));
+                    } else {
+                        let block = self.read_rows(id, slot, row, 1).ok_or_else(gone)?.await?;
+                        data.extend_from_slice(&block);
+                    }
+                }
+                data
+            }
+        };
+        self.settle(id, slot, row, &mut data);
+        Ok(data)
+    }
+
+    /// Whether what belongs in a row is known without its drive.
+    fn is_held(&self, id: ZoneId, slot: Slot, row: u64) -> bool {
+        let zone = self.zone(id);
+        let stripe = Stripe(row / self.layout.unit);
+        let parity = self.layout.parity(id, stripe) == slot && zone.relocated.contains_key(&stripe);
+        parity || zone.patches.held(self.bytes(1), slot, row, 1).is_some()
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Core {
     /// What runs beside the clients: a rebuild, a scrub.
     pub jobs: Jobs,
     pub watch: Watch,
+    /// One place is mended at a time.
+    pub mending: Turnstile,
     /// Physical zones that wore out.
     pub worn: Mutex<Vec<WornZone>>,
 }

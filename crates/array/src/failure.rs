@@ -12,7 +12,6 @@ use crate::format::record::Body;
 use crate::layout::Slot;
 use crate::metrics::add;
 use crate::persistence::Slots;
-use crate::status::WornZone;
 use crate::write::Children;
 
 /// Whether an error of a read says that the drive is lost, not a block of it.
@@ -153,17 +152,7 @@ impl Core {
     /// A physical zone takes no more: neither does the logical one.
     fn wear(&self, id: ZoneId, slot: Slot, kind: ErrorKind) {
         let state = if kind == ErrorKind::ZoneOffline { ZoneState::Offline } else { ZoneState::ReadOnly };
-        let known = {
-            let mut worn = self.worn.lock();
-            let known = worn.iter().any(|worn| (worn.zone, worn.slot) == (id, slot));
-            if !known {
-                worn.push(WornZone { slot, zone: id, state });
-            }
-            known
-        };
-        if !known {
-            self.tell(EventKind::ZoneWorn { slot, zone: id, state });
-        }
+        self.worn_out(id, slot, state);
         let mut limits = self.limits.lock();
         let mut zone = self.zone(id);
         limits.moved(id, zone.state, ZoneState::ReadOnly);

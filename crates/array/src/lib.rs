@@ -28,6 +28,7 @@ mod jobs;
 mod layout;
 mod log_read;
 mod member;
+mod mend;
 mod metrics;
 mod open;
 mod options;

@@ -626,6 +626,7 @@ impl Mount {
             events: Bus::default(),
             jobs: Jobs::default(),
             watch: Watch::default(),
+            mending: Turnstile::new(),
             worn: Mutex::new(self.worn_zones()),
         })
     }

@@ -178,6 +178,12 @@ impl Patches {
         Overlay(overlay)
     }
 
+    /// What belongs in these rows, if all of it is held here: the drive need not be asked.
+    pub(crate) fn held(&self, block: usize, slot: Slot, row: u64, count: u64) -> Option<Overlay> {
+        self.0.get(&slot)?;
+        self.missing(slot, block, row..row + count).is_none().then(|| self.over(block, slot, row, count))
+    }
+
     /// Takes in what a log says belongs there: rows that are not hidden are passed over.
     pub(crate) fn learn(&mut self, layout: &Layout, block: usize, slot: Slot, known: &BTreeMap<u64, Buf>) {
         for (row, data) in known {

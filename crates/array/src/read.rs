@@ -9,6 +9,7 @@ use zoned::{
 use crate::core::{After, Core};
 use crate::failure::fails_the_drive;
 use crate::layout::Piece;
+use crate::metrics::add;
 use crate::patches::Overlay;
 use crate::xor::xor;
 use crate::zone::Zone;
@@ -67,14 +68,22 @@ impl Core {
         let there = zone.readable().minus(offset).0.min(blocks);
         let mut parts = Vec::new();
         for piece in self.layout.pieces(id, offset, there) {
-            let part = rest.split_to(self.bytes(piece.len));
+            let mut part = rest.split_to(self.bytes(piece.len));
             let row = self.layout.row(piece.stripe) + piece.row;
+            if let Some(held) = zone.patches.held(self.bytes(1), piece.slot, row, piece.len) {
+                held.apply(&mut part);
+                parts.push(Part::Ready(part));
+                continue;
+            }
             parts.push(match self.member(piece.slot).read(id, row, part) {
                 Ok(io) => {
                     let overlay = zone.patches.over(self.bytes(1), piece.slot, row, piece.len);
                     Part::Read(piece, io, overlay)
                 }
-                Err(part) => Part::Rebuild(part, self.rebuild(zone, id, piece)),
+                Err(part) => {
+                    add(&self.tally.degraded_reads, 1);
+                    Part::Rebuild(part, self.rebuild(zone, id, piece))
+                }
             });
         }
         if !rest.is_empty() {
@@ -136,11 +145,20 @@ impl Core {
             let _broken = self.fail(piece.slot, &error).await;
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
-        let rebuild = self.rebuild(&self.zone(id), id, piece);
+        add(&self.tally.degraded_reads, 1);
+        let medium = self.misread(id, piece.slot, &error);
+        let (rebuild, generation) = {
+            let zone = self.zone(id);
+            (self.rebuild(&zone, id, piece), zone.generation)
+        };
         let result = match rebuild {
             Ok(rebuild) => rebuild.run(&mut buf).await,
             Err(e) => Err(e),
         };
+        if medium && result.is_ok() {
+            add(&self.tally.read_repairs, 1);
+            self.mend_later(id, generation, piece, Buf::copy_from(&buf));
+        }
         // The first error says more than that its remedy failed too.
         (buf, result.map_err(|second| error.because(second.to_string())))
     }
@@ -179,8 +197,14 @@ impl Core {
                 continue;
             }
             let slot = layout.data(id, piece.stripe, index);
-            let into = BufMut::zeroed(self.bytes(count));
-            let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
+            let mut into = BufMut::zeroed(self.bytes(count));
+            let at = layout.row(piece.stripe) + row;
+            if let Some(known) = zone.patches.held(self.bytes(1), slot, at, count) {
+                known.apply(&mut into);
+                ios.push((Io::ready(Ok(Done::Read(into))).typed(), Overlay::default()));
+                continue;
+            }
+            let io = self.member(slot).read(id, at, into);
             let overlay = zone.patches.over(self.bytes(1), slot, layout.row(piece.stripe) + row, count);
             ios.push((io.map_err(|_| gone("data"))?, overlay));
         }

@@ -111,13 +111,34 @@ impl Repair {
         for index in 0..layout.data_units() {
             let slot = layout.data(self.zone, stripe, index);
             let count = layout.filled(stripe, index, pointer);
-            if count > 0 && self.device(slot).is_none() {
+            if count == 0 {
+                units.push(BufMut::default());
+                continue;
+            }
+            let row = layout.row(stripe);
+            if let Some(held) = self.patches.held(self.bytes(1), slot, row, count) {
+                let mut unit = BufMut::zeroed(self.bytes(count));
+                held.apply(&mut unit);
+                units.push(unit);
+                continue;
+            }
+            if self.device(slot).is_none() {
                 lost = Some((index, count));
                 units.push(BufMut::default());
-            } else {
-                let mut unit = self.read(slot, layout.row(stripe), count).await?;
-                self.patches.over(self.bytes(1), slot, layout.row(stripe), count).apply(&mut unit);
-                units.push(unit);
+                continue;
+            }
+            match self.read(slot, row, count).await {
+                Ok(mut unit) => {
+                    self.patches.over(self.bytes(1), slot, row, count).apply(&mut unit);
+                    units.push(unit);
+                }
+                // As good as a missing one.
+                Err(e) if e.kind() == ErrorKind::Media && lost.is_none() => {
+                    tracing::warn!(zone = self.zone.0, stripe = stripe.0, error = %e, "a unit is unreadable");
+                    lost = Some((index, count));
+                    units.push(BufMut::default());
+                }
+                Err(e) => return Err(e),
             }
         }
         if let Some((index, count)) = lost {
@@ -209,16 +230,27 @@ impl Repair {
             Some(Child::At(at)) => at.saturating_sub(row).min(unit),
             _ => unit,
         };
-        let found = self.read(slot, row, there).await?;
-        let fits = sum.get(..found.len()) == Some(&*found);
+        let found = match self.read(slot, row, there).await {
+            Err(e) if e.kind() == ErrorKind::Media => None,
+            found => Some(found?),
+        };
+        let found = found.unwrap_or_default();
+        let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        let mut placed = true;
         if there < unit {
             let rest = sum.slice(self.bytes(there)..);
-            device.write(self.at(&device, row + there), rest, Durability::Cached).await?;
-            if let Some(Child::At(at)) = self.children.get_mut(slot.index()) {
-                *at = row + unit;
+            match device.write(self.at(&device, row + there), rest, Durability::Cached).await {
+                Ok(()) => {
+                    if let Some(Child::At(at)) = self.children.get_mut(slot.index()) {
+                        *at = row + unit;
+                    }
+                }
+                // It takes no writes any more: the log has it then.
+                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => placed = false,
+                Err(e) => return Err(e),
             }
         }
-        if fits {
+        if fits && placed {
             self.relocated.remove(&stripe);
             self.patches.show(slot, &(row..row + unit));
         } else {

@@ -81,7 +81,7 @@ fn take(core: &Core, taken: &mut [u64], slots: &[Slot], cost: impl Fn(Slot) -> u
 }
 
 /// Blocks that relocated units may take in the log of a member.
-fn most(core: &Core, member: &Member) -> u64 {
+pub(crate) fn most(core: &Core, member: &Member) -> u64 {
     let capacity = member.log.lock().capacity;
     (capacity / SHARE).min(MOST_RELOCATED / u64::from(core.geometry.block_size))
 }
@@ -102,9 +102,7 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     let mut row = 0;
     while row < rows {
         let count = chunk(&device, block).min(rows - row);
-        let mut data =
-            device.read(Member::address(&*device, id, row), BufMut::zeroed(core.bytes(count))).await?;
-        content(core, id, slot, row, &mut data);
+        let mut data = core.rows_of(id, slot, row, count).await?;
         cover(&mut data, block, mask);
         let at = Lba(device.geometry().start(swap).0 + row);
         device.write(at, data.freeze(), Durability::Cached).await?;

@@ -212,11 +212,18 @@ impl Target {
             let Some((row, count, ios)) = reads.pop_front() else { continue };
             let mut sum: Option<BufMut> = None;
             for (slot, read) in others.iter().zip(join_all(ios).await) {
-                let mut data = match read {
+                let data = match read {
+                    Ok(mut data) => {
+                        core.settle(id, *slot, row, &mut data);
+                        Ok(data)
+                    }
+                    Err(e) if e.kind() == ErrorKind::Media => core.rows_of(id, *slot, row, count).await,
+                    Err(e) => Err(e),
+                };
+                let data = match data {
                     Ok(data) => data,
                     Err(e) => return Err(core.lost_twice(id, self.slot, *slot, e).await),
                 };
-                core.settle(id, *slot, row, &mut data);
                 match &mut sum {
                     Some(sum) => xor(sum, &data),
                     None => sum = Some(data),

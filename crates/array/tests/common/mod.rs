@@ -1,0 +1,181 @@
+//! A drive with faults of its own: blocks that cannot be read, blocks that read wrongly, a plug that is pulled.
+#![allow(dead_code, reason = "not every test needs everything")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use array::{Array, CreateOptions, OpenOptions};
+use parking_lot::Mutex;
+use units::{Driver, SplitMix64, VirtualDriver, block_on};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{
+    Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, ZoneId,
+    ZonedDevice,
+};
+
+/// Bytes in a block.
+pub const BLOCK: usize = 512;
+/// Metadata zones of a drive: logical zone 0 is this physical one.
+pub const METADATA: u32 = 3;
+
+/// A drive between the array and an emulated one.
+#[derive(Debug)]
+pub struct Flaky {
+    pub inner: Arc<Emu>,
+    pub unreadable: Mutex<BTreeSet<Lba>>,
+    pub flipped: Mutex<BTreeSet<Lba>>,
+    /// Operations until the plug is pulled; below zero it is.
+    pub left: AtomicI64,
+}
+
+impl Flaky {
+    pub fn over(inner: Arc<Emu>) -> Arc<Flaky> {
+        let left = AtomicI64::new(i64::MAX);
+        Arc::new(Flaky { inner, unreadable: Mutex::default(), flipped: Mutex::default(), left })
+    }
+
+    /// Pulls the plug after so many operations.
+    pub fn unplug(&self, after: i64) {
+        self.left.store(after, Ordering::Relaxed);
+    }
+
+    /// The address of a row of a logical zone's physical zone.
+    pub fn row(&self, zone: u32, row: u64) -> Lba {
+        self.inner.geometry().start(ZoneId(zone + METADATA)).plus(Blocks(row))
+    }
+}
+
+impl ZonedDevice for Flaky {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let name = op.name();
+        let error = |kind| Error::new(kind, &self.inner.geometry().name, name);
+        if self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            self.left.store(0, Ordering::Relaxed);
+            return Io::ready(Err(error(ErrorKind::Gone)));
+        }
+        let Op::Read { at, into } = op else { return self.inner.submit(op) };
+        let end = at.plus(Blocks((into.len() / BLOCK) as u64));
+        if self.unreadable.lock().range(at..end).next().is_some() {
+            return Io::ready(Err(error(ErrorKind::Media).at(at).with_buffer(into)));
+        }
+        let flipped: Vec<usize> =
+            self.flipped.lock().range(at..end).map(|lba| lba.since(at).0 as usize * BLOCK).collect();
+        let io = self.inner.submit(Op::Read { at, into });
+        if flipped.is_empty() {
+            return io;
+        }
+        Io::spawn(self.driver(), &self.inner.geometry().name, async move {
+            match io.await? {
+                Done::Read(mut buf) => {
+                    flipped.iter().for_each(|at| buf[*at] ^= 1);
+                    Ok(Done::Read(buf))
+                }
+                other => Ok(other),
+            }
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+/// Five small drives, and an array of them with stripe units of 2 KiB.
+pub struct Bench {
+    pub driver: Arc<dyn Driver>,
+    pub drives: Vec<Arc<Flaky>>,
+}
+
+impl Bench {
+    pub fn new(seed: u64) -> Bench {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let drives = (0..5).map(|n| Bench::drive(&driver, n)).collect();
+        let bench = Bench { driver, drives };
+        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        block_on(&*bench.driver, async {
+            array::create(&bench.devices(&[]), &options).await.expect("created")
+        });
+        bench
+    }
+
+    pub fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<Flaky> {
+        let options = EmuOptions {
+            name: format!("emu:{n}"),
+            block_size: BLOCK as u32,
+            zones: 11,
+            zone_size: Blocks(512),
+            zone_capacity: Blocks(480),
+            max_open: Some(9),
+            max_active: Some(10),
+            latency: Latency::all(std::time::Duration::from_micros(10)),
+            ..EmuOptions::default()
+        };
+        Flaky::over(Emu::memory(options, Arc::clone(driver)))
+    }
+
+    pub fn devices(&self, without: &[usize]) -> Vec<Arc<dyn ZonedDevice>> {
+        let all = self.drives.iter().enumerate().filter(|(slot, _)| !without.contains(slot));
+        all.map(|(_, drive)| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
+    }
+
+    pub async fn open(&self, without: &[usize]) -> Arc<Array> {
+        Array::open(self.devices(without), OpenOptions::default()).await.expect("opened")
+    }
+}
+
+pub fn device(array: &Arc<Array>) -> Arc<dyn ZonedDevice> {
+    Arc::clone(array) as Arc<dyn ZonedDevice>
+}
+
+/// The content of block `n` of a zone.
+pub fn block(zone: u32, n: u64) -> Vec<u8> {
+    let mut rng = SplitMix64::new(u64::from(zone) << 40 | n);
+    (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
+}
+
+pub fn blocks(zone: u32, from: u64, to: u64) -> Buf {
+    Buf::copy_from(&(from..to).flat_map(|n| block(zone, n)).collect::<Vec<u8>>())
+}
+
+/// Writes the blocks `from..to` of a zone, a few at a time.
+pub async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
+    let mut at = from;
+    while at < to {
+        let next = (at + 37).min(to);
+        let start = device.geometry().start(ZoneId(zone)).plus(Blocks(at));
+        device.write(start, blocks(zone, at, next), Durability::Cached).await.expect("written");
+        at = next;
+    }
+}
+
+/// Reads the blocks `from..to` of a zone and compares.
+pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
+    let start = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
+    let into = BufMut::zeroed((to - from) as usize * BLOCK);
+    let found = device.read(start, into).await.expect("read");
+    for (n, found) in (from..to).zip(found.chunks(BLOCK)) {
+        assert!(*found == block(zone, n)[..], "block {n} of zone {zone}");
+    }
+}
+
+/// Zones and how many blocks they hold: full, open, finished early.
+pub const CONTENT: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
+
+pub async fn furnish(device: &Arc<dyn ZonedDevice>) {
+    for (zone, end) in CONTENT {
+        write(device, zone, 0, end).await;
+    }
+    device.zone(ZoneId(4), Action::Finish).await.expect("finished");
+    device.flush().await.expect("flushed");
+}
+
+pub async fn verify_all(device: &Arc<dyn ZonedDevice>) {
+    for (zone, end) in CONTENT {
+        verify(device, zone, 0, end).await;
+    }
+}
