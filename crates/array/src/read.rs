@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use zoned::{
-    Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState, join_all,
-};
+use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::core::{After, Core};
 use crate::failure::fails_the_drive;
-use crate::layout::Piece;
+use crate::layout::{Piece, Slot};
 use crate::metrics::add;
 use crate::patches::Overlay;
 use crate::xor::xor;
@@ -28,23 +26,34 @@ enum Part {
 pub(crate) struct Rebuild {
     /// Parity that memory holds.
     held: Option<Buf>,
-    ios: Vec<(Io<BufMut>, Overlay)>,
+    ios: Vec<(Slot, Io<BufMut>, Overlay)>,
 }
 
 impl Rebuild {
-    /// The blocks, in `into`.
-    pub(crate) async fn run(self, into: &mut BufMut) -> Result<()> {
+    /// The blocks, in `into`. A drive that is lost says so here too: it is the second, then, or the first that a repair
+    /// of a read came upon.
+    pub(crate) async fn run(self, core: &Arc<Core>, id: ZoneId, into: &mut BufMut) -> Result<()> {
         into.fill(0);
         if let Some(held) = &self.held {
             xor(into, held);
         }
-        let (ios, overlays): (Vec<_>, Vec<_>) = self.ios.into_iter().unzip();
-        for (result, overlay) in join_all(ios).await.into_iter().zip(overlays) {
-            let mut read = result?;
-            overlay.apply(&mut read);
-            xor(into, &read);
+        let mut failed = Ok(());
+        for (slot, io, overlay) in self.ios {
+            match io.await {
+                Ok(mut read) => {
+                    overlay.apply(&mut read);
+                    xor(into, &read);
+                }
+                Err(e) => {
+                    core.misread(id, slot, &e);
+                    if fails_the_drive(e.kind()) {
+                        let _broken = core.fail(slot, &e).await;
+                    }
+                    failed = failed.and(Err(e));
+                }
+            }
         }
-        Ok(())
+        failed
     }
 }
 
@@ -106,7 +115,7 @@ impl Core {
                 Part::Ready(buf) => (buf, Ok(())),
                 Part::Read(piece, io, overlay) => self.read_or_rebuild(id, piece, io, overlay).await,
                 Part::Rebuild(mut buf, Ok(rebuild)) => {
-                    let result = rebuild.run(&mut buf).await;
+                    let result = rebuild.run(self, id, &mut buf).await;
                     (buf, result)
                 }
                 Part::Rebuild(buf, Err(e)) => (buf, Err(e)),
@@ -152,7 +161,7 @@ impl Core {
             (self.rebuild(&zone, id, piece), zone.generation)
         };
         let result = match rebuild {
-            Ok(rebuild) => rebuild.run(&mut buf).await,
+            Ok(rebuild) => rebuild.run(self, id, &mut buf).await,
             Err(e) => Err(e),
         };
         if medium && result.is_ok() {
@@ -188,7 +197,7 @@ impl Core {
             let slot = layout.parity(id, piece.stripe);
             let into = BufMut::zeroed(self.bytes(len));
             let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
-            ios.push((io.map_err(|_| gone("parity"))?, Overlay::default()));
+            ios.push((slot, io.map_err(|_| gone("parity"))?, Overlay::default()));
         }
         for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
             let filled = layout.filled(piece.stripe, index, limit);
@@ -201,12 +210,12 @@ impl Core {
             let at = layout.row(piece.stripe) + row;
             if let Some(known) = zone.patches.held(self.bytes(1), slot, at, count) {
                 known.apply(&mut into);
-                ios.push((Io::ready(Ok(Done::Read(into))).typed(), Overlay::default()));
+                ios.push((slot, Io::ready(Ok(Done::Read(into))).typed(), Overlay::default()));
                 continue;
             }
             let io = self.member(slot).read(id, at, into);
             let overlay = zone.patches.over(self.bytes(1), slot, layout.row(piece.stripe) + row, count);
-            ios.push((io.map_err(|_| gone("data"))?, overlay));
+            ios.push((slot, io.map_err(|_| gone("data"))?, overlay));
         }
         Ok(Rebuild { held, ios })
     }

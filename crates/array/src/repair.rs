@@ -246,7 +246,9 @@ impl Repair {
                     }
                 }
                 // It takes no writes any more: the log has it then.
-                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => placed = false,
+                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
+                    placed = false
+                }
                 Err(e) => return Err(e),
             }
         }

@@ -202,7 +202,7 @@ impl Walk {
             add(&core.tally.scrub_bytes, bytes);
             self.report.bytes = Bytes(self.report.bytes.0 + bytes);
             self.runner.job.add(bytes);
-            if changed(core, id, generation) {
+            if core.is_another(id, generation) {
                 self.report.changed += 1;
                 return Ok(());
             }
@@ -252,6 +252,7 @@ impl Walk {
         for slot in (0..core.layout.drives).map(Slot) {
             match core.rows_of(id, slot, row, rows).await {
                 Ok(data) => xor(&mut sum, &data),
+                Err(_) if core.is_another(id, generation) => return Ok(()),
                 Err(e) => {
                     core.misread(id, slot, &e);
                     self.failed(core, slot, e).await?;
@@ -261,7 +262,7 @@ impl Walk {
         }
         add(&core.tally.scrub_errors, bad.len() as u64);
         self.report.read_errors += bad.len() as u64;
-        if changed(core, id, generation) {
+        if core.is_another(id, generation) {
             return Ok(());
         }
         let [slot] = bad.as_slice() else {
@@ -305,7 +306,7 @@ impl Walk {
                 false => xor(&mut sum, &data),
             }
         }
-        if changed(core, id, generation) || found == sum {
+        if core.is_another(id, generation) || found == sum {
             return Ok(());
         }
         tracing::warn!(zone = id.0, stripe = stripe.0, "parity does not fit its data");
@@ -340,10 +341,4 @@ impl Walk {
         }
         Ok(())
     }
-}
-
-/// Whether a zone is not what it was.
-fn changed(core: &Core, id: ZoneId, generation: u64) -> bool {
-    let zone = core.zone(id);
-    zone.generation != generation || zone.resetting
 }

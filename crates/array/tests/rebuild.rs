@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, EventKind, Health, MemberState, OpenOptions, Pace, RebuildOptions, Slot};
+use array::{
+    Array, CreateOptions, EventKind, Health, MemberState, OpenOptions, Pace, RebuildOptions, ScrubOptions,
+    Slot,
+};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Profile, Seeded};
@@ -26,6 +29,8 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
         zone_capacity: Blocks(120),
         max_open: Some(9),
         max_active: Some(10),
+        // The stricter kind: what is not written cannot be read.
+        read_past_pointer: false,
         track_power_cuts: true,
         latency: Latency::all(Duration::from_micros(10)),
         ..EmuOptions::default()
@@ -451,4 +456,55 @@ fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
         begin().await.expect("begun again").wait().await.expect("rebuilt");
         assert_eq!(array.status().health(), Health::Clean);
     });
+}
+
+/// Resets a zone and writes it anew, again and again; ends with `blocks` blocks.
+async fn rewrite(device: Arc<dyn ZonedDevice>, zone: u32, seed: u64, blocks: u64, over: Arc<Mutex<bool>>) {
+    let mut rng = SplitMix64::new(seed);
+    loop {
+        device.zone(ZoneId(zone), Action::Reset).await.expect("reset");
+        if *over.lock() {
+            return write(&device, zone, 0, blocks).await;
+        }
+        write(&device, zone, 0, 1 + rng.draw() % 480).await;
+    }
+}
+
+#[test]
+fn zones_that_are_reset_and_written_meanwhile_are_rebuilt_as_they_are() {
+    for seed in 0..12 {
+        let mut bench = Bench::new(seed, tiny, 2048);
+        let new = bench.fresh();
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            furnish(&device(&array)).await;
+            array.fail(Slot(2)).await.expect("failed");
+            let over = Arc::new(Mutex::new(false));
+            let clients: Vec<_> = CONTENT[..4]
+                .iter()
+                .map(|(zone, blocks)| {
+                    let work =
+                        rewrite(device(&array), *zone, seed + u64::from(*zone), *blocks, Arc::clone(&over));
+                    spawn(&*bench.driver, "client", work)
+                })
+                .collect();
+            let pace = if seed % 2 == 0 { Pace::default() } else { Pace::UNBOUNDED };
+            let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+            let rebuild = array.start_replace(Slot(2), drive, RebuildOptions { pace }).await.expect("begun");
+            rebuild.wait().await.expect("rebuilt");
+            *over.lock() = true;
+            for client in clients {
+                client.await;
+            }
+            assert_eq!(array.status().health(), Health::Clean);
+            verify_all(&device(&array)).await;
+            let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+            assert_eq!((report.read_errors, report.mismatch_count), (0, 0), "{report:?}");
+        });
+        bench.drives[2] = new;
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[seed as usize % 2]).await;
+            verify_all(&device(&array)).await;
+        });
+    }
 }

@@ -57,6 +57,12 @@ impl Core {
         Look { generation: zone.generation, rows: if zone.resetting { 0 } else { rows } }
     }
 
+    /// Whether a zone was reset since it had this generation, or is being reset.
+    pub(crate) fn is_another(&self, id: ZoneId, generation: u64) -> bool {
+        let zone = self.zone(id);
+        zone.generation != generation || zone.resetting
+    }
+
     /// Rows that the new drive of `slot` is to hold of a zone.
     pub(crate) fn valid_rows(&self, id: ZoneId, slot: Slot) -> u64 {
         self.layout.used(id, slot, self.zone(id).readable())
@@ -109,7 +115,10 @@ impl Target {
                     break;
                 }
                 (rounds, last) = (rounds + 1, left);
-                self.copy(runner, id, row..look.rows, true).await?;
+                if let Err(e) = self.copy(runner, id, row..look.rows, true).await {
+                    // Whatever a drive says of a zone that is reset under it.
+                    return if core.is_another(id, generation) { Ok(Copied::Again) } else { Err(e) };
+                }
                 row = look.rows;
             }
         }
@@ -141,7 +150,9 @@ impl Target {
             if zone.generation != generation {
                 return Ok(Copied::Again);
             }
-            (zone.acknowledged().min(zone.readable()), zone.state == ZoneState::Full)
+            // Of a zone whose reset failed nothing is left to copy: the next mount brings it to its end.
+            let end = if zone.resetting { Blocks::ZERO } else { zone.acknowledged().min(zone.readable()) };
+            (end, zone.state == ZoneState::Full)
         };
         let rows = layout.used(id, self.slot, end);
         let last = layout.stripe_of(end);
@@ -159,7 +170,7 @@ impl Target {
             let piece = Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
             let mut part = BufMut::zeroed(core.bytes(rows - from));
             let rebuild = core.rebuild(&core.zone(id), id, piece)?;
-            rebuild.run(&mut part).await?;
+            rebuild.run(&core, id, &mut part).await?;
             self.write(id, from, part).await?;
             runner.job.add(core.bytes(rows - from) as u64);
         }

@@ -1,0 +1,186 @@
+//! A drive that is lost while it is written, at every point; and a second one.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, Health, OpenOptions, Slot};
+use common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
+use units::{SplitMix64, block_on, sleep_until, spawn};
+use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZonedDevice};
+
+/// What a zone holds for sure, and what it may hold.
+#[derive(Clone, Copy, Default, Debug)]
+struct Zone {
+    acknowledged: u64,
+    submitted: u64,
+}
+
+/// Writes and appends of all lengths to `zones`, a few in flight, flushes and durable writes. Stops at the first error,
+/// which it gives.
+async fn load(
+    dev: Arc<dyn ZonedDevice>,
+    zones: std::ops::Range<u32>,
+    seed: u64,
+) -> (Vec<Zone>, Option<ErrorKind>) {
+    let mut rng = SplitMix64::new(seed);
+    let mut state = vec![Zone::default(); zones.len()];
+    for _ in 0..25 {
+        let at = (rng.draw() % zones.len() as u64) as usize;
+        let zone = zones.start + at as u32;
+        let mut ios = Vec::new();
+        for _ in 0..1 + rng.draw() % 4 {
+            let from = state[at].submitted;
+            let to = (from + 1 + rng.draw() % 40).min(1920);
+            if from == to {
+                break;
+            }
+            let how = if rng.draw() % 5 == 0 { Durability::Durable } else { Durability::Cached };
+            let data = blocks(zone, from, to);
+            let start = dev.geometry().start(ZoneId(zone)).plus(Blocks(from));
+            let io = match rng.draw() % 2 {
+                0 => dev.submit(Op::Append { zone: ZoneId(zone), data, how }),
+                _ => dev.submit(Op::Write { at: start, data, how }),
+            };
+            state[at].submitted = to;
+            ios.push((to, io));
+        }
+        let mut failed = None;
+        for (to, io) in ios {
+            match io.await {
+                Ok(_) => state[at].acknowledged = to,
+                Err(e) => failed = failed.or(Some(e.kind())),
+            }
+        }
+        if rng.draw() % 6 == 0 {
+            failed = failed.or(dev.flush().await.err().map(|e| e.kind()));
+        }
+        if failed.is_some() {
+            return (state, failed);
+        }
+    }
+    (state, None)
+}
+
+async fn holds(dev: &Arc<dyn ZonedDevice>, zones: &[(u32, Zone)]) {
+    let infos = dev.report_all().expect("report");
+    for (zone, state) in zones {
+        let pointer = infos[*zone as usize].pointer.0;
+        assert!(pointer >= state.acknowledged, "zone {zone}: {pointer}, {state:?}");
+        if state.acknowledged > 0 {
+            verify(dev, *zone, 0, state.acknowledged).await;
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
+    for after in (0..120).step_by(3).chain([150, 200, 300, 500]) {
+        let slot = after as usize % 5;
+        let bench = Bench::new(after);
+        let zones = block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            bench.drives[slot].unplug(after as i64);
+            let one = spawn(&*bench.driver, "load", load(device(&array), 0..3, after));
+            let two = spawn(&*bench.driver, "load", load(device(&array), 3..6, after + 1000));
+            let ((a, first), (b, second)) = (one.await, two.await);
+            assert_eq!((first, second), (None, None), "unplugged after {after}: nothing fails");
+            let states: Vec<(u32, Zone)> = (0..).zip(a.into_iter().chain(b)).collect();
+            holds(&device(&array), &states).await;
+            let health = array.status().health();
+            assert!(health == Health::Degraded || after >= 150, "{health:?} after {after}");
+            device(&array).flush().await.expect("flushed");
+            states
+        });
+        // It is there again, or not: what it holds is out of date, and everybody knows.
+        bench.drives[slot].unplug(i64::MAX);
+        for without in [vec![], vec![slot]] {
+            block_on(&*bench.driver, async {
+                let array = bench.open(&without).await;
+                holds(&device(&array), &zones).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
+    for after in 0..40_u64 {
+        let bench = Bench::new(after);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            bench.drives[1].unplug(10);
+            bench.drives[3].unplug(10 + 3 * after as i64);
+            let (states, failed) = load(Arc::clone(&dev), 0..4, after).await;
+            let broken = array.is_broken();
+            assert_eq!(failed.is_some(), broken, "{failed:?}");
+            if broken {
+                assert_eq!(failed, Some(ErrorKind::Gone));
+                assert_eq!(array.status().health(), Health::Failed);
+            }
+            for (zone, state) in (0..).zip(&states) {
+                for n in 0..state.acknowledged {
+                    let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
+                    match dev.read(at, BufMut::zeroed(BLOCK)).await {
+                        Ok(found) => assert!(found[..] == block(zone, n)[..], "block {n} of zone {zone}"),
+                        Err(e) => assert!(array.is_broken(), "{e}"),
+                    }
+                }
+            }
+            if broken {
+                let at = dev.geometry().start(ZoneId(5));
+                let error = dev.write(at, blocks(5, 0, 1), Durability::Cached).await.expect_err("read only");
+                assert!(error.to_string().contains("two drives of the array failed"), "{error}");
+                assert_eq!(dev.flush().await.expect_err("nothing is promised").kind(), ErrorKind::Gone);
+                if let Some((zone, _)) = (0..).zip(&states).find(|(_, state)| state.acknowledged > 0) {
+                    assert!(dev.zone(ZoneId(zone), Action::Reset).await.is_err());
+                }
+            }
+        });
+        // What the two lack the others do not make up for.
+        let array = block_on(&*bench.driver, Array::open(bench.devices(&[1, 3]), OpenOptions::default()));
+        let error = array.expect_err("two are missing").to_string();
+        assert!(error.contains("does without one drive only"), "{error}");
+    }
+}
+
+#[test]
+fn resets_and_finishes_go_on_when_a_drive_is_unplugged_in_the_middle() {
+    for after in 0..40_i64 {
+        let bench = Bench::new(after as u64);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            bench.drives[after as usize % 5].unplug(after / 2);
+            dev.zone(ZoneId(3), Action::Reset).await.expect("reset");
+            dev.zone(ZoneId(1), Action::Finish).await.expect("finished");
+            common::write(&dev, 3, 0, 802).await;
+            dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
+            common::write(&dev, 0, 0, 1920).await;
+            verify_all(&dev).await;
+            dev.flush().await.expect("flushed");
+        });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[after as usize % 5]).await;
+            verify_all(&device(&array)).await;
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_is_taken_out_is_not_held_any_more() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        assert!(Arc::strong_count(&bench.drives[4]) > 1);
+        array.fail(Slot(4)).await.expect("failed");
+        sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(1))).await;
+        assert_eq!(Arc::strong_count(&bench.drives[4]), 1, "somebody else may open it");
+        verify_all(&device(&array)).await;
+    });
+}
