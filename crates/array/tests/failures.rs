@@ -37,7 +37,7 @@ async fn load(
             if from == to {
                 break;
             }
-            let how = if rng.draw() % 5 == 0 { Durability::Durable } else { Durability::Cached };
+            let how = if rng.draw().is_multiple_of(5) { Durability::Durable } else { Durability::Cached };
             let data = blocks(zone, from, to);
             let start = dev.geometry().start(ZoneId(zone)).plus(Blocks(from));
             let io = match rng.draw() % 2 {
@@ -54,7 +54,7 @@ async fn load(
                 Err(e) => failed = failed.or(Some(e.kind())),
             }
         }
-        if rng.draw() % 6 == 0 {
+        if rng.draw().is_multiple_of(6) {
             failed = failed.or(dev.flush().await.err().map(|e| e.kind()));
         }
         if failed.is_some() {
