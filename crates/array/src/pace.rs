@@ -65,7 +65,9 @@ impl Pacer {
             return;
         }
         self.last_client = Some(now);
-        if self.seen.len() < KEPT {
+        // What a rest begins with was still queued behind this job.
+        let settled = self.rest.is_none_or(|until| now.after(REST * 3 / 4) >= until);
+        if settled && self.seen.len() < KEPT {
             self.seen.append(latencies);
         }
         latencies.clear();
@@ -147,7 +149,7 @@ mod tests {
         let (mut sent, mut recent, mut mark) = (0_u64, 0.0, (now, 0_u64));
         let end = now.after(time);
         while now < end {
-            if now.since(mark.0) >= PERIOD {
+            if now.since(mark.0) >= Duration::from_millis(1) {
                 recent = (sent - mark.1) as f64 / now.since(mark.0).as_secs_f64();
                 mark = (now, sent);
             }
