@@ -115,23 +115,23 @@ impl Drop for Array {
 }
 
 /// A present drive and what its metadata zones say.
-struct Present {
-    device: Arc<dyn ZonedDevice>,
-    tale: Tale,
-    zones: Vec<ZoneInfo>,
-    report: Vec<ZoneInfo>,
+pub(crate) struct Present {
+    pub device: Arc<dyn ZonedDevice>,
+    pub tale: Tale,
+    pub zones: Vec<ZoneInfo>,
+    pub report: Vec<ZoneInfo>,
 }
 
 /// A mount under way.
-struct Mount {
+pub(crate) struct Mount {
     options: OpenOptions,
     name: Arc<str>,
-    superblock: Superblock,
-    layout: Layout,
+    pub superblock: Superblock,
+    pub layout: Layout,
     /// By slot; `None` for those that are missing or failed.
-    present: Vec<Option<Present>>,
+    pub present: Vec<Option<Present>>,
     /// The newest epoch that is whole on all present drives, and the one that begins now.
-    epoch: u64,
+    pub epoch: u64,
     next: u64,
     doubt: u64,
     /// Drives that are missing and not recorded as failed.
@@ -141,7 +141,10 @@ struct Mount {
 }
 
 impl Mount {
-    async fn gather(claims: Vec<(Arc<dyn ZonedDevice>, Claim)>, options: OpenOptions) -> Result<Mount> {
+    pub(crate) async fn gather(
+        claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
+        options: OpenOptions,
+    ) -> Result<Mount> {
         let name: Arc<str> = Arc::from("array");
         let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
         let mut tales = Vec::new();
@@ -260,7 +263,7 @@ impl Mount {
         Ok(Mount { candidate, options, name, superblock, layout, present, epoch, next, doubt, lost })
     }
 
-    fn told(&self, slot: Slot) -> Option<&Told> {
+    pub(crate) fn told(&self, slot: Slot) -> Option<&Told> {
         self.present.get(slot.index())?.as_ref()?.tale.epochs.get(&self.epoch)
     }
 
@@ -309,7 +312,7 @@ impl Mount {
     }
 
     /// The state of a physical zone.
-    fn child(&self, slot: Slot, id: ZoneId) -> Child {
+    pub(crate) fn child(&self, slot: Slot, id: ZoneId) -> Child {
         let Some(Some(present)) = self.present.get(slot.index()) else { return Child::Missing };
         let Some(info) = present.report.get(id.index()) else { return Child::Missing };
         match info.state {
@@ -334,7 +337,7 @@ impl Mount {
     }
 
     /// All physical zones that can be read only, or not even that.
-    fn worn_zones(&self) -> Vec<WornZone> {
+    pub(crate) fn worn_zones(&self) -> Vec<WornZone> {
         let drives = (0..).map(Slot).zip(&self.present);
         let drives = drives.filter_map(|(slot, present)| Some((slot, present.as_ref()?)));
         let zones = drives.flat_map(|(slot, present)| {
@@ -354,7 +357,7 @@ impl Mount {
     }
 
     /// What the logs say of relocated units of a zone: of data, and of parity.
-    fn relocations(&self, id: ZoneId, generation: u64) -> (Patches, BTreeMap<Stripe, Relocated>) {
+    pub(crate) fn relocations(&self, id: ZoneId, generation: u64) -> (Patches, BTreeMap<Stripe, Relocated>) {
         let (mut patches, mut relocated) = (Patches::default(), BTreeMap::new());
         let block = self.superblock.block_size as usize;
         for slot in (0..self.layout.drives).map(Slot) {
@@ -374,7 +377,7 @@ impl Mount {
         (patches, relocated)
     }
 
-    fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
+    pub(crate) fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
         let (patches, relocated) = self.relocations(id, entry.generation);
         let intent = (0..self.layout.drives)

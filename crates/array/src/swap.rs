@@ -12,6 +12,7 @@
 //! A mount that finds the record of step 2 and not that of step 4 does step 3 again before it looks at the zone. At
 //! no moment does less than a whole copy of what each drive holds exist on that drive, so that another may be lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zoned::{
@@ -22,8 +23,10 @@ use zoned::{
 use crate::Sabotage;
 use crate::core::Core;
 use crate::format::record::Body;
-use crate::layout::{Slot, Stripe};
+use crate::layout::{Layout, Slot, Stripe};
 use crate::member::{METADATA_ZONES, Member};
+use crate::patches::Patches;
+use crate::zone::Relocated;
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -136,20 +139,31 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
 /// Puts relocated units over rows that were read from a drive.
 pub(crate) fn content(core: &Core, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
     let zone = core.zone(id);
-    let layout = &core.layout;
-    let count = (data.len() / core.bytes(1)) as u64;
-    zone.patches.over(core.bytes(1), slot, row, count).apply(data);
+    lay_over(&core.layout, core.bytes(1), id, (&zone.patches, &zone.relocated), slot, row, data);
+}
+
+/// The same, of a zone that is no array's yet.
+pub(crate) fn lay_over(
+    layout: &Layout,
+    block: usize,
+    id: ZoneId,
+    (patches, relocated): (&Patches, &BTreeMap<Stripe, Relocated>),
+    slot: Slot,
+    row: u64,
+    data: &mut BufMut,
+) {
+    let bytes = |rows: u64| usize::try_from(rows).expect("fits memory") * block;
+    let count = (data.len() / block) as u64;
+    patches.over(block, slot, row, count).apply(data);
     for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
-        let Some(relocated) = zone.relocated.get(&stripe) else { continue };
+        let Some(relocated) = relocated.get(&stripe) else { continue };
         if layout.parity(id, stripe) != slot {
             continue;
         }
         let first = layout.row(stripe);
         let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(row + count));
-        let place = data.get_mut(core.bytes(from - row)..core.bytes(to - row));
-        if let Some((place, unit)) =
-            place.zip(relocated.unit.get(core.bytes(from - first)..core.bytes(to - first)))
-        {
+        let place = data.get_mut(bytes(from - row)..bytes(to - row));
+        if let Some((place, unit)) = place.zip(relocated.unit.get(bytes(from - first)..bytes(to - first))) {
             place.copy_from_slice(unit);
         }
     }

@@ -234,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_new_drive_has_reads_as_it_was_written_in_version_1() {
+        let entry = |end| ZoneEntry { generation: 3, end };
+        let body = Body::Rebuilt { first: ZoneId(2), entries: vec![entry(Some(Blocks(7))), entry(None)] };
+        let fresh = encode(place(4), &body, 512);
+        let golden = Buf::copy_from(&super::super::golden("rebuilt-v1.bin", &fresh));
+        let (record, blocks) = decode(&golden, 512).expect("known").expect("whole");
+        assert_eq!((record, blocks), (Record { place: place(4), body }, 1));
+        assert_eq!(*fresh, *golden);
+    }
+
+    #[test]
     fn records_are_found_between_garbage() {
         for block in [512, 4096] {
             let mut bytes = Vec::new();
