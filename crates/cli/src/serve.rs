@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use server::{Durability, ServeOptions};
+use server::{Durability, ServeOptions, WalMode};
 use units::Bytes;
 
 use crate::args::DeviceArg;
@@ -31,6 +31,9 @@ pub struct ServeArgs {
     /// sync: acknowledged is durable. async: made durable once a second.
     #[arg(long, default_value_t = Durability::Sync, value_name = "sync|async")]
     durability: Durability,
+    /// group: RocksDB's own log. waltz: each pipeline appends by itself. auto: together with others where that pays.
+    #[arg(long, default_value_t = WalMode::Auto, value_name = "group|waltz|auto")]
+    wal: WalMode,
     /// File whose first line is the password that clients give with AUTH.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -90,6 +93,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         port: args.port,
         http: args.http.0,
         durability: args.durability,
+        wal: args.wal,
         password_file: args.password_file,
         max_clients: args.max_clients,
         max_value: args.max_value.0,

@@ -1,26 +1,28 @@
-//! The threads of the engine: one writer with natural group commit, and its helpers.
+//! The threads of the engine: writers, and their helpers.
 
-use std::collections::VecDeque;
+mod claims;
+mod room;
+mod schedule;
+mod writer;
+
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use units::{Driver, Spawned, block_on, spawn};
 
-use crate::command::client_text;
-use crate::{Cursors, Error, ErrorKind, Limits, Overlay, Refusal, Result, Room, Store, Txn, expiry};
+use crate::{Batching, Cursors, Error, Limits, LogStats, Refusal, Result, Room, Store, Txn, expiry};
 
-/// Pipelines that may wait for the writer.
+pub use claims::Claims;
+use room::RoomWatch;
+use schedule::{Schedule, Waiting};
+
+/// Pipelines that may wait for a writer.
 const QUEUE_LIMIT: usize = 16_384;
-
-/// A group is written when it has about this much, though more pipelines wait.
-const GROUP_BYTES: usize = 4 << 20;
-
-/// How old the writer's knowledge of the room on the drive may be.
-const ROOM_AGE_MS: u64 = 100;
 
 /// How long unsynced writes wait in `async`.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -45,16 +47,28 @@ pub struct EngineOptions {
     pub durability: Durability,
     /// Bounds on keys and values.
     pub limits: Limits,
+    /// Threads that write, where batches go side by side. Default: half the processors, within 1 and 4: each has many
+    /// batches on their way.
+    pub writers: Option<usize>,
 }
 
 /// One pipeline of one client: commands that run in order, and whose writes become durable together.
 pub trait Work: Send {
+    /// Says which keys the commands read or write. Asked once, before the first run; what the commands touch beyond that may
+    /// change under them.
+    fn claims(&self, claims: &mut Claims);
+
     /// Runs the commands and keeps the replies. When the write of a group fails this is called again, with
     /// nothing of the first run in effect: it starts from the same state each time.
     fn run(&mut self, txn: &mut Txn<'_>);
 
     /// The replies hold: send them.
     fn done(self: Box<Self>);
+}
+
+/// Writers where nothing else was said.
+fn usual_writers() -> usize {
+    (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, 4)
 }
 
 /// Counts since the start.
@@ -89,9 +103,10 @@ struct Counters {
 
 /// The engine. Cheap to clone; [`close`](Engine::close) it before the last one goes.
 ///
-/// Writes run one after another on one thread, over what the ones before them decided, so that no read-modify-write
-/// needs a lock; everything that waited meanwhile becomes one batch with one sync. Reads run wherever they are
-/// asked for, beside it.
+/// Pipelines that share no key run and are written side by side; of those that do, the first to come goes first, and the
+/// others see what it wrote. Whatever waits when a writer is free goes together, as one batch: one append, or one turn
+/// of RocksDB's log, for all of them ([`Batching`] says whose). A read-modify-write holds its keys from the read until the write is acknowledged.
+/// Reads run wherever they are asked for, beside it, over what is written.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -100,8 +115,10 @@ pub(crate) struct Inner {
     pub driver: Arc<dyn Driver>,
     options: EngineOptions,
     cursors: Cursors,
-    queue: Mutex<Queue>,
-    waiting: Condvar,
+    /// Of the claims.
+    hash: RandomState,
+    state: Mutex<State>,
+    room: Mutex<RoomWatch>,
     /// Why the engine takes no writes any more.
     failed: Mutex<Option<Refusal>>,
     unsynced: AtomicBool,
@@ -109,30 +126,71 @@ pub(crate) struct Inner {
     helpers: Mutex<Vec<Spawned<()>>>,
 }
 
-#[derive(Default)]
-struct Queue {
-    works: VecDeque<Box<dyn Work>>,
+/// What the writers share.
+struct State {
+    schedule: Schedule,
+    idle: Idle,
     closed: bool,
+}
+
+/// Writers that have nothing to run; their batches may be on their way.
+#[derive(Default)]
+struct Idle(Vec<Option<Waker>>);
+
+impl Idle {
+    fn set(&mut self, writer: usize, waker: &Waker) {
+        if let Some(slot) = self.0.get_mut(writer) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    fn clear(&mut self, writer: usize) {
+        if let Some(slot) = self.0.get_mut(writer) {
+            *slot = None;
+        }
+    }
+
+    /// One of them, to be woken: the one that is used most, so that the others sleep.
+    fn take_one(&mut self) -> Option<Waker> {
+        self.0.iter_mut().find_map(Option::take)
+    }
+
+    fn wake_all(&mut self) {
+        self.0.iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
 }
 
 impl Engine {
     /// Starts the engine's threads over a store.
     pub fn start(store: Arc<dyn Store>, driver: Arc<dyn Driver>, options: EngineOptions) -> Engine {
+        let batching = store.batching();
+        let writers = match batching {
+            Batching::OneAtATime => 1,
+            Batching::Alone | Batching::Together => options.writers.unwrap_or_else(usual_writers).max(1),
+        };
+        let idle = Idle(vec![None; writers]);
         let inner = Arc::new(Inner {
             store,
             driver,
             options,
             cursors: Cursors::new(),
-            queue: Mutex::default(),
-            waiting: Condvar::new(),
+            hash: RandomState::new(),
+            state: Mutex::new(State { schedule: Schedule::new(batching), idle, closed: false }),
+            room: Mutex::default(),
             failed: Mutex::new(None),
             unsynced: AtomicBool::new(false),
             counters: Counters::default(),
             helpers: Mutex::default(),
         });
         let mut helpers = Vec::new();
-        let mine = Arc::clone(&inner);
-        helpers.push(spawn(&*inner.driver, "kv-writer", async move { mine.write_until_closed() }));
+        for writer in 0..writers {
+            let mine = Arc::clone(&inner);
+            helpers.push(spawn(
+                &*inner.driver,
+                "kv-writer",
+                async move { mine.write_until_closed(writer).await },
+            ));
+        }
         let mine = Arc::clone(&inner);
         helpers.push(spawn(&*inner.driver, "kv-expiry", expiry::delete_expired(mine)));
         if options.durability == Durability::Async {
@@ -148,18 +206,7 @@ impl Engine {
     /// # Errors
     /// `Closed` or `Busy`, with the work given back.
     pub fn submit(&self, work: Box<dyn Work>) -> Result<(), (Error, Box<dyn Work>)> {
-        let mut queue = self.0.queue.lock();
-        if queue.closed {
-            return Err((Error::Closed, work));
-        }
-        if queue.works.len() >= QUEUE_LIMIT {
-            return Err((Error::Busy(queue.works.len()), work));
-        }
-        queue.works.push_back(work);
-        if queue.works.len() == 1 {
-            self.0.waiting.notify_one();
-        }
-        Ok(())
+        self.0.submit(work)
     }
 
     /// Runs something that only reads on this thread; it may wait for the drive.
@@ -204,6 +251,11 @@ impl Engine {
         self.0.store.room()
     }
 
+    /// The parallel log, where the store has one.
+    pub fn log(&self) -> Option<LogStats> {
+        self.0.store.log()
+    }
+
     /// Lines of `name:value` about the store.
     pub fn describe_store(&self) -> Vec<(String, String)> {
         self.0.store.describe()
@@ -211,8 +263,11 @@ impl Engine {
 
     /// Runs what is queued, makes everything durable and closes the store. A second call does nothing.
     pub fn close(&self) -> Result<()> {
-        self.0.queue.lock().closed = true;
-        self.0.waiting.notify_all();
+        {
+            let mut state = self.0.state.lock();
+            state.closed = true;
+            state.idle.wake_all();
+        }
         let helpers = std::mem::take(&mut *self.0.helpers.lock());
         if helpers.is_empty() {
             return Ok(());
@@ -240,7 +295,7 @@ impl Inner {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.queue.lock().closed
+        self.state.lock().closed
     }
 
     pub fn count_expired(&self, n: u64) {
@@ -257,15 +312,25 @@ impl Inner {
         !self.is_closed()
     }
 
-    /// Queues a pipeline of the engine's own.
-    pub fn enqueue(&self, work: Box<dyn Work>) -> bool {
-        let mut queue = self.queue.lock();
-        if queue.closed || queue.works.len() >= QUEUE_LIMIT {
-            return false;
+    /// Queues a pipeline; gives it back where that cannot be.
+    pub fn submit(&self, work: Box<dyn Work>) -> Result<(), (Error, Box<dyn Work>)> {
+        let mut claims = Claims::new(&self.hash);
+        work.claims(&mut claims);
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err((Error::Closed, work));
         }
-        queue.works.push_back(work);
-        self.waiting.notify_one();
-        true
+        let waiting = state.schedule.len();
+        if waiting >= QUEUE_LIMIT {
+            return Err((Error::Busy(waiting), work));
+        }
+        state.schedule.push(Waiting { work, claims });
+        let wake = if state.schedule.is_worth_a_look() { state.idle.take_one() } else { None };
+        drop(state);
+        if let Some(waker) = wake {
+            waker.wake();
+        }
+        Ok(())
     }
 
     async fn sync_until_closed(&self) {
@@ -276,178 +341,6 @@ impl Inner {
                 self.fail(&error);
             }
         }
-    }
-
-    fn write_until_closed(&self) {
-        // However this ends, what waits is dropped rather than left to wait for ever.
-        struct Closing<'a>(&'a Inner);
-        impl Drop for Closing<'_> {
-            fn drop(&mut self) {
-                let mut queue = self.0.queue.lock();
-                queue.closed = true;
-                let left = std::mem::take(&mut queue.works);
-                drop(queue);
-                drop(left);
-            }
-        }
-        let _closing = Closing(self);
-        let mut overlay = Overlay::default();
-        let mut room = RoomWatch::default();
-        let mut group: Vec<Box<dyn Work>> = Vec::new();
-        loop {
-            let mut waiting = {
-                let mut queue = self.queue.lock();
-                while queue.works.is_empty() && !queue.closed {
-                    self.waiting.wait(&mut queue);
-                }
-                if queue.works.is_empty() {
-                    return;
-                }
-                std::mem::take(&mut queue.works)
-            };
-            while !waiting.is_empty() {
-                let ran = catch_unwind(AssertUnwindSafe(|| {
-                    self.run_group(&mut waiting, &mut group, &mut overlay, &mut room);
-                }));
-                if ran.is_err() {
-                    // The works of this group are gone and their clients disconnected; nothing of it was written.
-                    let detail = "a command panicked; this is a bug".to_owned();
-                    self.fail(&Error::Store { doing: "running a group of commands", detail });
-                    group.clear();
-                    overlay.reset();
-                }
-            }
-        }
-    }
-
-    fn run_group(
-        &self,
-        waiting: &mut VecDeque<Box<dyn Work>>,
-        group: &mut Vec<Box<dyn Work>>,
-        overlay: &mut Overlay,
-        room: &mut RoomWatch,
-    ) {
-        let now_ms = self.driver.unix_millis();
-        let refusal = self.refusal(room, now_ms);
-        overlay.reset();
-        while overlay.byte_size() < GROUP_BYTES
-            && let Some(work) = waiting.pop_front()
-        {
-            group.push(work);
-            let work = group.last_mut().expect("one was pushed");
-            let mut txn = self.writing(overlay, now_ms, refusal.clone());
-            work.run(&mut txn);
-        }
-        match self.commit(overlay) {
-            Ok(()) => {
-                self.counters.pipelines.fetch_add(group.len() as u64, Ordering::Relaxed);
-                group.drain(..).for_each(Work::done);
-            }
-            Err(error) => {
-                for work in group.drain(..) {
-                    self.run_alone(work, overlay, now_ms, &refusal, &error);
-                }
-            }
-        }
-        overlay.reset();
-    }
-
-    /// After the group's write failed: each on its own, so that one that fits or frees room still succeeds, and
-    /// at last with its writes refused.
-    fn run_alone(
-        &self,
-        mut work: Box<dyn Work>,
-        overlay: &mut Overlay,
-        now_ms: u64,
-        refusal: &Option<Refusal>,
-        group_error: &Error,
-    ) {
-        let mut error = None;
-        if group_error.kind() == ErrorKind::NoSpace {
-            overlay.reset();
-            work.run(&mut self.writing(overlay, now_ms, refusal.clone()));
-            match self.commit(overlay) {
-                Ok(()) => return work.done(),
-                Err(e) => error = Some(e),
-            }
-        }
-        let error = error.as_ref().unwrap_or(group_error);
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
-        let text: Arc<str> = client_text(error).into();
-        if error.kind() != ErrorKind::NoSpace {
-            self.fail(error);
-        }
-        overlay.reset();
-        let refused = Some(Refusal { text, growth_only: false });
-        work.run(&mut self.writing(overlay, now_ms, refused));
-        overlay.reset();
-        work.done();
-    }
-
-    fn writing<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
-        Txn::writing(&*self.store, overlay, &self.cursors, self.options.limits, now_ms, refusal)
-    }
-
-    fn commit(&self, overlay: &Overlay) -> Result<()> {
-        if overlay.is_empty() {
-            return Ok(());
-        }
-        let sync = self.options.durability == Durability::Sync;
-        self.store.write(overlay, sync)?;
-        if !sync {
-            self.unsynced.store(true, Ordering::Release);
-        }
-        let c = &self.counters;
-        c.groups.fetch_add(1, Ordering::Relaxed);
-        c.keys_written.fetch_add(overlay.len() as u64, Ordering::Relaxed);
-        c.bytes_written.fetch_add(overlay.byte_size() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn refusal(&self, room: &mut RoomWatch, now_ms: u64) -> Option<Refusal> {
-        if let Some(refusal) = &*self.failed.lock() {
-            return Some(refusal.clone());
-        }
-        room.look(&*self.store, now_ms);
-        room.refusal.clone()
-    }
-
-    fn fail(&self, error: &Error) {
-        let mut failed = self.failed.lock();
-        if failed.is_none() {
-            tracing::error!(%error, "the engine takes no writes any more; reads go on; restart the server");
-            *failed = Some(Refusal { text: client_text(error).into(), growth_only: false });
-        }
-    }
-}
-
-/// The writer's knowledge of the room on the drive.
-#[derive(Default)]
-struct RoomWatch {
-    looked_ms: u64,
-    refusal: Option<Refusal>,
-}
-
-impl RoomWatch {
-    fn look(&mut self, store: &dyn Store, now_ms: u64) {
-        if now_ms.abs_diff(self.looked_ms) < ROOM_AGE_MS {
-            return;
-        }
-        self.looked_ms = now_ms;
-        let short = store.room().filter(Room::is_short);
-        if short.is_some() != self.refusal.is_some() {
-            match &short {
-                Some(room) => {
-                    tracing::warn!(free = room.free.0, reserve = room.reserve.0, "the drive is full")
-                }
-                None => tracing::info!("the drive has room again"),
-            }
-        }
-        self.refusal = short.map(|room| {
-            let error =
-                Error::NoSpace(format!("{} bytes are free, {} are kept back", room.free.0, room.reserve.0));
-            Refusal { text: client_text(&error).into(), growth_only: true }
-        });
     }
 }
 

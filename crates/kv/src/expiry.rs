@@ -1,7 +1,7 @@
 //! Deleting keys whose time is past, in the background.
 //!
 //! Reads already treat such a key as absent, and RocksDB's compaction drops it; this is for what nobody reads and
-//! no compaction meets. It walks the keys a slice at a time, and a slice deletes through the writer like a client.
+//! no compaction meets. It walks the keys a slice at a time, and a slice deletes through a writer like a client.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::engine::Inner;
-use crate::{Txn, Work};
+use crate::{Claims, Txn, Work};
 
 /// Keys looked at per slice.
 const SLICE_KEYS: usize = 2_000;
@@ -53,11 +53,9 @@ pub(crate) fn slice(engine: &Arc<Inner>, walk: &mut Walk) -> bool {
             walk.met_any |= slice.met_any;
             walk.from = slice.next;
             if !slice.expired.is_empty() {
-                engine.enqueue(Box::new(Deletes {
-                    engine: Arc::clone(engine),
-                    keys: slice.expired,
-                    deleted: 0,
-                }));
+                let deletes = Deletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
+                // Where too much waits, the next walk finds them again.
+                let _next_time = engine.submit(Box::new(deletes));
             }
         }
         Err(error) => {
@@ -102,6 +100,10 @@ struct Deletes {
 }
 
 impl Work for Deletes {
+    fn claims(&self, claims: &mut Claims) {
+        self.keys.iter().for_each(|key| claims.key(key));
+    }
+
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.deleted = 0;
         if txn.refusal().is_some_and(|r| !r.growth_only) {

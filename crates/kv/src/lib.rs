@@ -1,10 +1,10 @@
-//! The key-value engine: commands of the redis protocol executed over an ordered store, with one durable write
-//! for everything that is waiting.
+//! The key-value engine: commands of the redis protocol executed over an ordered store, written durably side by side.
 //!
 //! ```text
-//!  connections ── Work (one pipeline) ──> queue ──> writer thread:  run each on a Txn (overlay over the store)
-//!       │                                                           write the overlay as one batch, sync
-//!       └── read-only pipelines: Engine::read on any thread         answer everyone
+//!  connections ── Work (one pipeline) ──> schedule: whose keys are free ──> a writer: run each on a Txn (overlay over the store)
+//!       │                                     ^                               the overlay as one batch, on its way with others
+//!       │                                     └──── keys are free again <──── written: answer everyone
+//!       └── read-only pipelines: Engine::read on any thread
 //! ```
 //!
 //! [`execute`] is pure: a command, its words, a [`Txn`] and an [`Answer`] to write the reply to. All the threads
@@ -32,7 +32,7 @@ pub use answer::{Answer, Reply};
 pub use args::{Args, Span};
 pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
 pub use cursors::Cursors;
-pub use engine::{Durability, Engine, EngineOptions, Stats, Work};
+pub use engine::{Claims, Durability, Engine, EngineOptions, Stats, Work};
 pub use error::{Error, ErrorKind, Result};
 pub use glob::glob;
 pub use memory::MemoryStore;
@@ -40,5 +40,5 @@ pub use number::{parse_decimal, parse_integer};
 pub use overlay::Overlay;
 pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
 pub use rocks_store::{RocksStore, RocksStoreOptions};
-pub use store::{Room, Store, Visit};
+pub use store::{Batching, LogStats, Room, Store, Visit, Writing};
 pub use txn::{Limits, Refusal, Txn};

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use units::Bytes as Size;
 
 use crate::store::Visit;
-use crate::{Error, Overlay, Result, Room, Store};
+use crate::{Batching, Error, Overlay, Result, Room, Store, Writing};
 
 /// A map under a lock. Can be told to be full or broken.
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub struct MemoryStore {
     /// Bytes it may hold; 0: no limit.
     capacity: u64,
     reserve: u64,
+    batching: Batching,
     broken: AtomicBool,
     writes: AtomicU64,
     syncs: AtomicU64,
@@ -33,6 +34,11 @@ impl MemoryStore {
         MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::default() }
     }
 
+    /// The same, with another way to hand it batches.
+    pub fn with_batching(self, batching: Batching) -> MemoryStore {
+        MemoryStore { batching, ..self }
+    }
+
     /// From now on every write fails, as on a broken drive (or no longer).
     pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, Ordering::SeqCst);
@@ -46,6 +52,33 @@ impl MemoryStore {
     /// How many of the writes and syncs made things durable.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::SeqCst)
+    }
+
+    fn write_now(&self, batch: &Overlay, sync: bool) -> Result<()> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(Error::Store {
+                doing: "writing a batch",
+                detail: "the store was told to fail".into(),
+            });
+        }
+        let mut map = self.map.write();
+        if self.capacity > 0 {
+            let mut after = if batch.is_cleared() { BTreeMap::new() } else { map.clone() };
+            apply(&mut after, batch);
+            let (before, after) = (Self::used(&map), Self::used(&after));
+            if after > self.capacity && after > before {
+                return Err(Error::NoSpace(format!("{after} of {} bytes", self.capacity)));
+            }
+        }
+        if batch.is_cleared() {
+            map.clear();
+        }
+        apply(&mut map, batch);
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        if sync {
+            self.syncs.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     fn used(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
@@ -77,31 +110,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn write(&self, batch: &Overlay, sync: bool) -> Result<()> {
-        if self.broken.load(Ordering::SeqCst) {
-            return Err(Error::Store {
-                doing: "writing a batch",
-                detail: "the store was told to fail".into(),
-            });
-        }
-        let mut map = self.map.write();
-        if self.capacity > 0 {
-            let mut after = if batch.is_cleared() { BTreeMap::new() } else { map.clone() };
-            apply(&mut after, batch);
-            let (before, after) = (Self::used(&map), Self::used(&after));
-            if after > self.capacity && after > before {
-                return Err(Error::NoSpace(format!("{after} of {} bytes", self.capacity)));
-            }
-        }
-        if batch.is_cleared() {
-            map.clear();
-        }
-        apply(&mut map, batch);
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        if sync {
-            self.syncs.fetch_add(1, Ordering::SeqCst);
-        }
-        Ok(())
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+        let batch = batch.clone();
+        Box::pin(async move { self.write_now(&batch, sync) })
+    }
+
+    fn batching(&self) -> Batching {
+        self.batching
     }
 
     fn sync(&self) -> Result<()> {

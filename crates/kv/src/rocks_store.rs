@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::Fs;
 use parking_lot::Mutex;
-use rocks::{Db, DbOptions, WriteBatch};
+use rocks::{DbOptions, WriteBatch};
 use units::{Bytes, Driver, Spawned, block_on, spawn};
 use zerocopy::IntoBytes;
 
 use crate::store::Visit;
-use crate::{Error, HEADER_LEN, Overlay, Result, Room, Store};
+use crate::waltz::{Database, DatabaseOptions, WalMode, WaltzOptions};
+use crate::{Batching, Error, HEADER_LEN, LogStats, Overlay, Result, Room, Store, Writing};
 
 /// First byte of clients' keys, and one past it.
 const DATA: u8 = b'd';
@@ -38,11 +39,14 @@ const WRITE_BUFFER_SHARE: u64 = 64;
 /// Memtables.
 const WRITE_BUFFERS: i32 = 4;
 
-/// The reserve: every memtable twice (its log and its table), and the output of one compaction, which is bounded at
+/// A parallel log may take this share of the drive, as far as that is some zones, before memtables are flushed for it.
+const LOG_SHARE: u64 = 16;
+const LOG_ZONES: u64 = 4;
+
+/// The reserve: every memtable twice (its log and its table; a parallel log has a bound of its own), and the output of one compaction, which is bounded at
 /// about 12 tables and which keeps its input until it is done; half of that where half of it is dead. Never more than
 /// a third of the drive.
-const RESERVE_MEMTABLES: u64 = 2;
-const RESERVE_TABLES: u64 = 6;
+const COMPACTION_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
 /// A compaction for room waits until the deletes are this share of the keys that are left.
@@ -50,6 +54,10 @@ const COMPACT_SHARE: u64 = 3;
 
 /// Clearing everything counts as so many deletes: more than any drive has keys.
 const CLEARED: u64 = 1 << 48;
+
+/// Batches that are kept, and the longest.
+const BATCHES: usize = 64;
+const BATCH_KEPT: usize = 256 << 10;
 
 /// What RocksDB's wrapper makes of a zone for a table's size.
 const TABLE_MIN: u64 = 2 << 20;
@@ -65,35 +73,33 @@ pub struct RocksStoreOptions {
     pub write_buffer: Option<usize>,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
+    /// Which log; a database may be opened with another than it had. Default: `auto`.
+    pub wal: WalMode,
 }
 
 impl Default for RocksStoreOptions {
     fn default() -> RocksStoreOptions {
-        RocksStoreOptions { write_buffer: None, block_cache: 64 << 20 }
+        RocksStoreOptions { write_buffer: None, block_cache: 64 << 20, wal: WalMode::Auto }
     }
 }
 
 /// A database in a directory of a mounted file system. The file system stays the caller's to unmount.
 #[derive(Debug)]
 pub struct RocksStore {
-    db: Arc<Db>,
+    database: Arc<Database>,
     fs: Fs,
     reserve: Bytes,
-    scratch: Mutex<Scratch>,
+    /// Batches to be used again.
+    batches: Mutex<Vec<WriteBatch>>,
     /// Deletes since the last compaction that was asked for to find room.
     deletes: AtomicU64,
     /// The same, when the room was looked at last.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
-    compaction: Mutex<Option<Spawned<()>>>,
-}
-
-/// The one writer's memory.
-#[derive(Debug)]
-struct Scratch {
-    batch: WriteBatch,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    compacting_task: Mutex<Option<Spawned<()>>>,
+    /// Bytes of a compaction's input at most, and of a zone.
+    compaction: u64,
+    zone: u64,
 }
 
 impl RocksStore {
@@ -114,28 +120,49 @@ impl RocksStore {
         };
         let geometry = fs.device().geometry();
         let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
+        let table = zone.clamp(TABLE_MIN, TABLE_MAX);
         let memtables = write_buffer as u64 * u64::from(WRITE_BUFFERS.unsigned_abs());
-        let reserve = (memtables * RESERVE_MEMTABLES)
-            .saturating_add(zone.clamp(TABLE_MIN, TABLE_MAX) * RESERVE_TABLES)
+        let waltz = WaltzOptions {
+            log_limit: (capacity / LOG_SHARE)
+                .max(zone.saturating_mul(LOG_ZONES))
+                .min(WaltzOptions::default().log_limit),
+            log_block: u64::from(geometry.block_size),
+            ..WaltzOptions::default()
+        };
+        let logs = match options.wal {
+            WalMode::Group => memtables,
+            WalMode::Waltz | WalMode::Auto => waltz.log_limit,
+        };
+        let reserve = memtables
+            .saturating_add(logs)
+            .saturating_add(table * COMPACTION_TABLES / 2)
             .min(capacity / RESERVE_MOST);
-        let db = Db::open(fs, path, &settings).map_err(|e| failed("opening the database", &e))?;
+        let database = Database::open(fs, path, &DatabaseOptions { wal: options.wal, db: settings, waltz })?;
         let store = RocksStore {
-            db: Arc::new(db),
+            database: Arc::new(database),
             fs: fs.clone(),
             reserve: Bytes(reserve),
-            scratch: Mutex::new(Scratch { batch: WriteBatch::new(), key: Vec::new(), value: Vec::new() }),
+            batches: Mutex::default(),
             deletes: AtomicU64::new(0),
             deletes_seen: AtomicU64::new(0),
             compacting: Arc::new(AtomicBool::new(false)),
-            compaction: Mutex::new(None),
+            compacting_task: Mutex::new(None),
+            compaction: table.saturating_mul(COMPACTION_TABLES),
+            zone,
         };
-        store.check_format()?;
+        if let Err(error) = store.check_format() {
+            // As it was found: without a parallel log.
+            if let Err(error) = store.close() {
+                tracing::warn!(%error, "closing a database that is not ours failed");
+            }
+            return Err(error);
+        }
         Ok(store)
     }
 
     fn check_format(&self) -> Result<()> {
         const DOING: &str = "reading the database's format";
-        let stored = self.db.get(FORMAT_KEY).map_err(|e| failed(DOING, &e))?;
+        let stored = self.database.db().get(FORMAT_KEY).map_err(|e| failed(DOING, &e))?;
         if let Some(stored) = stored {
             let version = stored.get(HEADER_LEN..).and_then(|v| v.try_into().ok()).map(u32::from_le_bytes);
             return match version {
@@ -144,7 +171,7 @@ impl RocksStore {
                 None => Err(Error::corrupt(FORMAT_KEY, format!("{} bytes", stored.len()))),
             };
         }
-        let cursor = self.db.iter(b"").map_err(|e| failed(DOING, &e))?;
+        let cursor = self.database.db().iter(b"").map_err(|e| failed(DOING, &e))?;
         cursor.status().map_err(|e| failed(DOING, &e))?;
         if cursor.valid() {
             let detail = "it holds keys of another program: give another directory with --db-path".to_owned();
@@ -154,7 +181,7 @@ impl RocksStore {
         let mut value = vec![0; HEADER_LEN];
         value.extend_from_slice(&FORMAT.to_le_bytes());
         batch.put(FORMAT_KEY, &value);
-        self.db.write(&batch, true).map_err(|e| failed("writing the database's format", &e))
+        self.database.write(&mut batch, true)
     }
 
     /// A compaction turns deletes into room. It needs room itself, for what still lives: so it waits until enough is
@@ -165,20 +192,54 @@ impl RocksStore {
         if deletes == 0 || !paused {
             return;
         }
-        let keys = self.db.property("rocksdb.estimate-num-keys").and_then(|n| n.parse::<u64>().ok());
-        let enough = deletes >= CLEARED || deletes >= keys.unwrap_or(0) / COMPACT_SHARE;
-        if !enough || self.compacting.swap(true, Ordering::AcqRel) {
+        let keys =
+            self.database.db().property("rocksdb.estimate-num-keys").and_then(|n| n.parse::<u64>().ok());
+        let keys = keys.unwrap_or(0);
+        let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
+        // What lives of a compaction's input is written before the input goes, and the log needs its next zone meanwhile.
+        let lives = self.compaction.saturating_mul(keys) / keys.saturating_add(deletes).max(1);
+        let fits = self.fs.statfs().free.0 >= lives.saturating_add(LOG_ZONES / 2 * self.zone);
+        if !enough || !fits || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
         self.deletes.store(0, Ordering::Relaxed);
-        let (db, compacting) = (Arc::clone(&self.db), Arc::clone(&self.compacting));
+        let (db, compacting) = (Arc::clone(self.database.db()), Arc::clone(&self.compacting));
         let task = spawn(&**self.driver(), "kv-compact", async move {
             if let Err(error) = db.compact() {
                 tracing::warn!(%error, "compacting to find room failed");
             }
             compacting.store(false, Ordering::Release);
         });
-        *self.compaction.lock() = Some(task);
+        *self.compacting_task.lock() = Some(task);
+    }
+
+    /// What `overlay` says, as a batch.
+    fn batch(&self, overlay: &Overlay) -> WriteBatch {
+        let mut batch = self.batches.lock().pop().unwrap_or_default();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        batch.clear();
+        if overlay.is_cleared() {
+            batch.delete_range(&[DATA], &[DATA_END]);
+            self.deletes.fetch_add(CLEARED, Ordering::Relaxed);
+        }
+        for (name, record) in overlay.entries() {
+            key.clear();
+            key.push(DATA);
+            key.extend_from_slice(name);
+            match record {
+                Some(record) => {
+                    value.clear();
+                    value.extend_from_slice(record.header().as_bytes());
+                    value.extend_from_slice(&record.value);
+                    batch.put(&key, &value);
+                }
+                None => {
+                    batch.delete(&key);
+                    self.deletes.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        batch
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -188,7 +249,8 @@ impl RocksStore {
 
 impl Store for RocksStore {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let value = with_prefix(key, |key| self.db.get(key)).map_err(|e| failed("reading a key", &e))?;
+        let value =
+            with_prefix(key, |key| self.database.db().get(key)).map_err(|e| failed("reading a key", &e))?;
         found(value.as_deref());
         Ok(())
     }
@@ -206,7 +268,7 @@ impl Store for RocksStore {
             names.push(name);
             rest = tail;
         }
-        let values = self.db.multi_get(&names).map_err(|e| failed("reading keys", &e))?;
+        let values = self.database.db().multi_get(&names).map_err(|e| failed("reading keys", &e))?;
         for (n, value) in values.iter().enumerate() {
             found(n, value.as_deref());
         }
@@ -215,7 +277,8 @@ impl Store for RocksStore {
 
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const DOING: &str = "walking the keys";
-        let mut cursor = with_prefix(from, |from| self.db.iter(from)).map_err(|e| failed(DOING, &e))?;
+        let mut cursor =
+            with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| failed(DOING, &e))?;
         while let Some((&DATA, key)) = cursor.valid().then(|| cursor.key().split_first()).flatten() {
             if visit(key, cursor.value()) == ControlFlow::Break(()) {
                 break;
@@ -225,36 +288,33 @@ impl Store for RocksStore {
         cursor.status().map_err(|e| failed(DOING, &e))
     }
 
-    fn write(&self, overlay: &Overlay, sync: bool) -> Result<()> {
-        let mut scratch = self.scratch.lock();
-        let Scratch { batch, key, value } = &mut *scratch;
-        batch.clear();
-        if overlay.is_cleared() {
-            batch.delete_range(&[DATA], &[DATA_END]);
-            self.deletes.fetch_add(CLEARED, Ordering::Relaxed);
-        }
-        for (name, record) in overlay.entries() {
-            key.clear();
-            key.push(DATA);
-            key.extend_from_slice(name);
-            match record {
-                Some(record) => {
-                    value.clear();
-                    value.extend_from_slice(record.header().as_bytes());
-                    value.extend_from_slice(&record.value);
-                    batch.put(key, value);
-                }
-                None => {
-                    batch.delete(key);
-                    self.deletes.fetch_add(1, Ordering::Relaxed);
-                }
+    fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
+        let mut batch = self.batch(overlay);
+        Box::pin(async move {
+            let written = self.database.write_ordered(&mut batch, sync).await;
+            let small = batch.byte_size() <= BATCH_KEPT;
+            let mut batches = self.batches.lock();
+            if small && batches.len() < BATCHES {
+                batches.push(batch);
             }
+            written
+        })
+    }
+
+    fn batching(&self) -> Batching {
+        match self.database.wal() {
+            WalMode::Group => Batching::OneAtATime,
+            WalMode::Waltz => Batching::Alone,
+            WalMode::Auto => Batching::Together,
         }
-        self.db.write(batch, sync).map_err(|e| failed("writing a batch", &e))
+    }
+
+    fn log(&self) -> Option<LogStats> {
+        self.database.log_stats()
     }
 
     fn sync(&self) -> Result<()> {
-        self.db.sync_wal().map_err(|e| failed("syncing the log", &e))
+        self.database.sync()
     }
 
     fn room(&self) -> Option<Room> {
@@ -266,7 +326,7 @@ impl Store for RocksStore {
     }
 
     fn describe(&self) -> Vec<(String, String)> {
-        let mut lines = Vec::new();
+        let mut lines = vec![("wal".to_owned(), self.database.wal().to_string())];
         for (name, property) in [
             ("keys_estimate", "rocksdb.estimate-num-keys"),
             ("memtable_bytes", "rocksdb.cur-size-all-mem-tables"),
@@ -276,7 +336,7 @@ impl Store for RocksStore {
             ("running_compactions", "rocksdb.num-running-compactions"),
             ("background_errors", "rocksdb.background-errors"),
         ] {
-            if let Some(mut value) = self.db.property(property) {
+            if let Some(mut value) = self.database.db().property(property) {
                 if name == "keys_estimate" {
                     // The layout's own key is not a client's.
                     value = value.parse::<u64>().map_or(value, |n| n.saturating_sub(1).to_string());
@@ -300,10 +360,10 @@ impl Store for RocksStore {
     }
 
     fn close(&self) -> Result<()> {
-        if let Some(task) = self.compaction.lock().take() {
+        if let Some(task) = self.compacting_task.lock().take() {
             block_on(&**self.driver(), task);
         }
-        self.db.close().map_err(|e| failed("closing the database", &e))
+        self.database.close()
     }
 }
 
@@ -325,9 +385,5 @@ fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
 }
 
 fn failed(doing: &'static str, error: &rocks::Error) -> Error {
-    match error.kind() {
-        rocks::ErrorKind::NoSpace => Error::NoSpace(error.to_string()),
-        rocks::ErrorKind::Closed => Error::Closed,
-        _ => Error::Store { doing, detail: error.to_string() },
-    }
+    Error::rocks(doing, error)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 
 use units::Bytes;
 
@@ -9,6 +10,44 @@ use crate::{Overlay, Result};
 
 /// Called with each key and record of a scan, in the order of keys; says whether to go on.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// A batch on its way to a store.
+pub type Writing<'s> = Pin<Box<dyn Future<Output = Result<()>> + Send + 's>>;
+
+/// How batches are best handed to a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Batching {
+    /// One after another, each with everything that waits by then.
+    #[default]
+    OneAtATime,
+    /// Side by side, each with everything that waits and may go by then.
+    Together,
+    /// Side by side, a pipeline each, but for pipelines that share keys and would wait for each other.
+    Alone,
+}
+
+/// What a store's parallel log holds and did since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogStats {
+    /// Records that it would replay after a crash.
+    pub held_records: u64,
+    /// Bytes that they take, in whole blocks.
+    pub held_bytes: u64,
+    /// Records appended.
+    pub records: u64,
+    /// Appends that the drive took; fewer than records where they went together.
+    pub appends: u64,
+    /// Flushes of the drive.
+    pub drive_flushes: u64,
+    /// Records taken back.
+    pub voids: u64,
+    /// Zones that were left for the next one.
+    pub replacements: u64,
+    /// How often a record waited for a zone.
+    pub waits: u64,
+    /// Flushes of memtables that were asked for to make room in the log.
+    pub flushes_asked: u64,
+}
 
 /// How much a store can still take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +67,8 @@ impl Room {
 
 /// An ordered map of keys to records ([`crate::Record`]) with atomic, durable batches.
 ///
-/// Every method may block. Readers run beside the one writer.
+/// Every method may block. Readers run beside writers. Writers that run side by side see to it that no two batches on their
+/// way share a key.
 pub trait Store: Send + Sync + Debug {
     /// Calls `found` once, with the stored record of `key` or with nothing.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
@@ -39,8 +79,19 @@ pub trait Store: Send + Sync + Debug {
     /// Visits what lies at and after `from` in the order of keys, from one state of the store.
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 
-    /// Applies a batch: wholly or not at all, also across a crash. With `sync` it is durable on return.
-    fn write(&self, batch: &Overlay, sync: bool) -> Result<()>;
+    /// Applies a batch: wholly or not at all, also across a crash. With `sync` it is durable when the future is ready. Nothing
+    /// happens before it is polled; `batch` is free when this returns. Polling may block where RocksDB lets writers wait.
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_>;
+
+    /// How it wants its batches.
+    fn batching(&self) -> Batching {
+        Batching::OneAtATime
+    }
+
+    /// Its parallel log; nothing where it has none.
+    fn log(&self) -> Option<LogStats> {
+        None
+    }
 
     /// Makes every earlier write durable.
     fn sync(&self) -> Result<()>;

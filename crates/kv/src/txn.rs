@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+#[cfg(debug_assertions)]
+use crate::Claims;
 use crate::{Cursors, Error, Expiry, Overlay, Record, RecordRef, Result, Store};
 
 /// Bounds on what is stored.
@@ -42,15 +44,27 @@ pub struct Txn<'a> {
     limits: Limits,
     now_ms: u64,
     refusal: Option<Refusal>,
+    /// What the pipeline said that it touches.
+    #[cfg(debug_assertions)]
+    claims: Option<Claims>,
 }
 
 impl<'a> Txn<'a> {
     /// A transaction that reads only.
     pub fn reading(store: &'a dyn Store, cursors: &'a Cursors, limits: Limits, now_ms: u64) -> Txn<'a> {
-        Txn { store, overlay: None, cursors, limits, now_ms, refusal: None }
+        Txn {
+            store,
+            overlay: None,
+            cursors,
+            limits,
+            now_ms,
+            refusal: None,
+            #[cfg(debug_assertions)]
+            claims: None,
+        }
     }
 
-    /// A transaction whose writes gather in `overlay`. There may be one at a time for a store.
+    /// A transaction whose writes gather in `overlay`. Nobody else may write to the keys that it touches meanwhile.
     pub fn writing(
         store: &'a dyn Store,
         overlay: &'a mut Overlay,
@@ -59,7 +73,31 @@ impl<'a> Txn<'a> {
         now_ms: u64,
         refusal: Option<Refusal>,
     ) -> Txn<'a> {
-        Txn { store, overlay: Some(overlay), cursors, limits, now_ms, refusal }
+        Txn {
+            store,
+            overlay: Some(overlay),
+            cursors,
+            limits,
+            now_ms,
+            refusal,
+            #[cfg(debug_assertions)]
+            claims: None,
+        }
+    }
+
+    /// From here on, every key that is touched has to be among the claims.
+    #[cfg(debug_assertions)]
+    pub(crate) fn claim(&mut self, claims: Claims) {
+        self.claims = Some(claims);
+    }
+
+    /// A key is read or written, or with none all are.
+    fn touch(&self, _key: Option<&[u8]>) {
+        #[cfg(debug_assertions)]
+        if let Some(claims) = &self.claims {
+            let claimed = _key.map_or(claims.is_all(), |key| claims.covers(key));
+            assert!(claimed, "a command touches key {_key:?}, which its pipeline has not claimed");
+        }
     }
 
     /// Milliseconds since 1970, the same for the whole transaction.
@@ -84,6 +122,7 @@ impl<'a> Txn<'a> {
 
     /// Hands the live record of `key` to `then`, or nothing.
     pub fn read<R>(&self, key: &[u8], then: impl FnOnce(Option<RecordRef<'_>>) -> R) -> Result<R> {
+        self.touch(Some(key));
         if let Some(entry) = self.overlay.as_ref().and_then(|o| o.get(key)) {
             return Ok(then(entry.map(Record::as_ref).filter(|r| !r.expires.is_past(self.now_ms))));
         }
@@ -104,7 +143,7 @@ impl<'a> Txn<'a> {
         mut each: impl FnMut(usize, Option<RecordRef<'_>>),
     ) -> Result<()> {
         if self.overlay.is_some() {
-            // Nobody else writes while this transaction lives.
+            // Nobody else writes to these keys while this transaction lives.
             for (n, key) in keys.iter().enumerate() {
                 self.read(key, |record| each(n, record))?;
             }
@@ -143,6 +182,7 @@ impl<'a> Txn<'a> {
         from: &[u8],
         mut visit: impl FnMut(&[u8], Option<RecordRef<'_>>) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.touch(None);
         let now = self.now_ms;
         let empty = Overlay::default();
         let overlay: &Overlay = self.overlay.as_deref().unwrap_or(&empty);
@@ -193,16 +233,19 @@ impl<'a> Txn<'a> {
 
     /// Sets `key`.
     pub fn put(&mut self, key: Bytes, value: Bytes, expires: Expiry) {
+        self.touch(Some(&key));
         self.overlay().put(key, Record { expires, value });
     }
 
     /// Deletes `key`, there or not.
     pub fn delete(&mut self, key: Bytes) {
+        self.touch(Some(&key));
         self.overlay().delete(key);
     }
 
     /// Deletes everything.
     pub fn clear(&mut self) {
+        self.touch(None);
         self.overlay().clear();
     }
 

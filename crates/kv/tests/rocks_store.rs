@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fs::{FormatOptions, Fs, MountOptions};
+use kv::waltz::WalMode;
 use kv::*;
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -39,30 +40,28 @@ fn unmount(fs: &Fs) {
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }
 
-fn store(fs: &Fs) -> Arc<RocksStore> {
-    Arc::new(RocksStore::open(fs, "/db", &RocksStoreOptions::default()).unwrap())
+fn store(fs: &Fs, wal: WalMode) -> Arc<RocksStore> {
+    Arc::new(RocksStore::open(fs, "/db", &RocksStoreOptions { wal, ..RocksStoreOptions::default() }).unwrap())
 }
 
-fn engine(fs: &Fs, options: EngineOptions) -> Engine {
-    Engine::start(store(fs), Arc::clone(fs.driver()), options)
+fn engine(fs: &Fs, wal: WalMode) -> Engine {
+    Engine::start(store(fs, wal), Arc::clone(fs.driver()), EngineOptions::default())
 }
 
 struct Lines(Vec<Vec<String>>, Vec<Reply>, mpsc::Sender<Vec<Reply>>);
 
 impl Work for Lines {
+    fn claims(&self, claims: &mut Claims) {
+        for words in &self.0 {
+            let (buffer, spans) = joined(words);
+            claims.command(&find(words[0].as_bytes()).unwrap().spec, Args::new(&buffer, &spans));
+        }
+    }
+
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.1.clear();
         for words in &self.0 {
-            let buffer = Bytes::from(words.concat());
-            let mut end = 0;
-            let spans: Vec<Span> = words
-                .iter()
-                .map(|word| {
-                    let start = end;
-                    end += word.len() as u32;
-                    Span { start, end }
-                })
-                .collect();
+            let (buffer, spans) = joined(words);
             execute(find(words[0].as_bytes()).unwrap(), Args::new(&buffer, &spans), txn, &mut self.1);
         }
     }
@@ -70,6 +69,17 @@ impl Work for Lines {
     fn done(self: Box<Self>) {
         let _gone = self.2.send(self.1);
     }
+}
+
+fn joined(words: &[String]) -> (Bytes, Vec<Span>) {
+    let mut end = 0;
+    let span = |word: &String| {
+        let start = end;
+        end += word.len() as u32;
+        Span { start, end }
+    };
+    let spans = words.iter().map(span).collect();
+    (Bytes::from(words.concat()), spans)
 }
 
 fn ask(engine: &Engine, lines: &[&str]) -> Vec<Reply> {
@@ -91,9 +101,15 @@ fn bulk(text: &str) -> Reply {
 
 #[test]
 fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
+    for wal in WalMode::ALL {
+        restart(wal);
+    }
+}
+
+fn restart(wal: WalMode) {
     let emu: Arc<dyn ZonedDevice> = Emu::memory(drive(64, 4), RealDriver::new());
     let fs = mount(Arc::clone(&emu), true);
-    let first = engine(&fs, EngineOptions::default());
+    let first = engine(&fs, wal);
     let long = "k".repeat(1000);
     assert_eq!(
         ask(&first, &["MSET b 2 a 1 c 3", &format!("SET {long} long"), "DEL c"])[2],
@@ -103,7 +119,7 @@ fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
     first.close().unwrap();
     unmount(&fs);
     let fs = mount(emu, false);
-    let second = engine(&fs, EngineOptions::default());
+    let second = engine(&fs, wal);
     std::thread::sleep(Duration::from_millis(5));
     let replies = ask(&second, &["KEYS *", "MGET a b c", &format!("GET {long}"), "DBSIZE", "TTL later"]);
     assert_eq!(replies[..5], [Reply::Array(4), bulk("a"), bulk("b"), bulk(&long), bulk("later")]);
@@ -119,10 +135,10 @@ fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
 
 #[test]
 fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
-    for seed in 0..4 {
+    for (seed, wal) in (0..6).zip(WalMode::ALL.into_iter().cycle()) {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
-        let engine = engine(&fs, EngineOptions::default());
+        let engine = engine(&fs, wal);
         for n in 0..50 {
             assert_eq!(ask(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")]), [ok(), ok()]);
         }
@@ -145,7 +161,7 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
         let driver: Arc<dyn Driver> = RealDriver::new();
         let emu = Emu::from_media(after, "after", Latency::default(), driver);
         let fs = mount(emu, false);
-        let store = store(&fs);
+        let store = store(&fs, wal);
         let mut found = Vec::new();
         store
             .scan(b"", &mut |key, record| {
@@ -167,9 +183,15 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
 
 #[test]
 fn a_full_drive_refuses_writes_serves_reads_and_takes_writes_again_after_deletes() {
+    for wal in WalMode::ALL {
+        fill(wal);
+    }
+}
+
+fn fill(wal: WalMode) {
     let emu: Arc<dyn ZonedDevice> = Emu::memory(drive(48, 2), RealDriver::new());
     let fs = mount(emu, true);
-    let engine = engine(&fs, EngineOptions::default());
+    let engine = engine(&fs, wal);
     let mut full = None;
     let value = |n: i32| {
         // Not compressible, not repeated.

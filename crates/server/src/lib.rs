@@ -19,6 +19,7 @@ mod session;
 mod shared;
 
 pub use error::{Error, Result};
+pub use kv::waltz::WalMode;
 pub use options::{Durability, ServeOptions};
 pub use run::run;
 pub use server::Server;

@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::pipeline::{Needs, command_names};
@@ -29,6 +30,16 @@ const FAILED: &str = "furrow_kv_failed_pipelines";
 const EXPIRED: &str = "furrow_kv_expired_keys";
 const READS: &str = "furrow_kv_read_pipelines";
 const READ_ONLY: &str = "furrow_kv_writes_refused";
+const LOG_INFO: &str = "furrow_kv_log";
+const LOG_HELD: &str = "furrow_kv_log_held_records";
+const LOG_HELD_BYTES: &str = "furrow_kv_log_held_bytes";
+const LOG_RECORDS: &str = "furrow_kv_log_records";
+const LOG_APPENDS: &str = "furrow_kv_log_appends";
+const LOG_DRIVE_FLUSHES: &str = "furrow_kv_log_drive_flushes";
+const LOG_VOIDS: &str = "furrow_kv_log_voids";
+const LOG_REPLACEMENTS: &str = "furrow_kv_log_replacements";
+const LOG_WAITS: &str = "furrow_kv_log_waits";
+const LOG_FLUSHES_ASKED: &str = "furrow_kv_log_flushes_asked";
 const FREE: &str = "furrow_fs_free_bytes";
 const RESERVE: &str = "furrow_fs_reserve_bytes";
 
@@ -86,6 +97,8 @@ impl Metrics {
             "From the last byte of a pipeline to its replies",
             self.seconds.clone(),
         );
+        let log = Info::new(vec![("mode", shared.options.wal.name())]);
+        registry.register(LOG_INFO, "Which log writes go to", log);
         registry.register_collector(Box::new(Now::of(shared)));
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &registry) {
@@ -106,7 +119,7 @@ impl Now {
     fn of(shared: &Shared) -> Now {
         let stats = shared.engine.stats();
         let (connected, accepted, refused) = shared.clients.counts();
-        let counters = vec![
+        let mut counters = vec![
             (CONNECTIONS, "Connections taken in", accepted),
             (REFUSED, "Connections refused: too many clients", refused),
             (GROUPS, "Batches written to the store", stats.groups),
@@ -125,6 +138,23 @@ impl Now {
         if let Some(room) = shared.engine.room() {
             gauges.push((FREE, "Bytes that can still be written", room.free.0));
             gauges.push((RESERVE, "Bytes kept back for deletes", room.reserve.0));
+        }
+        if let Some(log) = shared.engine.log() {
+            counters.extend([
+                (LOG_RECORDS, "Records of the parallel log", log.records),
+                (LOG_APPENDS, "Appends of the parallel log; records beyond that went together", log.appends),
+                (LOG_DRIVE_FLUSHES, "Flushes of the drive by the parallel log", log.drive_flushes),
+                (LOG_VOIDS, "Records that the parallel log took back", log.voids),
+                (LOG_REPLACEMENTS, "Zones that the parallel log left for the next one", log.replacements),
+                (LOG_WAITS, "Waits for a zone by records of the parallel log", log.waits),
+                (
+                    LOG_FLUSHES_ASKED,
+                    "Flushes of memtables to make room in the parallel log",
+                    log.flushes_asked,
+                ),
+            ]);
+            gauges.push((LOG_HELD, "Records in the parallel log that are not in tables", log.held_records));
+            gauges.push((LOG_HELD_BYTES, "Bytes of those, in whole blocks", log.held_bytes));
         }
         Now { counters, gauges }
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use kv::waltz::WalMode;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -71,6 +72,9 @@ pub struct ServeOptions {
     pub http: Option<SocketAddr>,
     /// What an acknowledgement promises. Default: sync.
     pub durability: Durability,
+    /// Which log writes go to: RocksDB's own (`group`), or a parallel one to which each pipeline appends by itself
+    /// (`waltz`) or together with others where that pays (`auto`). May change from start to start. Default: auto.
+    pub wal: WalMode,
     /// File whose first line is the password that clients give with AUTH. Default: none is asked.
     pub password_file: Option<PathBuf>,
     /// Clients at a time, 1 to 100,000. Default: 1000.
@@ -101,6 +105,7 @@ impl Default for ServeOptions {
             port: 6379,
             http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9121))),
             durability: Durability::Sync,
+            wal: WalMode::Auto,
             password_file: None,
             max_clients: 1000,
             max_value: 64 << 20,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv::{Answer, Args, Command, Spec, Txn, Work};
+use kv::{Answer, Args, Claims, Command, Spec, Txn, Work};
 use tokio::sync::oneshot;
 
 use crate::local::{self, LOCALS, Local, LocalCall};
@@ -27,7 +27,7 @@ pub(crate) enum Needs {
     Reads,
     /// Walks over the whole database.
     Walks,
-    /// The writer.
+    /// A writer.
     Writes,
 }
 
@@ -147,6 +147,14 @@ fn unknown(args: Args<'_>) -> String {
 }
 
 impl Work for Pipeline {
+    fn claims(&self, claims: &mut Claims) {
+        for (args, resolved) in self.requests.iter().zip(&self.resolved) {
+            if let Resolved::Key(command) = resolved {
+                claims.command(&command.spec, args);
+            }
+        }
+    }
+
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.session = self.before.clone();
         self.out.clear();

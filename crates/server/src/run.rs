@@ -79,8 +79,11 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
 }
 
 fn serve(fs: &Fs, sockets: Sockets, options: &ServeOptions) -> Result<()> {
-    let store_options =
-        RocksStoreOptions { write_buffer: options.write_buffer, block_cache: options.block_cache };
+    let store_options = RocksStoreOptions {
+        write_buffer: options.write_buffer,
+        block_cache: options.block_cache,
+        wal: options.wal,
+    };
     let store = RocksStore::open(fs, &options.db_path, &store_options)?;
     let value = usize::try_from(options.max_value).unwrap_or(usize::MAX);
     let engine_options = EngineOptions {
@@ -89,6 +92,7 @@ fn serve(fs: &Fs, sockets: Sockets, options: &ServeOptions) -> Result<()> {
             Durability::Async => kv::Durability::Async,
         },
         limits: Limits { value, ..Limits::default() },
+        ..EngineOptions::default()
     };
     let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
     let started = Server::start_on(sockets, engine.clone(), options.clone()).and_then(|server| {
@@ -113,7 +117,8 @@ fn announce(server: &Server, options: &ServeOptions) {
         Durability::Async => "durability async: a power cut may cost the last second of acknowledged writes",
     };
     let pages = server.http_address().map_or(String::new(), |at| format!("; status on http://{at}/"));
-    let line = format!("ready: {} on {}, {promise}{pages}", options.device, server.address());
+    let (device, address, wal) = (&options.device, server.address(), options.wal);
+    let line = format!("ready: {device} on {address}, log {wal}, {promise}{pages}");
     tracing::info!("{line}");
     let mut out = std::io::stdout();
     let _closed = writeln!(out, "{line}").and_then(|()| out.flush());

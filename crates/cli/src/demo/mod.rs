@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ::server::WalMode;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::json;
@@ -39,6 +40,9 @@ pub struct DemoArgs {
     /// The drive's parameters.
     #[arg(long, default_value = "zones=128&zone-size=16MiB", value_name = "PARAMETERS")]
     drive: String,
+    /// The server's log: see `furrow serve --help`.
+    #[arg(long, default_value_t = WalMode::Auto, value_name = "group|waltz|auto")]
+    wal: WalMode,
 }
 
 /// Runs the demo: exit code 1 where anything was lost.
@@ -62,7 +66,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
         size::show(Bytes(bytes))
     ))?;
 
-    let mut server = Server::start(context, &device)?;
+    let mut server = Server::start(context, &device, args.wal)?;
     say(format!("server started on {} (pid {}), its data on {device}", server.address, server.pid()))?;
 
     let mut first: Vec<Write> =
@@ -88,7 +92,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
     drop(server);
 
     let start = context.now();
-    let server = Server::start(context, &device)?;
+    let server = Server::start(context, &device, args.wal)?;
     say(format!("server started again in {}", seconds(context.now().since(start))))?;
     let start = context.now();
     let (checked, lost) = verify(&server, &first, &second)?;

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ::server::WalMode;
 use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
@@ -28,11 +29,11 @@ pub struct Server {
 
 impl Server {
     /// Starts the server and waits until it answers.
-    pub fn start(context: &Context, device: &str) -> Result<Server> {
+    pub fn start(context: &Context, device: &str, wal: WalMode) -> Result<Server> {
         let address = free_address()?;
         let program = std::env::current_exe().context("finding this program")?;
         let child = Command::new(program)
-            .args(["serve", "--device", device, "--http", "none"])
+            .args(["serve", "--device", device, "--http", "none", "--wal", wal.name()])
             .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
             .env("FURROW_LOG", "warn")
             .stdin(Stdio::null())

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 
 use super::*;
@@ -43,7 +44,8 @@ impl World {
 
     /// What is decided goes to the store.
     fn commit(&mut self) {
-        self.store.write(&self.overlay, true).expect("memory takes everything");
+        let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
+        written.expect("memory takes everything");
         self.overlay.reset();
     }
 }
@@ -178,7 +180,7 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
         fn scan(&self, from: &[u8], visit: &mut crate::Visit<'_>) -> crate::Result<()> {
             self.0.scan(from, visit)
         }
-        fn write(&self, batch: &Overlay, sync: bool) -> crate::Result<()> {
+        fn write(&self, batch: &Overlay, sync: bool) -> crate::Writing<'_> {
             self.0.write(batch, sync)
         }
         fn sync(&self) -> crate::Result<()> {

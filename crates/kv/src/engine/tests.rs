@@ -3,8 +3,9 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use units::{Bytes as Size, RealDriver};
 
+use super::room::ROOM_AGE_MS;
 use super::*;
-use crate::{Args, MemoryStore, Reply, Span, execute, find};
+use crate::{Args, MemoryStore, Overlay, Reply, Span, Writing, execute, find};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -17,6 +18,16 @@ struct Lines {
 }
 
 impl Work for Lines {
+    fn claims(&self, claims: &mut Claims) {
+        for line in &self.lines {
+            let (buffer, spans) = words(line);
+            let args = Args::new(&buffer, &spans);
+            if let Some(command) = find(args.get(0)) {
+                claims.command(&command.spec, args);
+            }
+        }
+    }
+
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.replies.clear();
         self.runs += 1;
@@ -24,13 +35,7 @@ impl Work for Lines {
             if line == "PANIC" {
                 panic!("asked for");
             }
-            let buffer = Bytes::from(line.clone());
-            let mut start = 0;
-            let mut spans = Vec::new();
-            for word in line.split(' ') {
-                spans.push(Span { start, end: start + word.len() as u32 });
-                start += word.len() as u32 + 1;
-            }
+            let (buffer, spans) = words(line);
             let args = Args::new(&buffer, &spans);
             execute(find(args.get(0)).expect("known"), args, txn, &mut self.replies);
         }
@@ -39,6 +44,16 @@ impl Work for Lines {
     fn done(self: Box<Self>) {
         let _gone = self.to.send((self.replies, self.runs));
     }
+}
+
+fn words(line: &str) -> (Bytes, Vec<Span>) {
+    let mut start = 0;
+    let mut spans = Vec::new();
+    for word in line.split(' ') {
+        spans.push(Span { start, end: start + word.len() as u32 });
+        start += word.len() as u32 + 1;
+    }
+    (Bytes::from(line.to_owned()), spans)
 }
 
 type Answers = mpsc::Receiver<(Vec<Reply>, usize)>;
@@ -226,4 +241,249 @@ fn expiry_now(engine: &Engine) {
     assert!(expiry::slice(&engine.0, &mut Default::default()));
     // A later pipeline is answered after the deletes.
     ask(engine, &["DEL nothing"]);
+}
+
+/// Memory whose writes land when the test says so, in whatever order.
+#[derive(Debug)]
+struct Slow {
+    memory: MemoryStore,
+    batching: Batching,
+    /// Keys of the batches on their way.
+    flying: Mutex<Vec<Vec<String>>>,
+    /// The writes that may land: those that have this key, or all.
+    landing: Mutex<Vec<String>>,
+    moved: units::sync::Event,
+}
+
+impl Slow {
+    fn new(batching: Batching) -> Arc<Slow> {
+        let (flying, landing) = (Mutex::default(), Mutex::default());
+        Arc::new(Slow {
+            memory: MemoryStore::new(),
+            batching,
+            flying,
+            landing,
+            moved: units::sync::Event::new(),
+        })
+    }
+
+    /// Lets the write with this key land; with `*`, all from now on.
+    fn land(&self, key: &str) {
+        self.landing.lock().push(key.to_owned());
+        self.moved.notify();
+    }
+
+    fn may_land(&self, keys: &[String]) -> bool {
+        self.landing.lock().iter().any(|key| key == "*" || keys.contains(key))
+    }
+
+    fn landed(&self, keys: &[String]) {
+        let mut flying = self.flying.lock();
+        let at = flying.iter().position(|other| *other == keys).expect("it flies");
+        flying.remove(at);
+    }
+
+    /// Waits until these batches are on their way; keys in order within a batch, batches in any.
+    fn wait_for(&self, expected: &[&[&str]]) {
+        let mut expected: Vec<Vec<String>> =
+            expected.iter().map(|batch| batch.iter().map(|k| k.to_string()).collect()).collect();
+        expected.sort();
+        let driver = RealDriver::new();
+        loop {
+            let mut flying = self.flying.lock().clone();
+            flying.sort();
+            if flying == expected {
+                return;
+            }
+            assert!(driver.now().0 < PATIENCE.as_nanos() as u64, "{flying:?} instead of {expected:?}");
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Store for Slow {
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        self.memory.get(key, found)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.memory.multi_get(keys, found)
+    }
+
+    fn scan(&self, from: &[u8], visit: &mut crate::Visit<'_>) -> Result<()> {
+        self.memory.scan(from, visit)
+    }
+
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+        let mut keys: Vec<String> =
+            batch.entries().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
+        if batch.is_cleared() {
+            keys.insert(0, "FLUSH".into());
+        }
+        let batch = batch.clone();
+        Box::pin(async move {
+            self.flying.lock().push(keys.clone());
+            loop {
+                let seen = self.moved.version();
+                if self.may_land(&keys) {
+                    break;
+                }
+                self.moved.changed_since(seen).await;
+            }
+            self.landed(&keys);
+            self.memory.write(&batch, sync).await
+        })
+    }
+
+    fn batching(&self) -> Batching {
+        self.batching
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.memory.sync()
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn slow(batching: Batching, writers: usize) -> (Arc<Slow>, Engine) {
+    let store = Slow::new(batching);
+    let options = EngineOptions { writers: Some(writers), ..EngineOptions::default() };
+    let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, RealDriver::new(), options);
+    (store, engine)
+}
+
+fn replies(answers: &Answers) -> Vec<Reply> {
+    answers.recv_timeout(PATIENCE).expect("an answer in time").0
+}
+
+fn is_waiting(answers: &Answers) -> bool {
+    answers.try_recv() == Err(mpsc::TryRecvError::Empty)
+}
+
+#[test]
+fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
+    for writers in [1, 3] {
+        let (store, engine) = slow(Batching::Together, writers);
+        let first = begin(&engine, &["INCR a"]);
+        store.wait_for(&[&["a"]]);
+        let other = begin(&engine, &["INCR b"]);
+        store.wait_for(&[&["a"], &["b"]]);
+        let second = begin(&engine, &["INCR a"]);
+        let third = begin(&engine, &["APPEND a 0", "SET c 1"]);
+        store.land("b");
+        assert_eq!(replies(&other), [Reply::Integer(1)]);
+        // b comes after the one that waits for a and wants c.
+        let behind = begin(&engine, &["SET c 2", "GET b"]);
+        store.wait_for(&[&["a"]]);
+        assert!(is_waiting(&first) && is_waiting(&second) && is_waiting(&third) && is_waiting(&behind));
+        assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"), "not written, not seen");
+        store.land("a");
+        assert_eq!(replies(&first), [Reply::Integer(1)]);
+        // Those that waited go together, each seeing the one before.
+        assert_eq!(replies(&second), [Reply::Integer(2)]);
+        assert_eq!(replies(&third)[0], Reply::Integer(2), "20 has two digits");
+        assert_eq!(replies(&behind)[1], Reply::Bulk(Bytes::from_static(b"1")));
+        let value = |key: &[u8]| engine.read(|txn| txn.value(key)).expect("reads").expect("there").value;
+        assert_eq!((&value(b"a")[..], &value(b"c")[..]), (&b"20"[..], &b"2"[..]));
+        store.land("*");
+        engine.close().expect("closes");
+    }
+}
+
+#[test]
+fn what_touches_everything_goes_alone_and_is_not_starved() {
+    let (store, engine) = slow(Batching::Together, 2);
+    let before = begin(&engine, &["SET a 1"]);
+    store.wait_for(&[&["a"]]);
+    let flush = begin(&engine, &["FLUSHALL", "DBSIZE"]);
+    let after = begin(&engine, &["SET b 1"]);
+    // A later one may not go before it, though its key is free.
+    std::thread::park_timeout(Duration::from_millis(5));
+    store.wait_for(&[&["a"]]);
+    store.land("a");
+    replies(&before);
+    store.wait_for(&[&["FLUSH", "b"]]);
+    store.land("b");
+    assert_eq!(replies(&flush)[1], Reply::Integer(0));
+    replies(&after);
+    assert!(engine.read(|txn| txn.exists(b"b")).expect("reads"));
+    assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"));
+    store.land("*");
+    engine.close().expect("closes");
+}
+
+#[test]
+fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
+    let (store, engine) = slow(Batching::Alone, 1);
+    let answers: Vec<Answers> =
+        ["SET a 1", "SET b 1", "SET c 1"].iter().map(|line| begin(&engine, &[line])).collect();
+    store.wait_for(&[&["a"], &["b"], &["c"]]);
+    let waiting: Vec<Answers> = (0..9).map(|_| begin(&engine, &["INCR a"])).collect();
+    let both = begin(&engine, &["MSET a 0 d 1"]);
+    let other = begin(&engine, &["SET e 1"]);
+    store.wait_for(&[&["a"], &["b"], &["c"], &["e"]]);
+    store.land("a");
+    assert_eq!(replies(&answers[0]).len(), 1);
+    // Lands by its key a, too.
+    for (n, answer) in waiting.iter().enumerate() {
+        assert_eq!(replies(answer), [Reply::Integer(n as i64 + 2)]);
+    }
+    assert_eq!(text(&replies(&both)[0]), "OK");
+    assert_eq!(store.memory.writes(), 2, "one, and all that waited");
+    store.land("*");
+    replies(&other);
+    engine.close().expect("closes");
+}
+
+#[test]
+fn a_failed_write_fails_its_own_pipelines_and_a_full_store_only_those_that_do_not_fit() {
+    let (store, engine) = slow(Batching::Together, 1);
+    let good = begin(&engine, &["SET a 1"]);
+    store.wait_for(&[&["a"]]);
+    let bad = begin(&engine, &["SET b 1"]);
+    store.wait_for(&[&["a"], &["b"]]);
+    store.land("a");
+    assert_eq!(text(&replies(&good)[0]), "OK");
+    store.memory.set_broken(true);
+    store.land("b");
+    assert!(text(&replies(&bad)[0]).starts_with("MISCONF"));
+    assert!(text(&replies(&begin(&engine, &["SET a 2"]))[0]).starts_with("MISCONF"));
+    assert_eq!(engine.read(|txn| txn.value(b"a")).expect("reads").expect("there").value, "1");
+    engine.close().expect("closes");
+}
+
+#[test]
+fn increments_of_many_threads_over_few_keys_are_all_counted() {
+    for (batching, writers) in
+        [(Batching::OneAtATime, 1), (Batching::Together, 1), (Batching::Together, 3), (Batching::Alone, 3)]
+    {
+        let (store, engine) = slow(batching, writers);
+        store.land("*");
+        std::thread::scope(|scope| {
+            for t in 0..4 {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let answers: Vec<Answers> = (0..300)
+                        .map(|n| match (n + t) % 50 {
+                            0 => begin(engine, &["DBSIZE", "INCR k0"]),
+                            _ => begin(engine, &[&format!("INCR k{}", n % 5), &format!("INCR k{}", n % 3)]),
+                        })
+                        .collect();
+                    answers.iter().for_each(|answer| drop(replies(answer)));
+                });
+            }
+        });
+        let sum: i64 = (0..5)
+            .map(|n| {
+                let value =
+                    engine.read(|txn| txn.value(format!("k{n}").as_bytes())).expect("reads").expect("there");
+                crate::parse_integer(&value.value).expect("a number")
+            })
+            .sum();
+        assert_eq!(sum, 4 * (6 + 294 * 2), "{batching:?}, {writers} writers");
+        engine.close().expect("closes");
+    }
 }

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::batch::{Family, Kind, parse};
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::ledger::Ledger;
+use super::ledger::{Entered, Ledger};
 use super::log::{Ticket, TicketLog};
 use super::stripes::{Held, StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
@@ -79,6 +79,17 @@ pub struct Applied {
     pub last: Sequence,
 }
 
+/// What the log holds that is not in tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeldRecords {
+    /// Records.
+    pub records: u64,
+    /// Bytes, in whole blocks.
+    pub bytes: u64,
+    /// How often a flush was asked for because these were too many.
+    pub flushes_asked: u64,
+}
+
 /// What the engine must know of a column family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FamilyInfo {
@@ -114,6 +125,7 @@ pub struct Waltz {
     /// The floor in the tables, or what a write on its way makes it.
     floor: AtomicU64,
     flush_asked: AtomicBool,
+    flushes_asked: AtomicU64,
     /// Changed while all stripes are held.
     closed: AtomicBool,
 }
@@ -157,6 +169,7 @@ impl Waltz {
             exact: AtomicBool::new(floor.is_some()),
             floor: AtomicU64::new(next.0),
             flush_asked: AtomicBool::new(false),
+            flushes_asked: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -189,37 +202,74 @@ impl Waltz {
         }
         let held = self.hold(plan.stripes);
         self.check(&plan, how)?;
-        let entered = self.ledger.lock().enter(self.log.next_ticket());
-        let ticket = match self.log.append(batch, how.synced) {
-            Ok(ticket) => ticket,
-            Err(error) => {
-                self.ledger.lock().leave(entered);
-                return Err(error.into());
-            }
-        };
+        let entering = Entering::new(self);
+        let ticket = self.log.append(batch, how.synced)?;
         match apply(self.mark(ticket, &plan)) {
             Ok(applied) => {
-                let bytes = (batch.len() as u64).next_multiple_of(self.options.log_block.max(1));
-                let mut ledger = self.ledger.lock();
-                ledger.applied(entered, ticket, applied.last, bytes);
-                let full = ledger.bytes() > self.options.log_limit;
-                drop(ledger);
+                let full = entering.applied(ticket, applied, batch.len());
                 drop(held);
-                if full && !self.flush_asked.swap(true, Ordering::AcqRel) {
-                    self.tables.flush_soon();
-                }
+                self.flush_if(full);
                 Ok(())
             }
             Err(error) => {
                 let void = self.void(ticket);
-                // If the void failed, the log is poisoned: its tickets do not matter any more.
-                self.ledger.lock().leave(entered);
+                drop(entering);
                 drop(held);
-                match void {
-                    Ok(()) => Err(WriteError::Apply(error)),
-                    Err(log) => Err(WriteError::Unknown(error, log)),
-                }
+                Err(not_applied(error, void))
             }
+        }
+    }
+
+    /// [`write`](Waltz::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
+    /// this alone. It takes no stripes, and waits for the log without blocking the thread.
+    ///
+    /// # Errors
+    /// As for `write`; `Invalid` for what is to be applied once only (merges, single deletes) and for range deletes beside
+    /// other batches, which are the owner's to keep apart. Dropped on its way, the batch is written or not.
+    pub async fn write_ordered<E>(
+        &self,
+        batch: &[u8],
+        how: How,
+        apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
+    ) -> Result<(), WriteError<E>> {
+        let plan = self.plan(batch)?;
+        if plan.exact || !how.logged {
+            return Err(WriteError::Invalid(
+                "writing a batch: merges, single deletes and unlogged writes are not for an owner who orders writes".into(),
+            ));
+        }
+        if plan.records == 0 {
+            return if how.synced { Ok(self.sync()?) } else { Ok(()) };
+        }
+        self.check(&plan, how)?;
+        let entering = Entering::new(self);
+        let ticket = self.log.append_soon(batch, how.synced).await?;
+        match apply(self.mark(ticket, &plan)) {
+            Ok(applied) => {
+                let full = entering.applied(ticket, applied, batch.len());
+                self.flush_if(full);
+                Ok(())
+            }
+            Err(error) => {
+                let void = self.void_soon(ticket).await;
+                drop(entering);
+                Err(not_applied(error, void))
+            }
+        }
+    }
+
+    /// What the log holds that is not in tables.
+    pub fn held(&self) -> HeldRecords {
+        let ledger = self.ledger.lock();
+        let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);
+        HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
+    }
+
+    /// Asks for a flush, unless that was done; `full`: the log has more than it should.
+    fn flush_if(&self, full: bool) {
+        if full && !self.flush_asked.swap(true, Ordering::AcqRel) {
+            self.flushes_asked.fetch_add(1, Ordering::Relaxed);
+            self.tables.flush_soon();
         }
     }
 
@@ -392,11 +442,60 @@ impl Waltz {
         Some(Mark { ticket, floor: raise.then_some(Ticket(retired)) })
     }
 
+    async fn void_soon(&self, ticket: Ticket) -> Result<(), LogError> {
+        #[cfg(test)]
+        if self.options.without == Without::Void {
+            return Ok(());
+        }
+        self.log.void_soon(ticket).await
+    }
+
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
         if self.options.without == Without::Void {
             return Ok(());
         }
         self.log.void(ticket)
+    }
+}
+
+/// A write on its way, in the ledger.
+struct Entering<'a> {
+    waltz: &'a Waltz,
+    entered: Option<Entered>,
+}
+
+impl<'a> Entering<'a> {
+    fn new(waltz: &'a Waltz) -> Entering<'a> {
+        let entered = waltz.ledger.lock().enter(waltz.log.next_ticket());
+        Entering { waltz, entered: Some(entered) }
+    }
+
+    /// Its batch was applied. Whether the log has more than it should.
+    fn applied(mut self, ticket: Ticket, applied: Applied, len: usize) -> bool {
+        let options = &self.waltz.options;
+        let bytes = (len as u64).next_multiple_of(options.log_block.max(1));
+        let mut ledger = self.waltz.ledger.lock();
+        if let Some(entered) = self.entered.take() {
+            ledger.applied(entered, ticket, applied.last, bytes);
+        }
+        ledger.bytes() > options.log_limit
+    }
+}
+
+impl Drop for Entering<'_> {
+    /// Without a batch that counts: what the log has of it may come back in a recovery, if it was dropped on its way. Where a
+    /// void failed the log is poisoned, and its tickets do not matter any more.
+    fn drop(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            self.waltz.ledger.lock().leave(entered);
+        }
+    }
+}
+
+fn not_applied<E>(error: E, void: Result<(), LogError>) -> WriteError<E> {
+    match void {
+        Ok(()) => WriteError::Apply(error),
+        Err(log) => WriteError::Unknown(error, log),
     }
 }
 

@@ -14,7 +14,7 @@ use super::log::TicketLog;
 use super::mode::WalMode;
 use super::rocks_tables::RocksTables;
 use super::tables::Tables;
-use crate::{Error, Result};
+use crate::{Error, LogStats, Result};
 
 /// How a [`Database`] is opened.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +103,22 @@ impl Database {
         waltz.write(batch, how, |mark| tables.apply(batch, mark)).map_err(|e| Error::write(DOING, e))
     }
 
+    /// [`write`](Database::write) for an owner who sees to it that no two batches on their way share a key, and who writes
+    /// through this alone: with a parallel log, any number of batches may be on their way from one thread. What RocksDB
+    /// makes a writer wait for, and its own log, blocks the thread that polls.
+    ///
+    /// # Errors
+    /// As for `write`. Dropped on its way, the batch is written or not.
+    pub async fn write_ordered(&self, batch: &mut WriteBatch, synced: bool) -> Result<()> {
+        let Some(Parallel { waltz, tables, .. }) = &self.parallel else {
+            return self.write(batch, synced);
+        };
+        let how = if synced { How::SYNCED } else { How::UNSYNCED };
+        let batch = batch.data();
+        let written = waltz.write_ordered(batch, how, |mark| tables.apply(batch, mark)).await;
+        written.map_err(|e| Error::write("writing a batch", e))
+    }
+
     /// Makes every acknowledged write durable.
     pub fn sync(&self) -> Result<()> {
         const DOING: &str = "syncing the log";
@@ -119,6 +135,23 @@ impl Database {
             Some(parallel) => parallel.tables.flush().map_err(|e| Error::log(DOING, e)),
             None => self.db.flush().map_err(|e| Error::rocks(DOING, &e)),
         }
+    }
+
+    /// The parallel log, if there is one.
+    pub fn log_stats(&self) -> Option<LogStats> {
+        let Parallel { log, waltz, .. } = self.parallel.as_ref()?;
+        let (held, log) = (waltz.held(), log.stats());
+        Some(LogStats {
+            held_records: held.records,
+            held_bytes: held.bytes,
+            records: log.records,
+            appends: log.appends,
+            drive_flushes: log.flushes,
+            voids: log.voids,
+            replacements: log.replaced,
+            waits: log.waits,
+            flushes_asked: held.flushes_asked,
+        })
     }
 
     /// What the parallel log did so far, if there is one.

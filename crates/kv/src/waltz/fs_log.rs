@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use units::block_on;
 
 use super::error::{LogError, LogErrorKind};
-use super::log::{Ticket, TicketLog, VisitRecord};
+use super::log::{LogFuture, Ticket, TicketLog, VisitRecord};
 
 /// The file beside a database's own that is its parallel log.
 pub const LOG_FILE: &str = "FURROW-LOG";
@@ -62,8 +62,19 @@ impl TicketLog for FsLog {
         self.wait(self.log.append(record, synced)).map(|ticket| Ticket(ticket.0))
     }
 
+    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool) -> LogFuture<'l, Ticket> {
+        Box::pin(async move {
+            let ticket = self.log.append(record, synced).await.map_err(|e| failed(&e))?;
+            Ok(Ticket(ticket.0))
+        })
+    }
+
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
         self.wait(self.log.void(fs::Ticket(ticket.0)))
+    }
+
+    fn void_soon(&self, ticket: Ticket) -> LogFuture<'_, ()> {
+        Box::pin(async move { self.log.void(fs::Ticket(ticket.0)).await.map_err(|e| failed(&e)) })
     }
 
     fn sync(&self) -> Result<(), LogError> {

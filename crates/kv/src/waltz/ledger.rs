@@ -34,6 +34,7 @@ pub(crate) struct Ledger {
     written: Sequence,
     flushed: Sequence,
     bytes: u64,
+    records: u64,
 }
 
 impl Ledger {
@@ -46,6 +47,7 @@ impl Ledger {
             written: Sequence(0),
             flushed: Sequence(0),
             bytes: 0,
+            records: 0,
         }
     }
 
@@ -79,6 +81,7 @@ impl Ledger {
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Slot { last: Some(last), bytes };
             self.bytes += bytes;
+            self.records += 1;
         }
     }
 
@@ -100,6 +103,7 @@ impl Ledger {
                 Some(slot) if slot.last.is_some_and(|last| last > self.flushed) => break,
                 Some(slot) => {
                     self.bytes -= slot.bytes;
+                    self.records -= u64::from(slot.last.is_some());
                     self.slots.pop_front();
                     self.base += 1;
                 }
@@ -108,6 +112,11 @@ impl Ledger {
             }
         }
         Ticket(self.base)
+    }
+
+    /// Batches that are not retired.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// Bytes of batches that are not retired.

@@ -1,5 +1,7 @@
 //! What the engine needs of a log.
 
+use std::pin::Pin;
+
 use super::error::LogError;
 
 /// The place of a record in the log. Tickets go up; some are never used.
@@ -8,6 +10,9 @@ pub struct Ticket(pub u64);
 
 /// Called with each record of a replay; an error ends it.
 pub type VisitRecord<'v> = dyn FnMut(Ticket, &[u8]) -> Result<(), LogError> + 'v;
+
+/// A log's operation on its way.
+pub type LogFuture<'l, T> = Pin<Box<dyn Future<Output = Result<T, LogError>> + Send + 'l>>;
 
 /// A log of records with tickets, which any number of threads append to at once.
 pub trait TicketLog: Send + Sync {
@@ -19,8 +24,18 @@ pub trait TicketLog: Send + Sync {
     /// Unless the error is `Poisoned`, the record will never be replayed.
     fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError>;
 
+    /// The same without blocking a thread, where the log can.
+    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool) -> LogFuture<'l, Ticket> {
+        Box::pin(async move { self.append(record, synced) })
+    }
+
     /// Takes an acknowledged record back, durably.
     fn void(&self, ticket: Ticket) -> Result<(), LogError>;
+
+    /// The same without blocking a thread, where the log can.
+    fn void_soon(&self, ticket: Ticket) -> LogFuture<'_, ()> {
+        Box::pin(async move { self.void(ticket) })
+    }
 
     /// Makes everything acknowledged before the call durable.
     fn sync(&self) -> Result<(), LogError>;

@@ -31,12 +31,12 @@ pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use builder::BatchBuilder;
 #[doc(hidden)]
 pub use core::Without;
-pub use core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
+pub use core::{Applied, FamilyInfo, HeldRecords, How, Waltz, WaltzOptions};
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
 pub use fs_log::{FsLog, LOG_FILE};
 pub use interposed::Interposed;
-pub use log::{Ticket, TicketLog, VisitRecord};
+pub use log::{LogFuture, Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
 pub use rocks_tables::RocksTables;

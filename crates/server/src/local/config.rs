@@ -21,6 +21,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", options.max_value.to_string()),
         ("save", String::new()),
         ("timeout", options.idle_seconds.to_string()),
+        ("wal", options.wal.to_string()),
     ]
 }
 

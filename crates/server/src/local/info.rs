@@ -70,6 +70,7 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
                 false => "up to about a second of acknowledged writes may be lost",
             };
             put("durability_promise", promise.into());
+            put("wal", shared.options.wal.to_string());
             put("aof_enabled", "1".into());
             put("aof_last_write_status", if engine.failure().is_none() { "ok" } else { "err" }.into());
             put("writes_refused", engine.failure().unwrap_or_else(|| "no".into()).replace(['\r', '\n'], " "));
@@ -94,6 +95,17 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             put("read_pipelines", stats.reads.to_string());
             for (name, value) in engine.describe_store() {
                 put(&name, value);
+            }
+            if let Some(log) = engine.log() {
+                put("log_held_records", log.held_records.to_string());
+                put("log_held_bytes", log.held_bytes.to_string());
+                put("log_records", log.records.to_string());
+                put("log_appends", log.appends.to_string());
+                put("log_drive_flushes", log.drive_flushes.to_string());
+                put("log_voids", log.voids.to_string());
+                put("log_replacements", log.replacements.to_string());
+                put("log_waits", log.waits.to_string());
+                put("log_flushes_asked", log.flushes_asked.to_string());
             }
         }
         "replication" => {

@@ -1,0 +1,103 @@
+//! Which keys a pipeline touches.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::{Args, Spec};
+
+/// Keys are told apart by so many stripes. Two keys of one stripe wait for each other for nothing: with a thousand keys on
+/// their way, one in 256 does.
+pub(crate) const STRIPES: usize = 1 << 18;
+
+/// The keys that a pipeline reads or writes. While it is on its way, nobody else's writes touch them.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    hash: RandomState,
+    stripes: Vec<u32>,
+    all: bool,
+}
+
+impl Claims {
+    /// None yet. Claims are compared only with those of the same `hash`.
+    pub(crate) fn new(hash: &RandomState) -> Claims {
+        Claims { hash: hash.clone(), stripes: Vec::new(), all: false }
+    }
+
+    /// A key.
+    pub fn key(&mut self, key: &[u8]) {
+        self.stripes.push(stripe(&self.hash, key));
+    }
+
+    /// All keys, those that are not there too.
+    pub fn everything(&mut self) {
+        self.all = true;
+    }
+
+    /// What a command with these words touches.
+    pub fn command(&mut self, spec: &Spec, args: Args<'_>) {
+        if spec.keys.first == 0 {
+            return self.everything();
+        }
+        for place in spec.key_places(args.len()) {
+            self.key(args.get(place));
+        }
+    }
+
+    /// Whether a key is among them.
+    #[cfg(debug_assertions)]
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        self.all || self.stripes.contains(&stripe(&self.hash, key))
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    pub(super) fn stripes(&self) -> &[u32] {
+        &self.stripes
+    }
+}
+
+fn stripe(hash: &RandomState, key: &[u8]) -> u32 {
+    // Below STRIPES, so it fits.
+    (hash.hash_one(key) % STRIPES as u64) as u32
+}
+
+/// A set of stripes.
+#[derive(Debug)]
+pub(super) struct StripeBits(Box<[u64]>);
+
+impl StripeBits {
+    pub fn new() -> StripeBits {
+        StripeBits(vec![0; STRIPES / BITS].into_boxed_slice())
+    }
+
+    pub fn insert(&mut self, claims: &Claims) {
+        for &stripe in claims.stripes() {
+            if let Some(word) = self.0.get_mut(stripe as usize / BITS) {
+                *word |= 1 << (stripe as usize % BITS);
+            }
+        }
+    }
+
+    pub fn remove(&mut self, claims: &Claims) {
+        for &stripe in claims.stripes() {
+            if let Some(word) = self.0.get_mut(stripe as usize / BITS) {
+                *word &= !(1 << (stripe as usize % BITS));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    pub fn meets(&self, claims: &Claims) -> bool {
+        let has = |&stripe: &u32| {
+            self.0.get(stripe as usize / BITS).is_some_and(|word| word >> (stripe as usize % BITS) & 1 == 1)
+        };
+        claims.stripes().iter().any(has)
+    }
+}
+
+const BITS: usize = u64::BITS as usize;

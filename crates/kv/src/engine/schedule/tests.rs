@@ -1,0 +1,164 @@
+use std::collections::HashMap;
+use std::hash::RandomState;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Txn;
+
+/// A pipeline that is only its number.
+struct Numbered;
+
+impl Work for Numbered {
+    fn claims(&self, _: &mut Claims) {}
+
+    fn run(&mut self, _: &mut Txn<'_>) {}
+
+    fn done(self: Box<Self>) {}
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(Vec<u8>),
+    All,
+    Take,
+    /// Puts back what is behind so many.
+    TakeSome(usize),
+    /// One of the groups on their way is over.
+    Release(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => proptest::collection::vec(0..12_u8, 1..4).prop_map(Step::Push),
+        1 => Just(Step::All),
+        3 => Just(Step::Take),
+        1 => (0..3_usize).prop_map(Step::TakeSome),
+        4 => (0..8_usize).prop_map(Step::Release),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+/// Pushes, takes and releases, and checks what must hold.
+struct Check {
+    schedule: Schedule,
+    hash: RandomState,
+    /// By number: the keys, none for all.
+    keys: Vec<Option<Vec<u8>>>,
+    waiting: Vec<usize>,
+    flying: Vec<(Vec<usize>, Group)>,
+    /// Which claims are whose.
+    numbers: HashMap<Vec<u32>, Vec<usize>>,
+}
+
+fn meet(a: &Option<Vec<u8>>, b: &Option<Vec<u8>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.iter().any(|key| b.contains(key)),
+        _ => true,
+    }
+}
+
+impl Check {
+    fn new(batching: Batching) -> Check {
+        Check {
+            schedule: Schedule::new(batching),
+            hash: RandomState::new(),
+            keys: Vec::new(),
+            waiting: Vec::new(),
+            flying: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    fn push(&mut self, keys: Option<Vec<u8>>) {
+        let number = self.keys.len();
+        let mut claims = Claims::new(&self.hash);
+        match &keys {
+            Some(keys) => keys.iter().for_each(|key| claims.key(&[*key])),
+            None => claims.everything(),
+        }
+        // A key that no other has, so that the pipeline is known by its claims.
+        claims.key(format!("number {number}").as_bytes());
+        self.numbers.entry(claims.stripes().to_vec()).or_default().push(number);
+        self.keys.push(keys);
+        self.waiting.push(number);
+        self.schedule.push(Waiting { work: Box::new(Numbered), claims });
+    }
+
+    fn take(&mut self, some: Option<usize>) {
+        let Some(mut group) = self.schedule.take() else { return };
+        assert!(!group.works.is_empty());
+        let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()][0]).collect();
+        for (at, number) in taken.iter().enumerate() {
+            let met = |other: &&usize| *other < number && meet(&self.keys[*number], &self.keys[**other]);
+            assert_eq!(taken[at..].iter().find(met), None, "the order in {taken:?}");
+        }
+        if let Some(some) = some.filter(|some| *some < taken.len()) {
+            self.schedule.put_back(&mut group, some);
+            taken.truncate(some);
+        }
+        for number in &taken {
+            let keys = &self.keys[*number];
+            for (flying, _) in &self.flying {
+                assert!(
+                    flying.iter().all(|other| !meet(keys, &self.keys[*other])),
+                    "{number} beside {flying:?}"
+                );
+            }
+            let earlier = self.waiting.iter().filter(|other| *other < number && !taken.contains(other));
+            for other in earlier {
+                assert!(!meet(keys, &self.keys[*other]), "{number} before {other}");
+            }
+        }
+        self.waiting.retain(|number| !taken.contains(number));
+        self.flying.push((taken, group));
+    }
+
+    fn release(&mut self, at: usize) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let (_, group) = self.flying.remove(at % self.flying.len());
+        self.schedule.release(&group.split().1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whoever_shares_a_key_goes_in_the_order_of_arrival_and_everybody_goes(
+        steps in steps(),
+        batching in prop_oneof![Just(Batching::OneAtATime), Just(Batching::Together), Just(Batching::Alone)],
+    ) {
+        let mut check = Check::new(batching);
+        for step in steps {
+            match step {
+                Step::Push(keys) => check.push(Some(keys)),
+                Step::All => check.push(None),
+                Step::Take => check.take(None),
+                Step::TakeSome(some) => check.take(Some(some)),
+                Step::Release(at) => check.release(at),
+            }
+            prop_assert_eq!(check.schedule.len(), check.waiting.len());
+        }
+        // Whatever is left goes: each round takes all that may go, and lets all of it end.
+        for _ in 0..=check.keys.len() {
+            while check.schedule.is_worth_a_look() {
+                let before = check.waiting.len();
+                check.take(None);
+                if check.waiting.len() == before {
+                    break;
+                }
+            }
+            while !check.flying.is_empty() {
+                check.release(0);
+            }
+        }
+        prop_assert!(check.schedule.is_idle(), "{:?} never went", check.waiting);
+        prop_assert!(!check.schedule.held_all && !check.schedule.blocked_all);
+        for bits in [&check.schedule.held, &check.schedule.blocked_keys, &check.schedule.grouped] {
+            prop_assert!(bits.is_empty());
+        }
+    }
+}
