@@ -6,98 +6,18 @@
     reason = "tests with real threads and files"
 )]
 
+mod common;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use fs::{FormatOptions, Fs, MountOptions};
+use common::*;
 use kv::waltz::WalMode;
 use kv::*;
-use units::{Blocks, Driver, RealDriver, block_on};
+use units::{Driver, RealDriver};
 use zoned::ZonedDevice;
-use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
-
-const PATIENCE: Duration = Duration::from_secs(40);
-
-fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
-    let size = Blocks(zone_mib << 8);
-    EmuOptions { name: "test".into(), zones, zone_size: size, zone_capacity: size, ..EmuOptions::default() }
-}
-
-fn mount(device: Arc<dyn ZonedDevice>, format: bool) -> Fs {
-    let driver = Arc::clone(device.driver());
-    block_on(&*driver, async {
-        if format {
-            Fs::format(&device, &FormatOptions::default()).await.unwrap();
-        }
-        Fs::mount(device, &MountOptions::default()).await.unwrap()
-    })
-}
-
-fn unmount(fs: &Fs) {
-    block_on(&**fs.driver(), fs.unmount()).unwrap();
-}
-
-fn store(fs: &Fs, wal: WalMode) -> Arc<RocksStore> {
-    Arc::new(RocksStore::open(fs, "/db", &RocksStoreOptions { wal, ..RocksStoreOptions::default() }).unwrap())
-}
-
-fn engine(fs: &Fs, wal: WalMode) -> Engine {
-    Engine::start(store(fs, wal), Arc::clone(fs.driver()), EngineOptions::default())
-}
-
-struct Lines(Vec<Vec<String>>, Vec<Reply>, mpsc::Sender<Vec<Reply>>);
-
-impl Work for Lines {
-    fn claims(&self, claims: &mut Claims) {
-        for words in &self.0 {
-            let (buffer, spans) = joined(words);
-            claims.command(&find(words[0].as_bytes()).unwrap().spec, Args::new(&buffer, &spans));
-        }
-    }
-
-    fn run(&mut self, txn: &mut Txn<'_>) {
-        self.1.clear();
-        for words in &self.0 {
-            let (buffer, spans) = joined(words);
-            execute(find(words[0].as_bytes()).unwrap(), Args::new(&buffer, &spans), txn, &mut self.1);
-        }
-    }
-
-    fn done(self: Box<Self>) {
-        let _gone = self.2.send(self.1);
-    }
-}
-
-fn joined(words: &[String]) -> (Bytes, Vec<Span>) {
-    let mut end = 0;
-    let span = |word: &String| {
-        let start = end;
-        end += word.len() as u32;
-        Span { start, end }
-    };
-    let spans = words.iter().map(span).collect();
-    (Bytes::from(words.concat()), spans)
-}
-
-fn ask(engine: &Engine, lines: &[&str]) -> Vec<Reply> {
-    let lines = lines.iter().map(|l| l.split(' ').map(str::to_owned).collect()).collect();
-    let (to, from) = mpsc::channel();
-    if let Err((error, _)) = engine.submit(Box::new(Lines(lines, Vec::new(), to))) {
-        panic!("{error}");
-    }
-    from.recv_timeout(PATIENCE).expect("an answer in time")
-}
-
-fn ok() -> Reply {
-    Reply::Simple("OK".into())
-}
-
-fn bulk(text: &str) -> Reply {
-    Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()))
-}
+use zoned::emu::{Emu, Latency, Seeded};
 
 #[test]
 fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
@@ -143,17 +63,8 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
             assert_eq!(ask(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")]), [ok(), ok()]);
         }
         // The last pipelines are in flight when the power goes.
-        let flying: Vec<_> = (50..70)
-            .map(|n| {
-                let lines = vec![
-                    vec!["SET".into(), format!("a{n}"), n.to_string()],
-                    vec!["SET".into(), format!("b{n}"), n.to_string()],
-                ];
-                let (to, from) = mpsc::channel();
-                assert!(engine.submit(Box::new(Lines(lines, Vec::new(), to))).is_ok());
-                from
-            })
-            .collect();
+        let flying: Vec<_> =
+            (50..70).map(|n| send(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")])).collect();
         let after = emu.media().cut(&mut Seeded::new(seed));
         drop(flying);
         engine.close().unwrap();

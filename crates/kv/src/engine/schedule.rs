@@ -170,7 +170,7 @@ impl Schedule {
             return self.flying == 0 && !wait;
         }
         let all = self.held_all || self.blocked_all;
-        !all && !self.held.meets(claims) && !(wait && self.blocked_keys.meets(claims))
+        !(all || self.held.meets(claims) || wait && self.blocked_keys.meets(claims))
     }
 
     /// Whether a pipeline shares a key with a group that may go alone.
