@@ -304,6 +304,7 @@ fn metrics_health_and_a_page_are_served() {
         "furrow_server_commands_total{command=\"SET\"} 1",
         "furrow_server_connected_clients 1",
         "furrow_kv_written_keys_total 1",
+        "furrow_kv_log_info{mode=\"auto\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is missing in {metrics}");
     }
