@@ -122,7 +122,6 @@ impl RocksStore {
         let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
         let table = zone.clamp(TABLE_MIN, TABLE_MAX);
         let memtables = write_buffer as u64 * u64::from(WRITE_BUFFERS.unsigned_abs());
-        #[allow(clippy::needless_update, reason = "in tests it has a field more")]
         let waltz = WaltzOptions {
             log_limit: (capacity / LOG_SHARE)
                 .max(zone.saturating_mul(LOG_ZONES))
