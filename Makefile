@@ -4,6 +4,7 @@ DATA ?= furrow-data
 DEVICE ?= emu:$(DATA)/drive.img?zones=256&zone-size=64MiB
 PORT ?= 6379
 HTTP ?= 127.0.0.1:9121
+WAL ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help serve demo test stock crash guest lint bench release
@@ -19,7 +20,7 @@ serve: release ## a key-value server, its data in the zones of an emulated drive
 	@echo "    redis-cli -p $(PORT) get greeting"
 	@echo "Stop it with Ctrl-C or with kill -9: what was acknowledged is there at the next make serve."
 	@echo
-	@exec target/release/furrow serve --device '$(DEVICE)' --port '$(PORT)' --http '$(HTTP)'
+	@exec target/release/furrow serve --device '$(DEVICE)' --port '$(PORT)' --http '$(HTTP)' --wal '$(WAL)'
 
 demo: release ## load this machine's package lists, pull the plug, look for what was lost
 	@exec target/release/furrow demo --directory '$(DATA)'

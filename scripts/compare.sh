@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Furrow beside what people use now, alternating in one run:
 #   db_bench fillrandom and readrandom on a zero-delay drive in memory beside tmpfs, same options and log buffer;
-#   redis-benchmark SET and GET beside Debian's redis-server.
+#   redis-benchmark SET and GET beside Debian's redis-server;
+#   logs: redis-benchmark SET with furrow serve --wal group and auto on a zn540, and on a drive without delay. BEFORE=FILE
+#   measures another build of furrow beside them.
 # Prints medians, spread and ratios. Wants a quiet machine; not part of CI.
 #
-#   scripts/compare.sh [db_bench|redis]...
+#   scripts/compare.sh [db_bench|redis|logs]...
 #   RUNS=5 NUM=1000000 REQUESTS=1000000 scripts/compare.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -113,10 +115,73 @@ compare_redis() {
   report GET "$shm/ours" "$shm/theirs" redis-server
 }
 
+# One run of redis-benchmark's SET: "requests/s p50 p99 max" and p99.9 from its histogram, latencies in ms.
+set_figures() { # port, options...
+  local port=$1
+  shift
+  redis-benchmark -p "$port" -t set -n "$requests" --precision 3 "$@" </dev/null 2>/dev/null | tr '\r' '\n' | awk '
+    /requests per second/ && !/overall/ {for (i = 1; i < NF; i++) if ($(i + 1) == "requests") rate = $i}
+    # "99.902% <= 1.607 milliseconds (cumulative count 999021)"
+    /% <= .* milliseconds/ && !p999 {share = $1; sub("%", "", share); if (share + 0 >= 99.9) p999 = $3}
+    /^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$/ {p50 = $3; p99 = $5; max = $6}
+    END {print rate, p50, p99, p999, max}'
+}
+
+# The median of a column, and its least and largest.
+column() { # file, column
+  awk -v c="$2" '{print $c}' "$1" | sort -n | awk '
+    {v[NR] = $1}
+    END {m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2; printf "%g (%g to %g)", m, v[1], v[NR]}'
+}
+
+logs_pair() { # title, device, options of redis-benchmark...
+  local title=$1 device=$2 i name program wal port
+  shift 2
+  local kinds=("group:$furrow:group" "auto:$furrow:auto")
+  [ -z "${BEFORE:-}" ] || kinds=("before:$BEFORE:" "${kinds[@]}")
+  rm -f "$shm"/logs.*
+  for i in $(seq "$runs"); do
+    for kind in "${kinds[@]}"; do
+      IFS=: read -r name program wal <<<"$kind"
+      say "$title, $name, run $i of $runs"
+      port=$(free_port)
+      FURROW_LOG=warn "$program" serve --device "$device" --port "$port" --http none ${wal:+--wal "$wal"} \
+        >/dev/null 2>&1 </dev/null &
+      pids=($!)
+      wait_ready "$port" "${pids[0]}"
+      set_figures "$port" "$@" >>"$shm/logs.$name"
+      kill -9 "${pids[0]}"
+      wait "${pids[0]}" 2>/dev/null || true
+      pids=()
+    done
+  done
+  header
+  echo "redis-benchmark -t set -n $requests $*: furrow serve --device '$device'"
+  echo "| log | requests/s | p50, ms | p99, ms | p99.9, ms | max, ms |"
+  echo "|---|---|---|---|---|---|"
+  for kind in "${kinds[@]}"; do
+    name=${kind%%:*}
+    printf '| %s |' "$name"
+    for i in 1 2 3 4 5; do printf ' %s |' "$(column "$shm/logs.$name" "$i")"; done
+    echo
+  done
+}
+
+compare_logs() {
+  # The drive is in memory: what is written has to fit.
+  local zn540="emu:mem?profile=zn540&zones=24" plain="emu:mem?zones=128&zone-size=64MiB"
+  logs_pair "zn540, keys apart" "$zn540" -c 64 -r 100000
+  logs_pair "zn540, one key" "$zn540" -c 64
+  logs_pair "zn540, pipelines of 16" "$zn540" -c 64 -r 100000 -P 16
+  logs_pair "no delay, keys apart" "$plain" -c 64 -r 100000
+  logs_pair "no delay, pipelines of 16" "$plain" -c 64 -r 100000 -P 16
+}
+
 for what in "$@"; do
   case $what in
     db_bench) compare_db_bench ;;
     redis) compare_redis ;;
-    *) say "usage: scripts/compare.sh [db_bench|redis]..."; exit 2 ;;
+    logs) compare_logs ;;
+    *) say "usage: scripts/compare.sh [db_bench|redis|logs]..."; exit 2 ;;
   esac
 done
