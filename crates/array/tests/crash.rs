@@ -480,7 +480,7 @@ fn one_seed() {
 }
 
 /// A new drive takes the place of a missing one while the workload runs; the power is cut before, during or after.
-fn run_replaced(seed: u64) -> Result<bool, String> {
+fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     let mut rng = SplitMix64::new(seed ^ 0x9e1);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
     let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
@@ -536,22 +536,41 @@ fn run_replaced(seed: u64) -> Result<bool, String> {
         media.remove(other);
     }
     let (driver, emus) = over(media, seed ^ 7);
-    block_on(&*driver, async {
+    let goes_on = block_on(&*driver, async {
         let array = Array::open(devices(&emus), OpenOptions::default());
-        let dev: Arc<dyn ZonedDevice> = array.await.map_err(|e| format!("{what}: mount: {e}"))?;
-        check(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))
+        let array = array.await.map_err(|e| format!("{what}: mount: {e}"))?;
+        let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        check(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))?;
+        let Some(rebuild) = array.rebuild() else { return Ok::<bool, String>(false) };
+        rebuild.wait().await.map_err(|e| format!("{what}: the rebuild goes on: {e}"))?;
+        Ok(true)
     })?;
-    Ok(replaced)
+    if goes_on {
+        // It holds what it should: another one can do without.
+        let mut devices = devices(&emus);
+        // The new drive is behind the others.
+        let other = below(&mut rng, 2) as usize;
+        devices.remove(other);
+        block_on(&*driver, async {
+            let array = Array::open(devices, OpenOptions::default());
+            let dev: Arc<dyn ZonedDevice> =
+                array.await.map_err(|e| format!("{what}: without {other}: {e}"))?;
+            check(&dev, &lives, false).await.map_err(|e| format!("{what}: without {other}: {e}"))
+        })?;
+    }
+    Ok((replaced, goes_on))
 }
 
 #[test]
 fn a_replaced_drive_holds_everything_whatever_the_cut() {
     let count = std::env::var("FURROW_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
-    let results: Vec<Result<bool, String>> = (0..count).map(run_replaced).collect();
+    let results: Vec<Result<(bool, bool), String>> = (0..count).map(run_replaced).collect();
     let failures: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     let shown: Vec<&str> = failures.iter().take(8).map(|text| text.as_str()).collect();
     assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), shown.join("\n"));
-    let replaced = results.iter().filter(|result| matches!(result, Ok(true))).count();
-    println!("{replaced} of {count} were replaced before the cut");
+    let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();
+    let resumed = results.iter().filter(|result| matches!(result, Ok((_, true)))).count();
+    println!("{replaced} of {count} were replaced before the cut, {resumed} went on after it");
     assert!(replaced * 5 > results.len(), "only {replaced} of {count}");
+    assert!(resumed * 10 > results.len(), "only {resumed} of {count} went on");
 }

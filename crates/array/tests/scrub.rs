@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use array::{EventKind, Health, MANY_ERRORS, ScrubOptions, Slot, Stripe};
 use common::{BLOCK, Bench, block, device, furnish, verify, verify_all, write};
-use units::{block_on, sleep_until};
+use units::{block_on, sleep_until, spawn};
 use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState};
 
 async fn settle(bench: &Bench) {
@@ -233,4 +233,39 @@ fn many_errors_are_told_and_fail_nothing() {
         assert!(array.counters().relocations > 0);
         verify(&dev, 0, 0, 1920).await;
     });
+}
+
+#[test]
+fn a_power_cut_while_places_are_mended_loses_nothing() {
+    let mut mended = 0;
+    for seed in 0..40_u64 {
+        let bench = Bench::new(seed);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            // Rows of data and of parity, of one drive.
+            let drive = &bench.drives[seed as usize % 5];
+            for (zone, row) in [(0, 13), (0, 18), (0, 301), (3, 30), (3, 199), (4, 2), (4, 17)] {
+                drive.unreadable.lock().insert(drive.row(zone, row));
+            }
+            let reader = device(&array);
+            drop(spawn(&*bench.driver, "reader", async move { verify_all(&reader).await }));
+            let scrub = array.start_scrub(ScrubOptions::default()).expect("begun");
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(seed * 15))).await;
+            mended += u64::from(scrub.is_over() || array.counters().relocations > 0);
+        });
+        // Twice: the second time over what the first mount made of it.
+        let again = bench.cut(seed);
+        for bench in [again.cut(seed + 1), again] {
+            block_on(&*bench.driver, async {
+                let array = bench.open(&[]).await;
+                verify_all(&device(&array)).await;
+                let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+                assert_eq!((report.lost, report.mismatch_count), (0, 0), "seed {seed}: {report:?}");
+                verify_all(&device(&array)).await;
+            });
+        }
+    }
+    assert!((8..40).contains(&mended), "{mended}: the cuts miss what they are for");
 }

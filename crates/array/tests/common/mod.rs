@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use array::{Array, CreateOptions, OpenOptions};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on};
-use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 use zoned::{
     Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, ZoneId,
     ZonedDevice,
@@ -112,6 +112,7 @@ impl Bench {
             zone_capacity: Blocks(480),
             max_open: Some(9),
             max_active: Some(10),
+            track_power_cuts: true,
             latency: Latency::all(std::time::Duration::from_micros(10)),
             ..EmuOptions::default()
         };
@@ -121,6 +122,21 @@ impl Bench {
     pub fn devices(&self, without: &[usize]) -> Vec<Arc<dyn ZonedDevice>> {
         let all = self.drives.iter().enumerate().filter(|(slot, _)| !without.contains(slot));
         all.map(|(_, drive)| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
+    }
+
+    /// Cuts the power: the drives as they come back, with the faults that they had.
+    pub fn cut(&self, seed: u64) -> Bench {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+        let latency = Latency::all(std::time::Duration::from_micros(10));
+        let again = |(n, drive): (u64, &Arc<Flaky>)| {
+            let media = drive.inner.power_cut(&mut Seeded::new(seed << 8 | n));
+            let emu = Emu::from_media(media, &format!("emu:{n}"), latency, Arc::clone(&driver));
+            let again = Flaky::over(emu);
+            again.unreadable.lock().clone_from(&drive.unreadable.lock());
+            again
+        };
+        let drives = (0..).zip(&self.drives).map(again).collect();
+        Bench { driver, drives }
     }
 
     pub async fn open(&self, without: &[usize]) -> Arc<Array> {
