@@ -90,8 +90,11 @@ impl Array {
         let candidate = mount.candidate.take();
         let (resume, rebuild) = (mount.options.resume, mount.options.rebuild);
         let core = mount.assemble().await?;
-        if let Some(candidate) = candidate.filter(|_| resume) {
-            core.resume(candidate, rebuild)?;
+        if let Some(candidate) = candidate.filter(|_| resume)
+            && let Err(error) = core.resume(candidate, rebuild)
+        {
+            // The array does without it, as it did.
+            tracing::warn!(%error, "the rebuild does not go on");
         }
         Ok(Arc::new(Array { core }))
     }
