@@ -1,0 +1,110 @@
+//! `cargo bench -p furrow-bench --bench array`: what an array costs the host. Its drives take no time and keep nothing,
+//! so that parity, bookkeeping and the operations themselves are left.
+
+use std::sync::Arc;
+
+use array::{Array, CreateOptions, OpenOptions};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use units::{Driver, RealDriver, block_on};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Action, Blocks, Buf, Done, Durability, Geometry, Io, Lba, Op, ZoneId, ZonedDevice};
+
+/// Drives of the array.
+const DRIVES: u32 = 5;
+/// Physical zones that hold metadata.
+const METADATA: u32 = 3;
+/// Blocks of a zone: 1 GiB.
+const CAPACITY: u64 = 1 << 18;
+
+/// A drive that says yes to everything and keeps nothing, but what comes before the array is open.
+#[derive(Debug)]
+struct Nothing {
+    emu: Arc<Emu>,
+    open: std::sync::atomic::AtomicBool,
+}
+
+impl ZonedDevice for Nothing {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        match op {
+            Op::Write { .. } | Op::Zone { .. } | Op::Flush
+                if self.open.load(std::sync::atomic::Ordering::Relaxed) =>
+            {
+                Io::ready(Ok(Done::Unit))
+            }
+            op => self.emu.submit(op),
+        }
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+fn array() -> Arc<Array> {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let drives: Vec<Arc<Nothing>> = (0..DRIVES)
+        .map(|n| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                zones: METADATA + 4,
+                zone_size: Blocks(CAPACITY),
+                zone_capacity: Blocks(CAPACITY),
+                max_open: Some(8),
+                max_active: Some(8),
+                latency: Latency::NONE,
+                ..EmuOptions::default()
+            };
+            let emu = Emu::memory(options, Arc::clone(&driver));
+            Arc::new(Nothing { emu, open: false.into() })
+        })
+        .collect();
+    let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
+    let array = block_on(&*driver, async {
+        array::create(&devices(), &CreateOptions::default()).await.expect("created");
+        Array::open(devices(), OpenOptions::default()).await.expect("opened")
+    });
+    drives.iter().for_each(|drive| drive.open.store(true, std::sync::atomic::Ordering::Relaxed));
+    array
+}
+
+/// Writes pieces of `blocks` one after the other, the zone reset where it is full.
+struct Writer {
+    array: Arc<Array>,
+    data: Buf,
+    blocks: u64,
+    at: u64,
+}
+
+impl Writer {
+    fn new(blocks: u64) -> Writer {
+        let data = Buf::copy_from(&vec![0x5a; blocks as usize * 4096]);
+        Writer { array: array(), data, blocks, at: 0 }
+    }
+
+    fn write(&mut self) {
+        let device: &dyn ZonedDevice = &*self.array;
+        if self.at + self.blocks > device.geometry().zone_capacity.0 {
+            device.zone(ZoneId(0), Action::Reset).wait().expect("reset");
+            self.at = 0;
+        }
+        device.write(Lba(self.at), self.data.clone(), Durability::Cached).wait().expect("written");
+        self.at += self.blocks;
+    }
+}
+
+fn writes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("array of five, a write");
+    for (name, blocks) in [("4 KiB", 1), ("64 KiB", 16), ("256 KiB, a whole stripe", 64), ("1 MiB", 256)] {
+        let mut writer = Writer::new(blocks);
+        group.throughput(Throughput::Bytes(blocks * 4096));
+        group.bench_function(name, |b| b.iter(|| writer.write()));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, writes);
+criterion_main!(benches);
