@@ -5,7 +5,7 @@
 //! block counts as there if it follows from the others:
 //!
 //! - from partial parity that covers it, with all the data below that record's end there, or
-//! - from the parity in its place, of a stripe whose other data is all there.
+//! - from the parity in its place, of a row whose other data is all there.
 //!
 //! Blocks above the pointer that some drives hold cannot be written again: they are hidden, and what comes there is
 //! relocated (see `patches`). Of a row that was hidden at an earlier mount, the data is there if it is in the log. A
@@ -155,6 +155,20 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
             Some(Child::Missing) | None => false,
         };
         let in_place = in_place && !suspects.contains(&stripe);
+        // Rows of parity that lie in their place in a stripe that is not whole.
+        let first_row = layout.row(stripe);
+        let rows = match parity {
+            Some(Child::At(row)) => row.saturating_sub(first_row),
+            _ => 0,
+        };
+        let unit_rows = first_row..first_row + layout.unit_of(stripe);
+        let rows =
+            if evidence.patches.hides(layout.parity(evidence.zone, stripe), &unit_rows) { 0 } else { rows };
+        let last = layout.data_units() - 1;
+        let row_there = |row: u64| {
+            let whole = index == last || layout.unit_start(stripe, last).plus(Blocks(row)) < pointer;
+            row < rows && whole
+        };
         if in_place && layout.end(stripe) <= pointer {
             continue;
         }
@@ -165,6 +179,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
             let partials = evidence.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
             match best(partials, at, pointer) {
                 Some(partial) => at = partial.end.min(end),
+                None if row_there(at.minus(start).0) => at = at.plus(Blocks(1)),
                 None => return at,
             }
         }

@@ -172,14 +172,20 @@ impl Layout {
         if low < high { vec![Range { start: low, end: high }] } else { vec![0..high, low..unit] }
     }
 
-    /// Blocks of its physical zone that `slot` holds when the logical pointer is at `pointer`: parity lies in its
-    /// place from the completion of its stripe on.
+    /// Rows of the parity of `stripe` that change no more when the logical pointer is at `pointer`: those of which the
+    /// stripe's last unit of data has its block. They lie in their place.
+    pub fn final_parity(&self, stripe: Stripe, pointer: Blocks) -> u64 {
+        self.filled(stripe, self.data_units() - 1, pointer)
+    }
+
+    /// Blocks of its physical zone that `slot` holds when the logical pointer is at `pointer`.
     pub fn used(&self, zone: ZoneId, slot: Slot, pointer: Blocks) -> u64 {
         let stripe = self.stripe_of(pointer);
         let whole = self.row(stripe).min(self.zone_capacity);
         match self.index_on(zone, stripe, slot) {
-            Some(index) if stripe.0 < self.stripes() => whole + self.filled(stripe, index, pointer),
-            _ => whole,
+            _ if stripe.0 >= self.stripes() => whole,
+            Some(index) => whole + self.filled(stripe, index, pointer),
+            None => whole + self.final_parity(stripe, pointer),
         }
     }
 
@@ -239,8 +245,8 @@ mod tests {
             for slot in (0..layout.drives).map(Slot) {
                 let held = (0..pointer.0).map(Blocks).filter(|o| layout.locate(zone, *o).slot == slot).count() as u64;
                 let parity = (0..layout.stripes()).map(Stripe)
-                    .filter(|s| layout.end(*s) <= pointer && layout.parity(zone, *s) == slot)
-                    .map(|s| layout.unit_of(s)).sum::<u64>();
+                    .filter(|s| layout.parity(zone, *s) == slot)
+                    .map(|s| layout.final_parity(s, pointer)).sum::<u64>();
                 let used = layout.used(zone, slot, pointer);
                 prop_assert_eq!(used, held + parity);
                 prop_assert!(layout.first_missing(zone, slot, used) >= pointer);

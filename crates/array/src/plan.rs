@@ -1,5 +1,5 @@
-//! What a write becomes, in order: data to its drives, and each stripe's parity as soon as its last block is there.
-//! Pure; `zone` and `write` carry it out.
+//! What a write becomes, in order: data to its drives, and each row of parity as soon as its last block is there: with
+//! the stripe's last unit of data. Pure; `zone` and `write` carry it out.
 
 use zoned::{Blocks, ZoneId};
 
@@ -10,8 +10,8 @@ use crate::layout::{Layout, Piece, Stripe};
 pub(crate) enum Step {
     /// These blocks go to their drive.
     Data(Piece),
-    /// The stripe is whole: its parity goes to its place.
-    Parity(Stripe),
+    /// These rows of the parity of a stripe change no more: they go to their place.
+    Parity { stripe: Stripe, row: u64, len: u64 },
 }
 
 /// The steps of a write of `len` blocks at `offset`, which fit the zone. Carried out in order they are in order on
@@ -19,8 +19,9 @@ pub(crate) enum Step {
 pub(crate) fn steps(layout: &Layout, zone: ZoneId, offset: Blocks, len: u64) -> impl Iterator<Item = Step> {
     let layout = *layout;
     layout.pieces(zone, offset, len).flat_map(move |piece| {
-        let whole = piece.offset.0 + piece.len == layout.end(piece.stripe).0;
-        [Some(Step::Data(piece)), whole.then_some(Step::Parity(piece.stripe))].into_iter().flatten()
+        let Piece { stripe, index, row, len, .. } = piece;
+        let last = index + 1 == layout.data_units();
+        [Some(Step::Data(piece)), last.then_some(Step::Parity { stripe, row, len })].into_iter().flatten()
     })
 }
 
@@ -45,7 +46,9 @@ mod tests {
                 for step in steps(&layout, zone, Blocks(at), len) {
                     let (slot, row, count) = match step {
                         Step::Data(p) => (p.slot, layout.row(p.stripe) + p.row, p.len),
-                        Step::Parity(s) => (layout.parity(zone, s), layout.row(s), layout.unit_of(s)),
+                        Step::Parity { stripe, row, len } => {
+                            (layout.parity(zone, stripe), layout.row(stripe) + row, len)
+                        }
                     };
                     prop_assert_eq!(pointers[slot.index()], row);
                     pointers[slot.index()] += count;

@@ -67,6 +67,7 @@ impl Repair {
             if whole {
                 self.whole(stripe, sum.freeze()).await?;
             } else if matches!(verdict, Verdict::Open | Verdict::Hide) {
+                self.partly(stripe, &sum, pointer).await?;
                 sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
                 parity = sum;
             } else if self.device(layout.parity(self.zone, stripe)).is_some() {
@@ -178,7 +179,12 @@ impl Repair {
                     let (parity, limit) = match in_place.clone() {
                         Some(known) => known,
                         None => {
-                            let parity = self.read(slot, layout.row(stripe), layout.unit_of(stripe)).await?;
+                            let written = match self.children.get(slot.index()) {
+                                Some(Child::At(row)) => row.saturating_sub(layout.row(stripe)),
+                                _ => u64::MAX,
+                            };
+                            let rows = layout.unit_of(stripe).min(written);
+                            let parity = self.read(slot, layout.row(stripe), rows).await?;
                             in_place.insert((parity.freeze(), layout.end(stripe))).clone()
                         }
                     };
@@ -212,6 +218,47 @@ impl Repair {
         let name: Arc<str> = Arc::from("array");
         let error = Error::new(ErrorKind::Damaged, &name, "open").in_zone(self.zone);
         Err(error.because("a record of partial parity is shorter than what it covers"))
+    }
+
+    /// Makes the rows of parity fit that change no more, of a stripe that is not whole.
+    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<()> {
+        let layout = self.layout;
+        let slot = layout.parity(self.zone, stripe);
+        let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
+        let needed = layout.final_parity(stripe, pointer);
+        let Some(device) = self.device(slot).cloned() else { return Ok(()) };
+        let Some(Child::At(written)) = self.children.get(slot.index()).copied() else { return Ok(()) };
+        if needed == 0 || self.patches.hides(slot, &(first..first + unit)) {
+            // What is hidden is written once more, to the log, when the stripe is whole.
+            return Ok(());
+        }
+        let there = written.saturating_sub(first).min(needed);
+        let found = match self.read(slot, first, there).await {
+            Err(e) if e.kind() == ErrorKind::Media => BufMut::default(),
+            found => found?,
+        };
+        let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        fits |= self.sabotage == Some(Sabotage::Hole);
+        if there < needed {
+            let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
+            let at = self.at(&device, first + there);
+            match device.write(at, Buf::copy_from(rest), Durability::Cached).await {
+                Ok(()) => {
+                    if let Some(Child::At(row)) = self.children.get_mut(slot.index()) {
+                        *row = first + needed;
+                    }
+                }
+                // It takes no writes any more: the log has these rows.
+                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
+                    fits = false
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        if !fits {
+            self.patches.hide(slot, first..written.max(first + needed));
+        }
+        Ok(())
     }
 
     /// Makes the parity of a whole stripe fit.

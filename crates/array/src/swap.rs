@@ -101,11 +101,21 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
         let swap = ZoneId((log.zone.0 + METADATA_ZONES - 1) % METADATA_ZONES);
         (zone.generation, core.layout.used(id, slot, zone.pointer), swap)
     };
+    let physical = id.0 + METADATA_ZONES;
+    let report = device.report(physical..physical + 1).await?;
+    // Rows of parity that were relocated with a whole unit are not there.
+    let there = report.first().map_or(0, |info| info.pointer.0).min(rows);
     let mask = core.driver.random();
     let mut row = 0;
     while row < rows {
-        let count = chunk(&device, block).min(rows - row);
-        let mut data = core.rows_of(id, slot, row, count).await?;
+        let count = chunk(&device, block).min(if row < there { there - row } else { rows - row });
+        let mut data = if row < there {
+            core.rows_of(id, slot, row, count).await?
+        } else {
+            let mut data = BufMut::zeroed(core.bytes(count));
+            content(core, id, slot, row, &mut data);
+            data
+        };
         cover(&mut data, block, mask);
         let at = Lba(device.geometry().start(swap).0 + row);
         device.write(at, data.freeze(), Durability::Cached).await?;
@@ -139,7 +149,21 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
 /// Puts relocated units over rows that were read from a drive.
 pub(crate) fn content(core: &Core, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
     let zone = core.zone(id);
-    lay_over(&core.layout, core.bytes(1), id, (&zone.patches, &zone.relocated), slot, row, data);
+    let layout = &core.layout;
+    lay_over(layout, core.bytes(1), id, (&zone.patches, &zone.relocated), slot, row, data);
+    // Of the stripe at the pointer memory knows the parity: rows of it that are hidden are nowhere else.
+    let Some(stripe) = zone.open_stripe(layout) else { return };
+    let end = row + (data.len() / core.bytes(1)) as u64;
+    let first = layout.row(stripe);
+    let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(end));
+    if layout.parity(id, stripe) != slot || from >= to {
+        return;
+    }
+    let place = data.get_mut(core.bytes(from - row)..core.bytes(to - row));
+    let rows = zone.parity.get(core.bytes(from - first)..core.bytes(to - first));
+    if let Some((place, rows)) = place.zip(rows) {
+        place.copy_from_slice(rows);
+    }
 }
 
 /// The same, of a zone that is no array's yet.

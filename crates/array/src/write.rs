@@ -1,5 +1,6 @@
 //! Writes: carried out under the zone's lock, so that every drive sees them in order; judged when they land.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{
@@ -205,7 +206,10 @@ impl Core {
                         }
                     }
                 }
-                Step::Parity(stripe) => {
+                Step::Parity { stripe, row, len } => {
+                    if row + len < layout.unit_of(stripe) {
+                        continue;
+                    }
                     let (slot, row) = (layout.parity(id, stripe), layout.row(stripe));
                     if zone.patches.hides(slot, &(row..row + layout.unit_of(stripe))) {
                         needs.push((slot, header(layout.unit_of(stripe))));
@@ -270,36 +274,52 @@ impl Core {
         }
     }
 
-    /// Writes the parity of a whole stripe to its place, and to the log where that is hidden. Says whether no drive
-    /// takes it.
+    /// Writes rows of parity that change no more to their place. Where any of the unit's rows is hidden, the whole unit
+    /// goes to the log with its last row, and nothing before that. Says whether these rows are there.
     fn put_parity(
         &self,
         zone: &mut Zone,
         id: ZoneId,
         stripe: Stripe,
-        parity: Buf,
+        rows: Range<u64>,
         children: &mut Children,
     ) -> bool {
-        let (slot, row) = (self.layout.parity(id, stripe), self.layout.row(stripe));
+        let (slot, first, unit) =
+            (self.layout.parity(id, stripe), self.layout.row(stripe), self.layout.unit_of(stripe));
         let member = self.member(slot);
-        let rows = row..row + self.layout.unit_of(stripe);
-        let before = children.len();
-        if zone.patches.is_empty() || !zone.patches.hides(slot, &rows) {
-            children.push(slot, member.write(id, row, parity));
-            return children.len() == before;
-        }
-        for (rows, hidden) in zone.patches.split(slot, rows) {
-            if !hidden {
-                let part = parity.slice(self.bytes(rows.start - row)..self.bytes(rows.end - row));
-                children.push(slot, member.write(id, rows.start, part));
+        let last = rows.end == unit;
+        if zone.patches.is_empty() || !zone.patches.hides(slot, &(first..first + unit)) {
+            let parity = match rows.start {
+                0 if last => std::mem::take(&mut zone.parity).freeze(),
+                start => {
+                    let part = zone.parity.get(self.bytes(start)..self.bytes(rows.end));
+                    Buf::copy_from(part.expect("the rows of what is written are there"))
+                }
+            };
+            if last {
+                zone.parity = BufMut::default();
             }
+            add(&self.tally.parity_bytes, parity.len() as u64);
+            children.push(slot, member.write(id, first + rows.start, parity));
+            return true;
+        }
+        if !last {
+            return false;
+        }
+        let parity = std::mem::take(&mut zone.parity).freeze();
+        add(&self.tally.parity_bytes, parity.len() as u64);
+        add(&self.tally.relocations, 1);
+        // Rows below what is hidden are written already; those above keep the drive's pointer where it belongs.
+        let parts = zone.patches.split(slot, first..first + unit);
+        if let Some((rows, false)) = parts.last().cloned() {
+            let part = parity.slice(self.bytes(rows.start - first)..self.bytes(rows.end - first));
+            children.push(slot, member.write(id, rows.start, part));
         }
         let (start, end) = (self.layout.start(stripe), self.layout.end(stripe));
-        add(&self.tally.relocations, 1);
         zone.relocated.insert(stripe, Relocated { end, unit: parity.clone() });
         let body = Body::Relocated { zone: id, generation: zone.generation, start, end, unit: parity };
         children.push(slot, member.append_reserved(&body, self.geometry.block_size));
-        children.len() == before
+        true
     }
 
     /// Writes `data` at the pointer. It fits, and so do its relocated units.
@@ -319,7 +339,7 @@ impl Core {
         let end = from.plus(Blocks(blocks));
         let flight = zone.take_off(end, data.len() as u64, how, done, completer);
         let mut children = Children::default();
-        let mut whole: Vec<Blocks> = Vec::new();
+        let mut covered: Vec<Blocks> = Vec::new();
         add(&self.tally.data_bytes, data.len() as u64);
         for step in steps(&layout, id, from, blocks) {
             match step {
@@ -338,12 +358,16 @@ impl Core {
                     }
                     self.put_data(zone, id, piece, part, &mut children);
                 }
-                Step::Parity(stripe) => {
-                    let parity = std::mem::take(&mut zone.parity).freeze();
-                    add(&self.tally.parity_bytes, parity.len() as u64);
-                    let done = self.put_parity(zone, id, stripe, parity, &mut children);
-                    zone.commit(layout.end(stripe), done);
-                    whole.push(layout.end(stripe));
+                Step::Parity { stripe, row, len } => {
+                    let to = layout.unit_start(stripe, layout.data_units() - 1).plus(Blocks(row + len));
+                    let before = children.len();
+                    let covers = self.put_parity(zone, id, stripe, row..row + len, &mut children);
+                    // What comes before must be covered too: by the whole unit, or by what was logged.
+                    let all = to == layout.end(stripe) || zone.logged.plus(Blocks(len)) == to;
+                    if covers && all {
+                        zone.commit(to, children.len() == before);
+                        covered.push(to);
+                    }
                 }
             }
         }
@@ -364,7 +388,7 @@ impl Core {
             let slots = children.slots();
             let failures = children.join().await;
             let judged = core.judge(id, failures).await;
-            core.landed(id, flight, &whole, (slots, how), judged);
+            core.landed(id, flight, &covered, (slots, how), judged);
         });
     }
 
@@ -482,7 +506,7 @@ impl Core {
         self: &Arc<Core>,
         id: ZoneId,
         flight: u64,
-        whole: &[Blocks],
+        covered: &[Blocks],
         (slots, how): (Slots, Durability),
         judged: Result<(), Error>,
     ) {
@@ -493,7 +517,7 @@ impl Core {
                 zone.poison = zone.poison.take().or(Some(e));
             }
             self.landed_on(&mut zone, slots, how);
-            whole.iter().for_each(|end| zone.committed(*end));
+            covered.iter().for_each(|end| zone.committed(*end));
             zone.land(flight);
             self.log_parity(&mut zone, id, &mut after);
             self.release(&mut zone, id, &mut after);

@@ -494,7 +494,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     ));
     let done = Arc::new(Mutex::new(None));
     let before = Duration::from_micros(300 + below(&mut rng, 4_000));
-    let until = Duration::from_micros(below(&mut rng, 16_000));
+    let until = Duration::from_micros(below(&mut rng, 20_000));
     block_on(&*driver, async {
         let create =
             CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };

@@ -174,6 +174,15 @@ impl Target {
             self.write(id, from, part).await?;
             runner.job.add(core.bytes(rows - from) as u64);
         }
+        if from < rows && layout.index_on(id, last, self.slot).is_none() {
+            // Rows of parity that change no more.
+            let first = layout.row(last);
+            let mut unit = BufMut::zeroed(core.bytes(rows - first));
+            core.sum(id, last, end, &mut unit).await?;
+            drop(unit.split_to(core.bytes(from - first)));
+            self.write(id, from, unit).await?;
+            runner.job.add(core.bytes(rows - from) as u64);
+        }
         let torn = full && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
             let mut unit = BufMut::zeroed(core.bytes(layout.unit_of(last)));
