@@ -84,6 +84,26 @@ fn an_append_that_races_the_replacement_is_in_the_old_zone_before_it_is_drained_
     });
 }
 
+/// The race of the paper's code, put in: a writer that looks whether its zone is in use, and takes no place in it.
+#[test]
+#[should_panic(expected = "nothing lands in a zone that is drained")]
+fn a_writer_that_only_looks_at_the_gate_is_found() {
+    explore(|| {
+        let (old, new) = (Zone::new(8), Zone::new(8));
+        let (looking, next) = (old.clone(), new.clone());
+        let writer = thread::spawn(move || {
+            let zone = if looking.gate.is_closed() { next } else { looking };
+            zone.landed.fetch_add(1, Ordering::AcqRel);
+        });
+        if old.gate.close() {
+            old.drained();
+        }
+        writer.join().unwrap();
+        let in_old = old.landed.load(Ordering::Acquire);
+        assert_eq!(old.found.load(Ordering::Acquire), in_old, "nothing lands in a zone that is drained");
+    });
+}
+
 #[test]
 fn appends_never_overrun_a_zone() {
     explore(|| {

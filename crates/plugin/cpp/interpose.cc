@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel_abi.h"
 #include "parallel_db.h"
 #include "rocksdb/db.h"
 #include "rocksdb/options.h"

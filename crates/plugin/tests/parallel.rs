@@ -2,36 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rocks::stock::{Program, StockOptions, prepare};
 use tempfile::TempDir;
 
-/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
-fn plugin() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
-        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
-        let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
-        assert!(built.status.success(), "building the plug-in: {}", text(&built));
-        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        deps.parent().unwrap().join("libfurrow_rocksdb.so")
-    });
-    built.clone()
-}
-
-fn text(output: &Output) -> String {
-    format!(
-        "{}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
-}
+mod common;
+use common::{drive_url, plugin, text};
 
 struct Drive {
     dir: TempDir,
@@ -43,7 +21,7 @@ impl Drive {
     }
 
     fn url(&self) -> String {
-        format!("emu:{}?zones=64&zone-size=4MiB", self.dir.path().join("drive.img").display())
+        drive_url(self.dir.path())
     }
 
     fn command(&self, wal: &str, program: Program, args: &[&str]) -> Command {

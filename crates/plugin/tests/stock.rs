@@ -5,28 +5,13 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rocks::stock::{Program, StockOptions, prepare};
 use tempfile::TempDir;
 
-/// Drives small enough for a test, with room for a few thousand records.
-const SMALL: &str = "zones=64&zone-size=4MiB";
-
-/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
-fn plugin() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
-        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
-        let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
-        assert!(built.status.success(), "building the plug-in: {}", text(&built));
-        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        deps.parent().unwrap().join("libfurrow_rocksdb.so")
-    });
-    built.clone()
-}
+mod common;
+use common::{SMALL, drive_url, plugin, text};
 
 fn options() -> StockOptions {
     StockOptions { plugin: Some(plugin()), ..Default::default() }
@@ -43,15 +28,6 @@ fn command(program: Program, url: &str, args: &[&str]) -> Command {
 
 fn run(program: Program, url: &str, args: &[&str]) -> Output {
     command(program, url, args).output().unwrap()
-}
-
-fn text(output: &Output) -> String {
-    format!(
-        "{}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
 }
 
 /// Runs to success; gives what it printed.
@@ -95,7 +71,7 @@ impl Drive {
     }
 
     fn url(&self) -> String {
-        format!("emu:{}?{SMALL}", self.file().display())
+        drive_url(self.dir.path())
     }
 
     fn file(&self) -> PathBuf {

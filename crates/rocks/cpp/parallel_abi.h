@@ -47,3 +47,10 @@ RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexce
 furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept;
 
 }  // extern "C"
+
+namespace furrow {
+
+// Whether this thread is inside of furrow_open_parallel or furrow_list_parallel.
+bool InParallelOpen();
+
+}  // namespace furrow

@@ -342,9 +342,14 @@ void Discard(DB* db, std::vector<ColumnFamilyHandle*>* handles) {
 
 bool InParallelOpen() { return opening > 0; }
 
-Status OpenParallel(const DBOptions& given, const std::string& name,
-                    const std::vector<ColumnFamilyDescriptor>& families, std::vector<ColumnFamilyHandle*>* handles,
-                    DB** db) {
+}  // namespace furrow
+
+using namespace furrow;  // NOLINT: the two functions are furrow's, with C's names
+
+// As furrow_open_parallel is declared in parallel_db.h; the plug-in's library exports it under that name.
+extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::string& name,
+                                            const std::vector<ColumnFamilyDescriptor>& families,
+                                            std::vector<ColumnFamilyHandle*>* handles, DB** db) {
   *db = nullptr;
   handles->clear();
   auto* fs = given.env->GetFileSystem()->CheckedCast<FurrowFileSystem>();
@@ -399,12 +404,11 @@ Status OpenParallel(const DBOptions& given, const std::string& name,
   return status;
 }
 
-Status ListParallel(const DBOptions& options, const std::string& name, std::vector<std::string>* families) {
+extern "C" Status furrow_list_parallel_here(const DBOptions& options, const std::string& name,
+                                            std::vector<std::string>* families) {
   Opening inside;
   KnowsParallelLog knows;
   Status status = DB::ListColumnFamilies(options, name, families);
   families->erase(std::remove(families->begin(), families->end(), kMarksFamily), families->end());
   return status;
 }
-
-}  // namespace furrow

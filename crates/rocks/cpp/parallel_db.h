@@ -7,18 +7,29 @@
 
 #include "rocksdb/db.h"
 
+// What libfurrow_rocksdb.so exports for this header.
+extern "C" {
+rocksdb::Status furrow_open_parallel(const rocksdb::DBOptions& options, const std::string& name,
+                                     const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
+                                     std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db);
+rocksdb::Status furrow_list_parallel(const rocksdb::DBOptions& options, const std::string& name,
+                                     std::vector<std::string>* families);
+}
+
 namespace furrow {
 
-// Opens what rocksdb::DB::Open would. The options' Env must be on a furrow:// file system.
-rocksdb::Status OpenParallel(const rocksdb::DBOptions& options, const std::string& name,
-                             const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
-                             std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db);
+// Opens what rocksdb::DB::Open would. The options' Env must be on a furrow:// file system. FURROW_WAL=waltz sends each
+// record alone; by default they are joined where the drive has no parallelism to spare (auto).
+inline rocksdb::Status OpenParallel(const rocksdb::DBOptions& options, const std::string& name,
+                                    const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
+                                    std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db) {
+  return furrow_open_parallel(options, name, families, handles, db);
+}
 
 // The column families but for the hidden one.
-rocksdb::Status ListParallel(const rocksdb::DBOptions& options, const std::string& name,
-                             std::vector<std::string>* families);
-
-// Whether this thread is inside of OpenParallel or ListParallel.
-bool InParallelOpen();
+inline rocksdb::Status ListParallel(const rocksdb::DBOptions& options, const std::string& name,
+                                    std::vector<std::string>* families) {
+  return furrow_list_parallel(options, name, families);
+}
 
 }  // namespace furrow

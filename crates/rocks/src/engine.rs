@@ -118,7 +118,7 @@ pub(crate) fn installed() -> Option<&'static dyn Engines> {
 }
 
 /// For the plug-in's library alone: defines RocksDB's opening functions in it, so that a program which preloads it calls
-/// them instead of RocksDB's own, and installs `$engines`, a static of a type that is [`Engines`].
+/// them instead of RocksDB's own, exports what `cpp/parallel_db.h` declares, and installs `$engines`, a static of a type that is [`Engines`].
 ///
 /// Each is a jump to the C++ function of that name in `cpp/interpose.cc`, whatever the calling convention is.
 #[macro_export]
@@ -129,6 +129,8 @@ macro_rules! interpose {
         pub extern "C" fn furrow_install_engines() {
             $crate::engine::install(&$engines);
         }
+        $crate::jump!(open_parallel, "furrow_open_parallel", furrow_open_parallel_here);
+        $crate::jump!(list_parallel, "furrow_list_parallel", furrow_list_parallel_here);
         $crate::jump!(open, "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_db_open);
         $crate::jump!(open_families, "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_", furrow_db_open_families);
         $crate::jump!(list_families, "_ZN7rocksdb2DB18ListColumnFamiliesERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt6vectorIS9_SaIS9_EE", furrow_db_list_families);

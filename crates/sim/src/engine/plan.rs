@@ -67,9 +67,10 @@ impl Shape {
             0 => Drive { zones: 160, zone_size: 16, zone_capacity: 14, ..tiny },
             _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
         };
-        let merges = rng.chance(60);
+        let lazy = rng.chance(40);
+        let merges = rng.chance(if lazy { 25 } else { 60 });
         let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
-        let (put_counters, lazy) = (merges && rng.chance(50), rng.chance(40));
+        let put_counters = merges && rng.chance(50);
         Shape { mode, drive, merges, put_counters, lazy, log_limit, closes: rng.chance(50) }
     }
 }
@@ -226,7 +227,9 @@ fn act(
     let kind = rng.below(20);
     let often = if shape.lazy { 8 } else { 30 };
     match kind {
-        0..=6 if shape.lazy && rng.chance(70) => mixed(rng, often),
+        0..=6 if shape.lazy && rng.chance(70) => {
+            mixed(rng, often, Some(Key { family: 0, name: format!("u{writer}.{index}") }))
+        }
         7 if shape.lazy => Act::Flush,
         0..=3 => {
             let (one, other) = (rng.below(REGISTERS), rng.below(REGISTERS));
@@ -271,18 +274,19 @@ fn act(
                 write(vec![Change::Put(key)], rng.chance(50))
             }
         },
-        _ => mixed(rng, often),
+        _ => mixed(rng, often, None),
     }
 }
 
-/// A batch over keys whose writes may be lost; so many of a hundred are synced.
-fn mixed(rng: &mut Rng, synced: u64) -> Act {
+/// A batch over keys whose writes may be lost; so many of a hundred are synced. A key that nothing wrote before shows that the batch
+/// is there, whatever an older record does to the others.
+fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
     let keys: BTreeSet<u64> = (0..1 + rng.below(3)).map(|_| rng.below(MIXED)).collect();
     let change = |n| {
         let key = Key::numbered("m", n);
         if rng.chance(20) { Change::Delete(key) } else { Change::Put(key) }
     };
-    let changes = keys.into_iter().map(change).collect();
+    let changes = keys.into_iter().map(change).chain(fresh.map(Change::Put)).collect();
     Act::Write { changes, sync: rng.chance(synced), refused: false }
 }
 

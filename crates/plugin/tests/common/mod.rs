@@ -1,0 +1,38 @@
+//! What the tests of the plug-in share.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Drives small enough for a test, with room for a few thousand records.
+pub const SMALL: &str = "zones=64&zone-size=4MiB";
+
+/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
+pub fn plugin() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
+        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
+        let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
+        assert!(built.status.success(), "building the plug-in: {}", text(&built));
+        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        deps.parent().unwrap().join("libfurrow_rocksdb.so")
+    });
+    built.clone()
+}
+
+/// How a program ended and all that it said.
+pub fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// The URL of a drive in a file of `directory`.
+pub fn drive_url(directory: &Path) -> String {
+    format!("emu:{}?{SMALL}", directory.join("drive.img").display())
+}

@@ -1,0 +1,194 @@
+//! Programs of our own under a parallel log: one that knows nothing of it and loads the plug-in, and one that links it and
+//! opens its database through `parallel_db.h`. Both are killed while they write, and go through all that RocksDB offers.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+mod common;
+use common::{drive_url, plugin, text};
+
+/// Acknowledgements after which a program is killed.
+const ENOUGH: usize = 300;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
+    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
+    let to = DIRECTORY.get_or_init(|| tempfile::tempdir().unwrap()).path().join(output);
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");
+    let mut command = Command::new("g++");
+    command
+        .args(["-std=c++17", "-O1", "-Wall", "-I"])
+        .arg(headers)
+        .arg("-o")
+        .arg(&to)
+        .arg(sources().join(source));
+    let compiled = command.args(more).args(["-lrocksdb", "-lpthread"]).output().unwrap();
+    assert!(compiled.status.success(), "g++ {source}: {}", text(&compiled));
+    to
+}
+
+/// How a program comes to its parallel log.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Program {
+    /// It loads the plug-in, unmodified.
+    Stranger,
+    /// It links it, and calls `furrow::OpenParallel`.
+    Linked,
+}
+
+impl Program {
+    fn file(self) -> &'static Path {
+        static FILES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+        FILES[self as usize].get_or_init(|| match self {
+            Program::Stranger => compile("stranger.cc", "stranger", &[]),
+            Program::Linked => {
+                let plugin = plugin();
+                let directory = plugin.parent().unwrap().display().to_string();
+                let path = format!("-Wl,-rpath,{directory}");
+                compile("linked.cc", "linked", &[&path, plugin.to_str().unwrap()])
+            }
+        })
+    }
+
+    fn command(self, drive: &TempDir, wal: &str, what: &str) -> Command {
+        let mut command = Command::new(self.file());
+        command.arg(drive_url(drive.path())).arg(what).env("FURROW_WAL", wal);
+        if self == Program::Stranger {
+            command.env("LD_PRELOAD", plugin());
+        }
+        command
+    }
+
+    fn works(self, drive: &TempDir, wal: &str, what: &str) -> String {
+        let output = self.command(drive, wal, what).output().unwrap();
+        assert!(output.status.success(), "{self:?} {wal} {what}: {}", text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The numbers behind a word, line by line.
+fn numbers(said: &str, word: &str) -> Vec<Vec<usize>> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix(word));
+    lines.map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect()).collect()
+}
+
+/// Kills a program that writes, and gives how many of each thread's batches were acknowledged.
+fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
+    let mut child = program.command(drive, wal, "write").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut acked = [0; 4];
+    let mut note = |line: &str| {
+        for line in numbers(line, "acked") {
+            acked[line[0]] = acked[line[0]].max(line[1] + 1);
+        }
+    };
+    lines.by_ref().map_while(Result::ok).take(ENOUGH).for_each(|line| note(&line));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it had said before it died counts as well; the last line may be torn, and then is no line of ours.
+    lines.map_while(Result::ok).filter(|line| line.split(' ').count() == 3).for_each(|line| note(&line));
+    acked
+}
+
+fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
+    let drive = tempfile::tempdir().unwrap();
+    let mut acked = [0; 4];
+    for wal in wals {
+        let more = killed(program, &drive, wal);
+        acked = std::array::from_fn(|n| acked[n].max(more[n]));
+        // Twice: the first one recovers what the kill left, the second one opens what was closed.
+        for again in [false, true] {
+            let said = program.works(&drive, if again { wals[0] } else { wal }, "count");
+            let there: Vec<usize> = numbers(&said, "there").iter().map(|line| line[1]).collect();
+            assert!(
+                there.iter().zip(acked).all(|(there, acked)| *there >= acked),
+                "{acked:?} acknowledged: {said}"
+            );
+        }
+    }
+}
+
+/// The runs after the first begin anew and so write every key again.
+#[test]
+fn a_stranger_is_killed_and_loses_nothing_with_any_log() {
+    is_killed_and_goes_on(Program::Stranger, ["waltz", "auto", "group"]);
+}
+
+#[test]
+fn a_program_that_links_it_is_killed_and_loses_nothing() {
+    is_killed_and_goes_on(Program::Linked, ["waltz", "auto", "waltz"]);
+}
+
+/// Each batch has a merge, which a recovery must not do twice: what is counted is what is there.
+#[test]
+fn merges_are_counted_once_through_a_kill() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let drive = tempfile::tempdir().unwrap();
+        let acked: usize = killed(program, &drive, wal).iter().sum();
+        assert!(acked >= ENOUGH, "{acked}");
+        for again in [wal, "waltz"] {
+            let said = program.works(&drive, again, "count");
+            let line = said.lines().find(|line| line.starts_with("all")).unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(words[1], words[3], "{program:?}: {said}");
+        }
+    }
+}
+
+/// Ingestion, merges, single and range deletes, families, a checkpoint, a backup, and what is refused; then no close.
+#[test]
+fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
+    for (program, wal) in
+        [(Program::Stranger, "waltz"), (Program::Stranger, "auto"), (Program::Linked, "auto")]
+    {
+        let drive = tempfile::tempdir().unwrap();
+        let said = program.works(&drive, wal, "features");
+        assert!(said.contains("parallel") && said.contains("done"), "{said}");
+        program.works(&drive, wal, "after");
+        for copy in ["/checkpoint", "/restored"] {
+            program.works(&drive, wal, copy);
+        }
+    }
+}
+
+/// What the two above would see if nothing were between them and RocksDB: the same, but for what is refused.
+#[test]
+fn a_stranger_without_a_parallel_log_has_rocksdb_as_it_is() {
+    let drive = tempfile::tempdir().unwrap();
+    let said = Program::Stranger.works(&drive, "group", "features");
+    assert!(said.contains("plain"), "{said}");
+    Program::Stranger.works(&drive, "group", "after");
+}
+
+#[test]
+fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
+    let opens = |wal| Program::Stranger.works(&tempfile::tempdir().unwrap(), wal, "opens");
+    let said = opens("waltz");
+    for what in ["transactions:", "optimistic:"] {
+        let line = said.lines().find(|line| line.starts_with(what)).unwrap();
+        assert!(line.contains("Not implemented") && line.contains("FURROW_WAL=group"), "{said}");
+    }
+    assert!(said.contains("ttl: value parallel"), "{said}");
+    let said = opens("group");
+    assert!(said.contains("transactions: OK") && said.contains("ttl: value plain"), "{said}");
+}
+
+#[test]
+fn another_rocksdb_than_the_one_it_was_compiled_against_is_refused() {
+    let other = compile("version.cc", "version.so", &["-shared", "-fPIC"]);
+    let drive = tempfile::tempdir().unwrap();
+    let mut command = Program::Stranger.command(&drive, "waltz", "count");
+    let both = format!("{}:{}", other.display(), plugin().display());
+    let output: Output = command.env("LD_PRELOAD", both).output().unwrap();
+    assert!(!output.status.success(), "{}", text(&output));
+    let said = text(&output);
+    assert!(said.contains("compiled against another RocksDB") && said.contains("9.1.0"), "{said}");
+}

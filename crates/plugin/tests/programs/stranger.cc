@@ -1,0 +1,52 @@
+// A program that knows nothing of Furrow but the URI of its file system.
+#include "rocksdb/utilities/db_ttl.h"
+#include "rocksdb/utilities/optimistic_transaction_db.h"
+#include "rocksdb/utilities/transaction_db.h"
+#include "work.h"
+
+Status OpenDb(const DBOptions& options, const std::string& name, const Families& families, Handles* handles, DB** db) {
+  return DB::Open(options, name, families, handles, db);
+}
+
+namespace {
+
+// Says what is refused, and opens what opens within another open.
+void Opens(const std::string& url) {
+  World world(url);
+  world.options.create_missing_column_families = false;
+  TransactionDB* transactions = nullptr;
+  Status status = TransactionDB::Open(world.options, TransactionDBOptions(), "/txn", &transactions);
+  printf("transactions: %s\n", status.ToString().c_str());
+  OptimisticTransactionDB* optimistic = nullptr;
+  status = OptimisticTransactionDB::Open(world.options, "/optimistic", &optimistic);
+  printf("optimistic: %s\n", status.ToString().c_str());
+  DBWithTTL* ttl = nullptr;
+  Options options;
+  options.env = world.env.get();
+  options.create_if_missing = true;
+  Ok(DBWithTTL::Open(options, "/ttl", &ttl, 1000000), "a database with a time to live");
+  Ok(ttl->Put(Synced(), "key", "value"), "put");
+  std::string value;
+  Ok(ttl->Get(ReadOptions(), "key", &value), "get");
+  auto* below = dynamic_cast<StackableDB*>(ttl->GetBaseDB());
+  printf("ttl: %s %s\n", value.c_str(), below != nullptr ? "parallel" : "plain");
+  delete ttl;
+  DB* one = nullptr;
+  Ok(DB::Open(options, "/one", &one), "the open without families");
+  Ok(one->Put(Synced(), "key", "value"), "put");
+  delete one;
+  DB* read_only = nullptr;
+  Ok(DB::OpenForReadOnly(options, "/one", &read_only), "read-only");
+  Ok(read_only->Get(ReadOptions(), "key", &value), "get");
+  delete read_only;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && strcmp(argv[2], "opens") == 0) {
+    Opens(argv[1]);
+    return 0;
+  }
+  return Run(argc, argv);
+}

@@ -1,0 +1,263 @@
+// What the test programs do with a database. They differ in how they open it.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/file_system.h"
+#include "rocksdb/merge_operator.h"
+#include "rocksdb/sst_file_writer.h"
+#include "rocksdb/utilities/backup_engine.h"
+#include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/utilities/stackable_db.h"
+
+using namespace rocksdb;  // NOLINT: a test program
+
+using Families = std::vector<ColumnFamilyDescriptor>;
+using Handles = std::vector<ColumnFamilyHandle*>;
+
+// The program's own way.
+Status OpenDb(const DBOptions& options, const std::string& name, const Families& families, Handles* handles, DB** db);
+
+inline void Expect(bool fine, const std::string& what) {
+  if (!fine) {
+    fprintf(stderr, "FAILED: %s\n", what.c_str());
+    _exit(1);
+  }
+}
+
+inline void Ok(const Status& status, const std::string& what) { Expect(status.ok(), what + ": " + status.ToString()); }
+
+class Adder : public AssociativeMergeOperator {
+ public:
+  bool Merge(const Slice&, const Slice* existing, const Slice& value, std::string* out, Logger*) const override {
+    long sum = atol(value.ToString().c_str()) + (existing != nullptr ? atol(existing->ToString().c_str()) : 0);
+    *out = std::to_string(sum);
+    return true;
+  }
+  const char* Name() const override { return "adder"; }
+};
+
+struct World {
+  std::shared_ptr<FileSystem> fs;
+  std::unique_ptr<Env> env;
+  Options options;
+  DB* db = nullptr;
+  Handles handles;
+
+  explicit World(const std::string& url) {
+    Ok(FileSystem::CreateFromString(ConfigOptions(), "furrow://" + url, &fs), "the file system");
+    env = NewCompositeEnv(fs);
+    options.env = env.get();
+    options.create_if_missing = true;
+    options.create_missing_column_families = true;
+    options.write_buffer_size = 64 << 10;
+    options.compression = kNoCompression;
+    options.merge_operator = std::make_shared<Adder>();
+  }
+
+  void Open(const std::string& name) {
+    Families families;
+    families.emplace_back(kDefaultColumnFamilyName, options);
+    families.emplace_back("other", options);
+    Ok(OpenDb(options, name, families, &handles, &db), "opening " + name);
+    auto* stacked = dynamic_cast<StackableDB*>(db);
+    if (stacked != nullptr) {
+      Expect(dynamic_cast<StackableDB*>(stacked->GetBaseDB()) == nullptr, "it is wrapped twice");
+    }
+    printf("%s\n", stacked != nullptr ? "parallel" : "plain");
+  }
+
+  std::string Get(const std::string& key, size_t family = 0) {
+    std::string value;
+    Status status = db->Get(ReadOptions(), handles[family], key, &value);
+    Expect(status.ok() || status.IsNotFound(), "get " + key + ": " + status.ToString());
+    return status.ok() ? value : "none";
+  }
+
+  void Close() {
+    for (ColumnFamilyHandle* handle : handles) {
+      db->DestroyColumnFamilyHandle(handle);
+    }
+    handles.clear();
+    Ok(db->Close(), "close");
+    delete db;
+    db = nullptr;
+  }
+};
+
+constexpr int kThreads = 4;
+
+inline std::string Key(int thread, int n) { return "t" + std::to_string(thread) + "-" + std::to_string(n); }
+
+inline WriteOptions Synced() {
+  WriteOptions options;
+  options.sync = true;
+  return options;
+}
+
+// Four threads, each batch a put in two families and one more on a counter; says what was acknowledged, until killed.
+inline void WriteUntilKilled(World& world) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&world, thread] {
+      for (int n = 0; n < 1000000; ++n) {
+        WriteBatch batch;
+        const std::string value = std::to_string(n) + std::string(300, 'v');
+        Ok(batch.Put(world.handles[0], Key(thread, n), value), "put");
+        Ok(batch.Put(world.handles[1], Key(thread, n), value), "put");
+        Ok(batch.Merge(world.handles[0], "count", "1"), "merge");
+        Ok(world.db->Write(Synced(), &batch), "write");
+        dprintf(1, "acked %d %d\n", thread, n);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+// How far each thread is there, whether both families have the same, and what was counted.
+inline void Count(World& world) {
+  long all = 0;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    int n = 0;
+    while (world.Get(Key(thread, n)) != "none") {
+      Expect(world.Get(Key(thread, n), 1) == world.Get(Key(thread, n)), "a batch is torn at " + Key(thread, n));
+      ++n;
+    }
+    Expect(world.Get(Key(thread, n), 1) == "none", "a batch is torn at " + Key(thread, n));
+    Expect(world.Get(Key(thread, n + 1)) == "none", "a gap at " + Key(thread, n));
+    printf("there %d %d\n", thread, n);
+    all += n;
+  }
+  printf("all %ld counted %s\n", all, all == 0 ? "0" : world.Get("count").c_str());
+}
+
+inline bool IsParallel(World& world) { return dynamic_cast<StackableDB*>(world.db) != nullptr; }
+
+// Everything that a database offers besides writes; then the process ends as if it were killed.
+inline void Features(World& world) {
+  DB* db = world.db;
+  // An older record must not undo an ingested file.
+  Ok(db->Put(Synced(), "ingested", "old"), "put");
+  SstFileWriter writer{EnvOptions(), world.options};
+  Ok(writer.Open("/table.sst"), "a table");
+  Ok(writer.Put("ingested", "new"), "a table");
+  Ok(writer.Finish(), "a table");
+  Ok(db->IngestExternalFile({"/table.sst"}, IngestExternalFileOptions()), "ingesting");
+
+  for (int n = 0; n < 10; ++n) {
+    Ok(db->Merge(Synced(), "merged", "1"), "merge");
+    if (n == 4) {
+      Ok(db->Flush(FlushOptions()), "flush");
+    }
+  }
+  Ok(db->Put(Synced(), "single", "1"), "put");
+  Ok(db->Flush(FlushOptions()), "flush");
+  Ok(db->SingleDelete(Synced(), "single"), "single delete");
+  Ok(db->Put(Synced(), "range5", "1"), "put");
+  Ok(db->DeleteRange(Synced(), db->DefaultColumnFamily(), "range", "range9"), "delete range");
+
+  ColumnFamilyHandle* made = nullptr;
+  ColumnFamilyHandle* dropped = nullptr;
+  Ok(db->CreateColumnFamily(world.options, "made", &made), "creating a family");
+  Ok(db->CreateColumnFamily(world.options, "dropped", &dropped), "creating a family");
+  Ok(db->Put(Synced(), made, "key", "in made"), "put");
+  Ok(db->Put(Synced(), dropped, "key", "in dropped"), "put");
+  Ok(db->DropColumnFamily(dropped), "dropping a family");
+  if (IsParallel(world)) {
+    // Refused before the log has it. RocksDB itself takes no writes after such a one until it is opened again.
+    Expect(db->Put(Synced(), dropped, "key", "later").IsInvalidArgument(), "a dropped family takes a write");
+  }
+  Ok(db->DestroyColumnFamilyHandle(dropped), "a handle");
+  Ok(db->DestroyColumnFamilyHandle(made), "a handle");
+
+  Ok(db->Put(WriteOptions(), "copied", "yes"), "put");
+  Checkpoint* checkpoint = nullptr;
+  Ok(Checkpoint::Create(db, &checkpoint), "checkpoint");
+  Ok(checkpoint->CreateCheckpoint("/checkpoint"), "checkpoint");
+  delete checkpoint;
+  BackupEngine* backups = nullptr;
+  Ok(BackupEngine::Open(world.env.get(), BackupEngineOptions("/backups"), &backups), "backups");
+  Ok(db->Put(WriteOptions(), "backed up", "yes"), "put");
+  Ok(backups->CreateNewBackup(db), "a backup");
+  Ok(backups->RestoreDBFromLatestBackup("/restored", "/restored"), "restoring");
+  delete backups;
+
+  if (IsParallel(world)) {
+    std::unique_ptr<TransactionLogIterator> updates;
+    Status status = db->GetUpdatesSince(0, &updates);
+    Expect(status.IsNotSupported() && status.ToString().find("FURROW_WAL=group") != std::string::npos,
+           "GetUpdatesSince: " + status.ToString());
+    Expect(db->LockWAL().IsNotSupported(), "LockWAL");
+  }
+  Ok(db->SyncWAL(), "SyncWAL");
+  printf("done\n");
+  fflush(stdout);
+  _exit(0);
+}
+
+// What Features left, after a recovery.
+inline void AfterFeatures(World& world) {
+  const auto has = [&world](const std::string& key, const std::string& value) {
+    Expect(world.Get(key) == value, key + " is " + world.Get(key) + ", not " + value);
+  };
+  has("ingested", "new");
+  has("merged", "10");
+  has("single", "none");
+  has("range5", "none");
+  has("copied", "yes");
+  has("backed up", "yes");
+}
+
+// A copy that a checkpoint or a backup made, opened like the database.
+inline void CheckCopy(World& world) {
+  Expect(world.Get("copied") == "yes" && world.Get("merged") == "10", "the copy lacks something");
+}
+
+// PROGRAM URL COMMAND
+inline int Run(int argc, char** argv) {
+  Expect(argc == 3, "usage: program DEVICE-URL COMMAND");
+  const std::string command = argv[2];
+  World world(argv[1]);
+  const bool copy = command == "/checkpoint" || command == "/restored";
+  Families families;
+  std::vector<std::string> names;
+  if (copy || command == "after") {
+    // All families must be named, but for one that is not the program's.
+    const std::string name = copy ? command : "/db";
+    Ok(DB::ListColumnFamilies(world.options, name, &names), "families of " + name);
+    for (const std::string& family : names) {
+      Expect(family.find("furrow") == std::string::npos || copy, "the hidden family is seen");
+      families.emplace_back(family, world.options);
+    }
+    Ok(OpenDb(world.options, name, families, &world.handles, &world.db), "opening " + name);
+    printf("%s\n", IsParallel(world) ? "parallel" : "plain");
+    copy ? CheckCopy(world) : AfterFeatures(world);
+    world.Close();
+    return 0;
+  }
+  world.Open("/db");
+  if (command == "write") {
+    WriteUntilKilled(world);
+  } else if (command == "count") {
+    Count(world);
+  } else if (command == "features") {
+    Features(world);
+  } else {
+    Expect(false, "no command " + command);
+  }
+  world.Close();
+  return 0;
+}
