@@ -4,48 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fs::{FormatOptions, Fs, MountOptions};
+use fs::Fs;
 use kv::waltz::*;
 use proptest::prelude::*;
-use rocks::{Db, DbOptions, WriteBatch};
-use units::{Blocks, Driver, RealDriver, block_on};
-use zoned::ZonedDevice;
-use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use rocks::{Db, WriteBatch};
+use units::block_on;
 
-struct Drive {
-    driver: Arc<dyn Driver>,
-    emu: Arc<Emu>,
-}
-
-impl Drive {
-    fn new() -> Drive {
-        let driver: Arc<dyn Driver> = RealDriver::new();
-        let zone = Blocks(1024);
-        let options = EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
-        let drive = Drive { emu: Emu::memory(options, Arc::clone(&driver)), driver };
-        block_on(&*drive.driver, Fs::format(&drive.device(), &FormatOptions::default())).unwrap();
-        drive
-    }
-
-    fn device(&self) -> Arc<dyn ZonedDevice> {
-        Arc::clone(&self.emu) as Arc<dyn ZonedDevice>
-    }
-
-    fn after_a_cut(&self, seed: u64) -> Drive {
-        let media = self.emu.media().cut(&mut Seeded::new(seed));
-        let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
-        Drive { emu, driver: Arc::clone(&self.driver) }
-    }
-
-    fn mount(&self) -> Fs {
-        block_on(&*self.driver, Fs::mount(self.device(), &MountOptions::default())).unwrap()
-    }
-}
-
-fn options(unlogged: bool) -> DbOptions {
-    let small = DbOptions { write_buffer: 64 << 10, block_cache: 1 << 20, ..DbOptions::default() };
-    DbOptions { background_jobs: 2, unlogged, adds: true, ..small }
-}
+mod cut;
+use cut::{Drive, options};
 
 struct World {
     fs: Fs,

@@ -1,0 +1,54 @@
+//! A drive for databases that are cut off.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::sync::Arc;
+
+use fs::{FormatOptions, Fs, MountOptions, Sabotage};
+use rocks::DbOptions;
+use units::{Blocks, Driver, RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+
+pub struct Drive {
+    pub driver: Arc<dyn Driver>,
+    pub emu: Arc<Emu>,
+}
+
+impl Drive {
+    pub fn new() -> Drive {
+        let zone = Blocks(1024);
+        Drive::of(EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() })
+    }
+
+    pub fn of(options: EmuOptions) -> Drive {
+        let driver: Arc<dyn Driver> = RealDriver::new();
+        let drive = Drive { emu: Emu::memory(options, Arc::clone(&driver)), driver };
+        block_on(&*drive.driver, Fs::format(&drive.device(), &FormatOptions::default())).unwrap();
+        drive
+    }
+
+    pub fn device(&self) -> Arc<dyn ZonedDevice> {
+        Arc::clone(&self.emu) as Arc<dyn ZonedDevice>
+    }
+
+    pub fn after_a_cut(&self, seed: u64) -> Drive {
+        let media = self.emu.media().cut(&mut Seeded::new(seed));
+        let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
+        Drive { emu, driver: Arc::clone(&self.driver) }
+    }
+
+    pub fn mount(&self) -> Fs {
+        self.mount_without(None)
+    }
+
+    /// With a rule broken.
+    pub fn mount_without(&self, sabotage: Option<Sabotage>) -> Fs {
+        let options = MountOptions { sabotage, ..MountOptions::default() };
+        block_on(&*self.driver, Fs::mount(self.device(), &options)).unwrap()
+    }
+}
+
+pub fn options(unlogged: bool) -> DbOptions {
+    let small = DbOptions { write_buffer: 64 << 10, block_cache: 1 << 20, ..DbOptions::default() };
+    DbOptions { background_jobs: 2, unlogged, adds: true, ..small }
+}
