@@ -14,6 +14,7 @@ const SHIM: &[&str] = &[
     "unlogged.cc",
     "db.cc",
     "parallel_db.cc",
+    "perf.cc",
 ];
 const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
 

@@ -16,6 +16,9 @@ pub enum Error {
     /// The file system failed.
     #[error("{0}")]
     Fs(#[source] fs::Error),
+    /// The engine above the database failed.
+    #[error("{0}")]
+    Engine(#[source] ::kv::Error),
     /// The database failed.
     #[error("{0}")]
     Db(#[source] rocks::Error),
@@ -36,6 +39,12 @@ impl From<fs::Error> for Error {
 impl From<rocks::Error> for Error {
     fn from(error: rocks::Error) -> Error {
         Error::Db(error)
+    }
+}
+
+impl From<::kv::Error> for Error {
+    fn from(error: ::kv::Error) -> Error {
+        Error::Engine(error)
     }
 }
 

@@ -12,10 +12,14 @@ pub struct Latencies {
     pub mean: f64,
     /// The median.
     pub p50: f64,
+    /// Three of four are not above it.
+    pub p75: f64,
     /// 99 of 100 are not above it.
     pub p99: f64,
     /// 999 of 1,000 are not above it.
     pub p99_9: f64,
+    /// 9,999 of 10,000 are not above it.
+    pub p99_99: f64,
     /// The longest.
     pub max: f64,
 }
@@ -64,16 +68,24 @@ impl Recorder {
         self.histogram.len()
     }
 
+    /// What so large a share is not above, in us, of times that are to be divided by `dilation`.
+    pub fn at(&self, share: f64, dilation: u32) -> f64 {
+        let ns = self.histogram.value_at_quantile(share).max(self.min).min(self.max);
+        ns as f64 / 1e3 / f64::from(dilation.max(1))
+    }
+
     /// The summary, of times that are to be divided by `dilation`. Mean and maximum are exact, the others within
     /// a thousandth, and exact where all are alike.
     pub fn summary(&self, dilation: u32) -> Latencies {
         let us = |ns: f64| ns / 1e3 / f64::from(dilation.max(1));
-        let at = |share: f64| us(self.histogram.value_at_quantile(share).max(self.min).min(self.max) as f64);
+        let at = |share| self.at(share, dilation);
         Latencies {
             mean: us(self.sum / self.count().max(1) as f64),
             p50: at(0.5),
+            p75: at(0.75),
             p99: at(0.99),
             p99_9: at(0.999),
+            p99_99: at(0.9999),
             max: us(self.max as f64),
         }
     }

@@ -11,6 +11,7 @@ mod drive;
 mod error;
 pub mod figures;
 mod host;
+pub mod kv;
 mod latency;
 pub mod recovery;
 pub mod wal;

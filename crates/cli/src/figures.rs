@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
 use ::bench::figures::table::{Settings, Table};
-use ::bench::figures::{Figure, PROFILES, Row, Run, svg, zwal};
+use ::bench::figures::{Figure, PROFILES, Row, Run, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
@@ -27,7 +27,9 @@ enum Set {
     /// The drives' published latencies and rates beside those of their profiles.
     Profiles(OutArgs),
     /// The figures of the ZWAL paper on both of its drives. Wants a quiet machine.
-    Zwal(ZwalArgs),
+    Zwal(PaperArgs),
+    /// The figures of the WALTZ paper. Wants a quiet machine.
+    Waltz(PaperArgs),
 }
 
 #[derive(Debug, Args)]
@@ -38,10 +40,10 @@ struct OutArgs {
 }
 
 #[derive(Debug, Args)]
-struct ZwalArgs {
+struct PaperArgs {
     #[command(flatten)]
     out: OutArgs,
-    /// Measure these figures alone: fig2, fig4...
+    /// Measure these figures alone: fig4, fig14...
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Less of everything; the notes of the rows say so.
@@ -54,6 +56,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let (figures, out, quick) = match &args.set {
         Set::Profiles(out) => (vec![PROFILES], out, false),
         Set::Zwal(args) => (chosen(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Waltz(args) => (chosen(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
     };
     if let Some(out) = &out.out {
         std::fs::create_dir_all(out).with_context(|| format!("making the directory {}", out.display()))?;

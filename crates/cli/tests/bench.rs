@@ -144,6 +144,37 @@ fn a_ycsb_run_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_kv_run_that_makes_no_sense_is_refused() {
+    refused(
+        &format!("bench kv -d {DRIVE}"),
+        &[
+            ("--wal some", "'some'"),
+            ("--wal base --io append", "base writes"),
+            ("--io fast", "append"),
+            ("--pace slow", "auto"),
+            ("--threads 0", "0 threads"),
+            ("--value long", "'long'"),
+            ("--value 65MiB", "up to"),
+            ("--mix write=90", "90 %"),
+            ("--mix erase=100", "'erase=100'"),
+            ("--mix mixgraph-none", "prefix-dist"),
+            ("--distribution latest", "uniform or zipfian"),
+            ("--distribution normal", "'normal'"),
+            ("--records 0", "one at least"),
+            ("--ops 0", "one at least"),
+            ("--sync often", "each"),
+            ("--slowest 10001", "up to"),
+            ("--interval 0s", "above 0"),
+            ("--interval soon", "'soon'"),
+            ("--write-buffers 1", "2 to 64"),
+            ("--background-jobs 0", "1 to 256"),
+            ("--write-buffer 1KiB", "least"),
+            ("--clock virtual", "virtual clock"),
+        ],
+    );
+}
+
+#[test]
 fn a_recovery_bench_that_makes_no_sense_is_refused() {
     refused(
         &format!("bench recovery -d {DRIVE}"),
@@ -171,7 +202,9 @@ fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
     let directory = TempDir::new().expect("a directory");
     let file = directory.path().join("drive.img");
     let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", file.display());
-    for args in ["device bench --block 5000", "bench wal --record 0", "bench ycsb --records 0"] {
+    for args in
+        ["device bench --block 5000", "bench wal --record 0", "bench ycsb --records 0", "bench kv --ops 0"]
+    {
         assert_eq!(furrow(&format!("{args} -d {url}")).status.code(), Some(2), "{args}");
         assert!(!file.exists(), "{args}");
     }
@@ -180,7 +213,7 @@ fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
         assert!(!file.exists(), "{args}");
     }
     done(&format!("bench wal --total 1MiB -d {url}"));
-    for args in ["device bench", "bench wal --total 1MiB", "bench ycsb --records 10"] {
+    for args in ["device bench", "bench wal --total 1MiB", "bench ycsb --records 10", "bench kv --ops 10"] {
         let output = furrow(&format!("{args} -d {url}"));
         assert_eq!(output.status.code(), Some(1), "{args}: {}", said(&output));
         assert!(said(&output).contains("--force"), "{args}: {}", said(&output));
@@ -258,4 +291,44 @@ fn a_ycsb_run_reports_each_kind_of_operation_and_the_opening_apart() {
         assert_eq!(Some(count), phase["operations"].as_u64());
     }
     assert_eq!(result["settings"]["engine"], Value::from("rocksdb"));
+}
+
+#[test]
+fn a_kv_run_reports_each_log_and_each_mix() {
+    const SMALL: &str = "emu:mem?zones=64&zone-size=4MiB";
+    let small = "--records 300 --ops 600 --write-buffer 256KiB --slowest 3 --interval 1s --json";
+    for (wal, mix, kinds) in [
+        ("base", "write=100", &["write"][..]),
+        ("group", "write=70,read=30", &["write", "read"]),
+        ("waltz", "mixgraph-prefix-dist", &["write", "read", "scan"]),
+        ("auto", "write=50,read=40,scan=10", &["write", "read", "scan"]),
+    ] {
+        let result = json(&format!("bench kv -d {SMALL} --wal {wal} --mix {mix} {small}"));
+        let names = ["p50", "p75", "p99", "p99_9", "p99_99", "max"].map(|name| format!("latency_us.{name}"));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        has_numbers(&result, &names);
+        has_numbers(
+            &result,
+            &["seconds", "ops_per_s", "write_amplification", "device_operations.bytes", "mean_write.us"],
+        );
+        assert_eq!((&result["wal"], &result["mix"]), (&Value::from(wal), &Value::from(mix)));
+        assert_eq!((&result["missing"], &result["clock"]), (&Value::from(0), &Value::from("real")));
+        let list = |name: &str| result[name].as_array().cloned().unwrap_or_default();
+        let found: Vec<Value> = list("kinds").iter().map(|kind| kind["operation"].clone()).collect();
+        assert_eq!(found, kinds);
+        let count: u64 = list("kinds").iter().filter_map(|kind| kind["count"].as_u64()).sum();
+        assert_eq!(count, 600);
+        assert_eq!((list("slowest").len(), list("intervals").is_empty()), (3, false));
+        // RocksDB's own log has groups; every put is in one.
+        let grouped: u64 = list("groups")
+            .iter()
+            .filter_map(|of| Some(of["writers"].as_u64()? * of["groups"].as_u64()?))
+            .sum();
+        let writes = list("kinds")[0]["count"].as_u64();
+        assert_eq!(Some(grouped), if wal == "base" || wal == "group" { writes } else { Some(0) });
+        if mix == "write=100" {
+            // 600 puts of 4 KiB, over memtables of 256 KiB.
+            assert!(result["background"]["flushes"].as_u64() > Some(3), "{result}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use units::sync::Turnstile;
 use units::{Blocks, ZoneId};
 use zoned::{Buf, Durability, Geometry, Io, ZoneState};
 
@@ -15,7 +16,7 @@ use crate::log::Segment;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::zones::{Phase, Zone};
-use crate::{Error, ErrorKind, Lifetime, Result, ZoneRole};
+use crate::{Error, ErrorKind, Lifetime, Pace, Result, ZoneRole};
 
 /// Zones open at once where the device has no limit.
 const UNLIMITED: usize = 32;
@@ -30,6 +31,9 @@ const SLOTS_FOR_TWO_METADATA: usize = 7;
 const SLOTS_FOR_ONE_RESERVED: usize = 7;
 /// With fewer, one is, and two otherwise.
 const SLOTS_FOR_TWO_RESERVED: usize = 10;
+/// Bytes of file data that go to a zone at a time where logs are not to wait for more: drives that buffer writes reach
+/// their rate with less in flight.
+const PIECE: u64 = 64 << 10;
 /// A device with at least this many zones keeps two zones for reclaim, otherwise one.
 const ZONES_FOR_TWO_RESERVED: u64 = 64;
 
@@ -133,6 +137,8 @@ pub(crate) struct OpenZone {
     hint: AtomicU64,
     /// Writes that no metadata refers to yet: until then the zone must not be taken for dead.
     in_flight: AtomicU32,
+    /// Held by who writes a piece, where data makes way for logs.
+    turn: Turnstile,
     /// Writes that the device has not acknowledged.
     writing: AtomicU32,
     failed: AtomicBool,
@@ -155,6 +161,7 @@ impl OpenZone {
             next: Mutex::new(next),
             hint: AtomicU64::new(next),
             in_flight: AtomicU32::new(0),
+            turn: Turnstile::new(),
             writing: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         })
@@ -388,26 +395,48 @@ impl Shared {
                     break;
                 }
             };
-            let mut next = open.next.lock();
-            let left = ((data.len() - at) / block) as u64;
-            let n = left.min(open.capacity.saturating_sub(*next)).min(geometry.max_transfer.0);
-            if n == 0 {
-                continue;
-            }
-            let to = at + usize::try_from(n).expect("no longer than the data") * block;
-            open.in_flight.fetch_add(1, Ordering::AcqRel);
-            open.writing.fetch_add(1, Ordering::AcqRel);
-            let lba = geometry.start(open.zone).plus(Blocks(*next));
-            ios.push(self.dev.write(lba, data.slice(at..to), Durability::Cached));
-            placed.runs.push((open.zone, Blocks(*next), n));
-            *next += n;
-            open.hint.store(*next, Ordering::Release);
-            drop(next);
+            let paced = self.is_paced();
+            let here = Arc::clone(&open);
+            let turn = if paced { Some(here.turn.acquire().await) } else { None };
+            let most = if paced { (PIECE / block as u64).max(1) } else { u64::MAX };
+            let to = {
+                let mut next = open.next.lock();
+                let left = ((data.len() - at) / block) as u64;
+                let room = open.capacity.saturating_sub(*next);
+                let n = left.min(room).min(geometry.max_transfer.0).min(most);
+                if n == 0 {
+                    continue;
+                }
+                let to = at + usize::try_from(n).expect("no longer than the data") * block;
+                open.in_flight.fetch_add(1, Ordering::AcqRel);
+                open.writing.fetch_add(1, Ordering::AcqRel);
+                let lba = geometry.start(open.zone).plus(Blocks(*next));
+                ios.push(self.dev.write(lba, data.slice(at..to), Durability::Cached));
+                placed.runs.push((open.zone, Blocks(*next), n));
+                *next += n;
+                open.hint.store(*next, Ordering::Release);
+                to
+            };
             placed.held.push(open);
             at = to;
+            if turn.is_some() {
+                failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                if failed.is_some() {
+                    break;
+                }
+            }
         }
         let late = self.settle(ios, &placed.held).await;
         failed.or(late).map_or(Ok(placed), Err)
+    }
+
+    /// Whether file data makes way for logs.
+    fn is_paced(&self) -> bool {
+        match self.options.pace {
+            Pace::ParallelLogs => self.parallel_logs.load(Ordering::Relaxed) > 0,
+            Pace::Always => true,
+            Pace::Never => false,
+        }
     }
 
     /// Waits for writes to the last zones of `held`: for every one, whatever the others say, so that the pointers

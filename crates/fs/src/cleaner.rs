@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use units::sync::Event;
+use units::sync::{Event, Turn};
 use units::{Blocks, Bytes, ZoneId, sleep_until};
 use zoned::{Action, Buf, BufMut, ZoneState};
 
@@ -115,6 +115,11 @@ impl Shared {
 
     /// Finishes what waits for it, so that its slots come free.
     pub(crate) async fn finish_zones(&self) -> bool {
+        let _turn = self.zone_work().await;
+        self.finish_zones_now().await
+    }
+
+    async fn finish_zones_now(&self) -> bool {
         let zones = self.state.lock().places.finishing.clone();
         for &zone in &zones {
             let finished = self.dev.zone(zone, Action::Finish).await;
@@ -135,6 +140,25 @@ impl Shared {
 
     /// Resets what nothing refers to: not before the metadata says so durably, nor under a reader.
     pub(crate) async fn reset_zones(&self) -> Result<bool> {
+        let _turn = self.zone_work().await;
+        self.reset_zones_now().await
+    }
+
+    /// Held over a change of zones' states where whoever needs a zone waits for it: [`crate::MountOptions::reserve`].
+    async fn zone_work(&self) -> Option<Turn<'_>> {
+        if self.options.reserve { None } else { Some(self.zone_turn.acquire().await) }
+    }
+
+    /// What a log does first that takes a zone on its writer's path: without zones opened ahead.
+    pub(crate) async fn zones_before_a_log(&self) -> Result<()> {
+        if let Some(_turn) = self.zone_work().await {
+            self.finish_zones_now().await;
+            self.reset_zones_now().await?;
+        }
+        Ok(())
+    }
+
+    async fn reset_zones_now(&self) -> Result<bool> {
         let broken = self.options.sabotage == Some(Sabotage::Reset);
         let (dead, upto) = {
             let state = self.state.lock();

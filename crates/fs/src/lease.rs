@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use units::{Blocks, ZoneId};
-use zoned::ZoneState;
+use zoned::{Action, ZoneState};
 
 use crate::alloc::{Lease, Left, no_space};
 use crate::format::record::Record;
@@ -149,6 +149,7 @@ impl Shared {
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut waits: Option<Waits<'_>> = None;
         let mut give_up: Option<units::Instant> = None;
+        self.zones_before_a_log().await?;
         loop {
             let seen = self.space.version();
             self.check_open()?;
@@ -181,10 +182,21 @@ impl Shared {
             };
             self.kick_cleaner();
             if let Some(found) = found {
+                self.open_for_a_log(&found.0).await;
                 return Ok(found);
             }
             self.log_waits.fetch_add(1, Ordering::Relaxed);
             self.space.changed_since(seen).await;
+        }
+    }
+
+    /// Opens a zone that nobody opened ahead, where nobody does.
+    async fn open_for_a_log(&self, segment: &Segment) {
+        if !self.options.reserve
+            && segment.start == Blocks::ZERO
+            && let Err(error) = self.dev.zone(segment.zone, Action::Open).await
+        {
+            tracing::debug!(zone = %segment.zone, %error, "opening a log's zone failed; writing opens it");
         }
     }
 

@@ -51,7 +51,7 @@ mod zones;
 
 pub use error::{Class, Error, ErrorKind, Result};
 pub use fs::{FileLock, Fs};
-pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
+pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace, Sabotage};
 pub use plog::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
 pub use reader::{Reader, SequentialReader};
 pub use stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};

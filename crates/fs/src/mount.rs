@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use units::sync::Event;
+use units::sync::{Event, Turnstile};
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
@@ -77,6 +77,7 @@ fn assemble(
     let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
     let geometry = dev.geometry();
     let slots = Slots::of(geometry);
+    let slots = if options.reserve { slots } else { Slots { reserved: 0, ..slots } };
     state.places.slots = Some(slots);
     state.places.reserve = alloc::reserve(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
@@ -94,6 +95,8 @@ fn assemble(
         pool,
         work: Event::new(),
         space: Event::new(),
+        parallel_logs: AtomicU32::new(0),
+        zone_turn: Turnstile::new(),
         tight: slots.metadata < 2,
         closed: AtomicBool::new(false),
         background: AtomicU32::new(0),

@@ -27,14 +27,40 @@ pub struct MountOptions {
     pub log: LogOptions,
     /// Bytes that an open data file buffers. Default: 1 MiB.
     pub write_buffer: usize,
+    /// Zones for logs are opened ahead, and zones are finished and reset behind everybody's back. Without it a log that
+    /// needs a zone opens it itself, after finishing and resetting what waits for that, as ZenFS does: only to compare
+    /// with. Default: true.
+    pub reserve: bool,
+    /// When file data makes way for logs. Default: while a parallel log is open.
+    pub pace: Pace,
     /// Break one rule, so that a test can prove that it would notice.
     #[doc(hidden)]
     pub sabotage: Option<Sabotage>,
 }
 
+/// When file data goes to the device in small pieces, one after the other in each zone. A log's append that comes
+/// meanwhile waits for some of these, and not for megabytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pace {
+    /// While a parallel log is open.
+    #[default]
+    ParallelLogs,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { read_only: false, log: LogOptions::default(), write_buffer: 1 << 20, sabotage: None }
+        MountOptions {
+            read_only: false,
+            log: LogOptions::default(),
+            write_buffer: 1 << 20,
+            reserve: true,
+            pace: Pace::ParallelLogs,
+            sabotage: None,
+        }
     }
 }
 

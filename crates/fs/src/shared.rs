@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use units::sync::Event;
+use units::sync::{Event, Turnstile};
 use units::{Driver, ZoneId};
 use zoned::ZonedDevice;
 
@@ -32,6 +32,10 @@ pub(crate) struct Shared {
     pub work: Event,
     /// Space or a zone came free, or will not: who waits for either looks again.
     pub space: Event,
+    /// Parallel logs that are open.
+    pub parallel_logs: AtomicU32,
+    /// Held while zones are finished and reset, where a log's writer waits for that.
+    pub zone_turn: Turnstile,
     /// There are too few open zones for two metadata zones.
     pub tight: bool,
     pub closed: AtomicBool,

@@ -63,6 +63,18 @@ pub(crate) struct RocksMark {
     pub reserved: [u8; 7],
 }
 
+/// `RocksWriteTimes`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WriteNanos {
+    pub wait: u64,
+    pub log: u64,
+    pub memtable: u64,
+    pub delay: u64,
+    pub schedule: u64,
+    pub rest: u64,
+}
+
 /// A borrowed byte string. Valid as long as what it was made of, or as `db.h` says.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -145,6 +157,8 @@ unsafe extern "C" {
     ) -> u8;
     pub(crate) fn rocks_cursor_status(cursor: *const RocksCursor) -> RocksStatus;
     pub(crate) fn rocks_property(db: *mut RocksDb, name: RocksSlice, len: *mut usize) -> *mut c_char;
+    pub(crate) fn rocks_time_writes(on: u8);
+    pub(crate) fn rocks_take_write_times(out: *mut WriteNanos);
     pub(crate) fn rocks_flush(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_sync_wal(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_compact(db: *mut RocksDb) -> RocksStatus;

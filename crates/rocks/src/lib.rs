@@ -27,6 +27,8 @@ mod ffi;
 #[cfg(feature = "shim")]
 mod options;
 #[cfg(feature = "shim")]
+mod perf;
+#[cfg(feature = "shim")]
 mod pinned;
 mod replay;
 mod settings;
@@ -42,6 +44,8 @@ pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(feature = "shim")]
 pub use options::DbOptions;
+#[cfg(feature = "shim")]
+pub use perf::{WriteTimes, take_write_times, time_writes};
 #[cfg(feature = "shim")]
 pub use pinned::Pinned;
 pub use replay::LogReplay;

@@ -9,6 +9,7 @@ pub mod profiles;
 mod row;
 pub mod svg;
 pub mod table;
+pub mod waltz;
 pub mod zwal;
 
 use std::error::Error as StdError;

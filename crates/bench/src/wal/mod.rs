@@ -278,14 +278,14 @@ pub fn io_name(mode: IoMode) -> &'static str {
     }
 }
 
-fn io_mode<S: Serializer>(mode: &IoMode, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn io_mode<S: Serializer>(mode: &IoMode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(io_name(*mode))
 }
 
-fn bytes<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn bytes<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(bytes.0)
 }
 
-fn optional_bytes<S: Serializer>(bytes: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_bytes<S: Serializer>(bytes: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
     bytes.map(|bytes| bytes.0).serialize(serializer)
 }

@@ -72,7 +72,7 @@ fn zeta(after: u64, to: u64) -> f64 {
 }
 
 /// A number from 0 to 1, 1 excluded.
-fn unit(random: &mut SplitMix64) -> f64 {
+pub fn unit(random: &mut SplitMix64) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 

@@ -1,5 +1,6 @@
 //! `furrow bench`: measurements of logs and of the engine.
 
+mod kv;
 mod recovery;
 mod wal;
 mod ycsb;
@@ -26,6 +27,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Measure puts, gets and scans on RocksDB, with its own log or under the parallel log. Formats the drive.
+    Kv(kv::KvArgs),
     /// Measure how long a database takes to come back: its log read and replayed, beside the same in memory.
     Recovery(recovery::RecoveryArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
@@ -37,6 +40,7 @@ enum Verb {
 /// Runs the verb.
 pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
+        Verb::Kv(args) => kv::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
         Verb::Ycsb(args) => ycsb::run(context, &args),

@@ -135,6 +135,7 @@ impl Inner {
         tops: Tops,
     ) -> Arc<Inner> {
         let shared = &handle.shared;
+        shared.parallel_logs.fetch_add(1, Ordering::Relaxed);
         let dev = Arc::clone(&shared.dev);
         let geometry = dev.geometry();
         let longest = geometry.max_append.min(geometry.max_transfer).0;
@@ -416,6 +417,12 @@ impl Inner {
         self.shared().kick_cleaner();
         self.shared().space.notify();
         Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared().parallel_logs.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

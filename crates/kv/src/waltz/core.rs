@@ -200,7 +200,7 @@ impl Waltz {
         if !how.logged {
             return apply(None).map(|_| ()).map_err(WriteError::Apply);
         }
-        let held = self.hold(plan.stripes);
+        let held = self.hold(&plan.stripes);
         self.check(&plan, how)?;
         let entering = Entering::new(self);
         let ticket = self.log.append(batch, how.synced)?;
@@ -308,7 +308,7 @@ impl Waltz {
         if self.exact.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _held = self.stripes.hold(StripeSet::ALL);
+        let _held = self.stripes.hold(&StripeSet::ALL);
         self.check_open()?;
         if self.exact.load(Ordering::Acquire) {
             return Ok(());
@@ -329,7 +329,7 @@ impl Waltz {
 
     /// Runs something while no batch is between log and tables.
     pub fn exclusive<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _held = self.stripes.hold(StripeSet::ALL);
+        let _held = self.stripes.hold(&StripeSet::ALL);
         run()
     }
 
@@ -352,7 +352,7 @@ impl Waltz {
     /// # Errors
     /// The log stays, and what it holds is applied when the database is opened with it again.
     pub fn close(&self) -> Result<(), LogError> {
-        let _held = self.stripes.hold(StripeSet::ALL);
+        let _held = self.stripes.hold(&StripeSet::ALL);
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -392,9 +392,9 @@ impl Waltz {
         Ok(plan)
     }
 
-    fn hold(&self, stripes: StripeSet) -> Held<'_> {
+    fn hold(&self, stripes: &StripeSet) -> Held<'_> {
         if self.options.without == Without::Stripes {
-            return self.stripes.hold(StripeSet::default());
+            return self.stripes.hold(&StripeSet::default());
         }
         self.stripes.hold(stripes)
     }

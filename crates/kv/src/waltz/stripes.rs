@@ -3,64 +3,78 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::batch::Family;
 
-/// Bits of a word of a set.
-const BITS: usize = u64::BITS as usize;
-const WORDS: usize = 4;
-/// Locks.
-const STRIPES: usize = WORDS * BITS;
+/// Locks. Writers of different keys that share one wait for each other: with so many, one write in 1,400 of four
+/// threads does.
+const STRIPES: u16 = 4096;
 
 /// A set of stripes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct StripeSet([u64; WORDS]);
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct StripeSet {
+    all: bool,
+    /// Ascending, each once.
+    some: Vec<u16>,
+}
 
 impl StripeSet {
     /// All of them.
-    pub const ALL: StripeSet = StripeSet([u64::MAX; WORDS]);
+    pub const ALL: StripeSet = StripeSet { all: true, some: Vec::new() };
 
-    fn insert(&mut self, stripe: usize) {
-        if let Some(word) = self.0.get_mut(stripe / BITS) {
-            *word |= 1 << (stripe % BITS);
+    fn insert(&mut self, stripe: u16) {
+        if let Err(at) = self.some.binary_search(&stripe) {
+            self.some.insert(at, stripe);
         }
-    }
-
-    fn ascending(self) -> impl Iterator<Item = usize> {
-        (0..STRIPES).filter(move |n| self.0.get(n / BITS).is_some_and(|word| word >> (n % BITS) & 1 == 1))
     }
 }
 
 /// The locks.
 #[derive(Debug)]
 pub(crate) struct Stripes {
+    /// Shared by who holds some; who holds all has it alone.
+    gate: RwLock<()>,
     locks: Vec<Mutex<()>>,
     hash: RandomState,
 }
 
 /// Held stripes. Dropping it lets go.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
-    _guards: Vec<MutexGuard<'a, ()>>,
+pub(crate) enum Held<'a> {
+    /// In the order of taking, and the gate last.
+    Some {
+        _guards: Vec<MutexGuard<'a, ()>>,
+        _gate: RwLockReadGuard<'a, ()>,
+    },
+    All {
+        _gate: RwLockWriteGuard<'a, ()>,
+    },
 }
 
 impl Stripes {
     pub fn new() -> Stripes {
-        Stripes { locks: (0..STRIPES).map(|_| Mutex::new(())).collect(), hash: RandomState::new() }
+        let locks = (0..STRIPES).map(|_| Mutex::new(())).collect();
+        Stripes { gate: RwLock::new(()), locks, hash: RandomState::new() }
     }
 
     /// Adds a key's stripe to a set; without a key, the one stripe of its whole family.
     pub fn add(&self, set: &mut StripeSet, family: Family, key: Option<&[u8]>) {
-        let hash = self.hash.hash_one((family, key));
-        // Below STRIPES, so it fits.
-        set.insert((hash % STRIPES as u64) as usize);
+        if set.all {
+            return;
+        }
+        let hash = self.hash.hash_one((family, key)) % u64::from(STRIPES);
+        set.insert(u16::try_from(hash).expect("below STRIPES"));
     }
 
     /// Takes stripes in ascending order, so that nobody waits in a circle.
-    pub fn hold(&self, set: StripeSet) -> Held<'_> {
-        let guards = set.ascending().filter_map(|n| self.locks.get(n)).map(Mutex::lock).collect();
-        Held { _guards: guards }
+    pub fn hold(&self, set: &StripeSet) -> Held<'_> {
+        if set.all {
+            return Held::All { _gate: self.gate.write() };
+        }
+        let gate = self.gate.read();
+        let locks = set.some.iter().filter_map(|n| self.locks.get(usize::from(*n)));
+        Held::Some { _guards: locks.map(Mutex::lock).collect(), _gate: gate }
     }
 }
 
@@ -74,8 +88,7 @@ mod tests {
         for n in [255, 0, 64, 63, 0] {
             set.insert(n);
         }
-        assert_eq!(set.ascending().collect::<Vec<_>>(), [0, 63, 64, 255]);
-        assert_eq!(StripeSet::ALL.ascending().count(), STRIPES);
+        assert_eq!(set.some, [0, 63, 64, 255]);
     }
 
     #[test]
@@ -89,7 +102,21 @@ mod tests {
         assert_eq!(of(1, Some(b"a")), of(1, Some(b"a")));
         assert_eq!(of(1, None), of(1, None));
         let several: std::collections::HashSet<_> =
-            (0..100_u32).map(|n| of(0, Some(&n.to_le_bytes())).0).collect();
+            (0..100_u32).map(|n| of(0, Some(&n.to_le_bytes())).some).collect();
         assert!(several.len() > 20, "{}", several.len());
+    }
+
+    #[test]
+    fn who_holds_all_shuts_everybody_out_and_who_holds_some_only_those() {
+        let stripes = Stripes::new();
+        let set = |n| StripeSet { all: false, some: vec![n] };
+        let some = stripes.hold(&set(1));
+        assert!(stripes.gate.try_write().is_none() && stripes.locks[1].try_lock().is_none());
+        assert!(stripes.locks[2].try_lock().is_some());
+        drop(some);
+        let all = stripes.hold(&StripeSet::ALL);
+        assert!(stripes.gate.try_read().is_none());
+        drop(all);
+        drop(stripes.hold(&set(1)));
     }
 }

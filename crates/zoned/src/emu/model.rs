@@ -324,19 +324,26 @@ impl Model {
     fn program(&self, state: &mut ModelState, flash: &Flash, ready: u64, put: &Put) -> u64 {
         let mut end = ready;
         for _ in 0..put.bytes.div_ceil(flash.page.0) {
-            end = end.max(self.program_page(state, flash, put.zone, ready));
+            end = end.max(self.program_page(state, flash, put.zone, (ready, ready)));
         }
         end
     }
 
-    /// Programs the next page of the zone's group, not before `at`.
-    fn program_page(&self, state: &mut ModelState, flash: &Flash, zone: ZoneId, at: u64) -> u64 {
+    /// Programs the next page of the zone's group, not before `at`. Of the bandwidth that all dies share it takes its part
+    /// from `now` on: what waits for room on one die holds up no other.
+    fn program_page(
+        &self,
+        state: &mut ModelState,
+        flash: &Flash,
+        zone: ZoneId,
+        (now, at): (u64, u64),
+    ) -> u64 {
         let group = u64::from(zone.0) % self.groups;
         let cursor = &mut state.group(group).cursor;
         let plane = group + (*cursor % self.spread) * self.groups;
         *cursor += 1;
-        state.draining = at.max(state.draining) + moving(flash.page.0, self.profile.write.bandwidth.0);
-        let begin = if self.profile.write.bandwidth.0 == 0 { at } else { state.draining };
+        state.draining = now.max(state.draining) + moving(flash.page.0, self.profile.write.bandwidth.0);
+        let begin = if self.profile.write.bandwidth.0 == 0 { at } else { at.max(state.draining) };
         let moved = state.channel(plane, begin, flash.transfer.0);
         let draw = state.draw();
         state.plane(plane).program(at, moved, flash.program.pick(draw))
@@ -363,7 +370,7 @@ impl Model {
             here.pending += part;
             if here.pending >= page {
                 here.pending -= page;
-                let end = self.program_page(state, flash, put.zone, entered);
+                let end = self.program_page(state, flash, put.zone, (start, entered));
                 state.group(group).leaving.push(Reverse((end, page)));
             }
         }
@@ -381,7 +388,7 @@ impl Model {
         let pending = std::mem::take(&mut state.group(group).pending);
         if pending > 0 {
             // Any zone of the group will do.
-            let end = self.program_page(state, flash, ZoneId(group as u32), at);
+            let end = self.program_page(state, flash, ZoneId(group as u32), (at, at));
             state.group(group).leaving.push(Reverse((end, pending)));
         }
     }
@@ -516,6 +523,15 @@ mod tests {
         assert_eq!((at(0, 8192), at(0, 8192)), (10, 10));
         assert_eq!((at(0, 8192), at(2, 8192)), (400, 800), "zones 0 and 2 share a die");
         assert_eq!(at(1, 8192), 10);
+        // Nor where all dies share a bandwidth: 8 us for each page.
+        let shared = BUFFERED.replace("buffer = ", "bandwidth = \"1GiB\"\n        buffer = ");
+        let (model, mut state) = drive(&shared);
+        let mut at = |zone, bytes| {
+            model.completion(&mut state, 0, &append(zone, bytes, Durability::Cached), None) / 1000
+        };
+        assert!(at(0, 80 << 10) > 3000);
+        let third = (at(1, 8192), at(1, 8192), at(1, 8192)).2;
+        assert!((400..500).contains(&third), "{third}");
     }
 
     #[test]

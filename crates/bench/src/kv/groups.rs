@@ -1,0 +1,88 @@
+//! How many writers shared a group of RocksDB's log.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{Latencies, Recorder};
+
+/// The writes that came in groups of one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfGroup {
+    /// Writers of a group, its leader included.
+    pub writers: usize,
+    /// Such groups.
+    pub groups: u64,
+    /// Latencies of their writes.
+    pub latency_us: Latencies,
+    /// The share of their writes that took no longer, in steps of a twentieth: from 5 to 100 %.
+    pub steps_us: Vec<f64>,
+}
+
+/// A write, and whether it led its group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Led {
+    sequence: u64,
+    led: bool,
+    took: Duration,
+}
+
+/// Steps of a distribution.
+const STEPS: u32 = 20;
+
+impl Led {
+    /// Of a batch that RocksDB has written: it begins with its sequence.
+    pub(super) fn of(batch: &[u8], led: bool, took: Duration) -> Led {
+        let sequence = batch.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Led { sequence, led, took }
+    }
+}
+
+/// Sorts writes into groups: who leads has the lowest sequence of its group.
+pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<OfGroup> {
+    writes.sort_by_key(|write| write.sequence);
+    let mut sizes: Vec<(u64, Recorder)> = Vec::new();
+    for group in writes.chunk_by(|_, next| !next.led) {
+        if sizes.len() < group.len() {
+            sizes.resize_with(group.len(), || (0, Recorder::new()));
+        }
+        if let Some((count, recorder)) = sizes.get_mut(group.len() - 1) {
+            *count += 1;
+            group.iter().for_each(|write| recorder.record(write.took));
+        }
+    }
+    let sizes = (1..).zip(sizes).filter(|(_, (count, _))| *count > 0);
+    sizes
+        .map(|(writers, (groups, recorder))| OfGroup {
+            writers,
+            groups,
+            latency_us: recorder.summary(dilation),
+            steps_us: (1..=STEPS).map(|n| recorder.at(f64::from(n) / f64::from(STEPS), dilation)).collect(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_follows_a_leader_is_of_its_group() {
+        let write = |sequence: u64, led, us| {
+            let mut batch = sequence.to_le_bytes().to_vec();
+            batch.extend([0; 20]);
+            Led::of(&batch, led, Duration::from_micros(us))
+        };
+        let writes = vec![
+            write(12, false, 30),
+            write(10, true, 10),
+            write(11, true, 20),
+            write(13, false, 40),
+            write(14, true, 50),
+        ];
+        let found = groups(writes, 10);
+        let sizes: Vec<_> = found.iter().map(|of| (of.writers, of.groups, of.latency_us.max)).collect();
+        assert_eq!(sizes, [(1, 2, 5.0), (3, 1, 4.0)]);
+        assert!(found.iter().all(|of| of.steps_us.len() == 20 && of.steps_us.is_sorted()));
+    }
+}

@@ -1,0 +1,79 @@
+//! A run: the drive, the file system, the database, the filling, the load.
+
+use std::sync::Arc;
+
+use fs::{FormatOptions, Fs, MountOptions};
+use units::block_on;
+use zoned::{DeviceUrl, ZoneId, ZonedDevice};
+
+use super::background::Background;
+use super::engine;
+use super::work::Work;
+use super::{KvLoad, KvOutcome, Wal};
+use crate::{Clock, Counted, Drive, Result};
+
+/// Formats the drive, fills a database and runs the load on it. `progress` is told what is being done.
+///
+/// # Errors
+/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
+/// [`KvLoad::force`] is not set; whatever drive, file system, log and RocksDB say.
+pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
+    load.validate()?;
+    let url: DeviceUrl = load.device.parse()?;
+    let clock = match load.clock {
+        Some(clock) => Some(clock),
+        None if url.is_emulated() && url.options()?.dilation > 1 => None,
+        // Never the virtual one.
+        None => Some(Clock::Real),
+    };
+    let drive = Drive::open(&load.device, clock, true)?;
+    let load = KvLoad { clock: Some(drive.clock()), ..load.clone() };
+    let (driver, dilation) = (Arc::clone(drive.driver()), drive.dilation());
+    let counted = Counted::new(Arc::clone(drive.device()));
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    let format = FormatOptions { force: load.force, ..FormatOptions::default() };
+    block_on(&*driver, Fs::format(&dev, &format))?;
+    let mount = MountOptions {
+        log: load.log_options(),
+        reserve: load.wal != Wal::Base,
+        pace: load.pace,
+        ..MountOptions::default()
+    };
+    let fs = block_on(&*driver, Fs::mount(dev, &mount))?;
+    let database = engine::open(&fs, load.wal, load.database())?;
+    let work = Work::new(database, Arc::clone(&driver), &load, dilation);
+    progress("filling the database");
+    work.fill()?;
+    progress("running");
+    let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
+    let before = Background::of(work.database.db());
+    counted.begin(ZoneId(first));
+    let (mut tally, elapsed) = block_on(&*driver, work.run())?;
+    let counts = counted.counts();
+    let background = Background::of(work.database.db()).since(before);
+    progress("closing the database");
+    work.database.close()?;
+    block_on(&*driver, fs.unmount())?;
+    let seconds = elapsed.as_secs_f64() / f64::from(dilation.max(1));
+    let overall = tally.overall();
+    let intervals = load.interval.map(|each| tally.intervals(each, dilation)).unwrap_or_default();
+    let groups = tally.groups(dilation);
+    let (kinds, missing, put) = (tally.kinds(dilation), tally.missing(), tally.put_bytes());
+    let (slowest, mean) = tally.slowest();
+    Ok(KvOutcome {
+        dilation,
+        seconds,
+        ops_per_s: if seconds > 0.0 { overall.count() as f64 / seconds } else { 0.0 },
+        latency_us: overall.summary(dilation),
+        kinds,
+        missing,
+        background,
+        device_operations: counts,
+        write_amplification: (counts.bytes + counts.metadata_bytes) as f64 / (put.max(1)) as f64,
+        mean_write: (load.slowest > 0).then_some(mean),
+        slowest,
+        groups,
+        intervals,
+        load,
+    })
+}

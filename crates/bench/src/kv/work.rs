@@ -1,0 +1,310 @@
+//! The threads of a run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::kv::waltz::Database;
+use rocks::{WriteBatch, take_write_times, time_writes};
+use units::{Driver, Instant, SplitMix64, spawn};
+
+use super::groups::{Led, groups};
+use super::mixgraph::{self, Keys};
+use super::slow::{SlowWrite, Slowest};
+use super::{Interval, KvLoad, OfGroup, OfKind, Operation};
+use crate::ycsb::keys::{Picker, below, scatter};
+use crate::{Recorder, Result};
+
+/// Keys of a scan, where the mix does not say.
+const LONGEST_SCAN: u64 = 100;
+/// Records that the filling writes at a time.
+const FILL: u64 = 16;
+
+/// What the threads share.
+pub(super) struct Work {
+    pub(super) database: Database,
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) load: KvLoad,
+    pub(super) dilation: u32,
+    pub(super) picker: Picker,
+    pub(super) graph: Option<Keys>,
+    next: AtomicU64,
+    failed: AtomicBool,
+}
+
+/// What threads counted.
+pub(super) struct Tally {
+    kinds: [Recorder; Operation::ALL.len()],
+    missing: u64,
+    put_bytes: u64,
+    slowest: Slowest,
+    /// Every write of RocksDB's own log, where slow ones are listed.
+    led: Vec<Led>,
+    /// The writes of each interval.
+    intervals: Vec<Recorder>,
+}
+
+/// A thread's own memory.
+struct Own {
+    random: SplitMix64,
+    picker: Picker,
+    batch: WriteBatch,
+    value: Vec<u8>,
+    tally: Tally,
+}
+
+impl Tally {
+    fn new(keep: usize) -> Tally {
+        Tally {
+            kinds: Default::default(),
+            missing: 0,
+            put_bytes: 0,
+            slowest: Slowest::new(keep),
+            led: Vec::new(),
+            intervals: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.kinds.iter_mut().zip(&other.kinds).for_each(|(own, other)| own.add(other));
+        self.missing += other.missing;
+        self.put_bytes += other.put_bytes;
+        self.slowest.merge(other.slowest);
+        self.led.extend(other.led);
+        let most = self.intervals.len().max(other.intervals.len());
+        self.intervals.resize_with(most, Recorder::new);
+        self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add(other));
+    }
+
+    fn record(&mut self, operation: Operation, latency: Duration) {
+        let of_kind = Operation::ALL.iter().zip(&mut self.kinds).find(|(kind, _)| **kind == operation);
+        let (_, recorder) = of_kind.expect("every operation is one of all");
+        recorder.record(latency);
+    }
+
+    /// Operations of all kinds.
+    pub(super) fn overall(&self) -> Recorder {
+        let mut all = Recorder::new();
+        self.kinds.iter().for_each(|kind| all.add(kind));
+        all
+    }
+
+    pub(super) fn kinds(&self, dilation: u32) -> Vec<OfKind> {
+        let all = Operation::ALL.iter().zip(&self.kinds).filter(|(_, recorder)| recorder.count() > 0);
+        all.map(|(operation, recorder)| OfKind {
+            operation: operation.name(),
+            count: recorder.count(),
+            latency_us: recorder.summary(dilation),
+        })
+        .collect()
+    }
+
+    pub(super) fn intervals(&self, each: Duration, dilation: u32) -> Vec<Interval> {
+        let ends = (1..).map(|n| f64::from(n) * each.as_secs_f64());
+        let all = ends.zip(&self.intervals).filter(|(_, recorder)| recorder.count() > 0);
+        all.map(|(seconds, recorder)| Interval {
+            seconds,
+            count: recorder.count(),
+            latency_us: recorder.summary(dilation),
+        })
+        .collect()
+    }
+
+    /// The writes by the number that shared their group.
+    pub(super) fn groups(&mut self, dilation: u32) -> Vec<OfGroup> {
+        groups(std::mem::take(&mut self.led), dilation)
+    }
+
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    pub(super) fn put_bytes(&self) -> u64 {
+        self.put_bytes
+    }
+
+    pub(super) fn slowest(self) -> (Vec<SlowWrite>, SlowWrite) {
+        self.slowest.end()
+    }
+}
+
+impl Work {
+    pub(super) fn new(
+        database: Database,
+        driver: Arc<dyn Driver>,
+        load: &KvLoad,
+        dilation: u32,
+    ) -> Arc<Work> {
+        Arc::new(Work {
+            database,
+            driver,
+            load: load.clone(),
+            dilation,
+            picker: Picker::new(load.distribution, load.records, 0),
+            graph: load.mix.variant().map(|variant| Keys::new(variant, load.records)),
+            next: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Fills the database in key order, and writes it to tables.
+    pub(super) fn fill(&self) -> Result<()> {
+        let mut own = self.own(u32::MAX);
+        let mut record = 0;
+        while record < self.load.records {
+            own.batch.clear();
+            let end = self.load.records.min(record + FILL);
+            for record in record..end {
+                own.fresh_value(&self.load);
+                own.batch.put(&key(record), &own.value);
+            }
+            self.database.write(&mut own.batch, false)?;
+            record = end;
+        }
+        Ok(self.database.flush()?)
+    }
+
+    /// Runs the operations in threads of their own; gives what they counted, and how long it took.
+    pub(super) async fn run(self: &Arc<Work>) -> Result<(Tally, Duration)> {
+        let begin = self.driver.now();
+        let threads: Vec<_> = (0..self.load.threads)
+            .map(|thread| {
+                let work = Arc::clone(self);
+                spawn(&*self.driver, "kv", async move {
+                    let result = work.thread(thread, begin);
+                    if result.is_err() {
+                        work.failed.store(true, Ordering::Relaxed);
+                    }
+                    result
+                })
+            })
+            .collect();
+        let (mut tally, mut result) = (Tally::new(self.load.slowest), Ok(()));
+        for thread in threads {
+            match thread.await {
+                Ok(own) => tally.add(own),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        let elapsed = self.driver.now().since(begin);
+        result.map(|()| (tally, elapsed))
+    }
+
+    fn own(&self, thread: u32) -> Own {
+        Own {
+            random: SplitMix64::new(self.load.seed ^ scatter(u64::from(thread) + 1)),
+            picker: self.picker.clone(),
+            batch: WriteBatch::new(),
+            value: Vec::new(),
+            tally: Tally::new(self.load.slowest),
+        }
+    }
+
+    /// One of the run's threads: it does not await, so that it keeps its thread to itself.
+    fn thread(&self, thread: u32, begin: Instant) -> Result<Tally> {
+        let mut own = self.own(thread);
+        let timed = self.load.slowest > 0;
+        if timed {
+            time_writes(true);
+        }
+        while !self.failed.load(Ordering::Relaxed)
+            && self.next.fetch_add(1, Ordering::Relaxed) < self.load.operations
+        {
+            let operation = self.load.mix.draw(&mut own.random);
+            let key = key(self.pick(&mut own));
+            match operation {
+                Operation::Write => {
+                    own.fresh_value(&self.load);
+                    own.batch.clear();
+                    own.batch.put(&key, &own.value);
+                    own.tally.put_bytes += (key.len() + own.value.len()) as u64;
+                }
+                Operation::Read | Operation::Scan => {}
+            }
+            let at = self.driver.now();
+            match operation {
+                Operation::Write => self.database.write(&mut own.batch, self.load.sync)?,
+                Operation::Read => {
+                    own.tally.missing += u64::from(self.database.db().get(&key)?.is_none());
+                }
+                Operation::Scan => {
+                    let length = match self.graph {
+                        Some(_) => mixgraph::scan_length(&mut own.random),
+                        None => 1 + below(&mut own.random, LONGEST_SCAN),
+                    };
+                    own.tally.missing += self.scan(&key, length)?;
+                }
+            }
+            let end = self.driver.now();
+            let took = end.since(at);
+            own.tally.record(operation, took);
+            if operation == Operation::Write {
+                if timed {
+                    let times = take_write_times();
+                    if !self.load.wal.is_parallel() {
+                        own.tally.led.push(Led::of(own.batch.data(), times.log > Duration::ZERO, took));
+                    }
+                    own.tally.slowest.add(SlowWrite::new(at.since(begin), took, times, self.dilation));
+                }
+                self.in_interval(&mut own.tally, end.since(begin), took);
+            }
+        }
+        if timed {
+            time_writes(false);
+        }
+        Ok(own.tally)
+    }
+
+    fn in_interval(&self, tally: &mut Tally, end: Duration, took: Duration) {
+        let Some(each) = self.load.interval else { return };
+        let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
+        let Ok(at) = usize::try_from(at) else { return };
+        if tally.intervals.len() <= at {
+            tally.intervals.resize_with(at + 1, Recorder::new);
+        }
+        if let Some(recorder) = tally.intervals.get_mut(at) {
+            recorder.record(took);
+        }
+    }
+
+    fn pick(&self, own: &mut Own) -> u64 {
+        match &self.graph {
+            Some(keys) => keys.pick(&mut own.random),
+            None => own.picker.pick(&mut own.random, self.load.records),
+        }
+    }
+
+    /// Reads so many records, fewer at the end of the keys. The first one is there.
+    fn scan(&self, from: &[u8], length: u64) -> Result<u64> {
+        let mut cursor = self.database.db().iter(from)?;
+        let missing = u64::from(cursor.key() != from);
+        let mut bytes = 0;
+        for _ in 0..length {
+            if !cursor.valid() {
+                break;
+            }
+            bytes += cursor.key().len() + cursor.value().len();
+            cursor.next();
+        }
+        cursor.status()?;
+        std::hint::black_box(bytes);
+        Ok(missing)
+    }
+}
+
+impl Own {
+    /// Another value.
+    fn fresh_value(&mut self, load: &KvLoad) {
+        let size = load.value.map_or_else(|| mixgraph::value_size(&mut self.random), |value| value.0);
+        self.value.resize(usize::try_from(size).unwrap_or_default(), 0);
+        for word in self.value.chunks_mut(size_of::<u64>()) {
+            let random = self.random.draw().to_le_bytes();
+            word.iter_mut().zip(random).for_each(|(to, from)| *to = from);
+        }
+    }
+}
+
+/// The key of a record, 16 bytes as in `db_bench`. Neighbours are neighbours.
+fn key(record: u64) -> Vec<u8> {
+    format!("{record:016}").into_bytes()
+}

@@ -1,0 +1,196 @@
+//! `furrow bench kv`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::bench::Clock;
+use ::bench::kv::{self, KvLoad, KvOutcome, Mix, SlowWrite, Wal};
+use ::bench::ycsb::Distribution;
+use ::fs::Pace;
+use ::fs::log::IoMode;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use units::Bytes;
+
+use super::{Io, failed, latency_cells, with_host};
+use crate::args::DeviceArg;
+use crate::context::Context;
+use crate::{output, progress, size};
+
+/// `furrow bench kv`
+#[derive(Debug, Args)]
+pub struct KvArgs {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Whose log: group: RocksDB's, a leader writes for those who wait; base: the same, with no zone opened ahead; waltz: the
+    /// parallel log, every put its own append; auto: the same, together where the drive has no parallelism to spare.
+    #[arg(long, default_value_t = Wal::Waltz, value_name = "base|group|waltz|auto")]
+    wal: Wal,
+    /// How entries of RocksDB's own log reach the drive [default: append; write for base]
+    #[arg(long, value_enum)]
+    io: Option<Io>,
+    /// Whether flushes and compactions write in small pieces, so that logs wait for less. auto: with a parallel log.
+    #[arg(long, value_enum, default_value_t = PaceArg::Auto)]
+    pace: PaceArg,
+    /// Threads.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    threads: u32,
+    /// Bytes of a value [default: 4KiB; as MixGraph has them with a mix of its]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    value: Option<Bytes>,
+    /// Shares in percent (write=70,read=30; also scan=), or mixgraph-all-random, -all-dist, -prefix-random, -prefix-dist.
+    #[arg(long, default_value_t = Mix::WRITES, value_name = "MIX")]
+    mix: Mix,
+    /// uniform or zipfian; MixGraph has its own.
+    #[arg(long, default_value = "uniform")]
+    distribution: Distribution,
+    /// Records that the database is filled with before.
+    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    records: u64,
+    /// Operations.
+    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    ops: u64,
+    /// Which writes are made durable before the next.
+    #[arg(long, default_value = "each", value_parser = ["none", "each"])]
+    sync: String,
+    /// RocksDB's memtable: small, so that flushes and compactions go on.
+    #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = size::parse)]
+    write_buffer: Bytes,
+    /// Memtables, the active one included, before writers wait.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    write_buffers: i32,
+    /// Threads for flushes and compactions.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    background_jobs: i32,
+    /// RocksDB's block cache.
+    #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = size::parse)]
+    block_cache: Bytes,
+    /// List so many of the longest writes, with what they waited for.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    slowest: usize,
+    /// Sum up the writes of each interval of the drive's time by themselves: 100ms
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    interval: Option<Duration>,
+    /// What keys and values follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// real or dilated=N [default: real, or what the URL says]
+    #[arg(long)]
+    clock: Option<Clock>,
+    /// Go on although the drive holds data: it is lost.
+    #[arg(long, visible_alias = "yes")]
+    force: bool,
+}
+
+/// [`Pace`] as a flag.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PaceArg {
+    Auto,
+    On,
+    Off,
+}
+
+impl KvArgs {
+    fn load(&self) -> KvLoad {
+        let io = self
+            .io
+            .map_or_else(|| if self.wal == Wal::Base { IoMode::Write } else { IoMode::Append }, Io::mode);
+        KvLoad {
+            device: self.device.device.clone(),
+            clock: self.clock,
+            force: self.force,
+            wal: self.wal,
+            io,
+            pace: match self.pace {
+                PaceArg::Auto => Pace::ParallelLogs,
+                PaceArg::On => Pace::Always,
+                PaceArg::Off => Pace::Never,
+            },
+            threads: self.threads,
+            value: self.value.or_else(|| self.mix.variant().is_none().then_some(Bytes(4096))),
+            mix: self.mix,
+            distribution: self.distribution,
+            records: self.records,
+            operations: self.ops,
+            sync: self.sync == "each",
+            write_buffer: self.write_buffer,
+            write_buffers: self.write_buffers,
+            background_jobs: self.background_jobs,
+            block_cache: self.block_cache,
+            seed: self.seed,
+            slowest: self.slowest,
+            interval: self.interval,
+        }
+    }
+}
+
+/// Runs the load.
+pub fn run(context: &Context, args: &KvArgs) -> Result<ExitCode> {
+    let spinner = progress::spinner();
+    let outcome = kv::run(&args.load(), &|what| spinner.set_message(what.to_owned()));
+    spinner.finish_and_clear();
+    let outcome = outcome.map_err(failed)?;
+    if context.json {
+        output::json(&with_host(&outcome)?)?;
+    } else {
+        print(&outcome)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(outcome: &KvOutcome) -> Result<()> {
+    let load = &outcome.load;
+    let clock = load.clock.map_or_else(String::new, |clock| format!("{clock} clock"));
+    let value = load.value.map_or_else(|| "MixGraph's".to_owned(), size::show);
+    output::line(format!(
+        "{}: {}, {}, {} threads, values of {value}, {} records, sync {}, {clock}",
+        load.device,
+        load.wal,
+        load.mix,
+        load.threads,
+        load.records,
+        if load.sync { "each" } else { "none" },
+    ))?;
+    output::line(format!(
+        "{:.0} operations/s; {:.2} s of the drive's time",
+        outcome.ops_per_s, outcome.seconds
+    ))?;
+    let mut rows = Vec::new();
+    let mut names = Vec::new();
+    let all = ("all", outcome.kinds.iter().map(|kind| kind.count).sum(), &outcome.latency_us);
+    let kinds = outcome.kinds.iter().map(|kind| (kind.operation, kind.count, &kind.latency_us));
+    for (name, count, latencies) in std::iter::once(all).chain(kinds) {
+        let (columns, cells) = latency_cells(latencies);
+        names = columns;
+        rows.push([vec![name.to_owned(), count.to_string()], cells].concat());
+    }
+    let header = [vec!["operation", "count"], names].concat();
+    let right: Vec<&str> = header.iter().copied().filter(|name| *name != "operation").collect();
+    output::table(&header, &right, rows)?;
+    let background = &outcome.background;
+    output::line(format!(
+        "meanwhile {} flushes ({}), {} compactions ({}), {} stalls; {:.2} bytes written for each byte put",
+        background.flushes,
+        size::show(Bytes(background.flushed_bytes)),
+        background.compactions,
+        size::show(Bytes(background.compacted_bytes)),
+        background.stalls,
+        outcome.write_amplification
+    ))?;
+    if let Some(mean) = &outcome.mean_write {
+        slowest(mean, &outcome.slowest)?;
+    }
+    Ok(())
+}
+
+fn slowest(mean: &SlowWrite, slowest: &[SlowWrite]) -> Result<()> {
+    let cells = |name: String, write: &SlowWrite| {
+        let parts =
+            [write.us, write.engine, write.wait, write.log, write.memtable, write.delay, write.switch];
+        std::iter::once(name).chain(parts.map(|us| format!("{us:.0}"))).collect::<Vec<String>>()
+    };
+    let rows = slowest.iter().map(|write| cells(format!("at {:.1} ms", write.at_ms), write));
+    let rows = std::iter::once(cells("mean".to_owned(), mean)).chain(rows).collect();
+    let header = ["write", "us", "engine", "wait", "log", "memtable", "delay", "switch"];
+    output::table(&header, &header, rows)
+}
