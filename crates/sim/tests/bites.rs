@@ -145,11 +145,6 @@ fn an_engine_that_leaves_what_was_refused_in_its_log_is_found() {
 }
 
 #[test]
-fn an_engine_that_flushes_tables_before_their_log_is_durable_is_found() {
-    is_found_in_the_engine(43, None, Without::SyncAtFlush);
-}
-
-#[test]
 fn an_engine_that_merges_again_what_is_in_tables_is_found() {
     is_found_in_the_engine(44, None, Without::Marks);
 }
