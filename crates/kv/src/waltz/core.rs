@@ -190,7 +190,7 @@ impl Waltz {
                 "a synced write needs the log: sync is set with disableWAL".into(),
             ));
         }
-        let plan = self.plan(batch)?;
+        let plan = self.plan(batch, true)?;
         if plan.records == 0 {
             return if how.synced { Ok(self.sync()?) } else { Ok(()) };
         }
@@ -232,7 +232,7 @@ impl Waltz {
         how: How,
         apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
     ) -> Result<(), WriteError<E>> {
-        let plan = self.plan(batch)?;
+        let plan = self.plan(batch, false)?;
         if plan.exact || !how.logged {
             return Err(WriteError::Invalid(
                 "writing a batch: merges, single deletes and unlogged writes are not for an owner who orders writes".into(),
@@ -366,7 +366,8 @@ impl Waltz {
         self.tables.drop_marks()
     }
 
-    fn plan(&self, batch: &[u8]) -> Result<Plan, super::BatchError> {
+    /// `stripes`: those too; an owner who orders writes has no use for them.
+    fn plan(&self, batch: &[u8], stripes: bool) -> Result<Plan, super::BatchError> {
         let mut plan = Plan::default();
         let families = self.families.read();
         for record in parse(batch)? {
@@ -385,6 +386,9 @@ impl Waltz {
             }
             if record.kind == Kind::Merge && !plan.merged.contains(&record.family) {
                 plan.merged.push(record.family);
+            }
+            if !stripes {
+                continue;
             }
             let one = families.get(&record.family).is_some_and(|info| info.one_stripe);
             self.stripes.add(&mut plan.stripes, record.family, (!one).then_some(record.key));
