@@ -10,7 +10,7 @@ cleanup() { rm -rf "$work"; }
 
 total=0
 failed=0
-explore() { # target, states
+explore() { # target, states, flags
   local target=$1 states=$2 start=$SECONDS
   shift 2
   timeout 480 "$built/furrow" crash --target "$target" --seed "$seed" --states "$states" --json "$@" \
@@ -29,7 +29,8 @@ rm -f "$traces"/engine*
 explore fs 10000
 explore log 29000
 explore waltz 30000
-explore array 30000
+explore array 100000
+[ "${found:-0}" -ge 100000 ] || die "only ${found:-0} states of the array were reached: 100000 are wanted"
 explore engine 30000 --trace "$traces/engine.trace"
 [ "${found:-0}" -ge 30000 ] || die "only ${found:-0} states of the engine were reached: 30000 are wanted"
 

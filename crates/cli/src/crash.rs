@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sim::{CrashOptions, Report, StateId, Target};
 
 use crate::context::Context;
@@ -17,6 +17,9 @@ pub struct CrashArgs {
     /// The layer to explore: fs, log, engine, array or waltz [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
+    /// Let fs and log run on one drive, or on an array, one drive of which may be lost.
+    #[arg(long, value_enum, default_value_t = On::Drive)]
+    on: On,
     /// What workloads and samples are functions of.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -40,14 +43,26 @@ pub struct CrashArgs {
     threads: Option<usize>,
 }
 
+/// What a target runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    Drive,
+    Array,
+}
+
 /// Explores: exit code 1 where anything was found.
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
-    let targets = args.target.map_or_else(|| Target::ALL.to_vec(), |target| vec![target]);
+    let all = match args.on {
+        On::Drive => Target::ALL.to_vec(),
+        On::Array => vec![Target::Fs, Target::Log],
+    };
+    let targets = args.target.map_or(all, |target| vec![target]);
     let mut total = Report::default();
     for target in targets {
         let start = context.now();
         let report = sim::crash(&CrashOptions {
             target,
+            on_array: args.on == On::Array,
             seed: args.seed,
             states: args.states,
             sabotage: None,

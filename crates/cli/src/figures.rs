@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
 use ::bench::figures::table::{Settings, Table};
-use ::bench::figures::{Figure, PROFILES, Row, Run, svg, waltz, zwal};
+use ::bench::figures::{Figure, PROFILES, Row, Run, raizn, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
@@ -30,6 +30,8 @@ enum Set {
     Zwal(PaperArgs),
     /// The figures of the WALTZ paper. Wants a quiet machine.
     Waltz(PaperArgs),
+    /// The figures of the RAIZN paper: an array of five drives, almost all of it in virtual time.
+    Raizn(PaperArgs),
 }
 
 #[derive(Debug, Args)]
@@ -57,6 +59,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
         Set::Profiles(out) => (vec![PROFILES], out, false),
         Set::Zwal(args) => (chosen(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Waltz(args) => (chosen(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Raizn(args) => (chosen(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
     };
     if let Some(out) = &out.out {
         std::fs::create_dir_all(out).with_context(|| format!("making the directory {}", out.display()))?;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Target;
+
 /// The result of an exploration.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -33,6 +35,9 @@ pub enum Error {
     /// Traces are of one drive.
     #[error("workloads of the array are functions of the seed alone: leave --trace out")]
     NoTrace,
+    /// A target that runs on one drive only.
+    #[error("the target {0} runs on one drive: on an array there are fs and log")]
+    NotOnArray(Target),
     /// A target's name cannot be read.
     #[error("'{0}' is no target: take fs, log, engine or array")]
     Target(String),

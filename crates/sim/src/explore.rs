@@ -64,8 +64,12 @@ struct Cut {
 ///
 /// Defects are in the report. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
-    if options.target == Target::Array {
-        return if options.trace.is_some() { Err(Error::NoTrace) } else { crate::array::crash(options) };
+    if options.target == Target::Array || options.on_array {
+        return match (options.trace.is_some(), options.target) {
+            (true, _) => Err(Error::NoTrace),
+            (false, Target::Array) => crate::array::crash(options),
+            (false, _) => crate::array::stack::crash(options),
+        };
     }
     let existing = options.trace.as_deref().filter(|path| path.exists());
     if let Some(path) = existing {

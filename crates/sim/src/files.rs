@@ -65,6 +65,19 @@ pub(crate) fn record(
     Ok(Trace { target, seed, workload, drive: shape.drive, events: recorder.take() })
 }
 
+/// Does the workload's work on a device that is there.
+pub(crate) async fn work(
+    target: Target,
+    (seed, workload): (u64, u64),
+    volatile_cache: bool,
+    recorder: Arc<Recorder>,
+    sabotage: Option<Sabotage>,
+) -> fs::Result<()> {
+    let shape = Shape::of(target, seed, workload, volatile_cache);
+    let plan = Arc::new(plan_of(target, seed, workload, &shape));
+    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, sabotage)).await
+}
+
 /// The workload's plan.
 fn plan_of(target: Target, seed: u64, workload: u64, shape: &Shape) -> Plan {
     Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS, shape.style)
@@ -248,10 +261,25 @@ impl FilesOracle {
         FilesOracle { plan, model, options: mount_options(shape.log, sabotage) }
     }
 
+    /// Tasks of the workload.
+    pub(crate) fn tasks(&self) -> usize {
+        self.plan.tasks.len()
+    }
+
+    /// How the workload mounts.
+    pub(crate) fn options(&self) -> &MountOptions {
+        &self.options
+    }
+
     async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
-        let fs = match Fs::mount(Arc::clone(&device), &self.options).await {
+        self.mounted(&device, progress).await
+    }
+
+    /// Mounts a device, compares what it holds with the model, checks it.
+    pub(crate) async fn mounted(&self, device: &Arc<dyn ZonedDevice>, progress: &Progress) -> Vec<Fault> {
+        let fs = match Fs::mount(Arc::clone(device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
@@ -260,7 +288,7 @@ impl FilesOracle {
         if let Err(e) = fs.unmount().await {
             faults.push(fault(FailureKind::Mount, format!("unmount: {e}")));
         }
-        faults.extend(checked(&device, "after a mount").await);
+        faults.extend(checked(device, "after a mount").await);
         faults
     }
 

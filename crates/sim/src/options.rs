@@ -14,6 +14,8 @@ use crate::{Error, StateId};
 pub struct CrashOptions {
     /// Which layer the workload runs on.
     pub target: Target,
+    /// The targets `fs` and `log` on an array of drives, one of which may be lost, instead of on one drive.
+    pub on_array: bool,
     /// What workloads and samples are functions of.
     pub seed: u64,
     /// Distinct images to check at least.
@@ -41,6 +43,7 @@ impl CrashOptions {
     pub fn new(target: Target, seed: u64, states: u64) -> CrashOptions {
         CrashOptions {
             target,
+            on_array: false,
             seed,
             states,
             sabotage: None,

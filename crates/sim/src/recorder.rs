@@ -79,7 +79,7 @@ impl Recorder {
     }
 
     fn mark(&self, event: Event) {
-        self.log.lock().events.push(event);
+        self.log.lock().add(&self.sink, event);
     }
 }
 

@@ -5,9 +5,13 @@ use std::fmt::Write as _;
 use sim::{CrashOptions, Report, Target, crash};
 
 fn explore(target: Target, seed: u64, states: u64) {
+    run(CrashOptions::new(target, seed, states));
+}
+
+fn run(options: CrashOptions) {
     let asked = std::env::var("FURROW_CRASH_STATES").ok().and_then(|n| n.parse().ok());
-    let states = asked.unwrap_or(states);
-    let options = CrashOptions::new(target, seed, states);
+    let (target, states) = (options.target, asked.unwrap_or(options.states));
+    let options = CrashOptions { states, ..options };
     let report = crash(&options).expect("the exploration runs");
     assert!(report.is_clean(), "{target}: {}", describe(&report));
     assert!(report.states >= states, "{target}: {} of {states} states", report.states);

@@ -23,11 +23,13 @@ pub struct Setup {
     pub zones: u32,
     /// Of the array.
     pub stripe_unit: Bytes,
+    /// What the drives' times are stretched by.
+    pub dilation: u32,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { profile: "zn540", drives: 5, zones: 16, stripe_unit: Bytes(64 << 10) }
+        Setup { profile: "zn540", drives: 5, zones: 16, stripe_unit: Bytes(64 << 10), dilation: 1 }
     }
 }
 
@@ -58,6 +60,7 @@ impl Setup {
             zones: self.zones,
             name: format!("emu:{n}"),
             seed: u64::from(n),
+            dilation: self.dilation,
             ..EmuOptions::of_profile(profile)
         };
         Emu::memory(options, Arc::clone(driver))
@@ -69,9 +72,13 @@ impl Setup {
         self.drive(&driver, 0)
     }
 
-    /// A new array.
+    /// A new array, on a virtual clock of its own.
     pub fn build(self) -> Result<Bed> {
-        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        self.build_on(VirtualDriver::new(1))
+    }
+
+    /// The same on a clock.
+    pub fn build_on(self, driver: Arc<dyn Driver>) -> Result<Bed> {
         let drives: Vec<Arc<Emu>> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
         let create = CreateOptions { stripe_unit: self.stripe_unit, ..CreateOptions::default() };
         let array = block_on(&*driver, async {

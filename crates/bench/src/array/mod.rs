@@ -5,6 +5,7 @@ mod bed;
 
 use std::sync::Arc;
 
+use ::array::{Pace, RebuildOptions, Slot};
 use serde::Serialize;
 use units::{Instant, block_on};
 use zoned::{Bytes, Result, ZonedDevice};
@@ -261,7 +262,10 @@ pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
     let bed = bed.without(0)?;
     let spare = bed.spare();
     let start = bed.driver.now();
-    block_on(&*bed.driver, bed.array.replace(::array::Slot(0), spare))?;
+    block_on(&*bed.driver, async {
+        let options = RebuildOptions { pace: Pace::UNBOUNDED };
+        bed.array.start_replace(Slot(0), spare, options).await?.wait().await
+    })?;
     let seconds = bed.driver.now().since(start).as_secs_f64();
     let bytes = capacity.0 / u64::from(setup.drives - 1) * u64::from(zones);
     Ok(Rebuilt { bytes, seconds })

@@ -6,6 +6,7 @@
 pub mod closed_loop;
 mod db_bench;
 pub mod profiles;
+pub mod raizn;
 mod row;
 pub mod svg;
 pub mod table;

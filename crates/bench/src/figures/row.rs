@@ -99,6 +99,12 @@ impl From<u32> for X {
     }
 }
 
+impl From<f64> for X {
+    fn from(number: f64) -> X {
+        X::Number(number)
+    }
+}
+
 impl From<&str> for X {
     fn from(name: &str) -> X {
         X::Name(name.to_owned())

@@ -1,5 +1,6 @@
 //! `furrow bench`: measurements of logs and of the engine.
 
+mod array;
 mod kv;
 mod recovery;
 mod wal;
@@ -27,6 +28,9 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Measure an array beside its drives, in virtual time: whole stripes, one write at a time against what is possible,
+    /// reads, tails, a rebuild.
+    Array(array::ArrayArgs),
     /// Measure puts, gets and scans on RocksDB, with its own log or under the parallel log. Formats the drive.
     Kv(kv::KvArgs),
     /// Measure how long a database takes to come back: its log read and replayed, beside the same in memory.
@@ -40,6 +44,7 @@ enum Verb {
 /// Runs the verb.
 pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
+        Verb::Array(args) => array::run(context, &args),
         Verb::Kv(args) => kv::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),

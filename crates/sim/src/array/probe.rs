@@ -7,11 +7,12 @@ use ::array::{Array, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
-use zoned::emu::{Emu, Latency, Media};
+use zoned::emu::{Emu, Latency};
 
 use super::model::{Mark, Shown, ZonesModel};
 use super::record::STEPS;
 use super::shape::{Loss, Shape, ZONES, latency};
+use super::states::Images;
 use super::workload::{Task, show};
 use crate::Rng;
 use crate::choose::Sample;
@@ -34,9 +35,6 @@ pub(super) struct Probe<'a> {
     state: &'a State<'a>,
     rng: Rng,
 }
-
-/// Images with the numbers of their drives.
-pub(super) type Images = Vec<(usize, Media)>;
 
 fn fault(kind: FailureKind, what: impl Into<String>) -> Fault {
     Fault { kind, what: what.into() }
@@ -186,26 +184,30 @@ pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice
 }
 
 /// Drives over images, on a clock of their own.
-struct Bench {
-    driver: Arc<dyn Driver>,
+pub(super) struct Bench {
+    pub driver: Arc<dyn Driver>,
     drives: Vec<(usize, Arc<Emu>)>,
     seed: u64,
 }
 
 impl Bench {
-    fn over(images: Images, seed: u64, latency: Latency) -> Bench {
-        let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    pub(super) fn over(images: Images, seed: u64, latency: Latency) -> Bench {
+        Bench::on(VirtualDriver::new(seed), images, seed, latency)
+    }
+
+    /// On a clock that is there.
+    pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> Bench {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
         let drives = images.into_iter().map(emu).collect();
         Bench { drives, driver, seed }
     }
 
-    fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
+    pub(super) fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
         let all = self.drives.iter().filter(|(drive, _)| Some(*drive) != without);
         all.map(|(_, emu)| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
     }
 
-    fn cut(&self, rng: &mut Rng) -> Images {
+    pub(super) fn cut(&self, rng: &mut Rng) -> Images {
         let cut = |emu: &Emu, seed| emu.power_cut(&mut Sample::new(Rng::new(seed)));
         self.drives.iter().map(|(drive, emu)| (*drive, cut(emu, rng.draw()))).collect()
     }

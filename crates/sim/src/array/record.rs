@@ -26,6 +26,8 @@ const JITTER: Duration = Duration::from_micros(30);
 pub(super) enum Entry {
     Io(usize, Event),
     Did(Mark),
+    /// Of the workload above a file system.
+    Step(Event),
     Ready,
     /// The new drive is a member.
     Replaced,
@@ -75,25 +77,10 @@ async fn run(
     journal: &Journal,
     sabotage: Option<Sabotage>,
 ) -> std::result::Result<(), String> {
-    let one = drives.first().expect("at least three");
-    let driver = Arc::clone(one.driver());
-    let first = Recorder::new(Arc::clone(one) as Arc<dyn ZonedDevice>, JITTER);
-    let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
-    for (index, emu) in drives.iter().enumerate() {
-        let sink = Arc::clone(journal);
-        let write = move |event| sink.lock().push(Entry::Io(index, event));
-        devices.push(first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write)));
-    }
-    let new = devices.split_off(shape.drives).pop();
-    let unit = Bytes(shape.unit * 512);
-    let create = CreateOptions { stripe_unit: unit, ..CreateOptions::default() };
-    ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
-    if let Lost::Before(slot) | Lost::Replaced(slot) = shape.lost {
-        devices.remove(slot);
-    }
+    let sink = Arc::clone(journal);
     let open = OpenOptions { sabotage, ..OpenOptions::default() };
-    let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
-    let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+    let stand = Stand::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
+    let (driver, device) = (Arc::clone(stand.first.driver()), stand.device());
     journal.lock().push(Entry::Ready);
     let tasks: Vec<_> = (0..2_u32)
         .map(|task| {
@@ -104,25 +91,80 @@ async fn run(
             spawn(&*driver, "workload", task.run())
         })
         .collect();
-    let when = Duration::from_micros(200 + seed % 3_000);
-    match (shape.lost, new) {
-        (Lost::During(slot, _), _) => {
-            sleep_until(&*driver, driver.now().after(when)).await;
-            if let Some(emu) = drives.get(slot) {
-                fail(emu);
-            }
-        }
-        (Lost::Replaced(slot), Some(new)) => {
-            sleep_until(&*driver, driver.now().after(when)).await;
-            replace(&array, slot, new).await.map_err(|e| format!("a rebuild: {e}"))?;
-            journal.lock().push(Entry::Replaced);
-        }
-        _ => {}
+    if stand.befall(shape, drives, Duration::from_micros(200 + seed % 3_000)).await? {
+        journal.lock().push(Entry::Replaced);
     }
     for task in tasks {
         task.await?;
     }
     Ok(())
+}
+
+/// An array over recorded drives.
+pub(super) struct Stand {
+    /// Numbers the operations of all.
+    pub first: Arc<Recorder>,
+    pub array: Arc<Array>,
+    new: Option<Arc<dyn ZonedDevice>>,
+}
+
+impl Stand {
+    /// Makes the array; what its drives are asked goes to `sink`.
+    pub(super) async fn new(
+        shape: &Shape,
+        drives: &[Arc<Emu>],
+        jitter: Duration,
+        open: OpenOptions,
+        sink: impl Fn(Entry) + Send + Sync + 'static,
+    ) -> std::result::Result<Stand, String> {
+        let one = drives.first().expect("at least three");
+        let first = Recorder::new(Arc::clone(one) as Arc<dyn ZonedDevice>, jitter);
+        let sink = Arc::new(sink);
+        let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
+        for (index, emu) in drives.iter().enumerate() {
+            let sink = Arc::clone(&sink);
+            let write = move |event| sink(Entry::Io(index, event));
+            devices.push(first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write)));
+        }
+        let new = devices.split_off(shape.drives).pop();
+        let stripe_unit = Bytes(shape.unit * 512);
+        let create = CreateOptions { stripe_unit, ..CreateOptions::default() };
+        ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
+        if let Lost::Before(slot) | Lost::Replaced(slot) = shape.lost {
+            devices.remove(slot);
+        }
+        let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
+        Ok(Stand { first, array, new })
+    }
+
+    pub(super) fn device(&self) -> Arc<dyn ZonedDevice> {
+        Arc::clone(&self.array) as Arc<dyn ZonedDevice>
+    }
+
+    /// What happens to the drives while the workload runs, `when` it is to: says whether one was replaced.
+    pub(super) async fn befall(
+        &self,
+        shape: &Shape,
+        drives: &[Arc<Emu>],
+        when: Duration,
+    ) -> std::result::Result<bool, String> {
+        let driver = self.first.driver();
+        match (shape.lost, &self.new) {
+            (Lost::During(slot, _), _) => {
+                sleep_until(&**driver, driver.now().after(when)).await;
+                if let Some(emu) = drives.get(slot) {
+                    fail(emu);
+                }
+                Ok(false)
+            }
+            (Lost::Replaced(slot), Some(new)) => {
+                sleep_until(&**driver, driver.now().after(when)).await;
+                let result = replace(&self.array, slot, Arc::clone(new)).await;
+                result.map(|()| true).map_err(|e| format!("a rebuild: {e}"))
+            }
+            _ => Ok(false),
+        }
+    }
 }
 
 /// Everything that the drive is asked from now on fails.

@@ -41,6 +41,10 @@ pub(crate) struct Shape {
     pub capacity: u64,
     pub cache: bool,
     pub lost: Lost,
+    /// Logical zones.
+    pub zones: u32,
+    /// Zones that a drive may have open.
+    pub open: u32,
 }
 
 /// The delays of drives, so that operations overlap.
@@ -61,7 +65,14 @@ impl Shape {
             _ => Lost::None,
         };
         let cache = options.volatile_cache.unwrap_or(workload % 5 != 4);
-        Shape { drives, unit, capacity, cache, lost }
+        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8 }
+    }
+
+    /// The shape below a file system: more zones, and more of them open.
+    pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
+        let shape = Shape::of(options, workload);
+        // As small as its metadata allows: parity of the zones that may be active, twice.
+        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), ..shape }
     }
 
     /// Drives that are recorded.
@@ -74,11 +85,11 @@ impl Shape {
         EmuOptions {
             name: format!("emu:{index}"),
             block_size: 512,
-            zones: ZONES + 3,
+            zones: self.zones + 3,
             zone_size: Blocks(self.capacity),
             zone_capacity: Blocks(self.capacity),
-            max_open: Some(8),
-            max_active: Some(9),
+            max_open: Some(self.open),
+            max_active: Some(self.open + 1),
             volatile_cache: self.cache,
             track_power_cuts: true,
             latency,

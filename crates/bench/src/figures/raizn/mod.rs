@@ -1,0 +1,37 @@
+//! The figures of the RAIZN paper, chapter 4, on five `zn540`. Fig. 4.14 (MySQL) is left out.
+//!
+//! The paper gives curves, and hardly a number in its text: rows have no published number. What it says in words is in
+//! the notes.
+
+mod md;
+mod micro;
+mod overwrite;
+mod repair;
+mod rocks;
+
+#[cfg(test)]
+mod tests;
+
+use zoned::Bytes;
+
+use super::Figure;
+use crate::array::Setup;
+
+/// All of them, those that want a quiet machine last.
+pub const FIGURES: [Figure; 6] =
+    [micro::UNITS, micro::WORKLOADS, overwrite::FIGURE, micro::DEGRADED, repair::FIGURE, rocks::FIGURE];
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Five drives.
+const DRIVES: u32 = 5;
+
+/// Our array.
+const OURS: &str = "Furrow";
+
+/// An array of five drives with so many zones for data.
+fn setup(zones: u32, unit: Bytes) -> Setup {
+    // And those of the metadata.
+    Setup { drives: DRIVES, zones: zones + 4, stripe_unit: unit, ..Setup::default() }
+}

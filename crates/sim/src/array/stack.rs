@@ -1,0 +1,177 @@
+//! The targets `fs` and `log` on an array: the whole stack, every drive of it cut, and one of them lost.
+//!
+//! The workload and what judges it are those of the target; the events are those of the drives below the array, with
+//! the steps of the workload among them. Cuts and losses are those of the target `array`. In one state of a few the
+//! mount, of the array and of the file system, is cut too.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::array::{Array, OpenOptions};
+use parking_lot::Mutex;
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency};
+
+use super::probe::Bench;
+use super::record::{Entry, Record, Stand};
+use super::shape::{Loss, Shape, latency};
+use super::states::{self, Cut, Images};
+use crate::files::{self, FilesOracle};
+use crate::model::{Fault, Progress};
+use crate::plan::Plan;
+use crate::report::FailureKind;
+use crate::trace::{Drive, Event, Trace};
+use crate::walk::words;
+use crate::{CrashOptions, Error, Report, Result, Rng, Target};
+
+/// One mount in this many is cut.
+const TWICE: u64 = 4;
+/// Acknowledgements come up to this much later than the drive's own delay.
+const JITTER: Duration = Duration::from_micros(40);
+/// What befalls a drive does so within this time.
+const SOON: u64 = 20_000;
+
+/// Explores; see [`CrashOptions`].
+pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
+    if !matches!(options.target, Target::Fs | Target::Log) {
+        return Err(Error::NotOnArray(options.target));
+    }
+    states::spread(options, |workload, share| {
+        let record = record(options, workload)?;
+        let (target, seed) = (options.target, options.seed);
+        // What the oracle is made from: the plan is a function of it, the events are the drives'.
+        let drive = Drive::tiny(record.shape.cache);
+        let trace = Trace { target, seed, workload, drive, events: Vec::new() };
+        let stack =
+            Stack { options, shape: &record.shape, oracle: FilesOracle::new(&trace, options.sabotage) };
+        let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
+        let cuts = cuts(&record, stack.oracle.tasks());
+        states::explore(options, (&record, workload), share, cuts, &judge)
+    })
+}
+
+fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
+    let shape = Shape::below(options, workload);
+    let (target, seed) = (options.target, options.seed);
+    let place = format!("{target} on an array, seed {seed}, workload {workload} ({shape:?})");
+    let clock = Rng::at(seed, &[workload, 2]).draw();
+    let run = || {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(clock);
+        let drives: Vec<Arc<Emu>> = (0..shape.recorded())
+            .map(|index| Emu::memory(shape.drive(index, latency()), Arc::clone(&driver)))
+            .collect();
+        let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
+        block_on(&*driver, async {
+            let sink = Arc::clone(&journal);
+            let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+            let stand =
+                Stand::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
+            let sink = Arc::clone(&journal);
+            let steps = move |event: Event| {
+                if !event.is_io() && !matches!(event, Event::Refused { .. }) {
+                    sink.lock().push(Entry::Step(event));
+                }
+            };
+            let recorder = stand.first.sibling(stand.device(), Arc::new(steps));
+            let work = files::work(target, (seed, workload), shape.cache, recorder, options.sabotage);
+            let work = spawn(&*driver, "files", work);
+            let when = Duration::from_micros(clock % SOON);
+            if stand.befall(&shape, &drives, when).await? {
+                journal.lock().push(Entry::Replaced);
+            }
+            work.await.map_err(|e| e.to_string())
+        })?;
+        Ok(std::mem::take(&mut *journal.lock()))
+    };
+    let entries: std::result::Result<Vec<Entry>, String> =
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("panic: {}", words(&*panic))));
+    Ok(Record { shape, entries: entries.map_err(|why| Error::Workload(format!("{place}: {why}")))? })
+}
+
+/// Every point at which the power may be cut.
+fn cuts(record: &Record, tasks: usize) -> Vec<Cut<Progress>> {
+    let mut progress = Progress::new(tasks);
+    let (mut promises, mut ready, mut replaced) = (0, false, false);
+    let mut cuts: Vec<Cut<Progress>> = Vec::new();
+    for (entry, at) in record.entries.iter().zip(0..) {
+        match entry {
+            Entry::Io(..) if ready => {
+                cuts.push(Cut { entry: at, model: progress.clone(), promises, replaced });
+            }
+            Entry::Step(Event::Ready) => ready = true,
+            Entry::Step(Event::Attempt { step }) => {
+                let (task, index) = Plan::place(*step);
+                progress.attempt(task, index);
+            }
+            Entry::Step(Event::Acknowledged { step }) => {
+                let (task, index) = Plan::place(*step);
+                progress.promise(task, index);
+                promises += 1;
+                if let Some(cut) = cuts.last_mut() {
+                    cut.model.promised.clone_from(&progress.promised);
+                    cut.promises = promises;
+                }
+            }
+            Entry::Replaced => replaced = true,
+            _ => {}
+        }
+    }
+    cuts
+}
+
+struct Stack<'a> {
+    options: &'a CrashOptions,
+    shape: &'a Shape,
+    oracle: FilesOracle,
+}
+
+impl Stack<'_> {
+    fn judge(&self, progress: &Progress, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
+        let mut rng = Rng::at(seed, &[2]);
+        while rng.below(TWICE) == 0 {
+            let bench = Bench::over(images, rng.draw(), latency());
+            let time = Duration::from_micros(rng.below(6_000));
+            let (open, options) = (self.open(&bench, None), self.oracle.options().clone());
+            block_on(&*bench.driver, async {
+                drop(spawn(&*bench.driver, "mount", async move {
+                    if let Ok(device) = open.await {
+                        drop(fs::Fs::mount(device, &options).await);
+                    }
+                }));
+                sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+            });
+            images = bench.cut(&mut rng);
+        }
+        let bench = Bench::over(images, rng.draw(), Latency::NONE);
+        let mut faults = self.look(&bench, None, progress);
+        if let Loss::After(drive) = loss
+            && faults.is_empty()
+        {
+            faults = self.look(&bench, Some(drive), progress);
+            faults.iter_mut().for_each(|fault| fault.what += " (with a drive less, after the mount)");
+        }
+        faults.iter_mut().for_each(|fault| fault.what += &format!(" on {:?}", self.shape));
+        faults
+    }
+
+    fn open(
+        &self,
+        bench: &Bench,
+        without: Option<usize>,
+    ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
+        let open = OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() };
+        let devices = bench.devices(without);
+        async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
+    }
+
+    fn look(&self, bench: &Bench, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
+        block_on(&*bench.driver, async {
+            match self.open(bench, without).await {
+                Ok(device) => self.oracle.mounted(&device, progress).await,
+                Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
+            }
+        })
+    }
+}

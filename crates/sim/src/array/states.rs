@@ -1,0 +1,193 @@
+//! The states of a workload on several drives: every cut, every drive with an outcome of its own, every loss.
+
+use zoned::emu::{Latency, Media};
+
+use super::record::{Entry, Record};
+use super::shape::Loss;
+use crate::choose::Sample;
+use crate::model::Fault;
+use crate::replay::{Fates, Replay};
+use crate::walk::{Walk, caught, thin, tidy};
+use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
+
+/// An exploration spreads over about so many workloads.
+const WORKLOADS: u64 = 24;
+/// But looks at so many states of each at least.
+const SHARE: u64 = 300;
+/// An exploration of so many states takes every cut of one workload of each kind.
+const THOROUGH: u64 = 80_000;
+/// One of each kind of loss.
+const KINDS: u64 = 4;
+/// The most outcomes that a cut with the same drive lost is given.
+const ROUNDS: u64 = 24;
+
+/// Images with the numbers of their drives.
+pub(super) type Images = Vec<(usize, Media)>;
+
+/// A point at which the power is cut, and the model then: begun by then, and promised before anything else happens.
+pub(super) struct Cut<M> {
+    pub entry: usize,
+    pub model: M,
+    /// How many promises that is.
+    pub promises: u64,
+    /// The new drive is a member.
+    pub replaced: bool,
+}
+
+/// Looks at one state: the cut, the loss, the images of the drives that are there, a seed.
+pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, Loss, Images, u64) -> Vec<Fault> + Sync);
+
+/// Explores one workload after the other until there are enough states.
+pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Result<Report>) -> Result<Report> {
+    if let Some(only) = options.only {
+        return explore(only.workload, 1);
+    }
+    let mut report = Report::default();
+    let mut workload = 0;
+    while report.states < options.states {
+        let left = options.states - report.states;
+        let share = (options.states / WORKLOADS).max(SHARE).min(left);
+        let whole = options.states >= THOROUGH && workload < KINDS;
+        report.add(explore(workload, if whole { u64::MAX } else { share })?);
+        if options.first_failure && !report.is_clean() {
+            break;
+        }
+        workload += 1;
+    }
+    tidy(&mut report);
+    Ok(report)
+}
+
+/// Explores one workload; `u64::MAX` states: each cut once with each loss.
+pub(super) fn explore<M: Send + Sync>(
+    options: &CrashOptions,
+    (record, workload): (&Record, u64),
+    states: u64,
+    mut cuts: Vec<Cut<M>>,
+    judge: Judge<'_, M>,
+) -> Result<Report> {
+    let per_cut = record.shape.losses(true).len() as u64;
+    let rounds = match states {
+        u64::MAX => 1,
+        _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, ROUNDS),
+    };
+    if let Some(only) = options.only {
+        cuts.retain(|cut| cut.entry as u64 == only.event);
+        if cuts.is_empty() {
+            return Err(Error::NoState(only.to_string()));
+        }
+    } else {
+        thin(&mut cuts, states / (per_cut * rounds) + 1, options.seed ^ workload);
+    }
+    let fates: Vec<Fates> =
+        (0..record.shape.recorded()).map(|drive| Fates::of(record.events(drive))).collect();
+    let taker = Taker { options, record, workload, fates, rounds, judge };
+    Walk::new(options, cuts, states).run(|walk| {
+        taker.run(walk);
+        Ok(())
+    })
+}
+
+/// Takes the cuts of one workload.
+struct Taker<'a, M> {
+    options: &'a CrashOptions,
+    record: &'a Record,
+    workload: u64,
+    fates: Vec<Fates>,
+    rounds: u64,
+    judge: Judge<'a, M>,
+}
+
+impl<M: Sync> Taker<'_, M> {
+    /// Takes cut after cut, replaying the drives up to each.
+    fn run(&self, walk: &Walk<'_, Cut<M>>) {
+        let shape = &self.record.shape;
+        let mut replays: Vec<Replay<'_>> = (0..shape.recorded())
+            .zip(&self.fates)
+            .map(|(drive, fates)| Replay::new(Media::new(&shape.drive(drive, Latency::NONE)), fates))
+            .collect();
+        let mut entries = self.record.entries.iter().enumerate();
+        let mut at = None;
+        while let Some(cut) = walk.next() {
+            while at.is_none_or(|at| at < cut.entry) {
+                let Some((index, entry)) = entries.next() else { break };
+                if let Entry::Io(drive, event) = entry
+                    && let Some(replay) = replays.get_mut(*drive)
+                {
+                    replay.step(event);
+                }
+                at = Some(index);
+            }
+            self.outcomes(walk, &replays, cut);
+        }
+    }
+
+    fn outcomes(&self, walk: &Walk<'_, Cut<M>>, replays: &[Replay<'_>], cut: &Cut<M>) {
+        let losses = self.record.shape.losses(cut.replaced);
+        let of = losses.len() as u64;
+        let rounds = match self.options.only.map(|only| only.outcome) {
+            Some(Outcome::Sampled(n)) => n / of..n / of + 1,
+            Some(Outcome::Enumerated(_)) => 0..0,
+            None => 0..self.rounds,
+        };
+        for round in rounds {
+            // The variants of a round share their outcome: what the loss makes of it is to be seen.
+            let place = [self.workload, cut.entry as u64, round];
+            let images: Vec<Media> = replays
+                .iter()
+                .zip(0..)
+                .map(|(replay, slot)| {
+                    let rng = Rng::at(self.options.seed, &place).draw();
+                    replay.image().cut(&mut Sample::new(Rng::at(rng, &[slot])))
+                })
+                .collect();
+            let fingerprints: Vec<u128> = images.iter().map(Media::fingerprint).collect();
+            for (n, loss) in (round * of..).zip(&losses) {
+                let outcome = Outcome::Sampled(n);
+                if walk.is_over() || self.options.only.is_some_and(|only| only.outcome != outcome) {
+                    continue;
+                }
+                self.state(walk, (&images, &fingerprints), cut, outcome, *loss);
+            }
+        }
+    }
+
+    fn state(
+        &self,
+        walk: &Walk<'_, Cut<M>>,
+        (images, fingerprints): (&[Media], &[u128]),
+        cut: &Cut<M>,
+        outcome: Outcome,
+        loss: Loss,
+    ) {
+        let shape = &self.record.shape;
+        let present = shape.present(loss);
+        let after = match loss {
+            Loss::After(drive) => drive as u128 + 1,
+            _ => 0,
+        };
+        let mix =
+            |sum: u128, part: u128| (sum ^ part).wrapping_mul(0x0100_0000_0000_0000_0000_0000_0000_013b);
+        let parts = present.iter().filter_map(|drive| Some(*drive as u128 ^ *fingerprints.get(*drive)?));
+        let fingerprint = parts.fold(mix(1, after), mix);
+        if !walk.is_new(fingerprint, cut.promises) {
+            return;
+        }
+        let images = present.iter().filter_map(|drive| Some((*drive, images.get(*drive)?.clone()))).collect();
+        let faults = caught(|| (self.judge)(cut, loss, images, fingerprint as u64));
+        let id = StateId { workload: self.workload, event: cut.entry as u64, outcome, twice: false };
+        walk.add(id, &faults, |what| format!("{shape:?}, {loss:?}: {what}"), || self.command(id));
+    }
+
+    fn command(&self, id: StateId) -> String {
+        let (target, seed) = (self.options.target, self.options.seed);
+        let mut command = format!("furrow crash --target {target} --seed {seed}");
+        if self.options.on_array {
+            command += " --on array";
+        }
+        if let Some(volatile) = self.options.volatile_cache {
+            command += &format!(" --volatile-cache {volatile}");
+        }
+        command + &format!(" --state {id}")
+    }
+}
