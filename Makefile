@@ -7,10 +7,10 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo test stock crash guest lint bench release
+.PHONY: help serve demo demo-array test stock crash guest lint bench release
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 serve: release ## a key-value server, its data in the zones of an emulated drive in ./furrow-data
 	@mkdir -p '$(DATA)'
@@ -24,6 +24,9 @@ serve: release ## a key-value server, its data in the zones of an emulated drive
 
 demo: release ## load this machine's package lists, pull the plug, look for what was lost
 	@exec target/release/furrow demo --directory '$(DATA)'
+
+demo-array: release ## the same on an array of five drives: one fails, is replaced and rebuilt, then another one fails
+	@exec target/release/furrow demo-array --directory '$(DATA)'
 
 test: ## every test, the stock programs, the crash explorer, a stock kernel in a guest
 	@exec scripts/test.sh

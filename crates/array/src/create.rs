@@ -67,8 +67,8 @@ pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {
     Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
 }
 
-/// The superblock of an array of `devices`, or why there can be none.
-fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
+/// The superblock that [`create`] would write, or why there can be no array of `devices`. Touches none of them.
+pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
     let name: Arc<str> = Arc::from("array");
     let refuse = |kind, why: String| Err(Error::new(kind, &name, "create").because(why));
     let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);

@@ -49,7 +49,7 @@ mod xor;
 mod zone;
 
 pub use check::{CheckOptions, CheckReport, Problem, Severity, check};
-pub use create::create;
+pub use create::{create, plan};
 pub use dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
 pub use events::{Event, EventKind, Events};
 pub use format::superblock::{MemberInfo, Superblock};

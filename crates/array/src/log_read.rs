@@ -105,6 +105,25 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
     Ok(newest)
 }
 
+/// The newest superblock in a member's log, the records behind the zones' beginnings included: that a drive failed
+/// stands there. Reads the whole log.
+pub(crate) async fn newest(device: &Arc<dyn ZonedDevice>, claim: &Claim) -> Result<Superblock> {
+    let unit = u64::from(claim.superblock.unit);
+    let mut newest = claim.superblock.clone();
+    for info in device.report(0..METADATA_ZONES).await? {
+        each_record(device, unit, &info, &mut |_, _, record| {
+            if let Body::Superblock(superblock) = record.body
+                && superblock.uuid == newest.uuid
+                && superblock.config > newest.config
+            {
+                newest = superblock;
+            }
+        })
+        .await?;
+    }
+    Ok(newest)
+}
+
 fn foreign(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
     Error::new(ErrorKind::Unsupported, &device.geometry().name, "read the superblock").because(why)
 }

@@ -189,11 +189,17 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     }
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
-    let Some(superblock) = newest.cloned() else {
+    let Some(mut superblock) = newest.cloned() else {
         return refuse(ErrorKind::NotFound, "none of the drives is a member of an array: create one first");
     };
     if claims.iter().any(|(_, claim)| claim.superblock.uuid != superblock.uuid) {
         return refuse(ErrorKind::Invalid, "the drives are of several arrays: name those of one only");
+    }
+    for (device, claim) in &claims {
+        let known = log_read::newest(device, claim).await?;
+        if known.config > superblock.config {
+            superblock = known;
+        }
     }
     let member = |(slot, info): (Slot, &MemberInfo)| {
         let drive = claims.iter().find(|(_, claim)| {

@@ -1,26 +1,135 @@
-//! `array:URL,URL,...`: an array by its members, in any order. One of them may be missing.
+//! `array:` URLs. An array is named by its members, by a file that lists them, or by its own name:
+//!
+//! | URL | members |
+//! |---|---|
+//! | `array:URL,URL,...` | these, in any order; one of them may be missing |
+//! | `array:PATH` | those that the file lists, one URL on a line; `#` begins a comment |
+//! | `array:NAME` | the drives of this machine that are members of the array with this label or UUID |
 
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use units::block_on;
-use zoned::{Driver, Error, ErrorKind, Result, ZonedDevice};
+use zoned::contents::{Signature, peek};
+use zoned::discover::Machine;
+use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
-use crate::{Array, OpenOptions};
+use crate::{Array, OpenOptions, status};
 
 /// The members that `rest`, an array's URL behind `array:`, names. Those that are not there are left out, with a
-/// warning: the array may do without one. One that is held, or named wrongly, is an error.
+/// warning: the array may do without one.
+///
+/// Errors: [`ErrorKind::Held`] and whatever else says that a drive is there and cannot be had, [`ErrorKind::Invalid`]
+/// for what is no URL, or is named twice, [`ErrorKind::NotFound`] where nothing has this name.
 pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
-    let mut devices = Vec::new();
-    for url in rest.split(',').map(str::trim).filter(|url| !url.is_empty()) {
+    match listed(rest)? {
+        Some(urls) => open_all(rest, &urls, driver),
+        None => by_name(rest, driver),
+    }
+}
+
+/// The URLs that `rest` names its members by, in the order in which they are written; `None` where it is the array's
+/// name. Opens no drive.
+///
+/// Errors: those of [`members`] that need no drive.
+pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
+    let urls: Vec<String> = if is_list(rest) {
+        rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+    } else if Path::new(rest).is_file() {
+        let text = std::fs::read_to_string(rest).map_err(|error| {
+            refusal(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
+        })?;
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    } else {
+        return Ok(None);
+    };
+    if urls.is_empty() {
+        return Err(refusal(ErrorKind::Invalid, rest, "it names no members: array:URL,URL,URL".to_owned()));
+    }
+    let mut seen = BTreeSet::new();
+    for url in &urls {
         if url.starts_with("array:") {
-            let error = Error::new(ErrorKind::Unsupported, &Arc::from(url), "open");
-            return Err(error.because("an array of arrays is not built"));
+            return Err(refusal(ErrorKind::Unsupported, url, "an array of arrays is not built".to_owned()));
         }
+        url.parse::<DeviceUrl>()?;
+        if !seen.insert(url.split('?').next().unwrap_or_default()) {
+            return Err(refusal(ErrorKind::Invalid, rest, format!("{url} is named twice")));
+        }
+    }
+    Ok(Some(urls))
+}
+
+/// Whether a device's URL is that of an emulated drive, or of an array of such: nobody else's data can lie on it.
+pub fn is_emulated(url: &str) -> bool {
+    match url.parse() {
+        Ok(DeviceUrl::Array(rest)) => {
+            matches!(listed(&rest), Ok(Some(urls)) if urls.iter().all(|url| is_emulated(url)))
+        }
+        Ok(url) => url.is_emulated(),
+        Err(_) => false,
+    }
+}
+
+/// Adds a new member to the list, where `rest` is a file that lists them: an array that is opened without the drive
+/// that is being rebuilt cannot go on with it. Whether it was one.
+///
+/// Errors: [`ErrorKind::Host`] where the file cannot be written.
+pub fn remember(rest: &str, url: &str) -> Result<bool> {
+    if is_list(rest) || !Path::new(rest).is_file() {
+        return Ok(false);
+    }
+    if listed(rest)?.is_some_and(|urls| urls.iter().any(|known| known == url)) {
+        return Ok(true);
+    }
+    let add = || {
+        let mut file = std::fs::OpenOptions::new().append(true).open(rest)?;
+        file.write_all(format!("\n{url}\n").as_bytes())?;
+        file.sync_all()
+    };
+    add().map(|()| true).map_err(|error| {
+        refusal(
+            ErrorKind::Host,
+            rest,
+            format!("adding {url} to the list of members: {error}; add it by hand"),
+        )
+    })
+}
+
+/// Opens the array that `rest` names.
+pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
+    let devices = members(rest, driver)?;
+    block_on(&**driver, Array::open(devices, OpenOptions::default()))
+}
+
+/// The same as a device: what `zoned` calls for `array:` URLs once it is told to ([`zoned::know_arrays`]).
+pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    Ok(assemble(rest, &driver)?)
+}
+
+/// Whether the URLs themselves stand there.
+fn is_list(rest: &str) -> bool {
+    rest.contains(',') || ["emu:", "blk:", "nvme:", "array:"].iter().any(|scheme| rest.starts_with(scheme))
+}
+
+fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let mut devices = Vec::new();
+    let mut missing = Vec::new();
+    for url in urls {
         match zoned::open(url, Arc::clone(driver)) {
             Ok(device) => devices.push(device),
-            Err(error) if is_missing(error.kind()) => tracing::warn!(url, %error, "a member is missing"),
+            Err(error) if is_missing(error.kind()) => {
+                tracing::warn!(url, %error, "a member is missing");
+                missing.push(url.as_str());
+            }
             Err(error) => return Err(error),
         }
+    }
+    if devices.is_empty() {
+        let why = format!("none of its members is there: {}", missing.join(", "));
+        return Err(refusal(ErrorKind::NotFound, rest, why));
     }
     Ok(devices)
 }
@@ -29,10 +138,85 @@ fn is_missing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Gone | ErrorKind::Host)
 }
 
-/// Opens the array whose members `rest` names: what `zoned` calls for `array:` URLs once it is told to
-/// ([`zoned::know_arrays`]).
-pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-    let devices = members(rest, &driver)?;
-    let array = block_on(&*driver, Array::open(devices, OpenOptions::default()))?;
-    Ok(array)
+/// The drives of this machine that say that they are members of the array with this label or UUID. A drive that the
+/// kernel uses or that does not look like a member is let be.
+fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let mut found = Vec::new();
+    let mut arrays = BTreeSet::new();
+    for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
+        let looks = peek(&Path::new("/dev").join(&drive.name))
+            .is_ok_and(|contents| contents.signatures.contains(&Signature::FurrowArray));
+        let Some(url) = drive.urls.first().filter(|_| looks) else { continue };
+        let device = zoned::open(url, Arc::clone(driver))?;
+        let Ok(status) = block_on(&**driver, status(std::slice::from_ref(&device))) else { continue };
+        let superblock = &status.superblock;
+        if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
+            arrays.insert(superblock.uuid);
+            found.push(device);
+        }
+    }
+    match arrays.len() {
+        0 => {
+            let why = format!(
+                "there is no file {name} that lists its members, and no drive of this machine is a member of an array \
+                 of this name; or name the members, array:URL,URL,URL"
+            );
+            Err(refusal(ErrorKind::NotFound, name, why))
+        }
+        1 => Ok(found),
+        _ => {
+            let list: Vec<String> = arrays.iter().map(ToString::to_string).collect();
+            let why = format!("{} arrays have this name: use one's UUID: {}", list.len(), list.join(", "));
+            Err(refusal(ErrorKind::Invalid, name, why))
+        }
+    }
+}
+
+fn refusal(kind: ErrorKind, rest: &str, why: String) -> Error {
+    let url = if rest.starts_with("array:") { rest.to_owned() } else { format!("array:{rest}") };
+    Error::new(kind, &Arc::from(url), "open").because(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_listed_in_the_url_or_in_a_file() {
+        let folder = std::env::temp_dir().join(format!("furrow-array-url-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("barn").display().to_string();
+        std::fs::write(&file, "# of the barn\nemu:a?zones=8\n\n  blk:/dev/b # the second\n").expect("a file");
+        let found = listed(&file).expect("a list").expect("of URLs");
+        assert_eq!(found, ["emu:a?zones=8", "blk:/dev/b"]);
+        assert!(remember(&file, "emu:c").expect("added") && remember(&file, "emu:c").expect("there"));
+        assert_eq!(
+            listed(&file).expect("a list").expect("of URLs"),
+            ["emu:a?zones=8", "blk:/dev/b", "emu:c"]
+        );
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(listed("emu:a, emu:b").expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
+        assert_eq!(listed("barn").expect("a name"), None);
+        assert!(!remember("emu:a,emu:b", "emu:c").expect("no file"));
+        assert!(is_emulated("emu:a") && is_emulated("array:emu:a,emu:b"));
+        assert!(!is_emulated("array:emu:a,blk:/dev/b") && !is_emulated("array:barn") && !is_emulated("barn"));
+    }
+
+    #[test]
+    fn what_names_no_members_is_refused_in_words() {
+        for (rest, part) in [
+            (",", "names no members"),
+            ("emu:a,emu:a?zones=8", "named twice"),
+            ("emu:a,array:b", "array of arrays"),
+            ("emu:a,b", "did you mean emu:b"),
+        ] {
+            let text = listed(rest).expect_err(rest).to_string();
+            assert!(text.contains(part), "{rest}: {text}");
+        }
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let text = members("no-such-array", &driver).expect_err("no such").to_string();
+        assert!(text.contains("no file") && text.contains("array:URL"), "{text}");
+        let text = members("emu:/no/such/a,emu:/no/such/b", &driver).expect_err("none").to_string();
+        assert!(text.contains("none of its members"), "{text}");
+    }
 }

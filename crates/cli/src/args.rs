@@ -9,7 +9,8 @@ Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
          blk:/dev/nvme0n1                   any zoned block device
          emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
          emu:mem?zones=64                   a drive in memory, gone with the process
-         array:URL,URL,URL                  an array by its drives (`furrow array create`)
+         array:URL,URL,URL                  an array by its drives (`furrow array create`);
+         array:FILE, array:NAME             by a file that lists them, or its label
 `furrow device list` shows the zoned drives of this machine.
 Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data.";
 
@@ -52,6 +53,8 @@ pub enum Command {
     Figures(figures::FiguresArgs),
     /// Load this machine's package lists, kill the server halfway, look for what was lost.
     Demo(demo::DemoArgs),
+    /// The same on an array: a drive fails, is replaced and rebuilt while clients go on, and another one fails.
+    DemoArray(demo::array::DemoArrayArgs),
 }
 
 /// The drive a command works on.

@@ -34,9 +34,11 @@ impl Context {
 
     /// Fails where [`open_or_create`](Context::open_or_create) would, and makes nothing.
     pub fn try_open(&self, at: &DeviceArg) -> Result<()> {
-        let url: DeviceUrl = at.device.parse()?;
-        if url.exists() {
-            drop(url.open(Arc::clone(&self.driver))?);
+        match at.device.parse()? {
+            // To assemble an array writes to it, and a rebuild would go on.
+            DeviceUrl::Array(rest) => drop(::array::url::members(&rest, &self.driver)?),
+            url if url.exists() => drop(url.open(Arc::clone(&self.driver))?),
+            _ => {}
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ pub enum Code {
     NoSpace = 4,
     /// What the device holds is damaged.
     Damaged = 5,
+    /// How an array is cannot be told: the lower numbers say how it is.
+    Unknown = 6,
 }
 
 impl From<Code> for ExitCode {
@@ -36,6 +38,11 @@ impl Failure {
     /// Something that takes the user's consent.
     pub fn refused(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Failure, message: message.into() }.into()
+    }
+
+    /// How an array is cannot be told.
+    pub fn unknown(message: impl Into<String>) -> anyhow::Error {
+        Failure { code: Code::Unknown, message: message.into() }.into()
     }
 
     /// A wrong command line.

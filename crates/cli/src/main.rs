@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Command::Crash(args) => crash::run(&context, args),
         Command::Figures(args) => figures::run(&context, &args),
         Command::Demo(args) => demo::run(&context, &args),
+        Command::DemoArray(args) => demo::array::run(&context, &args),
     };
     match result {
         Ok(code) => code,

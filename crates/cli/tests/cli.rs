@@ -1,12 +1,16 @@
 //! What the program says and which code it ends with.
 
+mod common;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use units::RealDriver;
+
+use common::{done, json, printed, refused, run, said};
 
 const SMALL: &str = "zones=24&zone-size=1MiB";
 
@@ -42,46 +46,6 @@ impl Drive {
     fn file(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
-}
-
-fn run(device: Option<&str>, args: &[&str]) -> Output {
-    // A command that hangs fails its test instead of hanging it.
-    let mut command = Command::new("timeout");
-    command.args(["60", env!("CARGO_BIN_EXE_furrow")]);
-    command.env_remove("FURROW_DEVICE").env_remove("FURROW_LOG").args(args).stdin(Stdio::null());
-    if let Some(device) = device {
-        command.env("FURROW_DEVICE", device);
-    }
-    command.output().expect("timeout comes with coreutils")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[track_caller]
-fn done(output: &Output) -> String {
-    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, printed(output), said(output));
-    printed(output)
-}
-
-/// One line of complaint that begins with the program's name.
-#[track_caller]
-fn refused(output: &Output, code: i32, words: &[&str]) {
-    let said = said(output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.starts_with("furrow: ") && said.trim_end().lines().count() == 1, "{said}");
-    for word in words {
-        assert!(said.contains(word), "'{word}' is not in: {said}");
-    }
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
 }
 
 #[test]
@@ -383,39 +347,6 @@ fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
         std::fs::OpenOptions::new().write(true).open(drive.directory.path().join("drive.img")).unwrap();
     file.set_len(2 << 20).unwrap();
     refused(&drive.furrow(&["fs", "ls"]), 5, &["cut short", "restore"]);
-}
-
-#[test]
-fn an_array_of_what_is_no_device_is_a_wrong_argument() {
-    refused(&run(Some("array:a"), &["fs", "ls"]), 2, &["did you mean emu:a"]);
-    refused(&run(Some("array:"), &["fs", "ls"]), 2, &["array:URL,URL,URL"]);
-}
-
-#[test]
-fn a_file_system_on_an_array_outlives_one_of_its_drives() {
-    let folder = tempfile::tempdir().unwrap();
-    let drive = |n: u32| format!("emu:{}/{n}.img", folder.path().display());
-    let made: Vec<String> = (0..4).map(|n| format!("{}?zones=24&zone-size=2MiB", drive(n))).collect();
-    let create = ["array", "create", "--label", "barn", &made[0], &made[1], &made[2], &made[3]];
-    done(&run(None, &create));
-    let array = format!("array:{}", (0..4).map(drive).collect::<Vec<_>>().join(","));
-    done(&run(Some(&array), &["fs", "mkfs"]));
-    let source = folder.path().join("source");
-    let content: Vec<u8> = (0..3_000_000_u32).flat_map(|n| n.to_le_bytes()).take(5 << 20).collect();
-    std::fs::write(&source, &content).unwrap();
-    done(&run(Some(&array), &["fs", "cp", source.to_str().unwrap(), "fs:/kept"]));
-    assert_eq!(json(&done(&run(Some(&array), &["array", "status", "--json"])))["health"], "clean");
-    std::fs::remove_file(folder.path().join("2.img")).unwrap();
-    let status = run(Some(&array), &["array", "status", "--json"]);
-    assert_eq!(status.status.code(), Some(1));
-    let back = folder.path().join("back");
-    done(&run(Some(&array), &["fs", "cp", "fs:/kept", back.to_str().unwrap()]));
-    assert!(std::fs::read(&back).unwrap() == content, "the file differs");
-    done(&run(Some(&array), &["fs", "check"]));
-    std::fs::remove_file(folder.path().join("0.img")).unwrap();
-    let broken = run(Some(&array), &["fs", "ls"]);
-    assert!(!broken.status.success());
-    assert_eq!(run(Some(&array), &["array", "status"]).status.code(), Some(2));
 }
 
 #[test]

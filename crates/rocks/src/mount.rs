@@ -106,7 +106,7 @@ fn bring_up(url: &str) -> Result<Fs> {
     };
     let asked = env::var_os(FORMAT).is_some_and(|value| value == "1");
     let blank = is_blank(&*device)?;
-    if (asked || blank) && !url.parse::<DeviceUrl>().is_ok_and(|url| url.is_emulated()) {
+    if (asked || blank) && !array::url::is_emulated(url) {
         let why = if blank { "it is blank" } else { "it is not formatted here" };
         let text = format!("mounting {url}: {why}; a real drive is formatted by `furrow fs mkfs` alone");
         return Err(Error::new(ErrorKind::Invalid, text));
@@ -124,6 +124,7 @@ fn bring_up(url: &str) -> Result<Fs> {
 /// Makes the drive file where there is none, if it can be formatted.
 fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let failed = |e: zoned::Error| Error::device(url, &e);
+    zoned::know_arrays(array::url::open);
     let parsed: DeviceUrl = url.parse().map_err(failed)?;
     if !parsed.exists() {
         let geometry = parsed.options().and_then(|settings| settings.geometry()).map_err(failed)?;

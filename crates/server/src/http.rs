@@ -1,5 +1,6 @@
 //! The HTTP port: metrics, health, and a plain page of the server's state.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,6 +10,7 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use crate::array;
 use crate::local::info_text;
 use crate::shared::Shared;
 
@@ -19,7 +21,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         .route("/", get(page))
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
-        .with_state(shared);
+        .merge(array::routes())
+        .with_state(shared)
+        .into_make_service_with_connect_info::<SocketAddr>();
     let stop = async move {
         // The sender lives in `shared`: this ends by the value.
         let _sender_gone = stopping.wait_for(|stopping| *stopping).await;
@@ -58,16 +62,18 @@ async fn page(State(shared): State<Arc<Shared>>) -> Html<String> {
         rows.push_str(&row);
     }
     let device = escape(&shared.options.device);
+    let array = shared.array.as_ref().map_or(String::new(), |array| array::table(&array.view()));
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Furrow</title><meta http-equiv=refresh content=5>\n\
          <style>body{{font:15px/1.5 sans-serif;margin:2em;max-width:60em}}th{{text-align:left;padding-top:1em}}\
          td{{padding-right:2em;font-variant-numeric:tabular-nums;vertical-align:top}}</style>\n\
          <h1>Furrow</h1><p>Key-value server on <code>{device}</code>, port {}. Metrics: <a href=/metrics>/metrics</a>.</p>\n\
-         <table>\n{rows}</table></html>\n",
+         {array}<table>\n{rows}</table></html>\n",
         shared.port
     ))
 }
 
-fn escape(text: &str) -> String {
+/// The text as HTML.
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,6 +4,7 @@
 //! writes, else where it is) and sends the replies in one write. The only crate with an async runtime.
 #![forbid(unsafe_code)]
 
+pub mod array;
 mod clients;
 mod connection;
 mod error;

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::array::ArrayMetrics;
 use crate::pipeline::{Needs, command_names};
 use crate::shared::Shared;
 
@@ -100,6 +101,9 @@ impl Metrics {
         let log = Info::new(vec![("mode", shared.options.wal.name())]);
         registry.register(LOG_INFO, "Which log writes go to", log);
         registry.register_collector(Box::new(Now::of(shared)));
+        if let Some(array) = &shared.array {
+            registry.register_collector(Box::new(ArrayMetrics(array.view())));
+        }
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &registry) {
             Ok(()) => text,

@@ -8,6 +8,7 @@ use kv::{Engine, EngineOptions, Limits, RocksStore, RocksStoreOptions};
 use units::{Driver, RealDriver, block_on};
 use zoned::{DeviceUrl, ZoneState, ZonedDevice};
 
+use crate::array::Held;
 use crate::server::Sockets;
 use crate::{Durability, Error, Result, ServeOptions, Server};
 
@@ -22,31 +23,34 @@ pub fn run(options: ServeOptions) -> Result<()> {
     let sockets = Sockets::bind(&options)?;
     let driver: Arc<dyn Driver> = RealDriver::new();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
-    let device = open(&options, &driver)?;
+    let (device, array) = open(&options, &driver)?;
     let fs = mount(&device, &options)?;
-    let served = serve(&fs, sockets, &options);
+    let served = serve(&fs, array, sockets, &options);
     let unmounted = block_on(&*driver, fs.unmount()).map_err(|error| failed("unmounting", error.to_string()));
     served.and(unmounted)
 }
 
+/// A device, and the array that it is, if it is one.
+type Opened = (Arc<dyn ZonedDevice>, Option<Held>);
+
 /// Makes the drive file where there is none, if a blank drive is to be formatted and can be.
-fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
     let opening = |error: zoned::Error| failed("opening the device", error.to_string());
     let url: DeviceUrl = options.device.parse().map_err(opening)?;
+    if let DeviceUrl::Array(rest) = &url {
+        let array = ::array::url::assemble(rest, driver).map_err(opening)?;
+        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(Held::new(array, rest))));
+    }
     if !options.format_if_blank {
-        return url.open(Arc::clone(driver)).map_err(opening);
+        return Ok((url.open(Arc::clone(driver)).map_err(opening)?, None));
     }
     if !url.exists() {
         let geometry = url.options().and_then(|settings| settings.geometry()).map_err(opening)?;
         Fs::check_format(&geometry, &format_options())
             .map_err(|error| failed("making a file system on", error.to_string()))?;
     }
-    url.open_or_create(Arc::clone(driver)).map_err(opening)
-}
-
-fn is_emulated(options: &ServeOptions) -> bool {
-    options.device.parse::<DeviceUrl>().is_ok_and(|url| url.is_emulated())
+    Ok((url.open_or_create(Arc::clone(driver)).map_err(opening)?, None))
 }
 
 fn format_options() -> FormatOptions {
@@ -66,7 +70,7 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
             return Err(failed("mounting", detail));
         }
         // A drive of this machine may be blank by mistake, and another one than was meant.
-        if !is_emulated(options) {
+        if !::array::url::is_emulated(&options.device) {
             let detail = "it is blank; a real drive is formatted by `furrow fs mkfs` alone".to_owned();
             return Err(failed("mounting", detail));
         }
@@ -78,7 +82,7 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
         .map_err(|error| failed("mounting", error.to_string()))
 }
 
-fn serve(fs: &Fs, sockets: Sockets, options: &ServeOptions) -> Result<()> {
+fn serve(fs: &Fs, array: Option<Held>, sockets: Sockets, options: &ServeOptions) -> Result<()> {
     let store_options = RocksStoreOptions {
         write_buffer: options.write_buffer,
         block_cache: options.block_cache,
@@ -95,7 +99,7 @@ fn serve(fs: &Fs, sockets: Sockets, options: &ServeOptions) -> Result<()> {
         ..EngineOptions::default()
     };
     let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
-    let started = Server::start_on(sockets, engine.clone(), options.clone()).and_then(|server| {
+    let started = Server::start_on(sockets, engine.clone(), array, options.clone()).and_then(|server| {
         server.stop_on_signals()?;
         Ok(server)
     });

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::array::Held;
 use crate::clients::Clients;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
@@ -80,17 +81,23 @@ impl Server {
     /// # Errors
     /// Settings that make no sense, an unreadable password file, a port that is taken.
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
-        Server::start_on(Sockets::bind(&options)?, engine, options)
+        Server::start_on(Sockets::bind(&options)?, engine, None, options)
     }
 
-    /// Serves from sockets bound with the same options.
-    pub(crate) fn start_on(sockets: Sockets, engine: Engine, options: ServeOptions) -> Result<Server> {
+    /// Serves from sockets bound with the same options. `array` is what the data lies on, if it lies on one.
+    pub(crate) fn start_on(
+        sockets: Sockets,
+        engine: Engine,
+        array: Option<Held>,
+        options: ServeOptions,
+    ) -> Result<Server> {
         let Sockets { runtime, workers, password, listener, http_listener } = sockets;
         let address = listener.local_addr()?;
         let http_address = http_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let shared = Arc::new(Shared {
             started_ms: engine.driver().unix_millis(),
             engine,
+            array,
             password,
             clients: Clients::default(),
             metrics: Arc::new(Metrics::new()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kv::Engine;
 use tokio::sync::{Semaphore, watch};
 
+use crate::array::Held;
 use crate::clients::Clients;
 use crate::metrics::Metrics;
 use crate::options::ServeOptions;
@@ -12,6 +13,8 @@ use crate::options::ServeOptions;
 /// The server, as its connections see it.
 pub(crate) struct Shared {
     pub engine: Engine,
+    /// The array that the data lies on, if it lies on one.
+    pub array: Option<Held>,
     pub options: ServeOptions,
     pub password: Option<Vec<u8>>,
     pub clients: Clients,

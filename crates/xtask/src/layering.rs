@@ -18,7 +18,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("zoned", &["units", "sys"]),
     ("array", &["zoned"]),
     ("fs", &["zoned"]),
-    ("rocks", &["fs"]),
+    ("rocks", &["array", "fs"]),
     ("kv", &["fs", "rocks"]),
     ("plugin", &["rocks", "kv"]),
     ("replica", &["units"]),

@@ -1,6 +1,7 @@
 //! `furrow demo`: loads this machine's package lists, pulls the plug halfway through a second load, and looks for
 //! what was lost.
 
+pub mod array;
 mod load;
 mod packages;
 mod resp;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::server::WalMode;
 use anyhow::{Context as _, Result, bail};
 
+use crate::array::Remote;
 use crate::context::Context;
 use crate::demo::resp::{Client, Reply};
 
@@ -25,22 +26,42 @@ pub struct Server {
     child: Child,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where its pages are, if it has some.
+    pages: Option<SocketAddr>,
 }
 
 impl Server {
     /// Starts the server and waits until it answers.
     pub fn start(context: &Context, device: &str, wal: WalMode) -> Result<Server> {
+        Server::start_on(context, device, wal, None)
+    }
+
+    /// The same with the pages that orders go to.
+    pub fn start_with_pages(context: &Context, device: &str) -> Result<Server> {
+        Server::start_on(context, device, WalMode::Auto, Some(free_address()?))
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> Result<Remote> {
+        let at = self.pages.context("the server has no pages")?;
+        Remote::new(&format!("http://{at}"), None)
+    }
+
+    fn start_on(context: &Context, device: &str, wal: WalMode, pages: Option<SocketAddr>) -> Result<Server> {
         let address = free_address()?;
+        let http = pages.map_or("none".to_owned(), |at| at.to_string());
+        // Whoever gives orders there tells what it does.
+        let log = if pages.is_some() { "off" } else { "warn" };
         let program = std::env::current_exe().context("finding this program")?;
         let child = Command::new(program)
-            .args(["serve", "--device", device, "--http", "none", "--wal", wal.name()])
+            .args(["serve", "--device", device, "--http", &http, "--wal", wal.name()])
             .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
-            .env("FURROW_LOG", "warn")
+            .env("FURROW_LOG", log)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .context("starting the server")?;
-        let mut server = Server { child, address };
+        let mut server = Server { child, address, pages };
         let give_up = context.now().after(START);
         loop {
             if let Some(status) = server.child.try_wait()? {

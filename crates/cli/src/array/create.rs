@@ -1,0 +1,127 @@
+//! `furrow array create`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::array::CreateOptions;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use units::Bytes;
+use zoned::emu::Emu;
+use zoned::{DeviceUrl, ZonedDevice};
+
+use super::at::absolute;
+use crate::args::{DeviceArg, ForceArg};
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::{erase, output, size};
+
+/// `furrow array create`
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The drives: nvme:, blk: or emu: URLs. Drive files are made
+    #[arg(required = true, num_args = 3.., value_name = "URL")]
+    drives: Vec<String>,
+    /// Bytes in a stripe unit.
+    #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
+    stripe_unit: Bytes,
+    /// A name for people.
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Write a file that lists the drives: --device array:FILE names the array then.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArg,
+}
+
+/// Makes the array.
+pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
+    let CreateArgs { drives, stripe_unit, label, save, force } = args;
+    if let Some(file) = save.as_ref().filter(|file| file.exists()) {
+        return Err(Failure::refused(format!("{} is there already: name another file", file.display())));
+    }
+    for (number, url) in drives.iter().enumerate() {
+        if url.contains(',') || url.starts_with("array:") {
+            return Err(Failure::usage(format!("{url}: each drive is an argument of its own, and no array")));
+        }
+        if drives.iter().take(number).any(|other| plain(other) == plain(url)) {
+            return Err(Failure::usage(format!("{url} is named twice")));
+        }
+    }
+    let options = CreateOptions { stripe_unit, label };
+    let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
+    let mut agreed = true;
+    for url in &drives {
+        let parsed: DeviceUrl = url.parse()?;
+        if parsed.exists() {
+            let device = context.open(&DeviceArg { device: url.clone() })?;
+            agreed &= erase::agreed(context, &device, force, "make it a member of an array")?;
+            devices.push(device);
+        } else {
+            // What is refused makes no file.
+            let emulated = Emu::memory(parsed.options()?, Arc::clone(context.driver()));
+            if force.dry_run {
+                output::line(format!("would make the drive file {}", emulated.geometry().name))?;
+                agreed = false;
+            }
+            devices.push(emulated);
+        }
+    }
+    let planned = ::array::plan(&devices, &options)?;
+    let capacity = capacity(&planned);
+    if !agreed {
+        if !context.json {
+            output::line(format!(
+                "the array would hold {} in {} zones",
+                size::show(capacity),
+                planned.zones
+            ))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (device, url) in devices.iter_mut().zip(&drives) {
+        if !url.parse::<DeviceUrl>()?.exists() {
+            *device = context.open_or_create(&DeviceArg { device: url.clone() })?;
+        }
+    }
+    let superblock = context.wait(::array::create(&devices, &options))?;
+    let url = match &save {
+        Some(file) => {
+            list(file, &superblock, &drives).with_context(|| format!("writing {}", file.display()))?;
+            format!("array:{}", file.display())
+        }
+        None => format!("array:{}", drives.iter().map(|url| plain(url)).collect::<Vec<_>>().join(",")),
+    };
+    if context.json {
+        output::json(&json!({
+            "array": superblock.uuid.to_string(), "url": url, "capacity": capacity.0, "zones": superblock.zones,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(format!("array {} of {} drives, {}", superblock.uuid, devices.len(), size::show(capacity)))?;
+    output::line(format!("use it as --device '{url}'"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A drive's URL without its parameters: a drive file knows them.
+fn plain(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+fn capacity(superblock: &::array::Superblock) -> Bytes {
+    let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
+    Bytes(zone * u64::from(superblock.zones) * (superblock.members.len() as u64 - 1))
+}
+
+/// The file that lists the members. Their paths are whole: it may be read from another directory.
+fn list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
+    let mut text = format!("# Array {} {}\n", superblock.uuid, superblock.label.replace('\n', " "));
+    for url in drives {
+        text.push_str(&absolute(url)?);
+        text.push('\n');
+    }
+    Ok(std::fs::write(file, text)?)
+}

@@ -1,0 +1,76 @@
+//! `furrow array status`
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use server::array::ArrayView;
+use units::Bytes;
+
+use super::at::At;
+use crate::context::Context;
+use crate::exit::{self, Code, Failure};
+use crate::{output, size};
+
+// Exit codes of `status`: part of the interface.
+const DEGRADED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// `furrow array status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    at: At,
+}
+
+/// Shows it.
+pub fn run(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
+    let view = args.at.look(context).map_err(|error| match exit::code(&error) {
+        // These say that a drive is lacking, or that two are.
+        Code::Failure | Code::Usage => Failure::unknown(exit::message(&error)),
+        _ => error,
+    })?;
+    show(context, &view)?;
+    Ok(code(&view))
+}
+
+/// The exit code that says how the array is.
+pub fn code(view: &ArrayView) -> ExitCode {
+    match view.health.as_str() {
+        "clean" => ExitCode::SUCCESS,
+        "degraded" => ExitCode::from(DEGRADED),
+        _ => ExitCode::from(FAILED),
+    }
+}
+
+/// Prints it.
+pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
+    if context.json {
+        return output::json(&serde_json::to_value(view)?);
+    }
+    let mut pairs = vec![
+        ("array", view.array.clone()),
+        ("label", if view.label.is_empty() { "-".to_owned() } else { view.label.clone() }),
+        ("health", view.health.clone()),
+        ("capacity", format!("{} in {} zones", size::show(Bytes(view.capacity)), view.zones)),
+        ("stripe unit", size::show(Bytes(view.stripe_unit))),
+    ];
+    for (name, progress) in [("rebuild", &view.rebuild), ("scrub", &view.scrub)] {
+        pairs.extend(progress.iter().map(|progress| (name, progress.words())));
+    }
+    if !view.worn.is_empty() {
+        pairs.push(("worn zones", view.worn.len().to_string()));
+    }
+    output::pairs(&pairs)?;
+    let rows = view.members.iter().map(|member| {
+        vec![
+            member.slot.to_string(),
+            member.state.clone(),
+            member.drive.clone().unwrap_or_else(|| "-".to_owned()),
+            member.media_errors.to_string(),
+            member.uuid.clone(),
+        ]
+    });
+    output::table(&["slot", "state", "drive", "errors", "uuid"], &["slot", "errors"], rows.collect())?;
+    view.advice.iter().try_for_each(output::line)
+}

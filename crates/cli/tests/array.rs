@@ -1,0 +1,501 @@
+//! `furrow array`: every verb, what it refuses, and the code that it ends with.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use common::{done, json, printed, run, said};
+
+/// Small drives: an array of four is made in a moment.
+const SMALL: &str = "zones=24&zone-size=2MiB";
+
+/// Drive files in a directory of their own.
+struct Barn {
+    folder: TempDir,
+}
+
+impl Barn {
+    fn new() -> Barn {
+        Barn { folder: TempDir::new().expect("a directory") }
+    }
+
+    /// With an array of four, and a file system with a file on it.
+    fn filled() -> Barn {
+        let barn = Barn::new();
+        barn.create(&[]);
+        done(&run(Some(&barn.array(0..4)), &["fs", "mkfs"]));
+        std::fs::write(barn.path("source"), Barn::content()).expect("a file");
+        done(&run(Some(&barn.array(0..4)), &["fs", "cp", &barn.text("source"), "fs:/kept"]));
+        barn
+    }
+
+    fn content() -> Vec<u8> {
+        (0..1_000_000_u32).flat_map(|n| n.to_le_bytes()).collect()
+    }
+
+    fn create(&self, more: &[&str]) {
+        let drives: Vec<String> = (0..4).map(|n| self.new_drive(n)).collect();
+        let args =
+            ["array", "create", "--label", "barn"].into_iter().chain(drives.iter().map(String::as_str));
+        done(&run(None, &args.chain(more.iter().copied()).collect::<Vec<_>>()));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn drive(&self, number: u32) -> String {
+        format!("emu:{}", self.text(&format!("{number}.img")))
+    }
+
+    /// The same, as it is made.
+    fn new_drive(&self, number: u32) -> String {
+        format!("{}?{SMALL}", self.drive(number))
+    }
+
+    fn array(&self, numbers: impl IntoIterator<Item = u32>) -> String {
+        format!("array:{}", numbers.into_iter().map(|n| self.drive(n)).collect::<Vec<_>>().join(","))
+    }
+
+    #[track_caller]
+    fn keeps(&self, array: &str) {
+        let back = self.text("back");
+        done(&run(Some(array), &["fs", "cp", "fs:/kept", &back]));
+        assert!(std::fs::read(&back).expect("a copy") == Barn::content(), "the file differs");
+        std::fs::remove_file(back).expect("a copy");
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.folder.path()).expect("a directory").count()
+    }
+
+    fn lose(&self, number: u32) {
+        std::fs::rename(self.path(&format!("{number}.img")), self.path(&format!("{number}.lost")))
+            .expect("a drive");
+    }
+}
+
+/// A complaint that begins with the program's name: the last line, after what the log warns of.
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("furrow: "), "{said}");
+    for word in words {
+        assert!(last.contains(word), "'{word}' is not in: {said}");
+    }
+}
+
+fn status(array: &str) -> (Option<i32>, Value) {
+    let output = run(Some(array), &["array", "status", "--json"]);
+    (output.status.code(), json(&printed(&output)))
+}
+
+fn states(view: &Value) -> Vec<&str> {
+    view["members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .filter_map(|member| member["state"].as_str())
+        .collect()
+}
+
+#[test]
+fn what_names_no_array_is_refused_in_words() {
+    let verbs: [&[&str]; 9] = [
+        &["status"],
+        &["monitor", "--once"],
+        &["fail", "0"],
+        &["replace", "0", "emu:mem"],
+        &["rebuild"],
+        &["scrub"],
+        &["check"],
+        &["dump"],
+        &["destroy"],
+    ];
+    for verb in verbs {
+        let line: Vec<&str> = ["array"].into_iter().chain(verb.iter().copied()).collect();
+        let unknown = if verb == ["status"] { 6 } else { 2 };
+        refused(&run(Some("emu:mem"), &line), unknown, &["no array", "array:URL,URL,URL"]);
+        refused(&run(Some("array:emu:mem,x"), &line), unknown, &["did you mean emu:x"]);
+        let unknown = if verb == ["status"] { 6 } else { 1 };
+        refused(&run(Some("array:no-such-barn"), &line), unknown, &["no file no-such-barn", "array:URL"]);
+        refused(&run(Some("array:emu:/no/a,emu:/no/b"), &line), unknown, &["none of its members"]);
+    }
+    refused(&run(Some("array:"), &["fs", "ls"]), 2, &["array:URL,URL,URL"]);
+    let output = run(None, &["array", "status"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--device"), "{}", said(&output));
+    refused(&run(None, &["array", "fail", "--url", "ftp://x", "1"]), 2, &["http://127.0.0.1:9121"]);
+    // Port 9 of loopback: nobody listens there.
+    refused(
+        &run(None, &["array", "fail", "--url", "http://127.0.0.1:9", "1"]),
+        1,
+        &["127.0.0.1:9", "furrow serve"],
+    );
+}
+
+#[test]
+fn create_refuses_what_makes_no_array_and_leaves_nothing_behind() {
+    let barn = Barn::new();
+    let drive = |n| barn.new_drive(n);
+    let create = |more: &[&str]| {
+        run(None, &["array", "create"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let output = create(&[&drive(0), &drive(1)]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    refused(&create(&[&drive(0), &drive(1), &drive(0)]), 2, &["named twice"]);
+    refused(&create(&[&drive(0), &drive(1), "array:a,b"]), 2, &["no array"]);
+    refused(&create(&[&drive(0), &drive(1), "blk:/dev/no-such"]), 1, &["/dev/no-such"]);
+    let other = format!("{}?{SMALL}&block-size=512", barn.drive(2));
+    refused(&create(&[&drive(0), &drive(1), &other]), 2, &["blocks of 512 bytes"]);
+    refused(
+        &create(&["--stripe-unit", "5000", &drive(0), &drive(1), &drive(2)]),
+        2,
+        &["stripe unit of 5000"],
+    );
+    let dry = done(&create(&["--dry-run", &drive(0), &drive(1), &drive(2)]));
+    assert!(dry.contains("would make") && dry.contains("21 zones"), "{dry}");
+    assert_eq!(barn.files(), 0);
+}
+
+#[test]
+fn create_refuses_a_drive_that_holds_data_until_it_is_told_twice() {
+    let barn = Barn::new();
+    done(&run(Some(&barn.new_drive(1)), &["fs", "mkfs"]));
+    let drives = [0, 1, 2].map(|n| barn.new_drive(n));
+    let create = ["array", "create", &drives[0], &drives[1], &drives[2]];
+    refused(&run(None, &create), 1, &["1.img", "Furrow file system", "--force"]);
+    assert_eq!(barn.files(), 1, "a drive file was made for an array that was refused");
+    done(&run(Some(&barn.drive(1)), &["fs", "check"]));
+    done(&run(None, &[&create[..], &["--force"]].concat()));
+    assert_eq!(status(&barn.array(0..3)).0, Some(0));
+    // A member of an array is data too.
+    refused(&run(None, &create), 1, &["member of a Furrow array"]);
+}
+
+#[test]
+fn an_array_is_named_by_a_file_that_lists_its_drives() {
+    let barn = Barn::new();
+    let list = barn.text("barn.array");
+    barn.create(&["--save", &list]);
+    let array = format!("array:{list}");
+    let (code, view) = status(&array);
+    assert_eq!((code, view["label"].as_str()), (Some(0), Some("barn")));
+    let again = [3, 4, 5].map(|n| barn.new_drive(n));
+    let create = ["array", "create", "--save", &list, &again[0], &again[1], &again[2]];
+    refused(&run(None, &create), 1, &["there already"]);
+    done(&run(Some(&array), &["fs", "mkfs"]));
+    done(&run(Some(&array), &["array", "fail", "2"]));
+    // The new drive joins the list.
+    done(&run(Some(&array), &["array", "replace", "2", &barn.new_drive(7)]));
+    let (code, view) = status(&array);
+    assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
+    assert!(view["members"][2]["drive"].as_str().is_some_and(|name| name.ends_with("7.img")), "{view}");
+}
+
+#[test]
+fn the_exit_code_of_status_says_how_the_array_is() {
+    let barn = Barn::filled();
+    let array = barn.array([3, 1, 0, 2]);
+    let (code, view) = status(&array);
+    assert_eq!((code, view["health"].as_str(), states(&view)), (Some(0), Some("clean"), vec!["good"; 4]));
+    let shown = done(&run(Some(&array), &["array", "status"]));
+    assert!(shown.contains("clean") && shown.contains("64.0 KiB") && shown.contains("3.img"), "{shown}");
+
+    barn.lose(2);
+    let output = run(Some(&array), &["array", "status", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("2.img"), "a missing member is named: {}", said(&output));
+    assert_eq!(json(&printed(&output))["members"][2]["state"], "missing");
+    barn.keeps(&array);
+    done(&run(Some(&array), &["fs", "check"]));
+    // It was used without the drive: from now on the drive is out.
+    assert_eq!(states(&status(&array).1), ["good", "good", "failed", "good"]);
+
+    barn.lose(0);
+    assert_eq!(status(&array).0, Some(2));
+    refused(&run(Some(&array), &["fs", "ls"]), 1, &["one drive only"]);
+}
+
+#[test]
+fn two_copies_of_a_drive_and_drives_of_others_are_refused() {
+    let barn = Barn::filled();
+    std::fs::copy(barn.path("1.img"), barn.path("8.img")).expect("a copy");
+    refused(&run(Some(&barn.array([0, 1, 2, 3, 8])), &["fs", "ls"]), 2, &["two drives", "leave one out"]);
+    barn.keeps(&barn.array(0..4));
+
+    let other = Barn::filled();
+    let mixed = format!("{},{}", barn.array(0..3), other.drive(3));
+    for verb in [&["fs", "ls"][..], &["array", "check"], &["array", "destroy", "--force"]] {
+        refused(&run(Some(&mixed), verb), 2, &["array"]);
+    }
+    assert_eq!(run(Some(&mixed), &["array", "status"]).status.code(), Some(6));
+    barn.keeps(&barn.array(0..4));
+
+    // A drive that was out of the array for a while does not come back by itself.
+    done(&run(Some(&barn.array([0, 1, 2])), &["fs", "ls"]));
+    assert_eq!(states(&status(&barn.array(0..4)).1), ["good", "good", "good", "failed"]);
+    barn.keeps(&barn.array(0..4));
+}
+
+#[test]
+fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
+    let barn = Barn::filled();
+    let array = barn.array(0..4);
+    refused(&run(Some(&array), &["array", "fail", "4"]), 2, &["4 slots", "no 4"]);
+    refused(&run(Some(&array), &["array", "replace", "1", &barn.new_drive(5)]), 2, &["is good", "fail 1"]);
+    assert!(!barn.path("5.img").exists(), "a drive file was made for what was refused");
+    let dry = done(&run(Some(&array), &["array", "fail", "1", "--dry-run"]));
+    assert!(dry.contains("would fail drive 1") && dry.contains("1.img"), "{dry}");
+    assert_eq!(status(&array).0, Some(0));
+
+    done(&run(Some(&array), &["array", "fail", "1"]));
+    assert_eq!(states(&status(&array).1), ["good", "failed", "good", "good"]);
+    refused(&run(Some(&array), &["array", "fail", "1"]), 2, &["failed or missing already"]);
+    refused(&run(Some(&array), &["array", "fail", "2"]), 2, &["does without one only", "replace"]);
+    refused(&run(Some(&array), &["array", "rebuild"]), 1, &["no rebuild is under way", "replace it"]);
+    barn.keeps(&array);
+
+    // The new drive: too small, holding data, an array.
+    let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
+    refused(&run(Some(&array), &["array", "replace", "1", &tiny]), 2, &["8 zones", "needs 24"]);
+    let narrow = format!("{}?{SMALL}&max-open=5&max-active=5", barn.drive(6));
+    refused(&run(Some(&array), &["array", "replace", "1", &narrow]), 2, &["5 of its zones", "open"]);
+    assert!(!barn.path("6.img").exists(), "a drive file was made for what was refused");
+    refused(&run(Some(&array), &["array", "replace", "1", "array:x"]), 2, &["no array"]);
+    refused(&run(Some(&array), &["array", "replace", "9", &barn.new_drive(5)]), 2, &["no drive 9"]);
+    done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
+    let replace = ["array", "replace", "1", &barn.drive(5)];
+    refused(&run(Some(&array), &replace), 1, &["5.img", "Furrow file system", "--force"]);
+    let dry = done(&run(Some(&array), &[&replace[..], &["--dry-run"]].concat()));
+    assert!(dry.contains("would refuse") && dry.contains("--force"), "{dry}");
+    done(&run(Some(&barn.drive(5)), &["fs", "check"]));
+
+    let rebuilt = done(&run(Some(&array), &[&replace[..], &["--force"]].concat()));
+    assert!(rebuilt.contains("drive 1 is emu:") && rebuilt.contains("the array is clean"), "{rebuilt}");
+    let array = barn.array([0, 5, 2, 3]);
+    let (code, view) = status(&array);
+    assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
+    let idle = done(&run(Some(&array), &["array", "rebuild"]));
+    assert!(idle.contains("nothing is rebuilt"), "{idle}");
+    // What the new drive holds is needed where another one is gone.
+    for lost in [0, 3] {
+        let others = barn.array([0, 5, 2, 3].into_iter().filter(|n| *n != lost));
+        let copies: Vec<u32> = [0, 5, 2, 3].into_iter().filter(|n| *n != lost).collect();
+        let kept = Barn::new();
+        for n in &copies {
+            std::fs::copy(barn.path(&format!("{n}.img")), kept.path(&format!("{n}.img"))).expect("a copy");
+        }
+        kept.keeps(&kept.array(copies));
+        assert_eq!(status(&others).0, Some(1));
+    }
+}
+
+#[test]
+fn check_dump_and_destroy_read_what_the_drives_hold() {
+    let barn = Barn::filled();
+    let array = barn.array(0..4);
+    let checked = json(&done(&run(Some(&array), &["array", "check", "--json"])));
+    assert_eq!(checked["errors"], 0, "{checked}");
+    let dumped = done(&run(Some(&array), &["array", "dump"]));
+    assert!(dumped.contains("drive 3 of array") && dumped.contains("superblock"), "{dumped}");
+    let dumped = json(&done(&run(Some(&array), &["array", "dump", "--json"])));
+    assert_eq!(dumped[1]["slot"], 1);
+    assert!(dumped[1]["records"].as_array().is_some_and(|records| !records.is_empty()), "{dumped}");
+
+    refused(&run(Some(&array), &["array", "destroy"]), 1, &["barn", "--force"]);
+    let dry = done(&run(Some(&array), &["array", "destroy", "--dry-run"]));
+    assert!(dry.contains("would destroy"), "{dry}");
+    barn.keeps(&array);
+    let gone = done(&run(Some(&array), &["array", "destroy", "--yes"]));
+    assert!(gone.contains("destroyed on") && gone.contains("0.img"), "{gone}");
+    refused(&run(Some(&array), &["array", "status"]), 6, &["none of the drives is a member"]);
+    refused(&run(Some(&array), &["fs", "ls"]), 1, &["none of the drives is a member"]);
+}
+
+#[test]
+fn a_scrub_finds_nothing_on_a_sound_array() {
+    let barn = Barn::filled();
+    let found = json(&done(&run(Some(&barn.array(0..4)), &["array", "scrub", "--json"])));
+    assert!(found["stripes"].as_u64().is_some_and(|stripes| stripes > 10), "{found}");
+    assert_eq!((&found["mismatches"], &found["read_errors"]), (&Value::from(0), &Value::from(0)));
+}
+
+#[test]
+fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_finds() {
+    let barn = Barn::filled();
+    let array = barn.array(0..4);
+    let log = barn.text("log");
+    let command = format!("echo $FURROW_EVENT $FURROW_HEALTH $FURROW_LABEL >> {log}");
+    let once = ["array", "monitor", "--once", "--exec", &command];
+    let output = run(Some(&array), &once);
+    assert_eq!((output.status.code(), printed(&output).as_str()), (Some(0), ""));
+    assert!(!barn.path("log").exists(), "nothing happened");
+    done(&run(Some(&array), &["array", "fail", "3"]));
+    let output = run(Some(&array), &once);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(printed(&output).contains("barn: degraded: "), "{}", printed(&output));
+    assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
+}
+
+/// `furrow serve`, ended with the test.
+struct Server {
+    child: Child,
+    pages: String,
+}
+
+impl Server {
+    fn start(array: &str, more: &[&str]) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_furrow"))
+            .args(["serve", "--device", array, "--port", "0", "--http", "127.0.0.1:0"])
+            .args(more)
+            .env_remove("FURROW_DEVICE")
+            .env("FURROW_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a server");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let pages = line.split("status on ").nth(1).map(|url| url.trim().trim_end_matches('/').to_owned());
+        Server { pages: pages.unwrap_or_else(|| panic!("the server said '{line}'")), child }
+    }
+
+    fn array(&self, args: &[&str]) -> Output {
+        run(
+            None,
+            &["array"]
+                .into_iter()
+                .chain(args.iter().copied())
+                .chain(["--url", &self.pages])
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// A request as it stands; the answer.
+    fn raw(&self, request: &str) -> String {
+        let mut stream =
+            TcpStream::connect(self.pages.trim_start_matches("http://")).expect("the server's pages");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    fn page(&self, path: &str) -> String {
+        self.raw(&format!("GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
+    let barn = Barn::new();
+    barn.create(&[]);
+    let array = barn.array(0..4);
+    // Emulated and blank: it gets a file system.
+    let server = Server::start(&array, &[]);
+    refused(&run(Some(&array), &["array", "status"]), 3, &["in use", "--url"]);
+    assert_eq!(json(&done(&server.array(&["status", "--json"])))["health"], "clean");
+    assert!(server.page("/").contains("Array barn: clean"));
+    assert!(server.page("/metrics").contains("furrow_array_members{state=\"good\"} 4"));
+
+    let log = barn.text("log");
+    let exec = format!("echo $FURROW_EVENT $FURROW_SLOT >> {log}");
+    let mut monitor = Command::new(env!("CARGO_BIN_EXE_furrow"))
+        .args(["array", "monitor", "--url", &server.pages, "--interval", "50ms", "--exec", &exec, "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a monitor");
+    let mut lines = BufReader::new(monitor.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("the monitor goes on").expect("a line");
+        json(&line)
+    };
+
+    refused(&server.array(&["fail", "7"]), 2, &["no 7"]);
+    refused(&server.array(&["replace", "2", &barn.new_drive(5)]), 2, &["is good"]);
+    assert_eq!(json(&done(&server.array(&["rebuild", "--cancel", "--json"])))["cancelled"], false);
+    done(&server.array(&["fail", "2"]));
+    assert_eq!(server.array(&["status"]).status.code(), Some(1));
+    assert!(server.page("/metrics").contains("furrow_array_health 1"));
+    assert!(server.page("/healthz").starts_with("HTTP/1.0 200"), "writes are taken without a drive");
+    refused(&server.array(&["fail", "3"]), 2, &["does without one only"]);
+    let event = next();
+    assert_eq!((&event["event"], &event["slot"]), (&Value::from("drive-failed"), &Value::from(2)));
+    assert_eq!(next()["event"], "degraded");
+
+    done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
+    refused(&server.array(&["replace", "2", &barn.drive(5)]), 1, &["holds", "--force"]);
+    let rebuilt = done(&server.array(&["replace", "2", "--force", &barn.drive(5)]));
+    assert!(rebuilt.contains("5.img") && rebuilt.contains("the array is clean"), "{rebuilt}");
+    assert_eq!(server.array(&["status"]).status.code(), Some(0));
+    assert!(server.page("/").contains("5.img"));
+    assert_eq!(next()["event"], "rebuild-started");
+    // The look may fall between the drive's admission and the end of the job.
+    let mut last = [next(), next()].map(|event| event["event"].as_str().unwrap_or_default().to_owned());
+    last.sort();
+    assert_eq!(last, ["clean", "rebuild-ended"]);
+    drop(server);
+    let last = next();
+    assert_eq!(last["event"], "unreachable");
+    monitor.kill().expect("ended");
+    monitor.wait().expect("ended");
+    let told = std::fs::read_to_string(&log).expect("the command ran");
+    assert!(told.starts_with("drive-failed 2\ndegraded\nrebuild-started 2\n"), "{told}");
+    assert_eq!(status(&barn.array([0, 1, 5, 3])).0, Some(0));
+}
+
+#[test]
+fn orders_are_taken_from_programs_and_not_from_web_pages() {
+    let barn = Barn::new();
+    barn.create(&[]);
+    let secret = barn.text("secret");
+    std::fs::write(&secret, "open sesame\n").expect("a file");
+    let server = Server::start(&barn.array(0..4), &["--password-file", &secret]);
+    let order = |headers: &str| {
+        let body = "{\"slot\":1}";
+        server.raw(&format!(
+            "POST /array/fail HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        ))
+    };
+    let json_kind = "content-type: application/json\r\n";
+    let key = "authorization: Bearer open sesame\r\n";
+    assert!(order(key).contains(" 415 "));
+    assert!(order(&format!("{json_kind}{key}origin: http://evil.example\r\n")).contains(" 403 "));
+    assert!(order(&format!("{json_kind}{key}sec-fetch-site: cross-site\r\n")).contains(" 403 "));
+    assert!(order(json_kind).contains(" 401 "));
+    assert!(order(&format!("{json_kind}authorization: Bearer guess\r\n")).contains(" 401 "));
+    refused(&server.array(&["fail", "1"]), 1, &["password", "--password-file"]);
+    assert_eq!(json(&done(&server.array(&["status", "--json"])))["health"], "clean");
+    done(&server.array(&["fail", "1", "--password-file", &secret]));
+    assert_eq!(server.array(&["status"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_server_without_an_array_says_so() {
+    let barn = Barn::new();
+    let server = Server::start(&format!("{}?zones=24&zone-size=2MiB", barn.drive(0)), &[]);
+    refused(&server.array(&["status"]), 6, &["on no array"]);
+    refused(&server.array(&["fail", "1"]), 1, &["on no array"]);
+    assert!(!server.page("/metrics").contains("furrow_array"));
+}

@@ -1,0 +1,51 @@
+//! What the tests of the program share.
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs the program to its end; `device` is the environment's.
+pub fn run(device: Option<&str>, args: &[&str]) -> Output {
+    // A command that hangs fails its test instead of hanging it.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_furrow")]);
+    command.env_remove("FURROW_DEVICE").env_remove("FURROW_LOG").args(args).stdin(Stdio::null());
+    if let Some(device) = device {
+        command.env("FURROW_DEVICE", device);
+    }
+    command.output().expect("timeout comes with coreutils")
+}
+
+/// What it wrote to stderr.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What it wrote to stdout.
+pub fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// It must have succeeded; what it printed.
+#[track_caller]
+pub fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, printed(output), said(output));
+    printed(output)
+}
+
+/// One line of complaint that begins with the program's name.
+#[track_caller]
+pub fn refused(output: &Output, code: i32, words: &[&str]) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.starts_with("furrow: ") && said.trim_end().lines().count() == 1, "{said}");
+    for word in words {
+        assert!(said.contains(word), "'{word}' is not in: {said}");
+    }
+}
+
+/// What it printed as JSON.
+pub fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}

@@ -1,0 +1,138 @@
+//! Who may give orders over HTTP: programs on this machine, and no web page.
+//!
+//! A browser on this machine can be made to send requests here by any page that it shows. What it sends then has an
+//! `Origin`, cannot have a content type of JSON without asking first, and after a name was pointed at this address
+//! (DNS rebinding) has that name as its `Host`. Each of the three is refused by itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, FromRequest, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::shared::Shared;
+
+/// An order that may be carried out.
+pub(super) struct Order<T>(pub T);
+
+/// Why a request is not answered as it wishes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal(pub StatusCode, pub String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Refusal(status, why) = self;
+        (status, [(header::CONTENT_TYPE, "application/json")], format!("{}\n", json!({ "error": why })))
+            .into_response()
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Order<T>, Refusal> {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
+        check(peer, request.headers(), shared)?;
+        let wrong = |why: String| Refusal(StatusCode::BAD_REQUEST, why);
+        let body = Bytes::from_request(request, shared).await.map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_slice(&body).map(Order).map_err(|error| wrong(format!("the order: {error}")))
+    }
+}
+
+/// Whether `peer` may give an order with these headers.
+fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Result<(), Refusal> {
+    judge(peer, headers)?;
+    let given = text(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+    if shared.password.is_some() && !given.is_some_and(|given| shared.is_password(given.as_bytes())) {
+        let why = "the server asks for its password: furrow array ... --password-file FILE";
+        return Err(Refusal(StatusCode::UNAUTHORIZED, why.to_owned()));
+    }
+    Ok(())
+}
+
+/// The same without the password.
+fn judge(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
+    let refuse = |why: &str| Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
+    if !peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
+        return refuse("orders are taken from this machine only: give them there");
+    }
+    let site = text(headers, "sec-fetch-site");
+    if headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != "none") {
+        return refuse("this order comes from a web page: use furrow array");
+    }
+    if !text(headers, header::HOST.as_str()).is_some_and(is_this_machine) {
+        return refuse("name this machine by its loopback address, as in http://127.0.0.1:9121");
+    }
+    let kind = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        let why = "an order is JSON: content-type: application/json";
+        return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned()));
+    }
+    Ok(())
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Whether a `Host` header names a loopback address.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(more: &[(&'static str, &'static str)]) -> HeaderMap {
+        let base = [("host", "127.0.0.1:9121"), ("content-type", "application/json")];
+        let mut headers = HeaderMap::new();
+        for (name, value) in base.iter().chain(more) {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_program_of_this_machine_may_give_orders_and_nobody_else() {
+        let here = Some(SocketAddr::from(([127, 0, 0, 1], 4000)));
+        assert_eq!(judge(here, &headers(&[])), Ok(()));
+        assert_eq!(judge(here, &headers(&[("sec-fetch-site", "none")])), Ok(()));
+        assert!(judge(Some(SocketAddr::from(([10, 0, 0, 1], 4000))), &headers(&[])).is_err());
+        assert!(judge(None, &headers(&[])).is_err());
+        for (name, value) in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-origin"),
+            ("host", "evil.example:9121"),
+            ("content-type", "text/plain"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ] {
+            assert!(judge(here, &headers(&[(name, value)])).is_err(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_this_machine_only_by_a_loopback_name() {
+        for host in ["127.0.0.1:9121", "127.0.0.1", "localhost:9121", "LOCALHOST", "[::1]:9121", "[::1]"] {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in
+            ["", "evil.example:9121", "10.0.0.1:9121", "127.0.0.1.evil.example", "localhost.evil.example:1"]
+        {
+            assert!(!is_this_machine(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The array in use.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use array::{Array, Events, Pace, RebuildOptions, ScrubOptions, Slot};
+use parking_lot::Mutex;
+use units::{Bytes, Driver};
+use zoned::{DeviceUrl, Error, ErrorKind, Geometry, ZonedDevice, contents};
+
+use super::routes::ReplaceOrder;
+use super::view::{ArrayView, EndView, EventView, ScrubView};
+
+/// So many events are kept for those who ask later.
+const EVENTS: usize = 200;
+
+/// The array that the server's data lies on.
+pub struct Held {
+    array: Arc<Array>,
+    /// What names its members.
+    rest: String,
+    driver: Arc<dyn Driver>,
+    opened_ms: u64,
+    events: Events,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    count: u64,
+    events: VecDeque<EventView>,
+}
+
+impl Held {
+    /// From now on events are kept. `rest` is what stands behind `array:` in the array's URL.
+    pub fn new(array: Arc<Array>, rest: &str) -> Held {
+        let driver = Arc::clone(ZonedDevice::driver(&*array));
+        let (opened_ms, events) = (driver.unix_millis(), array.events());
+        Held { array, rest: rest.to_owned(), driver, opened_ms, events, kept: Mutex::default() }
+    }
+
+    /// How it is now.
+    pub fn view(&self) -> ArrayView {
+        let counters = self.array.counters().each().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut view = ArrayView {
+            counters,
+            opened_ms: self.opened_ms,
+            events: self.events(),
+            ..ArrayView::from(&self.array.status())
+        };
+        if let Some(rebuild) = self.array.rebuild().filter(array::Handle::is_over) {
+            let error = units::block_on(&*self.driver, rebuild.wait()).err().map(|error| error.to_string());
+            view.last_rebuild = Some(EndView { progress: (&rebuild.progress()).into(), error, found: None });
+        }
+        if let Some(scrub) = self.array.scrubbing().filter(array::Handle::is_over) {
+            let progress = (&scrub.progress()).into();
+            view.last_scrub = Some(match units::block_on(&*self.driver, scrub.wait()) {
+                Ok(report) => EndView { progress, error: None, found: Some(ScrubView::from(&report)) },
+                Err(error) => EndView { progress, error: Some(error.to_string()), found: None },
+            });
+        }
+        view
+    }
+
+    fn events(&self) -> Vec<EventView> {
+        let mut kept = self.kept.lock();
+        while let Some(event) = self.events.try_next() {
+            kept.count += 1;
+            let event = EventView::new(kept.count, &event);
+            kept.events.push_back(event);
+            if kept.events.len() > EVENTS {
+                kept.events.pop_front();
+            }
+        }
+        kept.events.iter().cloned().collect()
+    }
+
+    /// The array does without this drive from now on.
+    ///
+    /// # Errors
+    /// What [`Array::fail`] says.
+    pub fn fail(&self, slot: Slot) -> Result<(), Error> {
+        units::block_on(&*self.driver, self.array.fail(slot))
+    }
+
+    /// Begins to fill a new drive. A dry run only looks whether it would do; what it holds, in words.
+    ///
+    /// # Errors
+    /// What [`zoned::open`] says; [`ErrorKind::HoldsData`] without `force`; what [`Array::start_replace`] says.
+    pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
+        let url: DeviceUrl = order.device.parse()?;
+        let (force, dry_run) = (order.force, order.dry_run);
+        if !url.exists() {
+            // What is refused makes no drive file.
+            self.suits(&url.options()?.geometry()?)?;
+            if dry_run {
+                return Ok(format!("{}: it would be made", order.device));
+            }
+        }
+        let device = match dry_run {
+            true => url.open(Arc::clone(&self.driver)),
+            false => url.open_or_create(Arc::clone(&self.driver)),
+        }?;
+        self.suits(device.geometry())?;
+        let name = Arc::clone(&device.geometry().name);
+        let pace = Pace { max_rate: order.max_rate.map(Bytes), ..Pace::default() };
+        units::block_on(&*self.driver, async {
+            let held = contents::guard(&*device, force || dry_run).await?;
+            if !dry_run {
+                self.array.start_replace(Slot(order.slot), device, RebuildOptions { pace }).await?;
+                // The rebuild runs whether or not it can be written down.
+                if let Err(error) = array::url::remember(&self.rest, &order.device) {
+                    tracing::warn!(%error, "after a restart the rebuild would not go on");
+                }
+            }
+            Ok(format!("{name}: {held}"))
+        })
+    }
+
+    /// Whether a drive of this geometry can be a member.
+    fn suits(&self, drive: &Geometry) -> Result<(), Error> {
+        let (array, superblock) = (ZonedDevice::geometry(&*self.array), self.array.superblock());
+        let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, &drive.name, "replace").because(why));
+        let (zones, capacity) = (superblock.zones + superblock.metadata_zones, superblock.zone_capacity);
+        if drive.block_size != superblock.block_size {
+            return refuse(format!(
+                "its blocks have {} bytes, the array's {}",
+                drive.block_size, superblock.block_size
+            ));
+        }
+        if drive.conventional > 0 {
+            return refuse(format!("{} of its zones are conventional: arrays take none", drive.conventional));
+        }
+        if drive.zones < zones || drive.zone_capacity < capacity {
+            return refuse(format!(
+                "it has {} zones of {} blocks; the array needs {zones} of {} at least",
+                drive.zones, drive.zone_capacity.0, capacity.0
+            ));
+        }
+        let needed = |limit: Option<u32>| limit.map(|limit| limit.saturating_add(superblock.metadata_zones));
+        for (what, has, needed) in [
+            ("open", drive.max_open, needed(array.max_open)),
+            ("active", drive.max_active, needed(array.max_active)),
+        ] {
+            if let Some(has) = has
+                && needed.is_none_or(|needed| has < needed)
+            {
+                let needed = needed.map_or("no limit".to_owned(), |needed| needed.to_string());
+                return refuse(format!("{has} of its zones can be {what} at once; the array needs {needed}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the rebuild or the scrub early; whether there was one.
+    pub fn cancel(&self, what: Job) -> bool {
+        match what {
+            Job::Rebuild => {
+                self.array.rebuild().filter(|job| !job.is_over()).inspect(array::Handle::cancel).is_some()
+            }
+            Job::Scrub => {
+                self.array.scrubbing().filter(|job| !job.is_over()).inspect(array::Handle::cancel).is_some()
+            }
+        }
+    }
+
+    /// Begins to compare all parity with its data.
+    pub fn scrub(&self, repair_parity: bool) -> Result<(), Error> {
+        self.array.start_scrub(ScrubOptions { repair_parity, ..ScrubOptions::default() }).map(drop)
+    }
+}
+
+/// What runs for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// A rebuild.
+    Rebuild,
+    /// A scrub.
+    Scrub,
+}

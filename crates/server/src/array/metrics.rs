@@ -1,0 +1,123 @@
+//! `furrow_array_*`, as of the moment of a scrape.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::view::{ArrayView, ProgressView};
+
+// The exposition format adds `_total` to the names of counters.
+const HEALTH: &str = "furrow_array_health";
+const MEMBERS: &str = "furrow_array_members";
+const MEMBER: &str = "furrow_array_member_state";
+const MEDIA_ERRORS: &str = "furrow_array_member_media_errors";
+const WORN: &str = "furrow_array_worn_zones";
+const BYTES: &str = "furrow_array_written_bytes";
+const REBUILD_DONE: &str = "furrow_array_rebuild_done_bytes";
+const REBUILD_TOTAL: &str = "furrow_array_rebuild_total_bytes";
+const REBUILD_LEFT: &str = "furrow_array_rebuild_left_seconds";
+const SCRUB_DONE: &str = "furrow_array_scrub_done_bytes";
+const SCRUB_TOTAL: &str = "furrow_array_scrub_total_bytes";
+
+/// What a member can be.
+const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
+/// The counters of bytes: name in the library, kind in the metric.
+const KINDS: [(&str, &str); 5] = [
+    ("data_bytes", "data"),
+    ("parity_bytes", "parity"),
+    ("partial_parity_bytes", "partial_parity"),
+    ("metadata_bytes", "metadata"),
+    ("rebuilt_bytes", "rebuild"),
+];
+/// All other counters: name in the library, name of the metric, what it is.
+const COUNTERS: [(&str, &str, &str); 8] = [
+    ("degraded_reads", "furrow_array_degraded_reads", "Reads put together from the other drives"),
+    ("read_errors", "furrow_array_read_errors", "Reads of a drive that gave an error of the medium"),
+    ("read_repairs", "furrow_array_read_repairs", "Of these, those that were answered from the other drives"),
+    ("relocations", "furrow_array_relocations", "Stripe units recorded elsewhere than in their place"),
+    ("scrub_bytes", "furrow_array_scrub_read_bytes", "Bytes that scrubs read"),
+    ("scrub_errors", "furrow_array_scrub_errors", "Reads of scrubs that failed"),
+    ("scrub_mismatches", "furrow_array_scrub_mismatches", "Stripes whose parity did not fit their data"),
+    ("drive_failures", "furrow_array_drive_failures", "Drives that failed while the array was in use"),
+];
+
+/// An array at the moment of a scrape.
+#[derive(Debug)]
+pub(crate) struct ArrayMetrics(pub ArrayView);
+
+type Encoded = Result<(), std::fmt::Error>;
+
+impl Collector for ArrayMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let view = &self.0;
+        let health = match view.health.as_str() {
+            "clean" => 0,
+            "degraded" => 1,
+            _ => 2,
+        };
+        gauge(&mut encoder, HEALTH, "0 clean, 1 a drive is lacking, 2 more are", health)?;
+        let of = |state: &str| view.members.iter().filter(|member| member.state == state).count() as u64;
+        family(
+            &mut encoder,
+            MEMBERS,
+            "Drives by state",
+            MetricType::Gauge,
+            STATES.map(|s| ([("state", s.to_owned())], of(s))),
+        )?;
+        let states = view.members.iter().map(|member| {
+            let drive = member.drive.clone().unwrap_or_default();
+            ([("slot", member.slot.to_string()), ("drive", drive), ("state", member.state.clone())], 1)
+        });
+        family(&mut encoder, MEMBER, "1 for what each drive is now", MetricType::Gauge, states)?;
+        let errors = view.members.iter().map(|m| ([("slot", m.slot.to_string())], m.media_errors));
+        family(
+            &mut encoder,
+            MEDIA_ERRORS,
+            "Reads that gave errors of the medium",
+            MetricType::Counter,
+            errors,
+        )?;
+        gauge(&mut encoder, WORN, "Physical zones that are read-only or offline", view.worn.len() as u64)?;
+        let count = |name: &str| view.counters.get(name).copied().unwrap_or(0);
+        let bytes = KINDS.map(|(name, kind)| ([("kind", kind.to_owned())], count(name)));
+        family(&mut encoder, BYTES, "Bytes written to the drives by kind", MetricType::Counter, bytes)?;
+        for (name, metric, help) in COUNTERS {
+            let counter = ConstCounter::new(count(name));
+            counter.encode(encoder.encode_descriptor(metric, help, None, MetricType::Counter)?)?;
+        }
+        let none = ProgressView::default();
+        let rebuild = view.rebuild.as_ref().unwrap_or(&none);
+        gauge(&mut encoder, REBUILD_DONE, "Bytes that the rebuild under way has written", rebuild.bytes)?;
+        gauge(&mut encoder, REBUILD_TOTAL, "Bytes that it will have written, 0 without one", rebuild.total)?;
+        let left = rebuild.eta_seconds.map_or(0, |left| left.ceil() as u64);
+        gauge(&mut encoder, REBUILD_LEFT, "Seconds until its end, as far as can be told", left)?;
+        let scrub = view.scrub.as_ref().unwrap_or(&none);
+        gauge(&mut encoder, SCRUB_DONE, "Bytes that the scrub under way has read", scrub.bytes)?;
+        gauge(&mut encoder, SCRUB_TOTAL, "Bytes that it will have read, 0 without one", scrub.total)
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
+    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn family<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: impl IntoIterator<Item = ([(&'static str, String); N], u64)>,
+) -> Encoded {
+    let mut encoder = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in values {
+        let encoder = encoder.encode_family(&labels)?;
+        match kind {
+            MetricType::Counter => ConstCounter::new(value).encode(encoder)?,
+            _ => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(encoder)?,
+        }
+    }
+    Ok(())
+}
