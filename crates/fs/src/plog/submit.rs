@@ -199,7 +199,9 @@ impl Entry {
         match void.wait().await {
             Ok(()) => Err(error),
             Err(_) => {
-                Err(error.because("nor could its record be taken back yet: it may come back in a recovery"))
+                // Whoever takes it for a write that failed for good would be wrong.
+                let why = "nor could its record be taken back: it may come back when the log is opened again";
+                Err(Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why).caused_by(error))
             }
         }
     }
