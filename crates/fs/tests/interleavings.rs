@@ -4,7 +4,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "tests may panic, and use a part of each file")]
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 mod atomic {
@@ -16,7 +16,7 @@ mod gate;
 #[path = "../src/log/parallel/tickets.rs"]
 mod tickets;
 
-use gate::Gate;
+use gate::{Entered, Gate};
 use tickets::Tickets;
 
 /// Two preemptions of each thread find what two writers and a closer can do to each other, in seconds.
@@ -33,12 +33,20 @@ struct Zone {
     landed: AtomicUsize,
     heard: AtomicUsize,
     found: AtomicUsize,
+    /// Somebody writes at the pointer.
+    writing: AtomicBool,
 }
 
 impl Zone {
     fn new(capacity: u64) -> Arc<Zone> {
         let zero = || AtomicUsize::new(0);
-        Arc::new(Zone { gate: Gate::new(capacity), landed: zero(), heard: zero(), found: zero() })
+        Arc::new(Zone {
+            gate: Gate::new(capacity),
+            landed: zero(),
+            heard: zero(),
+            found: zero(),
+            writing: AtomicBool::new(false),
+        })
     }
 
     fn drained(&self) {
@@ -46,16 +54,81 @@ impl Zone {
         self.found.store(self.landed.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// One append; whether it got in.
+    /// One append; whether it got in. Where somebody has the zone to itself, it waits.
     fn append(&self, blocks: u64) -> bool {
-        if !self.gate.enter(blocks) {
-            return false;
+        loop {
+            match self.gate.enter(blocks) {
+                Entered::In => break,
+                Entered::Shut => return false,
+                Entered::Taken => loom::thread::yield_now(),
+            }
         }
+        assert!(!self.writing.load(Ordering::Acquire), "nothing goes beside a write at the pointer");
         self.landed.fetch_add(1, Ordering::AcqRel);
         if self.gate.leave() {
             self.drained();
         }
         true
+    }
+}
+
+impl Zone {
+    /// One write at the pointer, if nobody is in; gives where it went. `turns_back`: it gets no ticket.
+    fn write(&self, blocks: u64, turns_back: bool) -> Option<u64> {
+        let at = self.gate.enter_alone(blocks)?;
+        assert!(!self.writing.swap(true, Ordering::AcqRel), "one has the zone to itself");
+        assert_eq!(
+            at,
+            2 * self.landed.load(Ordering::Acquire) as u64,
+            "the pointer is behind all that landed"
+        );
+        if !turns_back {
+            self.landed.fetch_add(1, Ordering::AcqRel);
+        }
+        self.writing.store(false, Ordering::Release);
+        let drained = if turns_back { self.gate.turn_back_alone(blocks) } else { self.gate.leave_alone() };
+        if drained {
+            self.drained();
+        }
+        (!turns_back).then_some(at)
+    }
+}
+
+#[test]
+fn a_write_at_the_pointer_has_the_zone_to_itself_and_knows_where_the_pointer_is() {
+    explore(|| {
+        let zone = Zone::new(6);
+        let appender = zone.clone();
+        let appends = thread::spawn(move || usize::from(appender.append(2)));
+        let writer = zone.clone();
+        let writes = thread::spawn(move || usize::from(writer.write(2, false).is_some()));
+        let mine = usize::from(zone.write(2, true).is_some() || zone.append(2));
+        let all = mine + appends.join().unwrap() + writes.join().unwrap();
+        assert_eq!((zone.gate.used(), zone.landed.load(Ordering::Acquire)), (2 * all as u64, all));
+        assert!(all >= 2 && zone.gate.is_idle(), "who does not get the zone appends");
+    });
+}
+
+#[test]
+fn a_zone_that_is_closed_beside_a_write_at_the_pointer_is_drained_once_and_after_it() {
+    for turns_back in [false, true] {
+        explore(move || {
+            let (old, new) = (Zone::new(8), Zone::new(8));
+            let writer = old.clone();
+            let write = thread::spawn(move || usize::from(writer.write(2, turns_back).is_some()));
+            let (from, to) = (old.clone(), new.clone());
+            let append = thread::spawn(move || assert!(from.append(2) || to.append(2), "an append is lost"));
+            if old.gate.close() {
+                old.drained();
+            }
+            let written = write.join().unwrap();
+            append.join().unwrap();
+            let (in_old, in_new) = (old.landed.load(Ordering::Acquire), new.landed.load(Ordering::Acquire));
+            assert_eq!(in_old + in_new, 1 + written);
+            assert_eq!(old.heard.load(Ordering::Acquire), 1, "the zone is drained once");
+            assert_eq!(old.found.load(Ordering::Acquire), in_old, "nothing lands in a zone that is drained");
+            assert!(old.gate.is_drained() && old.gate.enter_alone(1).is_none());
+        });
     }
 }
 
@@ -80,7 +153,7 @@ fn an_append_that_races_the_replacement_is_in_the_old_zone_before_it_is_drained_
         assert_eq!(old.heard.load(Ordering::Acquire), 1, "the zone is drained once");
         assert_eq!(old.found.load(Ordering::Acquire), in_old, "nothing lands in a zone that is drained");
         assert_eq!(old.gate.used(), 2 * in_old as u64);
-        assert!(old.gate.is_drained() && !old.gate.enter(1));
+        assert!(old.gate.is_drained() && old.gate.enter(1) == Entered::Shut);
     });
 }
 
@@ -127,7 +200,7 @@ fn whoever_turns_back_gives_its_blocks_back_and_may_be_the_last_one_out() {
         let zone = Zone::new(4);
         let other = zone.clone();
         let writer = thread::spawn(move || {
-            if other.gate.enter(3) && other.gate.turn_back(3) {
+            if other.gate.enter(3) == Entered::In && other.gate.turn_back(3) {
                 other.drained();
             }
         });

@@ -5,9 +5,11 @@
 //! is formatted and mounted, and the log made, with one record in it: what a database does when it is opened.
 //! Everything that happens meanwhile counts: zones that are used up, logs that take turns.
 
+mod batchings;
 mod group;
 mod limit;
 mod logs;
+mod neighbours;
 mod parallel;
 mod run;
 
@@ -22,6 +24,7 @@ use zoned::Bytes;
 use crate::counted::Counts;
 use crate::{Clock, Error, Latencies, Result};
 
+pub use batchings::{Compared, WRITERS, compare};
 pub use limit::Limit;
 pub use run::run;
 
@@ -112,6 +115,9 @@ pub struct WalOutcome {
     pub payload_mib_per_s: f64,
     /// Of a record: until it is appended, and safe where it is synced.
     pub latency_us: Latencies,
+    /// The largest ratio of a record's latency to the median of those that began around it: what a replaced zone, or
+    /// anything else that happens now and then, does to a record. `None` for more than 4 Mi records.
+    pub worst_over_neighbours: Option<f64>,
     /// Appends and writes of the log.
     pub appends: u64,
     /// Bytes written to the drive, those of the metadata too, for each byte of a record.

@@ -10,6 +10,7 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::logs::Logs;
+use super::neighbours::Times;
 use super::parallel::Parallel;
 use super::{Batch, HEADER, Limit, Sync, WalLoad, WalOutcome, limit};
 use crate::counted::{Counted, Counts};
@@ -59,6 +60,7 @@ struct Work {
 /// What was measured.
 struct Measured {
     recorder: Recorder,
+    times: Option<Times>,
     elapsed: Duration,
     counts: Counts,
     logs: u64,
@@ -76,7 +78,7 @@ pub fn run(load: &WalLoad) -> Result<WalOutcome> {
     let counted = Counted::new(Arc::clone(drive.device()));
     let measured = block_on(&**drive.driver(), write(&load, &counted))?;
     let limit = limit::measure(&drive, &load)?;
-    Ok(outcome(load, drive.dilation(), &measured, limit))
+    Ok(outcome(load, drive.dilation(), measured, limit))
 }
 
 async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
@@ -104,17 +106,20 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
         load: load.clone(),
         next: AtomicU64::new(0),
     });
-    let writers: Vec<Spawned<fs::Result<Recorder>>> = (0..load.threads)
+    let writers: Vec<Spawned<fs::Result<(Recorder, Times)>>> = (0..load.threads)
         .map(|_| {
             let work = Arc::clone(&work);
             spawn(&*driver, "bench", async move { work.writer().await })
         })
         .collect();
-    let mut recorder = Recorder::new();
+    let (mut recorder, mut times) = (Recorder::new(), Times::default());
     let mut result = Ok(());
     for writer in writers {
         match writer.await {
-            Ok(own) => recorder.add(&own),
+            Ok((own, all)) => {
+                recorder.add(&own);
+                times.join(all);
+            }
             Err(error) => result = result.and(Err(error)),
         }
     }
@@ -124,7 +129,8 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let counts = counted.counts();
     work.logs.close().await?;
     fs.unmount().await?;
-    Ok(Measured { recorder, elapsed, counts, logs: work.logs.made() })
+    let times = Times::fit(load.records()).then_some(times);
+    Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.made() })
 }
 
 fn record(load: &WalLoad) -> Vec<u8> {
@@ -132,13 +138,14 @@ fn record(load: &WalLoad) -> Vec<u8> {
 }
 
 impl Work {
-    async fn writer(&self) -> fs::Result<Recorder> {
+    async fn writer(&self) -> fs::Result<(Recorder, Times)> {
         let (record, me) = (record(&self.load), Arc::new(Waiter::default()));
-        let (mut recorder, mut data) = (Recorder::new(), Vec::new());
+        let (mut recorder, mut times, mut data) = (Recorder::new(), Times::default(), Vec::new());
+        let keep = Times::fit(self.load.records());
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.load.records() {
-                return Ok(recorder);
+                return Ok((recorder, times));
             }
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
@@ -149,12 +156,16 @@ impl Work {
                 Place::Logs(logs) => logs.append(&record, sync).await?,
                 Place::Parallel(log) => log.append(&record, sync).await?,
             }
-            recorder.record(self.driver.now().since(begin));
+            let end = self.driver.now();
+            recorder.record(end.since(begin));
+            if keep {
+                times.add(begin, end);
+            }
         }
     }
 }
 
-fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> WalOutcome {
+fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> WalOutcome {
     let seconds = measured.elapsed.as_secs_f64() / f64::from(dilation.max(1));
     let records = measured.recorder.count();
     let payload = records as f64 * load.record.0 as f64;
@@ -175,6 +186,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: &Measured, limit: Limit) -> W
         ops_per_s,
         payload_mib_per_s,
         latency_us: measured.recorder.summary(dilation),
+        worst_over_neighbours: measured.times.and_then(|times| times.worst(load.threads)),
         appends: counts.appends + counts.writes,
         write_amplification: over((counts.bytes + counts.metadata_bytes) as f64, payload),
         device_operations: counts,

@@ -30,6 +30,18 @@ const COLUMNS: [(&str, usize); 8] = [
     ("of limit", 8),
     ("of raw", 6),
 ];
+/// The columns of `--batchings`; the last two are auto over the better of the others.
+const COMPARED: [(&str, usize); 9] = [
+    ("writers", 7),
+    ("group ops/s", 11),
+    ("p99.9 us", 9),
+    ("waltz ops/s", 11),
+    ("p99.9 us", 9),
+    ("auto ops/s", 10),
+    ("p99.9 us", 9),
+    ("of ops/s", 8),
+    ("of p99.9", 8),
+];
 
 /// `furrow bench wal`
 #[derive(Debug, Args)]
@@ -73,6 +85,9 @@ pub struct WalArgs {
     /// Both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB, 512 buffers at least; JSON has a line for each.
     #[arg(long, conflicts_with_all = ["io", "record", "buffer"])]
     grid: bool,
+    /// group, waltz and auto beside each other, from 1 to 64 writers; JSON has a line for each number.
+    #[arg(long, conflicts_with_all = ["batch", "threads", "grid"])]
+    batchings: bool,
     /// Go on although the drive holds data: it is lost.
     #[arg(long, visible_alias = "yes")]
     force: bool,
@@ -98,6 +113,9 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
     if args.grid {
         return grid(context, &load);
     }
+    if args.batchings {
+        return batchings(context, &load);
+    }
     let outcome = wal::run(&load).map_err(failed)?;
     if context.json {
         output::json(&with_host(&outcome)?)?;
@@ -109,7 +127,7 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
 
 fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     if !context.json {
-        columns(COLUMNS.map(|(name, _)| name.to_uppercase()))?;
+        columns(&COLUMNS, COLUMNS.map(|(name, _)| name.to_uppercase()))?;
     }
     let mut force = load.force;
     for buffer in BUFFERS {
@@ -124,16 +142,19 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                 if context.json {
                     output::line(with_host(&outcome)?.to_string())?;
                 } else {
-                    columns([
-                        size::show(buffer),
-                        size::show(record),
-                        io_name(io).to_owned(),
-                        format!("{:.0}", outcome.ops_per_s),
-                        format!("{:.1}", outcome.payload_mib_per_s),
-                        format!("{:.1}", outcome.device_limit.mib_per_s),
-                        format!("{:.3}", outcome.of_limit),
-                        format!("{:.3}", outcome.of_raw),
-                    ])?;
+                    columns(
+                        &COLUMNS,
+                        [
+                            size::show(buffer),
+                            size::show(record),
+                            io_name(io).to_owned(),
+                            format!("{:.0}", outcome.ops_per_s),
+                            format!("{:.1}", outcome.payload_mib_per_s),
+                            format!("{:.1}", outcome.device_limit.mib_per_s),
+                            format!("{:.3}", outcome.of_limit),
+                            format!("{:.3}", outcome.of_raw),
+                        ],
+                    )?;
                 }
             }
         }
@@ -141,9 +162,43 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line of the grid.
-fn columns(cells: [String; COLUMNS.len()]) -> Result<()> {
-    let padded = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| format!("{cell:>width$}"));
+fn batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
+    if !context.json {
+        columns(&COMPARED, COMPARED.map(|(name, _)| name.to_uppercase()))?;
+    }
+    let mut force = load.force;
+    for threads in wal::WRITERS {
+        let compared = wal::compare(&WalLoad { force, ..load.clone() }, threads).map_err(failed)?;
+        force = true;
+        if context.json {
+            output::line(with_host(&compared)?.to_string())?;
+            continue;
+        }
+        let cells = [&compared.group, &compared.waltz, &compared.auto]
+            .map(|o| [format!("{:.0}", o.ops_per_s), format!("{:.1}", o.latency_us.p99_9)]);
+        let [[group, group_tail], [waltz, waltz_tail], [auto, auto_tail]] = cells;
+        let over = |share: f64| format!("{share:.3}");
+        columns(
+            &COMPARED,
+            [
+                threads.to_string(),
+                group,
+                group_tail,
+                waltz,
+                waltz_tail,
+                auto,
+                auto_tail,
+                over(compared.throughput()),
+                over(compared.tail()),
+            ],
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line of a table whose lines come one by one.
+fn columns<const N: usize>(widths: &[(&str, usize); N], cells: [String; N]) -> Result<()> {
+    let padded = cells.iter().zip(widths).map(|(cell, (_, width))| format!("{cell:>width$}"));
     output::line(padded.collect::<Vec<_>>().join("  "))
 }
 
@@ -198,6 +253,9 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         line.push_str(&format!(", {:.1} % of what so many writers can do", share * 100.0));
     }
     output::line(line)?;
+    if let Some(worst) = outcome.worst_over_neighbours {
+        output::line(format!("no record took more than {worst:.2} times the median of those around it"))?;
+    }
     output::line(format!(
         "{} entries in {} {}; {:.3} bytes written for each byte of a record",
         outcome.appends,

@@ -22,7 +22,7 @@ const QUEUE: f64 = 2.0;
 
 /// Latencies by size.
 #[derive(Debug, Default)]
-pub(super) struct Latencies {
+pub(crate) struct Latencies {
     sizes: [Size; SIZES],
     queueing: bool,
 }
@@ -46,7 +46,7 @@ struct Kind {
 
 impl Latencies {
     /// Whether the next lone operation of `blocks` blocks is a write.
-    pub(super) fn writes(&mut self, blocks: usize) -> bool {
+    pub(crate) fn writes(&mut self, blocks: usize) -> bool {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return false };
         let [write, append] = size.kinds;
         if write.count < FIRST || append.count < FIRST {
@@ -68,7 +68,7 @@ impl Latencies {
     }
 
     /// An operation of `blocks` blocks took so long. `lone`: it was all there was to send.
-    pub(super) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
+    pub(crate) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return };
         let least = size.least.map_or(time.as_secs_f64(), |least| least.min(time.as_secs_f64()));
         size.least = Some(least);

@@ -35,6 +35,7 @@ use units::{Blocks, ZoneId};
 use crate::{Result, Sabotage};
 
 pub use index::{Check, LogIndex};
+pub(crate) use latencies::Latencies;
 pub use recover::{Cut, Recovered, recover, recover_with};
 pub(crate) use stream::{LogStream, Unread, stream};
 pub use stream::{MEMORY, ReadStats};

@@ -9,6 +9,11 @@ use units::Instant;
 
 /// Rates that differ by less are the same.
 const SAME: f64 = 0.01;
+/// Of a window that begins with one operation: what it tries costs those who went together before.
+const SAME_FROM_ONE: f64 = 0.05;
+/// After each change a fourth of its round does not count: that may go to a drive's buffer, which takes it faster than the
+/// drive does.
+const SKIP_FROM_ONE: usize = 4;
 /// Operations of a round, for each in flight.
 const ROUND: usize = 2;
 const SHORTEST_ROUND: usize = 16;
@@ -25,7 +30,13 @@ pub(crate) struct Window {
     /// Rounds left before looks.
     up_in: u32,
     down_in: u32,
+    hold_up: u32,
     hold_down: u32,
+    /// Looks upwards that gave nothing make the next ones rarer, too.
+    patient: bool,
+    same: f64,
+    /// The least operations of a round.
+    shortest: usize,
     trial: Trial,
     round: Round,
 }
@@ -61,15 +72,22 @@ impl Window {
             limit: most,
             up_in: HOLD_UP,
             down_in: HOLD_DOWN,
+            hold_up: HOLD_UP,
             hold_down: HOLD_DOWN,
+            patient: false,
+            same: SAME,
+            shortest: SHORTEST_ROUND,
             trial: Trial::Base { down: true },
             round: Round { skip: most, ..Round::default() },
         }
     }
 
-    /// One that begins with a single operation, and looks upwards.
-    pub(crate) fn from_one(most: usize) -> Window {
-        let mut window = Window::new(most);
+    /// One that begins with a single operation, and looks upwards: more and more rarely where that gives nothing, for what
+    /// is in flight together there would go together here. It measures over `round` operations, more than a drive's buffer
+    /// or a zone takes: both are faster at first on some.
+    pub(crate) fn from_one(most: usize, round: usize) -> Window {
+        let shortest = round.max(SHORTEST_ROUND);
+        let mut window = Window { patient: true, same: SAME_FROM_ONE, shortest, ..Window::new(most) };
         window.try_limit(1, Trial::Base { down: false });
         window.round.skip = 0;
         window
@@ -78,6 +96,11 @@ impl Window {
     /// Operations that may be in flight.
     pub(crate) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Whether it has found that one operation is enough, and tries nothing.
+    pub(crate) fn rests_at_one(&self) -> bool {
+        self.limit == 1 && self.trial == Trial::Settled
     }
 
     /// An operation of `bytes` bytes was acknowledged at `now`. `full`: as many were in flight as may be.
@@ -101,7 +124,7 @@ impl Window {
         self.round.bytes += bytes;
         self.round.ops += 1;
         let elapsed = now.since(since).as_secs_f64();
-        if self.round.ops >= (ROUND * self.limit).max(SHORTEST_ROUND) && elapsed > 0.0 {
+        if self.round.ops >= (ROUND * self.limit).max(self.shortest) && elapsed > 0.0 {
             let rate = self.round.bytes as f64 / elapsed;
             self.round = Round { since: Some(now), ..Round::default() };
             self.judge(rate);
@@ -113,16 +136,24 @@ impl Window {
             Trial::Base { down: true } => self.descend(rate),
             Trial::Base { down: false } => self.ascend(rate),
             // As good with half: go on down from here.
-            Trial::Down { before, .. } if rate >= before * (1.0 - SAME) => self.descend(rate.max(before)),
+            Trial::Down { before, .. } if rate >= before * (1.0 - self.same) => {
+                self.descend(rate.max(before))
+            }
             Trial::Down { from, .. } => {
                 self.try_limit(from, Trial::Settled);
                 self.hold_down = (self.hold_down * 2).min(LONGEST_HOLD);
             }
-            Trial::Up { before, .. } if rate > before * (1.0 + SAME) => {
-                self.hold_down = HOLD_DOWN;
+            Trial::Up { before, .. } if rate > before * (1.0 + self.same) => {
+                (self.hold_up, self.hold_down) = (HOLD_UP, HOLD_DOWN);
                 self.ascend(rate);
             }
-            Trial::Up { from, .. } => self.try_limit(from, Trial::Settled),
+            Trial::Up { from, .. } => {
+                self.try_limit(from, Trial::Settled);
+                if self.patient {
+                    self.hold_up = (self.hold_up * 2).min(LONGEST_HOLD);
+                    self.up_in = self.hold_up;
+                }
+            }
             Trial::Settled => {
                 self.up_in = self.up_in.saturating_sub(1);
                 self.down_in = self.down_in.saturating_sub(1);
@@ -130,7 +161,7 @@ impl Window {
                     self.down_in = self.hold_down;
                     self.trial = Trial::Base { down: true };
                 } else if self.up_in == 0 {
-                    self.up_in = HOLD_UP;
+                    self.up_in = self.hold_up;
                     if self.limit < self.most {
                         self.trial = Trial::Base { down: false };
                     }
@@ -156,7 +187,8 @@ impl Window {
     }
 
     fn try_limit(&mut self, limit: usize, trial: Trial) {
-        self.round = Round { skip: self.limit.max(limit), ..Round::default() };
+        let skip = self.limit.max(limit).max(if self.patient { self.shortest / SKIP_FROM_ONE } else { 0 });
+        self.round = Round { skip, ..Round::default() };
         (self.limit, self.trial) = (limit, trial);
     }
 }
@@ -211,6 +243,17 @@ mod tests {
         assert!(drive(&mut window, 2, 100, 5000).0 < 2.5);
         assert!(drive(&mut window, 32, 100, 20_000).0 > 30.0);
         assert!(drive(&mut window, 2, 100, 200_000).0 < 8.0);
+    }
+
+    #[test]
+    fn one_that_begins_with_one_operation_grows_where_that_pays_and_rests_where_it_does_not() {
+        for parallel in [1, 2, 4, 16, 32, 64] {
+            let mut window = Window::from_one(128, 64);
+            assert!(!window.rests_at_one());
+            let (limit, _) = drive(&mut window, parallel, 100, 20_000);
+            let fits = limit <= parallel as f64 * 1.2 + 0.2 && limit >= parallel as f64 * 0.9;
+            assert!(fits && window.rests_at_one() == (parallel == 1), "{parallel}: {limit}");
+        }
     }
 
     #[test]

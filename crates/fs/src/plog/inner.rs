@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use units::Driver;
 use units::sync::{Event, Turnstile};
+use units::{Blocks, Driver};
 use uuid::Uuid;
 use zoned::ZonedDevice;
 
@@ -18,7 +18,7 @@ use super::keeper::{Reply, VoidJob};
 use super::zone::{Switch, Tops, Zone};
 use crate::format::record::Record;
 use crate::log::entry::EntryHeader;
-use crate::log::parallel::{Cutting, Tickets};
+use crate::log::parallel::{Cutting, Entered, Tickets};
 use crate::shared::{Handle, Shared};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
@@ -33,8 +33,10 @@ pub(super) struct Identity {
 /// What a parallel log did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ParallelStats {
-    /// Appends that the device took: each is a part of an entry.
+    /// Appends that the device took, or writes at the pointer: each is a part of an entry.
     pub appends: u64,
+    /// Those of them that were writes at the pointer.
+    pub writes: u64,
     /// Their blocks.
     pub blocks: u64,
     /// Records.
@@ -53,6 +55,7 @@ pub struct ParallelStats {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) appends: AtomicU64,
+    pub(super) writes: AtomicU64,
     pub(super) blocks: AtomicU64,
     pub(super) records: AtomicU64,
     pub(super) flushes: AtomicU64,
@@ -66,6 +69,7 @@ impl Counters {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         ParallelStats {
             appends: get(&self.appends),
+            writes: get(&self.writes),
             blocks: get(&self.blocks),
             records: get(&self.records),
             flushes: get(&self.flushes),
@@ -97,8 +101,10 @@ pub(super) struct Inner {
     /// The zone that is written. Changed under the lock of `switch`.
     pub(super) active: ArcSwapOption<Zone>,
     pub(super) switch: Mutex<Switch>,
-    /// There is another zone, or will not be.
+    /// There is another zone, or will not be; or the one who had it to itself has left.
     pub(super) switched: Event,
+    /// Somebody waits until the one who has the zone to itself has left.
+    behind: AtomicBool,
     /// The lowest open ticket has moved, told while somebody waits.
     low_moved: Event,
     low_waiters: AtomicUsize,
@@ -145,10 +151,11 @@ impl Inner {
             volatile: geometry.volatile_cache,
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
             join: options.join,
-            joiner: Joiner::new(),
+            joiner: Joiner::new(options.open),
             active: ArcSwapOption::empty(),
             switch: Mutex::default(),
             switched: Event::new(),
+            behind: AtomicBool::new(false),
             low_moved: Event::new(),
             low_waiters: AtomicUsize::new(0),
             durable: AtomicU64::new(first),
@@ -270,21 +277,58 @@ impl Inner {
     }
 
     /// A place for `blocks` in the zone that is written, if there is one at once.
-    pub(super) fn try_enter(&self, blocks: u64) -> Option<Arc<Zone>> {
-        self.active.load_full().filter(|zone| zone.gate.enter(blocks))
+    pub(super) fn try_enter(&self, blocks: u64) -> Result<Arc<Zone>, Entered> {
+        let zone = self.active.load_full().ok_or(Entered::Shut)?;
+        match zone.gate.enter(blocks) {
+            Entered::In => Ok(zone),
+            other => Err(other),
+        }
     }
 
-    /// The same; waits for the next zone where it must.
+    /// The zone that is written, for one operation of `blocks` that has it to itself, and the block of the zone where its
+    /// pointer is; `None` where anybody is in it.
+    pub(super) fn try_enter_alone(&self, blocks: u64) -> Option<(Arc<Zone>, Blocks)> {
+        let zone = self.active.load_full()?;
+        let used = zone.gate.enter_alone(blocks)?;
+        let pointer = Blocks(zone.segment.start.0 + used);
+        Some((zone, pointer))
+    }
+
+    /// Before one waits for who has the zone to itself. True if the gate is to be looked at once more: whoever leaves now
+    /// tells, and one who has left may not have.
+    pub(super) fn get_behind(&self) -> bool {
+        let first = !self.behind.swap(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        first
+    }
+
+    /// The one who had a zone to itself has left.
+    pub(super) fn left_alone(&self) {
+        fence(Ordering::SeqCst);
+        if self.behind.load(Ordering::SeqCst) && self.behind.swap(false, Ordering::SeqCst) {
+            self.switched.notify();
+            self.work.notify();
+        }
+    }
+
+    /// A place for `blocks`; waits for the next zone where it must.
     pub(super) async fn enter(&self, blocks: u64) -> Result<Arc<Zone>> {
         let mut times = None;
         loop {
             let seen = self.switched.version();
             self.check_usable()?;
             let active = self.active.load_full();
-            if let Some(zone) = &active
-                && zone.gate.enter(blocks)
-            {
-                return Ok(Arc::clone(zone));
+            if let Some(zone) = &active {
+                match zone.gate.enter(blocks) {
+                    Entered::In => return Ok(Arc::clone(zone)),
+                    Entered::Taken => {
+                        if !self.get_behind() {
+                            self.switched.changed_since(seen).await;
+                        }
+                        continue;
+                    }
+                    Entered::Shut => {}
+                }
             }
             if self.no_room(active.as_ref()) {
                 continue;

@@ -13,7 +13,7 @@ use super::zone::{Top, Zone};
 use crate::format::record::Record;
 use crate::log::Next;
 use crate::log::entry::{EntryHeader, HEADER_SIZE};
-use crate::log::parallel::{NUMBER, seal_empty};
+use crate::log::parallel::{Entered, NUMBER, seal_empty};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Tickets to be voided.
@@ -297,10 +297,16 @@ impl Inner {
             job.reply.set(Ok(()));
             return true;
         }
-        let Some(zone) = self.try_enter(1) else {
-            self.voids.lock().push(job);
-            let active = self.active.load_full();
-            return self.no_room(active.as_ref());
+        let zone = match self.try_enter(1) {
+            Ok(zone) => zone,
+            Err(entered) => {
+                self.voids.lock().push(job);
+                if entered == Entered::Taken {
+                    return self.get_behind();
+                }
+                let active = self.active.load_full();
+                return self.no_room(active.as_ref());
+            }
         };
         let (id, generation) = (zone.segment.zone, zone.segment.generation);
         let length = u32::try_from(NUMBER).expect("four");

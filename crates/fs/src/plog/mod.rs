@@ -30,6 +30,7 @@ pub(crate) use open::{open, read};
 
 use crate::{Error, ErrorKind, Result};
 use inner::Inner;
+use submit::Body;
 
 /// The place of a record in a parallel log. Tickets go up; some are never used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -81,7 +82,7 @@ impl ParallelLog {
     pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
         let ticket = match self.inner.join {
             true => self.inner.append_auto(record).await?,
-            false => self.inner.append(&[record]).await?,
+            false => self.inner.append(Body::Record(record), None).await.0?,
         };
         if sync {
             self.inner.make_durable().await?;

@@ -6,24 +6,95 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use units::Blocks;
 use zoned::{Done, Durability, Io, Op};
 
 use super::inner::Inner;
+use super::join::Slot;
 use super::zone::Zone;
-use crate::log::entry::EntryHeader;
-use crate::log::parallel::{MAX_RECORD, payload_len, seal};
+use crate::log::entry::{EntryHeader, Home};
+use crate::log::parallel::{Entered, Joined, MAX_RECORD, Parts, payload_len, seal};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// What is left in a zone when the keeper is told, as a fraction of it, and in longest appends.
 const LITTLE: u64 = 32;
 const LITTLE_APPENDS: u64 = 4;
 
+/// A place in a zone, for one operation.
+#[derive(Clone, Debug)]
+struct Place {
+    zone: Arc<Zone>,
+    blocks: u64,
+    /// The block of the zone where its pointer is, if the operation has the zone to itself: it is a write then.
+    pointer: Option<Blocks>,
+}
+
+impl Place {
+    /// The operation is over. True if the zone is drained by that.
+    fn leave(&self, log: &Inner) -> bool {
+        if self.pointer.is_none() {
+            return self.zone.gate.leave();
+        }
+        let drained = self.zone.gate.leave_alone();
+        log.left_alone();
+        drained
+    }
+
+    /// There is no operation.
+    fn turn_back(&self, log: &Inner) -> bool {
+        if self.pointer.is_none() {
+            return self.zone.gate.turn_back(self.blocks);
+        }
+        let drained = self.zone.gate.turn_back_alone(self.blocks);
+        log.left_alone();
+        drained
+    }
+}
+
 /// A part in flight.
 #[derive(Debug)]
 struct Part {
     io: Io,
-    zone: Arc<Zone>,
-    blocks: u64,
+    place: Place,
+}
+
+/// An entry that has a ticket, and a place for its first part.
+struct Begun {
+    first: u64,
+    place: Place,
+    cut: Parts,
+    parts: u16,
+}
+
+/// What an entry carries.
+pub(super) enum Body<'a> {
+    Record(&'a [u8]),
+    Joined(Joined),
+}
+
+impl Body<'_> {
+    /// Bytes of payload.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Body::Record(record) => payload_len(std::iter::once(record.len())),
+            Body::Joined(joined) => joined.len(),
+        }
+    }
+
+    /// Records.
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Body::Record(_) => 1,
+            Body::Joined(joined) => u64::from(joined.count()),
+        }
+    }
+
+    fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> zoned::Buf {
+        match self {
+            Body::Record(record) => seal(header, &[record], skip, home, block_size),
+            Body::Joined(joined) => joined.seal(header, skip, home, block_size),
+        }
+    }
 }
 
 /// An entry whose first part is submitted. It outlives the task that waits for it: dropped, it goes on by itself.
@@ -32,6 +103,8 @@ struct Entry {
     first: u64,
     count: u64,
     flying: Vec<Part>,
+    /// Its slot among those that go together, until it is over.
+    slot: Option<Slot>,
     /// Every part is submitted.
     whole: bool,
     failed: Option<Error>,
@@ -40,68 +113,125 @@ struct Entry {
 }
 
 impl Inner {
-    /// Appends records as one entry; gives the ticket of the first. They are acknowledged on return.
-    pub(super) async fn append(self: &Arc<Inner>, records: &[&[u8]]) -> Result<u64> {
-        self.check_usable()?;
-        let len = payload_len(records.iter().map(|r| r.len()));
-        let parts = self.cutting.parts(len).filter(|parts| {
-            let fit = records.iter().all(|r| r.len() as u64 <= MAX_RECORD.0);
-            fit && (*parts == 1 || records.len() == 1)
-        });
-        let Some(parts) = parts else {
-            let most = usize::from(u16::MAX) * self.cutting.room();
-            let why = format!("a record of {len} bytes: at most {} fit here", MAX_RECORD.0.min(most as u64));
-            return Err(Error::new(ErrorKind::TooLarge, "appending to a parallel log").because(why));
+    /// Appends records as one entry, whatever its length; gives the ticket of the first. They are acknowledged on return, and
+    /// `slot` is the caller's again.
+    pub(super) async fn append(
+        self: &Arc<Inner>,
+        mut body: Body<'_>,
+        slot: Option<Slot>,
+    ) -> (Result<u64>, Option<Slot>) {
+        let (len, count) = (body.len(), body.count());
+        let write = slot.as_ref().is_some_and(Slot::is_exclusive);
+        let begun = match self.check_usable().and_then(|()| self.check_length(len)) {
+            Ok(()) => self.begin(len, count, write).await,
+            Err(error) => Err(error),
         };
-        let count = u64::try_from(records.len()).expect("fits");
-        let blocks = self.cutting.blocks(self.cutting.length(len, 0));
-        let (first, mut zone) = self.begin(blocks, count).await?;
+        let Begun { first, mut place, cut, parts } = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(error), slot),
+        };
         // Nothing between the ticket and the submission of its first part can fail, or be dropped.
-        let mut entry = Entry {
+        let mut entry = self.entry(first, count, slot, usize::from(parts));
+        let header = EntryHeader { parts, ..self.header(first) };
+        for part in 0..parts {
+            let length = cut.length(part);
+            if part > 0 {
+                let blocks = self.cutting.blocks(length);
+                let zone = match self.go_on(blocks) {
+                    Some(zone) => zone,
+                    None => match entry.further(blocks).await {
+                        Ok(zone) => zone,
+                        Err(error) => return (Err(error), entry.slot.take()),
+                    },
+                };
+                place = Place { zone, blocks, pointer: None };
+            }
+            let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
+            let header = EntryHeader { generation: place.zone.segment.generation, part, length, ..header };
+            let data = body.seal(header, cut.skip(part), &place.zone.home, self.cutting.block_size);
+            entry.fly(place.clone(), data);
+        }
+        let finished = entry.finish().await;
+        if finished.is_ok() {
+            self.counters.records.fetch_add(count, Ordering::Relaxed);
+        }
+        (finished.map(|()| first), entry.slot.take())
+    }
+
+    /// Fails where no entry holds `len` bytes of payload, however it is cut.
+    fn check_length(&self, len: usize) -> Result<()> {
+        let most = (usize::from(u16::MAX) - 1) * self.cutting.room();
+        if len <= most && len as u64 <= MAX_RECORD.0 {
+            return Ok(());
+        }
+        let why = format!("a record of {len} bytes: at most {} fit here", MAX_RECORD.0.min(most as u64));
+        Err(Error::new(ErrorKind::TooLarge, "appending to a parallel log").because(why))
+    }
+
+    fn entry(self: &Arc<Inner>, first: u64, count: u64, slot: Option<Slot>, parts: usize) -> Entry {
+        Entry {
             log: Arc::clone(self),
             first,
             count,
-            flying: Vec::with_capacity(usize::from(parts)),
+            flying: Vec::with_capacity(parts),
+            slot,
             whole: false,
             failed: None,
             over: false,
-        };
-        let header = EntryHeader { parts, ..self.header(first) };
-        for part in 0..parts {
-            let length = self.cutting.length(len, part);
-            let blocks = self.cutting.blocks(length);
-            if part > 0 {
-                zone = match self.try_enter(blocks) {
-                    Some(zone) => zone,
-                    None => entry.further(blocks).await?,
-                };
-            }
-            let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
-            let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
-            let skip = usize::from(part) * self.cutting.room();
-            let data = seal(header, records, skip, &zone.home, self.cutting.block_size);
-            entry.fly(zone.clone(), blocks, data);
         }
-        entry.whole = true;
-        entry.finish().await?;
-        self.counters.records.fetch_add(count, Ordering::Relaxed);
-        Ok(first)
     }
 
-    /// A place for `blocks`, and tickets for who has it.
-    async fn begin(&self, blocks: u64, count: u64) -> Result<(u64, Arc<Zone>)> {
+    /// A place for the first part of an entry with `len` bytes of payload, and tickets for who has it. `alone`: with the zone
+    /// to itself, if nobody is in it and there is no other part.
+    async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<Begun> {
         loop {
-            let zone = match self.try_enter(blocks) {
-                Some(zone) => zone,
-                None => self.enter(blocks).await?,
+            let mut cut = self.cut(len);
+            let blocks = |cut: &Parts| self.cutting.blocks(cut.length(0));
+            let alone = alone && cut.count() == Some(1);
+            let place = match alone.then(|| self.try_enter_alone(blocks(&cut))).flatten() {
+                Some((zone, pointer)) => Place { zone, blocks: blocks(&cut), pointer: Some(pointer) },
+                None => {
+                    let zone = match self.try_enter(blocks(&cut)) {
+                        Ok(zone) => zone,
+                        Err(_) => {
+                            cut = self.cutting.whole(len);
+                            self.enter(blocks(&cut)).await?
+                        }
+                    };
+                    Place { zone, blocks: blocks(&cut), pointer: None }
+                }
             };
             if let Some(first) = self.tickets.take(count) {
-                return Ok((first, zone));
+                let parts = cut.count().expect("checked against the most parts of an entry");
+                return Ok(Begun { first, place, cut, parts });
             }
-            if zone.gate.turn_back(blocks) {
-                self.drained(&zone);
+            if place.turn_back(self) {
+                self.drained(&place.zone);
             }
             self.wait_for_tickets(count).await?;
+        }
+    }
+
+    /// How an entry is cut: where the zone has less left than its first part would have, that fills the zone. With a
+    /// volatile cache it does not: before an entry goes on in another zone, what it has in the old one must be durable.
+    fn cut(&self, len: usize) -> Parts {
+        let whole = self.cutting.whole(len);
+        if self.volatile {
+            return whole;
+        }
+        let left = self.active.load().as_ref().map_or(0, |zone| zone.gate.left());
+        if left >= self.cutting.blocks(whole.length(0)) { whole } else { self.cutting.filling(len, left) }
+    }
+
+    /// A place for another part: in the zone that is written, or in the next one if nobody has to wait for it.
+    fn go_on(&self, blocks: u64) -> Option<Arc<Zone>> {
+        match self.try_enter(blocks) {
+            Ok(zone) => Some(zone),
+            Err(Entered::Shut) if !self.volatile => {
+                let active = self.active.load_full();
+                if self.no_room(active.as_ref()) { self.try_enter(blocks).ok() } else { None }
+            }
+            Err(_) => None,
         }
     }
 
@@ -114,16 +244,23 @@ impl Inner {
 }
 
 impl Entry {
-    fn fly(&mut self, zone: Arc<Zone>, blocks: u64, data: zoned::Buf) {
-        let op = Op::Append { zone: zone.segment.zone, data, how: Durability::Cached };
+    fn fly(&mut self, place: Place, data: zoned::Buf) {
+        let (zone, how) = (place.zone.segment.zone, Durability::Cached);
+        let op = match place.pointer {
+            None => Op::Append { zone, data, how },
+            Some(pointer) => Op::Write { at: self.log.dev.geometry().start(zone).plus(pointer), data, how },
+        };
+        if let Some(slot) = &mut self.slot {
+            slot.sent(place.pointer.is_some());
+        }
         let io = self.log.dev.submit(op);
-        self.flying.push(Part { io, zone, blocks });
+        self.flying.push(Part { io, place });
     }
 
     /// A place for one part more, when the zone has none: what is in flight leaves it first, for the next one may wait
     /// for that.
     async fn further(&mut self, blocks: u64) -> Result<Arc<Zone>> {
-        poll_fn(|cx| self.land(cx, false)).await;
+        poll_fn(|cx| self.land(cx)).await;
         if let Some(error) = self.failed.take() {
             let _void = self.log.void(self.first, self.count, true).wait().await;
             self.over = true;
@@ -138,8 +275,8 @@ impl Entry {
         got
     }
 
-    /// Takes in what the device has done with the parts. `end`: nothing more is submitted.
-    fn land(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<()> {
+    /// Takes in what the device has done with the parts.
+    fn land(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut at = 0;
         while let Some(part) = self.flying.get_mut(at) {
             let Poll::Ready(result) = Pin::new(&mut part.io).poll(cx) else {
@@ -147,19 +284,20 @@ impl Entry {
                 continue;
             };
             let part = self.flying.swap_remove(at);
+            let zone = &part.place.zone;
             if let Err(error) = self.landed(&part, result) {
                 self.failed.get_or_insert(error);
-                self.log.broken(&part.zone);
+                self.log.broken(zone);
             }
-            if end && self.flying.is_empty() && self.failed.is_none() {
+            if self.whole && self.flying.is_empty() && self.failed.is_none() {
                 // Before it leaves: whoever finds the zone drained finds its tickets done.
                 self.log.done(self.first, self.count);
                 self.over = true;
             }
-            if part.zone.gate.leave() {
-                self.log.drained(&part.zone);
+            if part.place.leave(&self.log) {
+                self.log.drained(zone);
             }
-            if self.log.is_nearly_full(&part.zone) && part.zone.warn() {
+            if self.log.is_nearly_full(zone) && zone.warn() {
                 self.log.work.notify();
             }
             if self.log.closed.load(Ordering::Acquire) {
@@ -171,26 +309,36 @@ impl Entry {
 
     fn landed(&self, part: &Part, result: zoned::Result<Done>) -> Result<()> {
         const DOING: &str = "appending to a parallel log";
-        let at = match result.map_err(|e| Error::device(DOING, e))? {
-            Done::At(at) => at,
-            other => {
+        let (zone, done) = (part.place.zone.segment.zone, result.map_err(|e| Error::device(DOING, e))?);
+        match (part.place.pointer, done) {
+            (Some(_), _) => {
+                self.log.counters.writes.fetch_add(1, Ordering::Relaxed);
+            }
+            (None, Done::At(at)) if self.log.dev.geometry().zone_of(at) == Some(zone) => {}
+            (None, Done::At(at)) => {
+                let why = format!("the device put an entry for zone {zone} at {at:?}");
+                return Err(Error::new(ErrorKind::Invalid, DOING).because(why));
+            }
+            (None, other) => {
                 let why = format!("the device answered {other:?} to an append");
                 return Err(Error::new(ErrorKind::Invalid, DOING).because(why));
             }
-        };
-        if self.log.dev.geometry().zone_of(at) != Some(part.zone.segment.zone) {
-            let why = format!("the device put an entry for zone {} at {at:?}", part.zone.segment.zone);
-            return Err(Error::new(ErrorKind::Invalid, DOING).because(why));
         }
         self.log.counters.appends.fetch_add(1, Ordering::Relaxed);
-        self.log.counters.blocks.fetch_add(part.blocks, Ordering::Relaxed);
+        self.log.counters.blocks.fetch_add(part.place.blocks, Ordering::Relaxed);
         Ok(())
     }
 
     /// Waits for all parts. A failed entry is void, durably, before its error is given.
     async fn finish(&mut self) -> Result<()> {
-        poll_fn(|cx| self.land(cx, true)).await;
-        let Some(error) = self.failed.take() else { return Ok(()) };
+        self.whole = true;
+        poll_fn(|cx| self.land(cx)).await;
+        let Some(error) = self.failed.take() else {
+            if let Some(slot) = &mut self.slot {
+                slot.landed();
+            }
+            return Ok(());
+        };
         self.over = true;
         let void = self.log.void(self.first, self.count, true);
         if self.log.sabotage == Some(Sabotage::Void) {
@@ -217,6 +365,7 @@ impl Drop for Entry {
             first: self.first,
             count: self.count,
             flying: std::mem::take(&mut self.flying),
+            slot: self.slot.take(),
             whole: self.whole,
             failed: self.failed.take(),
             over: false,
@@ -225,7 +374,7 @@ impl Drop for Entry {
         self.log.driver().drive(Box::pin(async move {
             if !rest.whole {
                 // The record was never handed to the device as a whole: it is void by its missing parts.
-                poll_fn(|cx| rest.land(cx, false)).await;
+                poll_fn(|cx| rest.land(cx)).await;
                 rest.over = true;
                 let _later = rest.log.void(rest.first, rest.count, true);
                 return;

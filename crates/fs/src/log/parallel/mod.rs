@@ -11,8 +11,8 @@ mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-pub(crate) use gate::Gate;
-pub(crate) use payload::{Cutting, MAX_RECORD, NUMBER, payload_len, seal, seal_empty};
+pub(crate) use gate::{Entered, Gate};
+pub(crate) use payload::{Cutting, Joined, MAX_RECORD, NUMBER, Parts, payload_len, seal, seal_empty};
 pub(crate) use recover::{Kept, Verdict, Voids, recover};
 pub(crate) use tickets::Tickets;
 

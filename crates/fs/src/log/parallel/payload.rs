@@ -6,8 +6,8 @@
 //! | 4 | 4 | length of the first record |
 //! | 8 | length | its bytes; then the next record's length, and so on |
 //!
-//! All numbers are little-endian. A record that is longer than one append is alone in its entry, and the bytes of the entry's
-//! parts one behind the other are what the table says. A void has the count alone: its tickets hold nothing.
+//! All numbers are little-endian. Of an entry that is longer than one append, the bytes of the parts one behind the other are
+//! what the table says. A void has the count alone: its tickets hold nothing.
 
 use units::Bytes;
 use zoned::{Buf, BufMut};
@@ -49,19 +49,52 @@ impl Cutting {
         usize::try_from(self.longest).expect("bounded by MAX_PART") * self.block_size - HEADER_SIZE
     }
 
-    /// Parts of a payload of `len` bytes; `None` where the header cannot count them.
-    pub(crate) fn parts(&self, len: usize) -> Option<u16> {
-        u16::try_from(len.div_ceil(self.room()).max(1)).ok()
+    /// A payload of `len` bytes in parts as long as they may be.
+    pub(crate) fn whole(&self, len: usize) -> Parts {
+        Parts { len, first: self.room(), room: self.room() }
     }
 
-    /// Bytes in part number `part` of a payload of `len` bytes.
-    pub(crate) fn length(&self, len: usize, part: u16) -> usize {
-        len.saturating_sub(usize::from(part) * self.room()).min(self.room())
+    /// The same, where a zone has `left` blocks left, fewer than the first part would have: that fills them, so that
+    /// nothing of the zone is wasted.
+    pub(crate) fn filling(&self, len: usize, left: u64) -> Parts {
+        let whole = self.whole(len);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let first = left.saturating_mul(self.block_size).saturating_sub(HEADER_SIZE);
+        if first < NUMBER { whole } else { Parts { first: first.min(whole.first), ..whole } }
     }
 
     /// Blocks of a part with `length` bytes of payload.
     pub(crate) fn blocks(&self, length: usize) -> u64 {
         (HEADER_SIZE + length).div_ceil(self.block_size) as u64
+    }
+}
+
+/// A payload that is cut into parts: all but the first are as long as they may be, and the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Parts {
+    len: usize,
+    first: usize,
+    room: usize,
+}
+
+impl Parts {
+    /// How many; `None` where the header cannot count them.
+    pub(crate) fn count(&self) -> Option<u16> {
+        u16::try_from(1 + self.len.saturating_sub(self.first).div_ceil(self.room)).ok()
+    }
+
+    /// Bytes of payload before part number `part`.
+    pub(crate) fn skip(&self, part: u16) -> usize {
+        match part {
+            0 => 0,
+            part => self.first + (usize::from(part) - 1) * self.room,
+        }
+    }
+
+    /// Bytes in part number `part`.
+    pub(crate) fn length(&self, part: u16) -> usize {
+        let most = if part == 0 { self.first } else { self.room };
+        self.len.saturating_sub(self.skip(part)).min(most)
     }
 }
 
@@ -84,6 +117,72 @@ pub(crate) fn seal(
     data.resize(header.total().next_multiple_of(block_size), 0);
     header.seal(&mut data, home, block_size);
     data.freeze()
+}
+
+/// Records that go into one entry, as they come.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    /// Room for the header and the number, then the records.
+    data: BufMut,
+    capacity: usize,
+    count: u32,
+}
+
+impl Joined {
+    /// Without records yet. `expected`: bytes of payload that it will have, as far as one knows.
+    pub(crate) fn new(expected: usize, block_size: usize) -> Joined {
+        let capacity = (HEADER_SIZE + expected.max(1)).next_multiple_of(block_size);
+        let mut data = BufMut::with_capacity(capacity);
+        data.resize(HEADER_SIZE + NUMBER, 0);
+        Joined { data, capacity, count: 0 }
+    }
+
+    /// Takes a record, and gives its place in the entry.
+    pub(crate) fn push(&mut self, record: &[u8], block_size: usize) -> u32 {
+        let len = self.data.len() + NUMBER + record.len();
+        if len > self.capacity {
+            // A buffer that grew by itself would not be aligned any more.
+            self.capacity = len.max(2 * self.capacity).next_multiple_of(block_size);
+            let mut longer = BufMut::with_capacity(self.capacity);
+            longer.extend_from_slice(&self.data);
+            self.data = longer;
+        }
+        let number = u32::try_from(record.len()).expect("checked against the room of an entry");
+        self.data.extend_from_slice(&number.to_le_bytes());
+        self.data.extend_from_slice(record);
+        self.count += 1;
+        self.count - 1
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of payload.
+    pub(crate) fn len(&self) -> usize {
+        self.data.len() - HEADER_SIZE
+    }
+
+    /// A part as it goes to the device: `header.length` bytes of the payload, from `skip` on. The whole of it in one part is
+    /// not copied, and is gone then.
+    pub(crate) fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> Buf {
+        if let Some(place) = self.data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
+            place.copy_from_slice(&self.count.to_le_bytes());
+        }
+        let size = header.total().next_multiple_of(block_size);
+        let mut data = if header.parts == 1 {
+            std::mem::replace(&mut self.data, BufMut::with_capacity(0))
+        } else {
+            let mut part = BufMut::with_capacity(size);
+            part.resize(HEADER_SIZE, 0);
+            let from = HEADER_SIZE + skip;
+            part.extend_from_slice(self.data.get(from..from + header.length as usize).unwrap_or_default());
+            part
+        };
+        data.resize(size, 0);
+        header.seal(&mut data, home, block_size);
+        data.freeze()
+    }
 }
 
 /// A void of `count` tickets, or padding, as it goes to the device: `blocks` blocks.
@@ -163,11 +262,11 @@ mod tests {
         let len = payload_len(two.iter().map(|r| r.len()));
         bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &two, 0, &home(), BLOCK as usize));
         let len = payload_len(std::iter::once(long.len()));
-        assert_eq!(cutting.parts(len), Some(2));
+        let cut = cutting.whole(len);
+        assert_eq!(cut.count(), Some(2));
         for part in 0..2_u16 {
-            let header = header(11, cutting.length(len, part), (part, 2));
-            let skip = usize::from(part) * cutting.room();
-            bytes.extend_from_slice(&seal(header, &[&long], skip, &home(), BLOCK as usize));
+            let header = header(11, cut.length(part), (part, 2));
+            bytes.extend_from_slice(&seal(header, &[&long], cut.skip(part), &home(), BLOCK as usize));
         }
         let void = EntryHeader { void: true, ..header(12, NUMBER, (0, 1)) };
         bytes.extend_from_slice(&seal_empty(void, 3, 1, &home(), BLOCK as usize));
@@ -187,22 +286,46 @@ mod tests {
         assert!(decode(&golden[512 + 1024 + 512 + 512..], &home(), BLOCK).unwrap().0.padding);
     }
 
+    #[test]
+    fn records_that_come_one_by_one_make_the_same_entry() {
+        let records = [&b"first"[..], b"", &[7; 700], b"last"];
+        for expected in [0, 2000] {
+            let mut joined = Joined::new(expected, BLOCK as usize);
+            for (place, record) in (0..).zip(records) {
+                assert_eq!(joined.push(record, BLOCK as usize), place);
+            }
+            let len = payload_len(records.iter().map(|r| r.len()));
+            assert_eq!((joined.len(), joined.count()), (len, 4));
+            let cutting = Cutting::new(BLOCK, if expected == 0 { 4 } else { 1 });
+            let cut = cutting.whole(len);
+            let parts = cut.count().unwrap();
+            assert_eq!(parts, if expected == 0 { 1 } else { 2 });
+            for part in 0..parts {
+                let (header, skip) = (header(9, cut.length(part), (part, parts)), cut.skip(part));
+                let whole = seal(header, &records, skip, &home(), BLOCK as usize);
+                assert!(*whole == *joined.seal(header, skip, &home(), BLOCK as usize));
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn the_parts_of_an_entry_give_its_records_back(
-            lens in prop::collection::vec(0..900_usize, 1..5), longest in 1..4_u64
+            lens in prop::collection::vec(0..900_usize, 1..5), longest in 1..4_u64, left in 0..4_u64
         ) {
             let cutting = Cutting::new(BLOCK, longest);
             let records: Vec<Vec<u8>> = (0_u8..).zip(&lens).map(|(n, len)| vec![n; *len]).collect();
             let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
             let len = payload_len(lens.iter().copied());
-            let parts = cutting.parts(len).unwrap();
+            let cut = cutting.filling(len, left);
+            let parts = cut.count().unwrap();
             let mut all = Vec::new();
             for part in 0..parts {
-                let length = cutting.length(len, part);
-                prop_assert!(cutting.blocks(length) <= longest);
+                let length = cut.length(part);
+                let most = if part == 0 && left > 0 { left.min(longest) } else { longest };
+                prop_assert!(length > 0 && cutting.blocks(length) <= most);
                 let header = header(5, length, (part, parts));
-                let data = seal(header, &records, usize::from(part) * cutting.room(), &home(), BLOCK as usize);
+                let data = seal(header, &records, cut.skip(part), &home(), BLOCK as usize);
                 prop_assert_eq!(data.len() as u64, cutting.blocks(length) * u64::from(BLOCK));
                 all.extend(decode(&data, &home(), BLOCK).unwrap().1);
             }

@@ -71,8 +71,9 @@ struct Seen {
     length: u32,
     mask: u32,
     count: u32,
-    /// Which of the epochs.
+    /// Which of the epochs, and of the segments.
     epoch: u32,
+    segment: u32,
     part: u16,
     parts: u16,
 }
@@ -156,7 +157,8 @@ impl Judge {
         }
         if header.void {
             self.voids.add(header.sequence, behind);
-        } else if behind > self.retired {
+        } else if behind > self.retired || header.part > 0 {
+            // Of a further part only the first one says how far its tickets go.
             self.seen.push(Seen {
                 ticket: header.sequence,
                 needs: header.needs,
@@ -165,6 +167,7 @@ impl Judge {
                 mask: header.mask,
                 count,
                 epoch,
+                segment: u32::try_from(found.segment).unwrap_or(u32::MAX),
                 part: header.part,
                 parts: header.parts,
             });
@@ -201,6 +204,13 @@ impl Judge {
             if !is_whole(entry) || (first.needs > limit && !self.broken) {
                 verdict.dropped += entry.len();
                 continue;
+            }
+            // Only the first part says how many tickets the others carry a piece of.
+            let end = first.ticket.saturating_add(first.count.into());
+            for part in entry {
+                if let Some(top) = verdict.tops.get_mut(part.segment as usize) {
+                    *top = end.max(*top);
+                }
             }
             verdict.kept.push(Kept { ticket: first.ticket, count: first.count });
             for part in entry {
@@ -352,6 +362,26 @@ mod tests {
             all.iter().for_each(|&(epoch, ticket, needs)| add(&mut judge, header(epoch, ticket, needs), 1));
             let verdict = judge.decide();
             assert_eq!((tickets(&verdict), verdict.absent, verdict.next), (kept, 6, 8), "{retired} retired");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_several_tickets_and_parts_is_kept_until_its_last_ticket_is_retired() {
+        for (retired, kept) in [(0, vec![4]), (5, vec![4]), (6, vec![4]), (7, vec![])] {
+            let mut judge = Judge::new(&[Epoch { epoch: 1, first: 0, settled: 0 }], retired, 2, false);
+            for ticket in 0..4 {
+                add(&mut judge, header(1, ticket, 0), 1);
+            }
+            for part in 0..2 {
+                let header = EntryHeader { part, parts: 2, ..header(1, 4, 4) };
+                let lba = Lba(400 + u64::from(part));
+                let found = Found { header, segment: part.into(), lba, end: Blocks(1) };
+                judge.add(&found, (part == 0).then_some(3));
+            }
+            let verdict = judge.decide();
+            let last: Vec<u64> = tickets(&verdict).into_iter().filter(|ticket| *ticket >= 4).collect();
+            assert_eq!((last, verdict.absent), (kept, 7), "{retired} retired");
+            assert!(retired == 7 || verdict.tops == [7, 7], "{:?}", verdict.tops);
         }
     }
 

@@ -1,0 +1,77 @@
+//! How much slower a record was than those around it: what a stall does, whatever the load's own level is.
+
+use units::Instant;
+
+/// Records of a piece, beside some for each writer: a stall that meets every writer once does not move a
+/// median.
+const PIECE: usize = 64;
+const PIECE_FOR_EACH_WRITER: usize = 4;
+/// More records are not kept in memory.
+const MOST: u64 = 1 << 22;
+
+/// What each record took, by its beginning.
+#[derive(Debug, Default)]
+pub(super) struct Times(Vec<(Instant, u64)>);
+
+impl Times {
+    /// Whether a run of so many records is looked at.
+    pub(super) fn fit(records: u64) -> bool {
+        records <= MOST
+    }
+
+    pub(super) fn add(&mut self, begin: Instant, end: Instant) {
+        self.0.push((begin, u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX)));
+    }
+
+    pub(super) fn join(&mut self, other: Times) {
+        self.0.extend(other.0);
+    }
+
+    /// The largest ratio of what a record took to the median of those that began around it, or right before, or right after,
+    /// whichever is largest: a zone that is new may be faster for a while. `None` without records.
+    pub(super) fn worst(mut self, writers: u32) -> Option<f64> {
+        self.0.sort_unstable();
+        let piece = PIECE + PIECE_FOR_EACH_WRITER * writers as usize;
+        let pieces: Vec<Vec<u64>> = self.0.chunks(piece).map(sorted).collect();
+        let medians: Vec<u64> = pieces.iter().map(|p| p.get(p.len() / 2).copied().unwrap_or(0)).collect();
+        let of = |(at, piece): (usize, &Vec<u64>)| {
+            let around = medians.iter().take(at + 2).skip(at.saturating_sub(1));
+            let median = around.max().copied().unwrap_or(0).max(1);
+            piece.last().copied().unwrap_or(0) as f64 / median as f64
+        };
+        pieces.iter().enumerate().map(of).max_by(f64::total_cmp)
+    }
+}
+
+fn sorted(piece: &[(Instant, u64)]) -> Vec<u64> {
+    let mut took: Vec<u64> = piece.iter().map(|(_, took)| *took).collect();
+    took.sort_unstable();
+    took
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Records of two writers that take 10 us each; one piece of the run takes 100, and one record `slow`.
+    fn times(slow: u64) -> Times {
+        let mut times = Times::default();
+        for at in 0..2000_u64 {
+            let level = if (500..1000).contains(&at) { 100 } else { 10 };
+            let took = if at == 700 { slow } else { level };
+            let begin = Instant::ORIGIN.after(Duration::from_micros(at * 50));
+            times.add(begin, begin.after(Duration::from_micros(took)));
+        }
+        times
+    }
+
+    #[test]
+    fn a_slow_record_counts_against_those_around_it_and_not_against_all() {
+        assert_eq!(times(1000).worst(2), Some(10.0));
+        // The step itself: those right after it are beside faster ones.
+        assert!(times(100).worst(2) >= Some(1.0));
+        assert_eq!(Times::default().worst(2), None);
+    }
+}
