@@ -349,7 +349,9 @@ impl Entry {
             Err(_) => {
                 // Whoever takes it for a write that failed for good would be wrong.
                 let why = "nor could its record be taken back: it may come back when the log is opened again";
-                Err(Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why).caused_by(error))
+                Err(Error::new(ErrorKind::Poisoned, "appending to a parallel log")
+                    .because(why)
+                    .caused_by(error))
             }
         }
     }
