@@ -1,7 +1,6 @@
 //! `cargo bench -p furrow-bench --bench array`: what an array costs the host. Its drives take no time and keep nothing,
 //! so that parity, bookkeeping and the operations themselves are left.
 #![allow(missing_docs, reason = "a benchmark")]
-#![allow(missing_docs, reason = "a benchmark")]
 
 use std::sync::Arc;
 use std::time::Duration;
