@@ -47,6 +47,11 @@ impl Recorder {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: None })
     }
 
+    /// A recorder that hands its events on, in an order of its own: above drives that are recorded together.
+    pub(crate) fn above(inner: Arc<dyn ZonedDevice>, jitter: Duration, sink: Sink) -> Arc<Recorder> {
+        Arc::new(Recorder { inner, log: Arc::default(), jitter, tail: Duration::ZERO, sink: Some(sink) })
+    }
+
     /// A recorder of another drive that numbers its operations together with this one's.
     pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: Sink) -> Arc<Recorder> {
         let log = Arc::clone(&self.log);

@@ -4,11 +4,12 @@
 mod bed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::array::{Pace, RebuildOptions, Slot};
 use serde::Serialize;
-use units::{Instant, block_on};
-use zoned::{Bytes, Result, ZonedDevice};
+use units::{Instant, block_on, sleep_until};
+use zoned::{Buf, Bytes, Durability, Lba, Result, ZonedDevice};
 
 pub use bed::{Bed, Kind, Load, Setup, Time, prime, reset};
 
@@ -16,6 +17,10 @@ use crate::Recorder;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+
+/// Writes that a latency is the mean of, and how long the drive rests between two.
+const RESTED: u64 = 50;
+const REST: Duration = Duration::from_millis(1);
 
 /// What came of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -172,16 +177,34 @@ impl ArrayLoad {
         Ok(lines)
     }
 
-    /// The mean latency of one drive that writes so many bytes at a time, one after the other.
+    /// The mean latency of one drive that writes so many bytes, and rests before the next.
     fn alone(&self, bytes: u64) -> Result<f64> {
-        Ok(self.load(&self.setup.alone(), Kind::Write, bytes, 1)?.mean)
+        let device = self.setup.alone();
+        let driver = Arc::clone(device.driver());
+        let data = Buf::copy_from(&vec![0; usize::try_from(bytes).expect("fits memory")]);
+        let blocks = bytes / u64::from(device.geometry().block_size);
+        let mut recorder = Recorder::new();
+        block_on(&*driver, async {
+            for n in 0..RESTED {
+                let begin = driver.now();
+                device.write(Lba(n * blocks), data.clone(), Durability::Cached).await?;
+                // The first one opens the zone.
+                if n > 0 {
+                    recorder.record(driver.now().since(begin));
+                }
+                sleep_until(&*driver, driver.now().after(REST)).await;
+            }
+            Ok::<(), zoned::Error>(())
+        })?;
+        Ok(recorder.summary(1).mean)
     }
 
     /// One write at a time. The ceiling: of each write its data and the parity that belongs to it go to two drives at
-    /// the same time, and take as long as one drive alone takes for the longer of the two. Parity of an unfinished
-    /// stripe is as long as the rows that changed, and a block for its header.
+    /// the same time, and take as long as a drive that rested takes for the longer of the two, but never more than the
+    /// bandwidth of the drives that hold data. Parity of an unfinished stripe is as long as the rows that changed, and a block for its header.
     fn one_at_a_time(&self) -> Result<Vec<Line>> {
         let (unit, stripe) = (self.setup.stripe_unit.0, self.stripe());
+        let all = self.drive(Kind::Write, 32)?.mib * self.data_drives();
         let block = 4 * KIB;
         let mut lines = Vec::new();
         for size in [stripe, 64 * KIB, 16 * KIB, 4 * KIB] {
@@ -191,7 +214,7 @@ impl ArrayLoad {
             let (data, logged) = (self.alone(size.min(unit))?, self.alone(size.min(unit) + block)?);
             let last = self.alone(unit)?;
             let time = (writes - 1) as f64 * data.max(logged) + last.max(data);
-            let ceiling = stripe as f64 / MIB as f64 / (time / 1e6);
+            let ceiling = (stripe as f64 / MIB as f64 / (time / 1e6)).min(all);
             let which = "ceiling: data and parity at the same time";
             let what = format!("{} KiB written, one at a time", size / KIB);
             lines.push(Line::rate(what, ours.mib, ceiling, which));

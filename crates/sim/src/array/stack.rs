@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::walk::words;
-use crate::{CrashOptions, Error, Report, Result, Rng, Target};
+use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// One mount in this many is cut.
 const TWICE: u64 = 4;
@@ -74,7 +74,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
                     sink.lock().push(Entry::Step(event));
                 }
             };
-            let recorder = stand.first.sibling(stand.device(), Arc::new(steps));
+            let recorder = Recorder::above(stand.device(), JITTER, Arc::new(steps));
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.sabotage);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
