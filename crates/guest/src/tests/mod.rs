@@ -1,10 +1,12 @@
 //! The tests that run in the guest: `furrow-guest NAME DEVICE`.
 
+mod array;
 mod conformance;
 mod faults;
 mod order;
 mod rates;
 mod resets;
+mod server;
 mod stock;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "stock" => stock::run(&mut checks, device)?,
         "resets" => resets::run(&mut checks, device)?,
         "faults" => faults::run(&mut checks)?,
+        "array" => array::run(&mut checks)?,
         "rates" => rates::run(&mut checks)?,
         "order" => order::run(&mut checks, device)?,
         _ => bail!("there is no test {name}"),

@@ -2,23 +2,21 @@
 //! open.
 
 use std::fs;
-use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::server::{PORT, Server, answer};
 use crate::checks::Checks;
 use crate::control::Control;
-use crate::{clock, shell};
+use crate::shell;
 
 /// One drive through appends, one through the block layer.
 const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
 
 /// For one program; the machine is emulated.
 const LIMIT: Duration = Duration::from_secs(90);
-
-const PORT: &str = "7777";
 
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     let one = [device];
@@ -76,75 +74,8 @@ fn db_bench(control: &mut Control, device: &str) -> Result<()> {
     check(device)
 }
 
-/// A server, killed with the test.
-struct Server(Child);
-
-impl Server {
-    fn start(device: &str) -> Result<Server> {
-        let server = shell::start(&[
-            "furrow",
-            "serve",
-            "-d",
-            device,
-            "--port",
-            PORT,
-            "--http",
-            "none",
-            "--db-path",
-            "/kv",
-            "--write-buffer",
-            "4MiB",
-        ])?;
-        let mut server = Server(server);
-        let start = clock::now();
-        loop {
-            let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], LIMIT)?;
-            if pong.output.trim() == "PONG" {
-                return Ok(server);
-            }
-            if let Some(status) = server.0.try_wait()? {
-                let mut said = String::new();
-                if let Some(mut error) = server.0.stderr.take() {
-                    std::io::Read::read_to_string(&mut error, &mut said)?;
-                }
-                anyhow::bail!("the server ended with {status} before it was ready: {said}");
-            }
-            ensure!(start.elapsed() < LIMIT, "the server does not answer");
-            clock::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// A power cut, as far as the server is concerned.
-    fn kill(mut self) -> Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(())
-    }
-
-    fn shut_down(mut self) -> Result<()> {
-        shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
-        let status = self.0.wait()?;
-        ensure!(status.success(), "the server ended with {status} after SHUTDOWN");
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-fn answer(wanted: &str, line: &[&str]) -> Result<()> {
-    let whole: Vec<&str> = ["redis-cli", "-p", PORT].into_iter().chain(line.iter().copied()).collect();
-    let found = shell::good(&whole, LIMIT)?;
-    ensure!(found.trim() == wanted, "redis-cli {}: '{}', not '{wanted}'", line.join(" "), found.trim());
-    Ok(())
-}
-
 fn redis_cli(device: &str) -> Result<()> {
-    let server = Server::start(device)?;
+    let server = Server::start(device, "none")?;
     answer("OK", &["set", "greeting", "hello"])?;
     answer("hello", &["get", "greeting"])?;
     answer("2", &["append", "counter", "41"])?;
@@ -152,7 +83,7 @@ fn redis_cli(device: &str) -> Result<()> {
     answer("OK", &["mset", "a", "1", "b", "2", "c", "3"])?;
     answer("1", &["del", "a"])?;
     server.kill()?;
-    let server = Server::start(device)?;
+    let server = Server::start(device, "none")?;
     answer("hello", &["get", "greeting"])?;
     answer("42", &["get", "counter"])?;
     answer("0", &["exists", "a"])?;
@@ -162,7 +93,7 @@ fn redis_cli(device: &str) -> Result<()> {
 }
 
 fn redis_benchmark(control: &mut Control, device: &str) -> Result<()> {
-    let server = Server::start(device)?;
+    let server = Server::start(device, "none")?;
     let line =
         ["redis-benchmark", "-p", PORT, "-t", "set,get", "-P", "16", "-n", "4000", "-r", "1000", "--csv"];
     let text = shell::good(&line, LIMIT)?;

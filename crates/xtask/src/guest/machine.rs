@@ -66,11 +66,20 @@ pub struct Machine {
     pub survives_reset: bool,
     /// Whether drives can be unplugged.
     pub pluggable: bool,
+    /// How many of the drives, the last ones, can be plugged in again: each stays in a subsystem of its own.
+    pub spares: usize,
 }
 
 impl Default for Machine {
     fn default() -> Machine {
-        Machine { drives: Vec::new(), cpus: 2, memory_mb: 2048, survives_reset: false, pluggable: false }
+        Machine {
+            drives: Vec::new(),
+            cpus: 2,
+            memory_mb: 2048,
+            survives_reset: false,
+            pluggable: false,
+            spares: 0,
+        }
     }
 }
 
@@ -228,6 +237,11 @@ impl Machine {
                 .arg("-device")
                 .arg(format!("pcie-root-port,id=slot{number},chassis={chassis},slot={chassis}"));
             controller.push_str(&format!(",bus=slot{number}"));
+        }
+        if number + self.spares >= self.drives.len() {
+            // A namespace cannot be plugged in. One of a subsystem stays there when its controller goes.
+            command.arg("-device").arg(format!("nvme-subsys,id=subsystem{number}"));
+            controller.push_str(&format!(",subsys=subsystem{number}"));
         }
         command
             .arg("-blockdev")

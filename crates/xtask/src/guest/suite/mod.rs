@@ -1,5 +1,6 @@
 //! `cargo xtask guest test`: what must hold on a stock kernel.
 
+mod array;
 mod chance;
 mod faults;
 mod report;
@@ -68,6 +69,11 @@ const CASES: &[Case] = &[
         name: "faults",
         about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
         run: faults::run,
+    },
+    Case {
+        name: "array",
+        about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
+        run: array::run,
     },
     Case {
         name: "rates",

@@ -1,0 +1,347 @@
+//! Arrays of QEMU's zoned drives: the device contract through both of the kernel's interfaces, and five drives under
+//! `redis-benchmark`, one of which is unplugged and replaced while the clients go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::server::{PORT, Server};
+use crate::checks::Checks;
+use crate::control::Control;
+use crate::{clock, shell, text};
+
+/// The drives of an array; the next one is the spare.
+const DRIVES: usize = 5;
+/// The smallest array.
+const FEWEST: usize = 3;
+const SPARE: usize = DRIVES;
+/// The one that is unplugged, and the one that the proof of the rebuild does without.
+const UNPLUGGED: usize = 2;
+const LEFT_OUT: usize = 0;
+
+/// Where the server's pages are.
+const HTTP: &str = "127.0.0.1:9121";
+const URL: &str = "http://127.0.0.1:9121";
+
+/// For one array through the conformance suite.
+const CONFORMANCE: Duration = Duration::from_secs(240);
+/// For the failure, the rebuild and the proof of it.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Until something comes to pass that is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks.
+const STEP: Duration = Duration::from_millis(100);
+/// Requests of `redis-benchmark` before the failure; afterwards it runs again and again with fewer.
+const FIRST: usize = 3000;
+const AGAIN: usize = 800;
+/// Records before the failure, and at the least between the drive's failure and the end of that load.
+const BEFORE: usize = 200;
+const AFTER: usize = 20;
+
+pub fn run(checks: &mut Checks) -> Result<()> {
+    checks.check("the spare is taken out", LIMIT, |control| {
+        ensure!((0..=SPARE).all(is_there), "not all drives are plugged in at first");
+        control.ask(&format!("unplug {SPARE}"))?;
+        until(|| Ok(!is_there(SPARE)))
+    })?;
+    for (drives, interface) in [(FEWEST, "blk"), (DRIVES, "nvme")] {
+        checks.check(&format!("an array of {drives} drives over {interface}"), CONFORMANCE, |control| {
+            conforms(control, &urls(drives, |_| interface), None)
+        })?;
+    }
+    checks.check("an array of five over both that lacks a drive", CONFORMANCE, |control| {
+        conforms(control, &urls(DRIVES, mixed), Some(1))
+    })?;
+    checks.check("a drive is unplugged under redis-benchmark, replaced and rebuilt", LIMIT, |control| {
+        survives(control)
+    })
+}
+
+/// Through which interface a drive of a mixed array is reached.
+fn mixed(drive: usize) -> &'static str {
+    if drive.is_multiple_of(2) { "nvme" } else { "blk" }
+}
+
+fn url(drive: usize, interface: &str) -> String {
+    format!("{interface}:serial=ZNS{drive}")
+}
+
+fn urls(drives: usize, interface: impl Fn(usize) -> &'static str) -> Vec<String> {
+    (0..drives).map(|drive| url(drive, interface(drive))).collect()
+}
+
+fn array(urls: &[String]) -> String {
+    format!("array:{}", urls.join(","))
+}
+
+fn create(urls: &[String]) -> Result<()> {
+    let line: Vec<&str> =
+        ["furrow", "array", "create", "--force"].into_iter().chain(urls.iter().map(String::as_str)).collect();
+    shell::good(&line, LIMIT)?;
+    Ok(())
+}
+
+fn conforms(control: &mut Control, urls: &[String], without: Option<usize>) -> Result<()> {
+    create(urls)?;
+    let mut urls = urls.to_vec();
+    if let Some(without) = without {
+        urls.remove(without);
+    }
+    let array = array(&urls);
+    let text = shell::good(&["furrow", "device", "check", "--force", "-d", &array], CONFORMANCE)?;
+    control.note(text.lines().last().unwrap_or_default())?;
+    let status = shell::run(&["furrow", "array", "status", "-d", &array], LIMIT)?;
+    ensure!(status.code == Some(i32::from(without.is_some())), "status: {}", status.tail());
+    Ok(())
+}
+
+/// Whether a drive is plugged in.
+fn is_there(drive: usize) -> bool {
+    let serial = format!("ZNS{drive}");
+    text::list("/sys/block")
+        .iter()
+        .any(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial.as_str()))
+}
+
+fn until(mut there: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = clock::now();
+    while !there()? {
+        ensure!(start.elapsed() < PATIENCE, "it does not come to pass");
+        clock::sleep(STEP);
+    }
+    Ok(())
+}
+
+fn survives(control: &mut Control) -> Result<()> {
+    let members = urls(DRIVES, mixed);
+    let device = array(&members);
+    create(&members)?;
+    shell::good(&["furrow", "fs", "mkfs", "--force", "-d", &device], LIMIT)?;
+    let server = Server::start(&device, HTTP)?;
+    ensure!(health()? == "clean", "a new array is not clean");
+    let mut records = Records::default();
+    benchmark(FIRST)?;
+    records.load(BEFORE)?;
+
+    let (count, figure) = records.under_load(|written| {
+        until(|| Ok(written() >= AFTER))?;
+        control.ask(&format!("unplug {UNPLUGGED}"))?;
+        until(|| Ok(!is_there(UNPLUGGED)))?;
+        until(|| Ok(health()? == "degraded"))?;
+        let before = written();
+        until(|| Ok(written() >= before + AFTER))
+    })?;
+    control.note(format!("unplugged: {count} records acknowledged before and after; {figure}"))?;
+    records.verify().context("without the drive")?;
+
+    control.ask(&format!("plug {SPARE}"))?;
+    until(|| Ok(is_there(SPARE)))?;
+    let spare = url(SPARE, "nvme");
+    let mut said = String::new();
+    let (count, figure) = records.under_load(|_| {
+        let slot = UNPLUGGED.to_string();
+        let line = ["furrow", "array", "replace", "--url", URL, "--force", &slot, &spare];
+        said = shell::good(&line, LIMIT)?;
+        Ok(())
+    })?;
+    ensure!(health()? == "clean", "a rebuilt array is {}", health()?);
+    control.note(said.trim())?;
+    control.note(format!("rebuilt: {count} records acknowledged meanwhile; {figure}"))?;
+    records.verify().context("with the new drive")?;
+    server.kill()?;
+
+    // What the new drive holds is proved where another one is left out.
+    let mut left: Vec<String> = members;
+    *left.get_mut(UNPLUGGED).context("five drives")? = spare;
+    left.remove(LEFT_OUT);
+    let device = array(&left);
+    let server = Server::start(&device, HTTP)?;
+    ensure!(health()? == "degraded", "an array that lacks a drive is {}", health()?);
+    records.verify().context("after a kill, with the new drive and without another")?;
+    let all = records.expected.len() + records.keys.len();
+    control.note(format!("every value was read back after each step: {all} in the end"))?;
+    server.shut_down()?;
+    shell::good(&["furrow", "fs", "check", "-d", &device], LIMIT)?;
+    Ok(())
+}
+
+/// What the server says of its array.
+fn health() -> Result<String> {
+    let status = shell::run(&["furrow", "array", "status", "--url", URL, "--json"], LIMIT)?;
+    let found: Value =
+        serde_json::from_str(&status.output).with_context(|| format!("status: {}", status.tail()))?;
+    Ok(found.get("health").and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+/// What was acknowledged.
+#[derive(Default)]
+struct Records {
+    expected: BTreeMap<String, String>,
+    /// The keys of `redis-benchmark` that were there before.
+    keys: BTreeSet<String>,
+}
+
+impl Records {
+    /// The next record: its value follows from its key.
+    fn next(number: usize) -> (String, String) {
+        let value: String =
+            (0..WORDS).map(|part| format!("{:04x}", (number * 7919 + part * 104_729) % 65_536)).collect();
+        (format!("record:{number}"), value)
+    }
+
+    /// Writes so many records, each acknowledged before the next.
+    fn load(&mut self, count: usize) -> Result<()> {
+        let mut client = Client::start()?;
+        for number in self.expected.len()..self.expected.len() + count {
+            let (key, value) = Records::next(number);
+            client.call(&format!("set {key} {value}"), "OK")?;
+            self.expected.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// Writes records and lets `redis-benchmark` run for as long as `work` takes. How many, and the benchmark's line.
+    /// `work` may ask how many records were acknowledged so far.
+    fn under_load(&mut self, work: impl FnOnce(&dyn Fn() -> usize) -> Result<()>) -> Result<(usize, String)> {
+        let before = self.expected.len();
+        let done = Arc::new(AtomicBool::new(false));
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let loader = std::thread::Builder::new().spawn({
+            let (done, acknowledged) = (Arc::clone(&done), Arc::clone(&acknowledged));
+            move || -> Result<Vec<(String, String)>> {
+                let mut client = Client::start()?;
+                let mut written = Vec::new();
+                while !done.load(Ordering::Acquire) {
+                    let (key, value) = Records::next(before + written.len());
+                    client.call(&format!("set {key} {value}"), "OK")?;
+                    written.push((key, value));
+                    acknowledged.store(written.len(), Ordering::Release);
+                }
+                Ok(written)
+            }
+        })?;
+        let benchmark = std::thread::Builder::new().spawn({
+            let done = Arc::clone(&done);
+            move || -> Result<String> {
+                let mut figure = String::new();
+                while !done.load(Ordering::Acquire) {
+                    figure = benchmark(AGAIN)?;
+                }
+                Ok(figure)
+            }
+        })?;
+        let worked = work(&|| acknowledged.load(Ordering::Acquire));
+        done.store(true, Ordering::Release);
+        let written = loader.join().ok().context("the loader panicked")?;
+        let figure = benchmark.join().ok().context("the benchmark panicked")?;
+        // What went wrong with a client explains why the work did not end.
+        let written = written?;
+        let figure = figure?;
+        worked?;
+        let count = written.len();
+        ensure!(count > 0, "no record was written meanwhile");
+        self.expected.extend(written);
+        Ok((count, figure))
+    }
+
+    /// Reads every record back, and what `redis-benchmark` wrote: all of that has one value, and no key goes.
+    fn verify(&mut self) -> Result<()> {
+        let mut client = Client::start()?;
+        for (key, value) in &self.expected {
+            client.call(&format!("get {key}"), value)?;
+        }
+        let scan = shell::good(&["redis-cli", "-p", PORT, "--scan", "--pattern", "key:*"], LIMIT)?;
+        let keys: BTreeSet<String> = scan.lines().map(str::to_owned).collect();
+        ensure!(!keys.is_empty(), "redis-benchmark has left no keys");
+        if let Some(lost) = self.keys.difference(&keys).next() {
+            bail!("{lost} is gone");
+        }
+        let mut value = None;
+        for key in &keys {
+            let found = client.ask(&format!("get {key}"))?;
+            let value = value.get_or_insert_with(|| found.clone());
+            ensure!(found == *value && found.len() == VALUE, "{key} is '{found}', others are '{value}'");
+        }
+        self.keys = keys;
+        Ok(())
+    }
+}
+
+/// Bytes of redis-benchmark's values.
+const VALUE: usize = 2000;
+/// Words of four bytes in the other values.
+const WORDS: usize = 250;
+
+fn benchmark(requests: usize) -> Result<String> {
+    let (value, requests) = (VALUE.to_string(), requests.to_string());
+    let line = [
+        "redis-benchmark",
+        "-p",
+        PORT,
+        "-t",
+        "set",
+        "-d",
+        &value,
+        "-P",
+        "8",
+        "-c",
+        "8",
+        "-n",
+        &requests,
+        "-r",
+        "1000",
+        "--csv",
+    ];
+    let ended = shell::run(&line, LIMIT)?;
+    let figure = ended.output.lines().find(|line| line.starts_with("\"SET\""));
+    let rate = figure.and_then(|figure| figure.split(',').nth(1));
+    let rate = rate.with_context(|| format!("redis-benchmark failed: {}", ended.tail()))?;
+    Ok(format!("redis-benchmark SET: {} requests/s", rate.trim_matches('"')))
+}
+
+/// `redis-cli` that takes commands and gives answers, a line each.
+struct Client {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start() -> Result<Client> {
+        let mut child = Command::new("redis-cli")
+            .args(["-p", PORT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run redis-cli")?;
+        let to = child.stdin.take().context("no pipe")?;
+        let from = BufReader::new(child.stdout.take().context("no pipe")?);
+        Ok(Client { child, to, from })
+    }
+
+    fn ask(&mut self, command: &str) -> Result<String> {
+        self.to.write_all(format!("{command}\n").as_bytes())?;
+        let mut line = String::new();
+        self.from.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn call(&mut self, command: &str, wanted: &str) -> Result<()> {
+        let found = self.ask(command)?;
+        ensure!(found == wanted, "redis-cli {command}: '{found}', not '{wanted}'");
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,84 @@
+//! `furrow serve`, as a process of the guest's.
+
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::{clock, shell};
+
+/// Where it listens.
+pub const PORT: &str = "7777";
+
+/// For its start, its end, and whatever it is asked.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A server, killed with the test.
+pub struct Server(Child);
+
+impl Server {
+    /// Starts it on a device; `http` is the address of its pages, or `none`.
+    pub fn start(device: &str, http: &str) -> Result<Server> {
+        let server = shell::start(&[
+            "furrow",
+            "serve",
+            "-d",
+            device,
+            "--port",
+            PORT,
+            "--http",
+            http,
+            "--db-path",
+            "/kv",
+            "--write-buffer",
+            "4MiB",
+        ])?;
+        let mut server = Server(server);
+        let start = clock::now();
+        loop {
+            let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], LIMIT)?;
+            if pong.output.trim() == "PONG" {
+                return Ok(server);
+            }
+            if let Some(status) = server.0.try_wait()? {
+                let mut said = String::new();
+                if let Some(mut error) = server.0.stderr.take() {
+                    std::io::Read::read_to_string(&mut error, &mut said)?;
+                }
+                anyhow::bail!("the server ended with {status} before it was ready: {said}");
+            }
+            ensure!(start.elapsed() < LIMIT, "the server does not answer");
+            clock::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A power cut, as far as the server is concerned.
+    pub fn kill(mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+
+    /// Ends it as its users do.
+    pub fn shut_down(mut self) -> Result<()> {
+        shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the server ended with {status} after SHUTDOWN");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// One command by `redis-cli`, and the answer that it must get.
+pub fn answer(wanted: &str, line: &[&str]) -> Result<()> {
+    let whole: Vec<&str> = ["redis-cli", "-p", PORT].into_iter().chain(line.iter().copied()).collect();
+    let found = shell::good(&whole, LIMIT)?;
+    ensure!(found.trim() == wanted, "redis-cli {}: '{}', not '{wanted}'", line.join(" "), found.trim());
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Arrays in the guest: one of their drives is unplugged, another one is plugged in.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::report::Report;
+use super::{Lab, drives, follow};
+use crate::guest::job::Job;
+use crate::guest::machine::{Machine, serial};
+use crate::guest::qmp::Monitor;
+
+/// For all of it.
+const LIMIT: Duration = Duration::from_secs(1000);
+/// The drives of an array, and a spare one.
+const DRIVES: usize = 5;
+
+/// Runs the tests.
+pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+    let machine = Machine { drives: drives(DRIVES + 1), pluggable: true, spares: 1, ..Machine::default() };
+    let programs = ["furrow", "redis-cli", "redis-benchmark"];
+    let mut running = lab.start(&machine, &programs, "array", "-", Job::default())?;
+    let mut monitor = Monitor::connect(&running.monitor())?;
+    follow(&mut running, report, LIMIT, |_, what| {
+        match what.split(' ').collect::<Vec<_>>().as_slice() {
+            ["unplug", drive] => monitor.execute("device_del", json!({ "id": format!("nvme{drive}") })),
+            ["plug", drive] => {
+                let number: usize = drive.parse().context("a drive's number is needed")?;
+                monitor.execute(
+                    "device_add",
+                    json!({
+                        "driver": "nvme", "id": format!("nvme{number}"), "serial": serial(number),
+                        "bus": format!("slot{number}"), "subsys": format!("subsystem{number}"),
+                    }),
+                )
+            }
+            _ => bail!("there is no such order"),
+        }
+        .with_context(|| format!("the order was: {what}"))?;
+        Ok("done".to_owned())
+    })
+}
