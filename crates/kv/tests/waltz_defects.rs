@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::{Fs, ParallelOptions, Sabotage};
 use kv::waltz::*;
@@ -184,47 +184,46 @@ fn batches_of_any_size_survive_with_every_byte() {
     after.end();
 }
 
-/// Whether snapshots, taken while two threads write, held a later write of a thread without its earlier one. With `early`
-/// a thread is told before RocksDB has its batch.
+/// How many snapshots, taken while two threads write, held a later write of a thread without its earlier one. With `early` a
+/// thread is told before RocksDB has its batch.
 fn gaps(early: bool) -> usize {
+    let rounds: u64 = if early { 5 } else { 200 };
     let drive = Drive::new();
     let world = World::open(&drive);
-    let stop = AtomicBool::new(false);
+    let looks = AtomicU64::new(0);
     let mut gaps = 0;
     std::thread::scope(|scope| {
-        for thread in ["x", "y"] {
-            let (world, stop) = (&world, &stop);
+        let threads = ["x", "y"].map(|thread| {
+            let (world, looks) = (&world, &looks);
             scope.spawn(move || {
-                let mut held: Option<(BatchBuilder, Option<Mark>)> = None;
-                for n in 1_u64.. {
-                    if stop.load(Ordering::Acquire) {
-                        break;
-                    }
+                for n in 1..=rounds {
                     let put = |key: &str| {
                         let key = format!("{thread}{key}");
                         BatchBuilder::new().put(Family::DEFAULT, key.as_bytes(), &n.to_le_bytes())
                     };
-                    let first = put("1");
-                    if early {
-                        // As there: the sequence is out, and the memtable gets the batch some time later.
-                        world
-                            .waltz
-                            .write(&first.clone().build(), How::UNSYNCED, |mark| {
-                                held = Some((first, mark));
-                                Ok::<_, String>(Applied { last: Sequence(0) })
-                            })
-                            .unwrap();
-                    } else {
-                        world.write(How::UNSYNCED, first).unwrap();
+                    if !early {
+                        world.write(How::UNSYNCED, put("1")).unwrap();
+                        world.write(How::UNSYNCED, put("2")).unwrap();
+                        continue;
                     }
+                    // As there: the sequence is out, and the memtable gets the batch some time later.
+                    let first = put("1").build();
+                    let mut held = None;
+                    let told = world.waltz.write(&first, How::UNSYNCED, |mark| {
+                        held = mark;
+                        Ok::<_, String>(Applied { last: Sequence(0) })
+                    });
+                    told.unwrap();
                     world.write(How::UNSYNCED, put("2")).unwrap();
-                    if let Some((batch, mark)) = held.take() {
-                        world.tables.apply(&batch.build(), mark).unwrap();
+                    let seen = looks.load(Ordering::Acquire);
+                    while looks.load(Ordering::Acquire) < seen + 2 {
+                        std::thread::yield_now();
                     }
+                    world.tables.apply(&first, held).unwrap();
                 }
-            });
-        }
-        for _ in 0..2000 {
+            })
+        });
+        while !threads.iter().all(|thread| thread.is_finished()) {
             let mut cursor = world.db.iter(b"").unwrap();
             let mut seen = std::collections::BTreeMap::new();
             while cursor.valid() {
@@ -234,8 +233,8 @@ fn gaps(early: bool) -> usize {
             }
             let of = |key: &str| seen.get(key).copied().unwrap_or(0);
             gaps += ["x", "y"].iter().filter(|t| of(&format!("{t}1")) < of(&format!("{t}2"))).count();
+            looks.fetch_add(1, Ordering::AcqRel);
         }
-        stop.store(true, Ordering::Release);
     });
     world.end();
     gaps
