@@ -128,6 +128,7 @@ fn survives(control: &mut Control) -> Result<()> {
     let mut records = Records::default();
     benchmark(FIRST)?;
     records.load(BEFORE)?;
+    records.verify().context("before the failure")?;
 
     let (count, figure) = records.under_load(|written| {
         until(|| Ok(written() >= AFTER))?;
