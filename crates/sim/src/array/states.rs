@@ -77,7 +77,7 @@ pub(super) fn explore<M: Send + Sync>(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        thin(&mut cuts, states / (per_cut * rounds) + 1, options.seed ^ workload);
+        thin(&mut cuts, (states / (per_cut * rounds)).saturating_add(1), options.seed ^ workload);
     }
     let fates: Vec<Fates> =
         (0..record.shape.recorded()).map(|drive| Fates::of(record.events(drive))).collect();
