@@ -156,8 +156,11 @@ Status Unlogged::SetFloor(uint64_t floor) {
       return status;
     }
   }
+  // Nobody writes meanwhile, and all that the log has is in tables. Marks from the floor on are of another log: one that is
+  // gone, or the one that a checkpoint's database had. Its tickets say nothing of this one's.
   WriteBatch batch;
-  RaiseFloor(marks_, floor, &batch);
+  batch.DeleteRange(marks_, TicketKey(0), std::string(1, kTicket + 1));
+  batch.Put(marks_, kFloorKey, Number(floor));
   WriteOptions options;
   options.disableWAL = true;
   return db_->Write(options, &batch);

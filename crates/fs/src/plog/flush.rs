@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use units::sync::Event;
 
 use super::inner::Inner;
-use crate::{Error, Result, Sabotage};
+use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Who flushes, and how often it was done.
 #[derive(Debug, Default)]
@@ -61,7 +61,14 @@ impl Inner {
                 drop(running);
                 Ok(())
             }
-            Err(error) => Err(self.poison(Error::device("flush a parallel log", error))),
+            Err(error) => {
+                // Not a failure for good: what the cache held may be there when the log is opened again.
+                let why =
+                    "a flush failed: what it was to make durable may be there when the log is opened again";
+                let error = Error::device("flush a parallel log", error);
+                let unknown = Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why);
+                Err(self.poison(unknown.caused_by(error)))
+            }
         }
     }
 }

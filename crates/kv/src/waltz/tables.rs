@@ -33,8 +33,9 @@ pub trait Tables: Send + Sync {
     /// Whether the tables have the mark of a ticket.
     fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError>;
 
-    /// Makes the hidden family if it is not there, removes the marks below `floor` and writes that. In memory: the next
-    /// flush makes it durable.
+    /// Makes the hidden family if it is not there, removes every mark and writes the floor. Called while nobody writes, and
+    /// all that the log has is in tables: a mark that is not below the floor is of another log. In memory: the next flush
+    /// makes it durable.
     fn set_floor(&self, floor: Ticket) -> Result<(), LogError>;
 
     /// Removes the hidden family if it is there, durably.

@@ -183,7 +183,9 @@ impl Tables for ModelTables {
     }
 
     fn set_floor(&self, floor: Ticket) -> Result<(), LogError> {
-        self.state.lock().live.set_floor(floor);
+        let mut state = self.state.lock();
+        state.live.set_floor(floor);
+        state.live.marks.clear();
         Ok(())
     }
 

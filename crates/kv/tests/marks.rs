@@ -1,0 +1,111 @@
+//! Marks of batches that are in tables, beyond the life of the log whose tickets they name.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod cut;
+
+use std::sync::Arc;
+
+use cut::{Drive, options};
+use fs::Fs;
+use kv::waltz::{
+    Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables, Tables, TicketLog, Waltz, WaltzOptions,
+    WriteError,
+};
+use rocks::{Db, WriteBatch};
+use units::Blocks;
+use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
+
+struct World {
+    /// Held for as long as the database is.
+    _fs: Fs,
+    db: Arc<Db>,
+    log: Arc<FsLog>,
+    tables: Arc<RocksTables>,
+    waltz: Arc<Waltz>,
+}
+
+impl World {
+    fn open(drive: &Drive) -> World {
+        let fs = drive.mount();
+        let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let log = Arc::new(FsLog::open(&fs, "/db", &fs::ParallelOptions::default()).unwrap());
+        let waltz = Waltz::open(
+            Arc::clone(&log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            [(Family::DEFAULT, FamilyInfo { merges: true, one_stripe: false })],
+            WaltzOptions::default(),
+        );
+        let waltz = Arc::new(waltz.unwrap());
+        tables.tell(&waltz);
+        World { _fs: fs, db, log, tables, waltz }
+    }
+
+    fn write(&self, mut batch: WriteBatch) -> Result<(), WriteError<rocks::Error>> {
+        let batch = batch.data();
+        self.waltz.write(batch, How::SYNCED, |mark| self.tables.apply(batch, mark))
+    }
+
+    fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
+        let mut batch = WriteBatch::new();
+        batch.put(key.as_bytes(), &value.to_le_bytes());
+        self.write(batch)
+    }
+
+    fn get(&self, key: &str) -> Option<u64> {
+        self.db.get(key.as_bytes()).unwrap().map(|value| u64::from_le_bytes(value[..].try_into().unwrap()))
+    }
+
+    /// The power is gone: nothing is closed.
+    fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+#[test]
+fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    let mut batch = WriteBatch::new();
+    batch.merge(b"n", &1_u64.to_le_bytes());
+    world.write(batch).unwrap();
+    for n in 0..50 {
+        world.put(&format!("a{n}"), n).unwrap();
+    }
+    // What a close does, up to the removal of the log; then the power fails, before the marks are dropped.
+    world.tables.flush().unwrap();
+    world.log.retire(world.log.next_ticket()).unwrap();
+    world.log.remove().unwrap();
+    let drive = drive.after_a_cut(1);
+    world.leave();
+
+    let world = World::open(&drive);
+    assert_eq!((world.get("n"), world.get("a49")), (Some(1), Some(49)));
+    for n in 0..50 {
+        world.put(&format!("b{n}"), n).unwrap();
+    }
+    let drive = drive.after_a_cut(2);
+    world.leave();
+
+    let world = World::open(&drive);
+    let lost: Vec<u64> = (0..50).filter(|n| world.get(&format!("b{n}")) != Some(*n)).collect();
+    world.leave();
+    assert_eq!(lost, Vec::<u64>::new(), "acknowledged synced writes are gone");
+}
+
+#[test]
+fn a_write_whose_flush_failed_is_not_called_one_that_failed_for_good() {
+    let drive = Drive::of(EmuOptions {
+        zones: 64,
+        zone_size: Blocks(1024),
+        zone_capacity: Blocks(1024),
+        volatile_cache: true,
+        ..EmuOptions::default()
+    });
+    let world = World::open(&drive);
+    drive.emu.fail(FaultSpec::next(FaultOp::Flush));
+    let error = world.put("k", 1).unwrap_err();
+    let WriteError::Log(log) = &error else { panic!("{error:?}") };
+    assert_eq!(log.kind, LogErrorKind::Poisoned, "{error}");
+    world.leave();
+}
