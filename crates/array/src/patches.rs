@@ -40,6 +40,11 @@ pub(crate) struct Patches(BTreeMap<Slot, Part>);
 pub(crate) struct Overlay(Vec<(usize, Buf)>);
 
 impl Overlay {
+    /// Runs of bytes, each with where it goes.
+    pub(crate) fn new(runs: Vec<(usize, Buf)>) -> Overlay {
+        Overlay(runs)
+    }
+
     /// Puts what belongs there over what the drive gave.
     pub(crate) fn apply(&self, read: &mut [u8]) {
         for (at, data) in &self.0 {

@@ -27,6 +27,8 @@ pub(crate) struct Rebuild {
     /// Parity that memory holds.
     held: Option<Buf>,
     ios: Vec<(Slot, Io<BufMut>, Overlay)>,
+    /// What is in flight of the piece.
+    flying: Overlay,
 }
 
 impl Rebuild {
@@ -53,6 +55,7 @@ impl Rebuild {
                 }
             }
         }
+        self.flying.apply(into);
         failed
     }
 }
@@ -99,21 +102,23 @@ impl Core {
             rest.fill(0);
             parts.push(Part::Ready(rest));
         }
-        let core = Arc::clone(self);
+        let (core, generation) = (Arc::clone(self), zone.generation);
         after.run(async move {
-            let result = core.gather(id, parts).await;
+            let result = core.gather(id, generation, parts).await;
             completer.complete(result.map(Done::Read));
         });
     }
 
     /// Waits for the parts and joins them.
-    async fn gather(self: &Arc<Core>, id: ZoneId, parts: Vec<Part>) -> Result<BufMut> {
+    async fn gather(self: &Arc<Core>, id: ZoneId, generation: u64, parts: Vec<Part>) -> Result<BufMut> {
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
         for part in parts {
             let (buf, result) = match part {
                 Part::Ready(buf) => (buf, Ok(())),
-                Part::Read(piece, io, overlay) => self.read_or_rebuild(id, piece, io, overlay).await,
+                Part::Read(piece, io, overlay) => {
+                    self.read_or_rebuild(id, generation, piece, io, overlay).await
+                }
                 Part::Rebuild(mut buf, Ok(rebuild)) => {
                     let result = rebuild.run(self, id, &mut buf).await;
                     (buf, result)
@@ -137,6 +142,7 @@ impl Core {
     async fn read_or_rebuild(
         self: &Arc<Core>,
         id: ZoneId,
+        generation: u64,
         piece: Piece,
         io: Io<BufMut>,
         overlay: Overlay,
@@ -156,9 +162,14 @@ impl Core {
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
         add(&self.tally.degraded_reads, 1);
         let medium = self.misread(id, piece.slot, &error);
-        let (rebuild, generation) = {
+        let rebuild = {
             let zone = self.zone(id);
-            (self.rebuild(&zone, id, piece), zone.generation)
+            if zone.generation != generation {
+                // It was reset meanwhile.
+                buf.fill(0);
+                return (buf, Ok(()));
+            }
+            self.rebuild(&zone, id, piece)
         };
         let result = match rebuild {
             Ok(rebuild) => rebuild.run(self, id, &mut buf).await,
@@ -172,7 +183,8 @@ impl Core {
         (buf, result.map_err(|second| error.because(second.to_string())))
     }
 
-    /// Reads whatever the blocks of `piece` follow from. Under the zone's lock, so that parity and pointer fit.
+    /// Reads whatever the blocks of `piece` follow from. Under the zone's lock, so that parity and pointer fit. What is
+    /// in flight may be on its drives or not: it counts neither in data nor in parity, and is taken from memory.
     pub(crate) fn rebuild(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Rebuild> {
         let layout = &self.layout;
         let gone = |what: &str| {
@@ -184,11 +196,20 @@ impl Core {
             ))
         };
         let (row, len) = (piece.row, piece.len);
-        let mut limit = zone.readable();
+        let mut limit = zone.readable().min(zone.acknowledged());
         let mut held = None;
         let mut ios = Vec::new();
         let rows = self.bytes(row)..self.bytes(row + len);
-        if let Some(relocated) = zone.relocated.get(&piece.stripe) {
+        let mut flying = Vec::new();
+        if zone.flies_over(layout, piece.stripe) {
+            let mut part = BufMut::zeroed(rows.len());
+            let parity = zone.parity_below(layout, self.bytes(1), piece.stripe);
+            let below = parity.get(rows.start.min(parity.len())..rows.end.min(parity.len()));
+            xor(&mut part, below.unwrap_or_default());
+            held = Some(part.freeze());
+            let runs = zone.flying(piece.offset, piece.offset.plus(Blocks(len)));
+            flying.extend(runs.map(|(at, data)| (self.bytes(at.minus(piece.offset).0), data)));
+        } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
             limit = limit.min(relocated.end);
             held = Some(relocated.unit.slice(rows));
         } else if zone.open_stripe(layout) == Some(piece.stripe) {
@@ -217,6 +238,6 @@ impl Core {
             let overlay = zone.patches.over(self.bytes(1), slot, layout.row(piece.stripe) + row, count);
             ios.push((slot, io.map_err(|_| gone("data"))?, overlay));
         }
-        Ok(Rebuild { held, ios })
+        Ok(Rebuild { held, ios, flying: Overlay::new(flying) })
     }
 }

@@ -289,16 +289,15 @@ impl Core {
         let member = self.member(slot);
         let last = rows.end == unit;
         if zone.patches.is_empty() || !zone.patches.hides(slot, &(first..first + unit)) {
-            let parity = match rows.start {
-                0 if last => std::mem::take(&mut zone.parity).freeze(),
-                start => {
-                    let part = zone.parity.get(self.bytes(start)..self.bytes(rows.end));
-                    Buf::copy_from(part.expect("the rows of what is written are there"))
-                }
+            let bytes = self.bytes(rows.start)..self.bytes(rows.end);
+            let parity = if last {
+                let whole = std::mem::take(&mut zone.parity).freeze();
+                zone.made_whole(stripe, &whole);
+                whole.slice(bytes)
+            } else {
+                let part = zone.parity.get(bytes);
+                Buf::copy_from(part.expect("the rows of what is written are there"))
             };
-            if last {
-                zone.parity = BufMut::default();
-            }
             add(&self.tally.parity_bytes, parity.len() as u64);
             children.push(slot, member.write(id, first + rows.start, parity));
             return true;
@@ -307,6 +306,7 @@ impl Core {
             return false;
         }
         let parity = std::mem::take(&mut zone.parity).freeze();
+        zone.made_whole(stripe, &parity);
         add(&self.tally.parity_bytes, parity.len() as u64);
         add(&self.tally.relocations, 1);
         // Rows below what is hidden are written already; those above keep the drive's pointer where it belongs.
@@ -337,7 +337,7 @@ impl Core {
         let (layout, from) = (self.layout, zone.pointer);
         let blocks = data.len() as u64 / u64::from(self.geometry.block_size);
         let end = from.plus(Blocks(blocks));
-        let flight = zone.take_off(end, data.len() as u64, how, done, completer);
+        let flight = zone.take_off(end, data.clone(), how, done, completer);
         let mut children = Children::default();
         let mut covered: Vec<Blocks> = Vec::new();
         add(&self.tally.data_bytes, data.len() as u64);
@@ -528,6 +528,7 @@ impl Core {
 
     /// Acknowledges what may be.
     pub(crate) fn release(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, after: &mut After) {
+        zone.take_back(&self.layout, self.bytes(1));
         for flight in zone.release() {
             if let Some(poison) = &zone.poison {
                 after.complete(flight.completer, Err(poison.duplicate()));

@@ -13,10 +13,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneId, ZoneState};
 
 use crate::layout::{Layout, Slot, Stripe};
 use crate::patches::Patches;
+use crate::xor::xor;
 
 /// Bytes of writes that a zone has in flight; more wait in memory. After a power cut no more than this and one
 /// transfer are in doubt.
@@ -44,8 +45,11 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub id: u64,
+    start: Blocks,
     pub end: Blocks,
-    pub bytes: u64,
+    data: Buf,
+    /// The parity of the stripes that it made whole.
+    parities: Vec<(Stripe, Buf)>,
     /// Whether its blocks are on their drives.
     pub landed: bool,
     pub how: Durability,
@@ -180,16 +184,99 @@ impl Zone {
     pub(crate) fn take_off(
         &mut self,
         end: Blocks,
-        bytes: u64,
+        data: Buf,
         how: Durability,
         done: Done,
         completer: Completer,
     ) -> u64 {
-        let id = self.next_flight;
+        let (id, start) = (self.next_flight, self.pointer);
         self.next_flight += 1;
-        self.in_flight += bytes;
-        self.flights.push_back(Flight { id, end, bytes, landed: false, how, done, completer });
+        self.in_flight += data.len() as u64;
+        let parities = Vec::new();
+        self.flights.push_back(Flight {
+            id,
+            start,
+            end,
+            data,
+            parities,
+            landed: false,
+            how,
+            done,
+            completer,
+        });
         id
+    }
+
+    /// The write that took off last made a stripe whole.
+    pub(crate) fn made_whole(&mut self, stripe: Stripe, parity: &Buf) {
+        if let Some(flight) = self.flights.back_mut() {
+            flight.parities.push((stripe, parity.clone()));
+        }
+    }
+
+    /// Whether something of a stripe is in flight: what its drives hold, and its parity in memory or in its place, do
+    /// not fit each other then.
+    pub(crate) fn flies_over(&self, layout: &Layout, stripe: Stripe) -> bool {
+        !self.flights.is_empty() && self.pointer > self.covered && layout.end(stripe) > self.covered
+    }
+
+    /// What is in flight of the blocks `start..end`: where it begins, and the data.
+    pub(crate) fn flying(&self, start: Blocks, end: Blocks) -> impl Iterator<Item = (Blocks, Buf)> + '_ {
+        let start = start.max(self.covered);
+        self.flights.iter().filter_map(move |flight| {
+            let (from, to) = (flight.start.max(start), flight.end.min(end));
+            if from >= to {
+                return None;
+            }
+            let block = flight.data.len() / usize::try_from(flight.end.minus(flight.start).0).ok()?;
+            let byte = |at: Blocks| Some(usize::try_from(at.minus(flight.start).0).ok()? * block);
+            Some((from, flight.data.slice(byte(from)?..byte(to)?)))
+        })
+    }
+
+    /// The parity of what is acknowledged of a stripe over which something flies. Longer than the first unit's part
+    /// perhaps: by zeros.
+    pub(crate) fn parity_below(&self, layout: &Layout, block: usize, stripe: Stripe) -> BufMut {
+        let whole = self.flights.iter().flat_map(|flight| &flight.parities).find(|(of, _)| *of == stripe);
+        let all: &[u8] = match whole {
+            Some((_, parity)) => parity,
+            None if self.open_stripe(layout) == Some(stripe) => &self.parity,
+            None => &[],
+        };
+        let mut parity = BufMut::with_capacity(all.len());
+        parity.extend_from_slice(all);
+        for (at, data) in self.flying(layout.start(stripe), layout.end(stripe)) {
+            // Any zone will do: what counts are rows.
+            for piece in layout.pieces(ZoneId(0), at, (data.len() / block) as u64) {
+                let (from, len) = (piece.offset.minus(at).0 as usize * block, piece.len as usize * block);
+                let row = piece.row as usize * block;
+                if let (Some(rows), Some(part)) = (parity.get_mut(row..row + len), data.get(from..from + len))
+                {
+                    xor(rows, part);
+                }
+            }
+        }
+        parity
+    }
+
+    /// In a poisoned zone: what was never acknowledged is taken back, from memory too. Before any flight is released.
+    pub(crate) fn take_back(&mut self, layout: &Layout, block: usize) {
+        if self.poison.is_none() || self.flights.is_empty() || self.pointer <= self.covered {
+            return;
+        }
+        let stripe = layout.stripe_of(self.covered);
+        let rows = layout.filled(stripe, 0, self.covered);
+        self.parity = match rows {
+            0 => BufMut::default(),
+            rows => {
+                let mut parity = self.parity_below(layout, block, stripe);
+                parity.truncate(rows as usize * block);
+                parity
+            }
+        };
+        self.pointer = self.covered;
+        self.logged = self.covered;
+        self.relocated.retain(|_, parity| parity.end <= self.pointer);
     }
 
     /// What landed on a drive is durable after its flush `number`.
@@ -269,7 +356,8 @@ impl Zone {
                 out.extend(self.flights.pop_front());
             }
         }
-        self.in_flight = self.in_flight.saturating_sub(out.iter().map(|flight| flight.bytes).sum());
+        self.in_flight =
+            self.in_flight.saturating_sub(out.iter().map(|flight| flight.data.len() as u64).sum());
         out
     }
 }
@@ -296,7 +384,7 @@ mod tests {
             .map(|end| {
                 let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
                 drop(io);
-                zone.take_off(Blocks(*end), 1, Durability::Cached, Done::Unit, completer)
+                zone.take_off(Blocks(*end), Buf::copy_from(&[0]), Durability::Cached, Done::Unit, completer)
             })
             .collect();
         Ground { zone, ids }

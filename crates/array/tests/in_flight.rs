@@ -1,0 +1,127 @@
+//! Reads beside writes whose blocks are not on their drives yet, and after writes that were refused.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, OpenOptions, Slot};
+use common::{BLOCK, Bench, Flaky, METADATA, block, blocks, device, verify, write};
+use units::{Driver, block_on, sleep_until};
+use zoned::{Blocks, BufMut, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
+
+/// A drive whose writes take effect when they complete, a millisecond after they were submitted.
+#[derive(Debug)]
+struct Late(Arc<Flaky>);
+
+impl ZonedDevice for Late {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if !matches!(op, Op::Write { .. }) {
+            return self.0.submit(op);
+        }
+        let (inner, driver) = (Arc::clone(&self.0), Arc::clone(self.driver()));
+        Io::spawn(self.driver(), &self.geometry().name, async move {
+            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+            inner.submit(op).await
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.driver()
+    }
+}
+
+async fn open_late(bench: &Bench) -> Arc<Array> {
+    let late = bench.drives.iter().map(|drive| Arc::new(Late(Arc::clone(drive))) as Arc<dyn ZonedDevice>);
+    Array::open(late.collect(), OpenOptions::default()).await.expect("opened")
+}
+
+#[test]
+fn a_degraded_read_beside_writes_gives_what_was_acknowledged() {
+    // Stripes are 16 blocks: the writes stay in the stripe, fill it to its end, or go beyond it.
+    for lost in 0..5 {
+        for ends in [&[6][..], &[9, 14], &[16], &[7, 16], &[12, 15, 16, 18], &[13, 40, 70]] {
+            let bench = Bench::new(1);
+            block_on(&*bench.driver, async {
+                let array = open_late(&bench).await;
+                let dev = device(&array);
+                write(&dev, 1, 0, 5).await;
+                array.fail(Slot(lost)).await.expect("failed");
+                let (mut at, mut flights) = (5, Vec::new());
+                for end in ends {
+                    let start = dev.geometry().start(ZoneId(1)).plus(Blocks(at));
+                    flights.push(dev.write(start, blocks(1, at, *end), Durability::Cached));
+                    at = *end;
+                }
+                verify(&dev, 1, 0, 5).await;
+                // What is in flight on the lost drive is known already; on the others a read may come too early.
+                for flight in flights {
+                    flight.await.expect("written");
+                    verify(&dev, 1, 0, 5).await;
+                }
+                verify(&dev, 1, 0, at).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_read_repair_beside_a_write_records_what_belongs_there() {
+    for end in [14, 16, 33] {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = open_late(&bench).await;
+            let dev = device(&array);
+            write(&dev, 1, 0, 5).await;
+            let mut bad = 0;
+            for drive in &bench.drives {
+                let raw = Arc::clone(&drive.inner) as Arc<dyn ZonedDevice>;
+                let read = raw.read(drive.row(1, 0), BufMut::zeroed(BLOCK)).await.expect("read");
+                if *read == block(1, 0)[..] {
+                    drive.unreadable.lock().insert(drive.row(1, 0));
+                    bad += 1;
+                }
+            }
+            assert_eq!(bad, 1, "one drive has the block");
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(5));
+            let flight = dev.write(at, blocks(1, 5, end), Durability::Cached);
+            verify(&dev, 1, 0, 1).await;
+            flight.await.expect("written");
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(50))).await;
+            verify(&dev, 1, 0, end).await;
+            assert_eq!(array.counters().relocations, 1, "the place is mended");
+            drop(dev);
+            drop(array);
+            verify(&device(&bench.open(&[]).await), 1, 0, end).await;
+        });
+    }
+}
+
+#[test]
+fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_other_drive() {
+    for (worn, lost) in (0..5).flat_map(|worn| (0..5).map(move |lost| (worn, lost))) {
+        for end in [38, 44, 48, 70] {
+            let bench = Bench::new(1);
+            block_on(&*bench.driver, async {
+                let array = bench.open(&[]).await;
+                let dev = device(&array);
+                write(&dev, 1, 0, 37).await;
+                let drive = bench.drives.get(worn).expect("five drives");
+                drive.inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+                let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+                let refused = dev.write(at, blocks(1, 37, end), Durability::Cached).await.is_err();
+                let report = dev.report(1..2).await.expect("reported");
+                let held = if refused { 37 } else { end };
+                let pointer = report.first().map(|info| info.pointer);
+                assert_eq!(pointer, Some(Blocks(held)), "what was refused is not there");
+                array.fail(Slot(lost)).await.expect("failed");
+                verify(&dev, 1, 0, held).await;
+            });
+        }
+    }
+}
