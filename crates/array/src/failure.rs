@@ -19,6 +19,28 @@ pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Gone | ErrorKind::Host | ErrorKind::Unknown)
 }
 
+/// Whether an error says that the array asked for what it must not: no fault of the drive.
+fn blames_the_array(kind: ErrorKind) -> bool {
+    use ErrorKind::{
+        BadLength, Conventional, CrossesZone, IllegalMove, Invalid, NotAtWritePointer, OutOfRange, TooLarge,
+        TooManyActive, TooManyOpen, Unsupported,
+    };
+    matches!(
+        kind,
+        BadLength
+            | Conventional
+            | CrossesZone
+            | IllegalMove
+            | Invalid
+            | NotAtWritePointer
+            | OutOfRange
+            | TooLarge
+            | TooManyActive
+            | TooManyOpen
+            | Unsupported
+    )
+}
+
 impl Array {
     /// Does without the drive in `slot` from now on, as if it had failed: to take it out, say. When this returns the
     /// others' superblocks say so. What the drive holds is out of date from here on.
@@ -63,6 +85,14 @@ impl Core {
                 // A zone wore out, not the drive. What was acknowledged stays readable.
                 self.wear(id, slot, error.kind());
                 return Err(error);
+            }
+            if blames_the_array(error.kind()) {
+                // Behind a failed write of the same drive it is a matter of course: that one is judged first.
+                drop(self.persisting.acquire().await);
+                if self.member(slot).is_good() {
+                    tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused what the array asked for");
+                    return Err(error);
+                }
             }
             self.fail(slot, &error).await?;
         }
@@ -149,13 +179,16 @@ impl Core {
         failures
     }
 
-    /// A physical zone takes no more: neither does the logical one.
+    /// A physical zone takes no more: neither does the logical one. Its parts on the other drives stay active, and
+    /// count as such.
     fn wear(&self, id: ZoneId, slot: Slot, kind: ErrorKind) {
         let state = if kind == ErrorKind::ZoneOffline { ZoneState::Offline } else { ZoneState::ReadOnly };
         self.worn_out(id, slot, state);
         let mut limits = self.limits.lock();
         let mut zone = self.zone(id);
-        limits.moved(id, zone.state, ZoneState::ReadOnly);
+        if zone.state.is_active() {
+            limits.moved(id, zone.state, ZoneState::Closed);
+        }
         zone.state = ZoneState::ReadOnly;
     }
 

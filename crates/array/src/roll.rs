@@ -193,7 +193,6 @@ impl Core {
             }
             if let Some(stripe) = zone.open_stripe(&self.layout)
                 && self.layout.parity(id, stripe) == slot
-                && zone.poison.is_none()
             {
                 let end = zone.pointer;
                 let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);

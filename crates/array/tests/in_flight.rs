@@ -9,7 +9,7 @@ use std::time::Duration;
 use array::{Array, OpenOptions, Slot};
 use common::{BLOCK, Bench, Flaky, METADATA, block, blocks, device, verify, write};
 use units::{Driver, block_on, sleep_until};
-use zoned::{Blocks, BufMut, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
 /// A drive whose writes take effect when they complete, a millisecond after they were submitted.
 #[derive(Debug)]
@@ -123,5 +123,105 @@ fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_othe
                 verify(&dev, 1, 0, held).await;
             });
         }
+    }
+}
+
+#[test]
+fn the_parts_of_worn_zones_count_as_active_and_too_many_cost_no_drive() {
+    for worn in 0..4 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            let max = dev.geometry().max_active.expect("there is a limit");
+            for zone in 0..worn {
+                write(&dev, zone, 0, 37).await;
+                bench.drives[0].inner.wear(ZoneId(zone + METADATA), ZoneState::ReadOnly);
+                let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(37));
+                dev.write(at, blocks(zone, 37, 60), Durability::Cached).await.expect_err("worn");
+            }
+            for zone in worn..8 {
+                let at = dev.geometry().start(ZoneId(zone));
+                let result = dev.write(at, blocks(zone, 0, 37), Durability::Cached).await;
+                assert_eq!(result.is_ok(), zone < max, "zone {zone} of {max}");
+                if let Err(error) = result {
+                    assert_eq!(error.kind(), ErrorKind::TooManyActive, "{error}");
+                }
+            }
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        });
+    }
+}
+
+/// A drive that says once that too many zones are active, as one does that others use too.
+#[derive(Debug)]
+struct Busy(Arc<Flaky>, std::sync::atomic::AtomicBool);
+
+impl ZonedDevice for Busy {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let own = self.geometry().start(ZoneId(METADATA));
+        if matches!(&op, Op::Write { at, .. } if *at >= own)
+            && self.1.swap(false, std::sync::atomic::Ordering::Relaxed)
+        {
+            return Io::ready(Err(zoned::Error::new(
+                ErrorKind::TooManyActive,
+                &self.geometry().name,
+                "write",
+            )));
+        }
+        self.0.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.driver()
+    }
+}
+
+#[test]
+fn a_refused_open_of_one_drive_is_the_callers_error_and_costs_no_drive() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let busy = bench
+            .drives
+            .iter()
+            .enumerate()
+            .map(|(n, drive)| Arc::new(Busy(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>);
+        let array = Array::open(busy.collect(), OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        let at = dev.geometry().start(ZoneId(1));
+        let error = dev.write(at, blocks(1, 0, 37), Durability::Cached).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::TooManyActive, "{error}");
+        assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        write(&dev, 2, 0, 37).await;
+        verify(&dev, 2, 0, 37).await;
+    });
+}
+
+#[test]
+fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
+    for lost in [0, 1, 2, 4] {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            write(&dev, 1, 0, 37).await;
+            bench.drives[3].inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            dev.write(at, blocks(1, 37, 42), Durability::Cached).await.expect_err("worn");
+            for n in 0..1900 {
+                write(&dev, 2, n, n + 1).await;
+            }
+            dev.flush().await.expect("flushed");
+            drop(dev);
+            drop(array);
+            let array = bench.open(&[lost]).await;
+            let dev = device(&array);
+            verify(&dev, 1, 0, 37).await;
+            verify(&dev, 2, 0, 1900).await;
+        });
     }
 }
