@@ -116,7 +116,11 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         // What is hidden may lie above all that was written since.
         false => layout.stripe_of(pointer).0,
     };
-    let from = Stripe(highest.saturating_sub(evidence.doubt));
+    // A drive that lost its cache may be below all that was in flight: what it lacks is written again, and the stripe at
+    // the pointer is looked at in any case.
+    let lowest = lowest(evidence).saturating_sub(1);
+    let from = highest.saturating_sub(evidence.doubt).min(lowest).min(layout.stripe_of(pointer).0);
+    let from = Stripe(from);
     let above = |slot| match at(slot) {
         Child::At(row) => row > layout.used(evidence.zone, slot, pointer),
         Child::Full | Child::Missing => false,
@@ -131,18 +135,23 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     decision(verdict, pointer, from)
 }
 
+/// The stripe that the drive is at which has written least: below it every stripe is whole, parity included.
+fn lowest(evidence: &Evidence<'_>) -> u64 {
+    let rows = evidence.children.iter().filter_map(|child| match child {
+        Child::At(row) => Some(row / evidence.layout.unit),
+        _ => None,
+    });
+    rows.min().unwrap_or(evidence.layout.stripes())
+}
+
 /// The first block on the missing drive `lost` that does not follow from the others, which hold everything below
 /// `pointer`.
 fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
-    let lowest = evidence.children.iter().filter_map(|child| match child {
-        Child::At(row) => Some(row / layout.unit),
-        _ => None,
-    });
     let suspects = evidence.patches.suspects(layout, evidence.zone, evidence.relocated);
     let suspect = suspects.first().map_or(u64::MAX, |stripe| stripe.0);
     // Below this every stripe is whole, parity included.
-    let first = lowest.min().unwrap_or(layout.stripes()).saturating_sub(1).min(suspect);
+    let first = lowest(evidence).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
         if layout.start(stripe) >= pointer {
             break;

@@ -62,6 +62,8 @@ pub(crate) struct Told {
     pub intents: BTreeSet<(ZoneId, u64)>,
     /// By zone, with the generation that they are of: stripes.
     pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
+    /// The highest stripe of each zone whose partial parity was not kept.
+    pub dropped: BTreeMap<ZoneId, Stripe>,
     pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, Relocated)>,
     /// What a new drive that was not filled to the end has, with the record's sequence.
     pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
@@ -81,6 +83,24 @@ pub(crate) struct Tale {
     pub epochs: BTreeMap<u64, Told>,
     pub newest: Option<Superblock>,
     pub sequence: u64,
+}
+
+/// Which partial parity a mount needs.
+#[derive(Debug)]
+pub(crate) struct Needed {
+    /// Stripes below the highest of a zone that may have been in flight.
+    pub doubt: u64,
+    /// Rows of each zone that all drives have written, of those that tell.
+    pub lowest: Vec<u64>,
+}
+
+impl Needed {
+    /// The first stripe of a zone whose records count, when the highest with a record is `highest`. What was flushed
+    /// is below the highest by any distance: a drive may have lost all that lay in its cache.
+    fn first(&self, layout: &Layout, zone: ZoneId, highest: Stripe) -> Stripe {
+        let lowest = self.lowest.get(zone.index()).map_or(0, |row| row / layout.unit.max(1));
+        Stripe(highest.0.saturating_sub(self.doubt).min(lowest.saturating_sub(1)))
+    }
 }
 
 /// The newest superblock on a drive, and which member it says the drive is; `None` for a drive that is no member of
@@ -134,14 +154,14 @@ pub(crate) async fn read(
     layout: &Layout,
     array: Uuid,
     slot: Slot,
-    doubt: u64,
+    needed: &Needed,
 ) -> Result<(Tale, Vec<ZoneInfo>)> {
     let mut tale = Tale::default();
     let zones = device.report(0..METADATA_ZONES).await?;
     for info in &zones {
         each_record(device, layout.unit, info, &mut |_, _, record| {
             if record.place.array == array && record.place.member == slot {
-                tale.hear(layout, info.zone, doubt, record);
+                tale.hear(layout, info.zone, needed, record);
             }
         })
         .await?;
@@ -198,8 +218,8 @@ pub(crate) async fn each_record(
 }
 
 impl Tale {
-    /// Takes a record in. Partial parity more than `doubt` stripes below the highest of its zone is not kept.
-    fn hear(&mut self, layout: &Layout, from: ZoneId, doubt: u64, record: Record) {
+    /// Takes a record in. Partial parity that no mount needs is not kept.
+    fn hear(&mut self, layout: &Layout, from: ZoneId, needed: &Needed, record: Record) {
         self.sequence = self.sequence.max(record.place.sequence);
         let told = self.epochs.entry(record.place.epoch).or_default();
         told.zones.insert(from);
@@ -233,8 +253,12 @@ impl Tale {
                 // A copy: the record's buffer is a part of a large one.
                 let rows = Buf::copy_from(&rows);
                 stripes.entry(stripe).or_default().push(Partial { start, end, rows });
-                let highest = stripes.last_key_value().map_or(0, |(stripe, _)| stripe.0);
-                *stripes = stripes.split_off(&Stripe(highest.saturating_sub(doubt)));
+                let highest = stripes.last_key_value().map_or(stripe, |(stripe, _)| *stripe);
+                let kept = stripes.split_off(&needed.first(layout, zone, highest));
+                if let Some((stripe, _)) = std::mem::replace(stripes, kept).last_key_value() {
+                    let dropped = told.dropped.entry(zone).or_default();
+                    *dropped = (*dropped).max(*stripe);
+                }
             }
             Body::Relocated { zone, generation, start, end, unit } => {
                 let unit = Relocated { end, unit: Buf::copy_from(&unit) };

@@ -26,7 +26,7 @@ use crate::format::superblock::{self, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::jobs::Jobs;
 use crate::layout::{Layout, Slot, Stripe};
-use crate::log_read::{self, Claim, Partial, Tale, Told};
+use crate::log_read::{self, Claim, Needed, Partial, Tale, Told};
 use crate::member::{Log, METADATA_ZONES, Member};
 use crate::metrics::Tally;
 use crate::patches::Patches;
@@ -152,11 +152,12 @@ impl Mount {
         let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
         let mut tales = Vec::new();
         let mut begun = Vec::new();
+        let lowest = lowest(&claims).await?;
         for (device, claim) in claims {
             let layout = layout_of(&claim.superblock);
-            let doubt = doubt_of(&claim.superblock, &layout);
+            let needed = Needed { doubt: doubt_of(&claim.superblock, &layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
-            let (tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, doubt).await?;
+            let (tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
             if tale.epochs.values().any(|told| told.complete) {
                 tales.push((device, claim, tale, zones));
             } else {
@@ -164,7 +165,10 @@ impl Mount {
             }
         }
         let claims = tales;
-        let newest = claims.iter().map(|(_, claim, ..)| &claim.superblock).max_by_key(|sb| sb.config);
+        // That a drive failed or was replaced may stand in the middle of a log, and of one drive's only.
+        let newest =
+            claims.iter().map(|(_, claim, tale, _)| tale.newest.as_ref().unwrap_or(&claim.superblock));
+        let newest = newest.max_by_key(|superblock| superblock.config);
         let Some(newest) = newest.cloned() else {
             let why = "none of the drives is a member of an array: create one first";
             return refuse(ErrorKind::NotFound, why.into());
@@ -183,7 +187,7 @@ impl Mount {
         let layout = layout_of(&newest);
         let doubt = doubt_of(&newest, &layout);
         let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
-        let mut superblock = newest;
+        let superblock = newest;
         for (device, claim, tale, zones) in claims {
             let slot = claim.slot;
             let (own, known) = (claim.superblock.member(slot).copied(), superblock.member(slot).copied());
@@ -193,9 +197,6 @@ impl Mount {
                 continue;
             }
             fits(&device, &superblock, slot)?;
-            if let Some(newer) = tale.newest.as_ref().filter(|sb| sb.config > superblock.config) {
-                superblock = newer.clone();
-            }
             let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await?;
             let place = present.get_mut(slot.index()).expect("a member of the array");
             if place.is_some() {
@@ -203,12 +204,6 @@ impl Mount {
                 return refuse(ErrorKind::Invalid, why);
             }
             *place = Some(Present { device, tale, zones, report });
-        }
-        // A newer superblock that only the log had may fail a drive that was read.
-        for (place, member) in present.iter_mut().zip(&superblock.members) {
-            if member.failed {
-                *place = None;
-            }
         }
         let lost: Vec<Slot> = (0..)
             .map(Slot)
@@ -263,7 +258,41 @@ impl Mount {
             tracing::info!(?device, slot = claim.slot.0, "its rebuild is not done");
             candidate = Some(Candidate { slot: claim.slot, device, tale });
         }
-        Ok(Mount { candidate, options, name, superblock, layout, present, epoch, next, doubt, lost })
+        let mut mount =
+            Mount { candidate, options, name, superblock, layout, present, epoch, next, doubt, lost };
+        mount.hear_again().await?;
+        Ok(mount)
+    }
+
+    /// Reads the logs once more where partial parity counts after all that was not kept: hidden rows that lost what
+    /// belongs there may be far below all that the drives have written.
+    async fn hear_again(&mut self) -> Result<()> {
+        let (layout, block) = (self.layout, self.superblock.block_size as usize);
+        let mut needed = Needed { doubt: self.doubt, lowest: Vec::new() };
+        let mut again = false;
+        for id in (0..self.superblock.zones).map(ZoneId) {
+            let slots = || (0..layout.drives).map(Slot);
+            let (patches, relocated) = self.relocations(id, self.entry(id).generation);
+            let rows = slots().filter_map(|slot| match self.child(slot, id) {
+                Child::At(row) => Some(patches.data_row(&layout, block, id, slot, row)),
+                Child::Full => Some(patches.data_row(&layout, block, id, slot, layout.zone_capacity)),
+                Child::Missing => None,
+            });
+            let suspects = patches.suspects(&layout, id, &relocated);
+            let suspect = suspects.first().map_or(u64::MAX, |stripe| layout.row(*stripe));
+            let lowest = rows.min().unwrap_or(0).min(suspect);
+            let dropped = slots().filter_map(|slot| self.told(slot)?.dropped.get(&id)).max();
+            again |= dropped.is_some_and(|stripe| layout.row(Stripe(stripe.0 + 2)) > lowest);
+            needed.lowest.push(lowest);
+        }
+        if again {
+            let array = self.superblock.uuid;
+            for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
+                let Some(present) = present else { continue };
+                (present.tale, _) = log_read::read(&present.device, &layout, array, slot, &needed).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn told(&self, slot: Slot) -> Option<&Told> {
@@ -670,6 +699,22 @@ fn layout_of(superblock: &Superblock) -> Layout {
         unit: u64::from(superblock.unit),
         zone_capacity: superblock.zone_capacity.0,
     }
+}
+
+/// Rows of each logical zone's physical zones that all drives have written which tell.
+async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>> {
+    let mut lowest: Vec<u64> = Vec::new();
+    for (device, claim) in claims {
+        let end = device.geometry().zones.min(claim.superblock.zones.saturating_add(METADATA_ZONES));
+        let report = device.report(METADATA_ZONES.min(end)..end).await?;
+        lowest.resize(lowest.len().max(report.len()), u64::MAX);
+        for (lowest, info) in lowest.iter_mut().zip(report) {
+            if !matches!(info.state, ZoneState::Full | ZoneState::Offline | ZoneState::Conventional) {
+                *lowest = info.pointer.0.min(*lowest);
+            }
+        }
+    }
+    Ok(lowest)
 }
 
 /// Stripes below the highest block of a zone that may have been in flight.
