@@ -175,7 +175,7 @@ fn is_found_in_an_array(seed: u64, sabotage: array::Sabotage) {
         let options = CrashOptions::new(Target::Array, seed, states);
         crash(&CrashOptions { array_sabotage, first_failure: true, ..options }).expect("the exploration runs")
     };
-    let report = run(Some(sabotage), STATES);
+    let report = run(Some(sabotage), 10 * STATES);
     assert!(!report.is_clean(), "{sabotage:?} was not noticed in {} states", report.states);
     let clean = run(None, CLEAN);
     assert!(clean.is_clean(), "with the rule intact: {clean:?}");
