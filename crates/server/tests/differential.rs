@@ -144,6 +144,11 @@ fn random_commands_get_the_same_replies_as_from_the_stock_server() {
             stock.line("FLUSHALL");
             mine.line("FLUSHALL");
             for command in &commands {
+                // The stock server counts a key whose time is over until somebody looks at it.
+                if command[0] == "DBSIZE" {
+                    let looked = ["EXISTS", "a", "b", "c", "d", "e", "f"].map(str::to_owned);
+                    prop_assert_eq!(mine.ask(&looked), stock.ask(&looked));
+                }
                 let expected = comparable(command, stock.ask(command));
                 let got = comparable(command, mine.ask(command));
                 prop_assert_eq!(got, expected, "{:?}", command);
