@@ -27,6 +27,15 @@ cleanup() {
   rm -rf "$shm"
 }
 
+# Ends the server that was measured; one that had ended before measured nothing.
+stop() {
+  local pid=${pids[0]} code=0
+  kill -9 "$pid" || die "the server (pid $pid) ended by itself"
+  wait "$pid" 2>/dev/null || code=$?
+  pids=()
+  [ "$code" = 137 ] || die "the server (pid $pid) ended by itself, with $code"
+}
+
 # The figures of column $1 of the file, as "median min max".
 summary() {
   awk -v what="$1" '$1 == what {print $2}' "$2" | sort -n | awk '
@@ -79,7 +88,7 @@ compare_db_bench() {
 
 redis_figures() { # port
   redis-benchmark -p "$1" -t set,get -P 16 -n "$requests" -r 1000000 --csv </dev/null 2>/dev/null |
-    awk -F '"' '$2 == "SET" || $2 == "GET" {print $2, $4}'
+    awk -F '"' '$2 == "SET" || $2 == "GET" {print $2, $4; found++} END {exit found != 2}'
 }
 
 compare_redis() {
@@ -94,8 +103,7 @@ compare_redis() {
     pids=($!)
     wait_ready "$port" "${pids[0]}"
     redis_figures "$port" >>"$shm/ours"
-    kill -9 "${pids[0]}"
-    wait "${pids[0]}" 2>/dev/null || true
+    stop
     rm -f "$shm/drive.img"
     port=$(free_port)
     # Acknowledged means durable for both. redis-tools has the server's program; its name says what it is to be.
@@ -104,10 +112,8 @@ compare_redis() {
     pids=($!)
     wait_ready "$port" "${pids[0]}"
     redis_figures "$port" >>"$shm/theirs"
-    kill -9 "${pids[0]}"
-    wait "${pids[0]}" 2>/dev/null || true
+    stop
     rm -rf "$shm/appendonlydir"
-    pids=()
   done
   header
   echo "redis-benchmark -P 16 -r 1000000 -n $requests: furrow serve beside redis-server, both synced, both on tmpfs"
@@ -124,7 +130,10 @@ set_figures() { # port, options...
     # "99.902% <= 1.607 milliseconds (cumulative count 999021)"
     /% <= .* milliseconds/ && !p999 {share = $1; sub("%", "", share); if (share + 0 >= 99.9) p999 = $3}
     /^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$/ {p50 = $3; p99 = $5; max = $6}
-    END {print rate, p50, p99, p999, max}'
+    END {
+      if (!(rate > 0 && p50 > 0 && p99 > 0 && p999 > 0 && max > 0)) exit 1
+      print rate, p50, p99, p999, max
+    }'
 }
 
 # The median of a column, and its least and largest.
@@ -135,7 +144,7 @@ column() { # file, column
 }
 
 logs_pair() { # title, device, options of redis-benchmark...
-  local title=$1 device=$2 i name program wal port
+  local title=$1 device=$2 i kind name program wal port
   shift 2
   local kinds=("group:$furrow:group" "auto:$furrow:auto")
   [ -z "${BEFORE:-}" ] || kinds=("before:$BEFORE:" "${kinds[@]}")
@@ -150,9 +159,7 @@ logs_pair() { # title, device, options of redis-benchmark...
       pids=($!)
       wait_ready "$port" "${pids[0]}"
       set_figures "$port" "$@" >>"$shm/logs.$name"
-      kill -9 "${pids[0]}"
-      wait "${pids[0]}" 2>/dev/null || true
-      pids=()
+      stop
     done
   done
   header
