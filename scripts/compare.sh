@@ -57,6 +57,9 @@ header() {
   echo "$(date -u +%Y-%m-%d), $(nproc) cores, $(awk -F ': ' '/^model name/ {print $2; exit}' /proc/cpuinfo), Linux $(uname -r), median of $runs"
 }
 
+# The rate of each of the two benchmarks; fails without both.
+db_bench_figures() { awk '/ ops\/sec/ {print $1, $5; found++} END {exit found != 2}'; }
+
 db_bench_pair() { # title, further options
   local title=$1 i
   shift
@@ -68,9 +71,8 @@ db_bench_pair() { # title, further options
   for i in $(seq "$runs"); do
     say "db_bench, $title, run $i of $runs"
     "$furrow" db-bench --device "emu:mem?zones=128&zone-size=64MiB" -- "${options[@]}" </dev/null 2>/dev/null |
-      awk '/ ops\/sec/ {print $1, $5}' >>"$shm/ours"
-    db_bench "${options[@]}" --db="$shm/db" </dev/null 2>/dev/null |
-      awk '/ ops\/sec/ {print $1, $5}' >>"$shm/theirs"
+      db_bench_figures >>"$shm/ours"
+    db_bench "${options[@]}" --db="$shm/db" </dev/null 2>/dev/null | db_bench_figures >>"$shm/theirs"
     rm -rf "$shm/db"
   done
   header
@@ -144,21 +146,24 @@ column() { # file, column
 }
 
 logs_pair() { # title, device, options of redis-benchmark...
-  local title=$1 device=$2 i kind name program wal port
+  local title=$1 device=$2 i kind name wal program flags port
   shift 2
-  local kinds=("group:$furrow:group" "auto:$furrow:auto")
-  [ -z "${BEFORE:-}" ] || kinds=("before:$BEFORE:" "${kinds[@]}")
+  local kinds=("group group $furrow" "auto auto $furrow")
+  # An older build may have no --wal.
+  [ -z "${BEFORE:-}" ] || kinds=("before - $BEFORE" "${kinds[@]}")
   rm -f "$shm"/logs.*
   for i in $(seq "$runs"); do
     for kind in "${kinds[@]}"; do
-      IFS=: read -r name program wal <<<"$kind"
+      read -r name wal program <<<"$kind"
       say "$title, $name, run $i of $runs"
+      flags=(--wal "$wal")
+      [ "$wal" != - ] || flags=()
       port=$(free_port)
-      FURROW_LOG=warn "$program" serve --device "$device" --port "$port" --http none ${wal:+--wal "$wal"} \
+      FURROW_LOG=warn "$program" serve --device "$device" --port "$port" --http none "${flags[@]}" \
         >/dev/null 2>&1 </dev/null &
       pids=($!)
       wait_ready "$port" "${pids[0]}"
-      set_figures "$port" "$@" >>"$shm/logs.$name"
+      set_figures "$port" "$@" >>"$shm/logs.$name" || die "redis-benchmark gave no figures"
       stop
     done
   done
@@ -167,7 +172,7 @@ logs_pair() { # title, device, options of redis-benchmark...
   echo "| log | requests/s | p50, ms | p99, ms | p99.9, ms | max, ms |"
   echo "|---|---|---|---|---|---|"
   for kind in "${kinds[@]}"; do
-    name=${kind%%:*}
+    name=${kind%% *}
     printf '| %s |' "$name"
     for i in 1 2 3 4 5; do printf ' %s |' "$(column "$shm/logs.$name" "$i")"; done
     echo

@@ -350,27 +350,37 @@ fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_fin
     assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
 }
 
-/// `furrow serve`, ended with the test.
+/// A process that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// `furrow serve`.
 struct Server {
-    child: Child,
+    _child: Killed,
     pages: String,
 }
 
 impl Server {
     fn start(array: &str, more: &[&str]) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_furrow"))
+        let child = Command::new(env!("CARGO_BIN_EXE_furrow"))
             .args(["serve", "--device", array, "--port", "0", "--http", "127.0.0.1:0"])
             .args(more)
             .env_remove("FURROW_DEVICE")
             .env("FURROW_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .spawn()
-            .expect("a server");
+            .spawn();
+        let mut child = Killed(child.expect("a server"));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        BufReader::new(child.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let pages = line.split("status on ").nth(1).map(|url| url.trim().trim_end_matches('/').to_owned());
-        Server { pages: pages.unwrap_or_else(|| panic!("the server said '{line}'")), child }
+        Server { pages: pages.unwrap_or_else(|| panic!("the server said '{line}'")), _child: child }
     }
 
     fn array(&self, args: &[&str]) -> Output {
@@ -399,13 +409,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
 #[test]
 fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     let barn = Barn::new();
@@ -420,12 +423,12 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
 
     let log = barn.text("log");
     let exec = format!("echo $FURROW_EVENT $FURROW_SLOT >> {log}");
-    let mut monitor = Command::new(env!("CARGO_BIN_EXE_furrow"))
+    let monitor = Command::new(env!("CARGO_BIN_EXE_furrow"))
         .args(["array", "monitor", "--url", &server.pages, "--interval", "50ms", "--exec", &exec, "--json"])
         .stdout(Stdio::piped())
-        .spawn()
-        .expect("a monitor");
-    let mut lines = BufReader::new(monitor.stdout.take().expect("a pipe")).lines();
+        .spawn();
+    let mut monitor = Killed(monitor.expect("a monitor"));
+    let mut lines = BufReader::new(monitor.0.stdout.take().expect("a pipe")).lines();
     let mut next = || -> Value {
         let line = lines.next().expect("the monitor goes on").expect("a line");
         json(&line)
@@ -457,8 +460,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     drop(server);
     let last = next();
     assert_eq!(last["event"], "unreachable");
-    monitor.kill().expect("ended");
-    monitor.wait().expect("ended");
+    drop(monitor);
     let told = std::fs::read_to_string(&log).expect("the command ran");
     assert!(told.starts_with("drive-failed 2\ndegraded\nrebuild-started 2\n"), "{told}");
     assert_eq!(status(&barn.array([0, 1, 5, 3])).0, Some(0));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -20,8 +21,7 @@ fn sources() -> PathBuf {
 }
 
 fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
-    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
-    let to = DIRECTORY.get_or_init(|| tempfile::tempdir().unwrap()).path().join(output);
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(output);
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");
     let mut command = Command::new("g++");
     command
@@ -90,9 +90,10 @@ fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
             acked[line[0]] = acked[line[0]].max(line[1] + 1);
         }
     };
-    lines.by_ref().map_while(Result::ok).take(ENOUGH).for_each(|line| note(&line));
+    let said = lines.by_ref().map_while(Result::ok).take(ENOUGH).inspect(|line| note(line)).count();
     child.kill().unwrap();
-    child.wait().unwrap();
+    let ended = child.wait().unwrap();
+    assert_eq!((said, ended.signal()), (ENOUGH, Some(9)), "{program:?} {wal} ended by itself: {ended}");
     // What it had said before it died counts as well; the last line may be torn, and then is no line of ours.
     lines.map_while(Result::ok).filter(|line| line.split(' ').count() == 3).for_each(|line| note(&line));
     acked
@@ -102,12 +103,15 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
     let drive = tempfile::tempdir().unwrap();
     let mut acked = [0; 4];
     for wal in wals {
+        let before: usize = acked.iter().sum();
         let more = killed(program, &drive, wal);
         acked = std::array::from_fn(|n| acked[n].max(more[n]));
+        assert!(acked.iter().sum::<usize>() > before + ENOUGH / 2, "{wal} wrote what was there: {acked:?}");
         // Twice: the first one recovers what the kill left, the second one opens what was closed.
         for again in [false, true] {
             let said = program.works(&drive, if again { wals[0] } else { wal }, "count");
             let there: Vec<usize> = numbers(&said, "there").iter().map(|line| line[1]).collect();
+            assert_eq!(there.len(), acked.len(), "{said}");
             assert!(
                 there.iter().zip(acked).all(|(there, acked)| *there >= acked),
                 "{acked:?} acknowledged: {said}"
@@ -116,7 +120,7 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
     }
 }
 
-/// The runs after the first begin anew and so write every key again.
+/// Each run goes on behind what the runs before it left.
 #[test]
 fn a_stranger_is_killed_and_loses_nothing_with_any_log() {
     is_killed_and_goes_on(Program::Stranger, ["waltz", "auto", "group"]);

@@ -33,12 +33,12 @@ pub struct Server {
 impl Server {
     /// Starts the server and waits until it answers.
     pub fn start(context: &Context, device: &str, wal: WalMode) -> Result<Server> {
-        Server::start_on(context, device, wal, None)
+        Server::start_on(context, device, wal, false)
     }
 
     /// The same with the pages that orders go to.
     pub fn start_with_pages(context: &Context, device: &str) -> Result<Server> {
-        Server::start_on(context, device, WalMode::Auto, Some(free_address()?))
+        Server::start_on(context, device, WalMode::Auto, true)
     }
 
     /// Its pages.
@@ -47,8 +47,9 @@ impl Server {
         Remote::new(&format!("http://{at}"), None)
     }
 
-    fn start_on(context: &Context, device: &str, wal: WalMode, pages: Option<SocketAddr>) -> Result<Server> {
-        let address = free_address()?;
+    fn start_on(context: &Context, device: &str, wal: WalMode, pages: bool) -> Result<Server> {
+        let [address, free] = free_addresses()?;
+        let pages = pages.then_some(free);
         let http = pages.map_or("none".to_owned(), |at| at.to_string());
         // Whoever gives orders there tells what it does.
         let log = if pages.is_some() { "off" } else { "warn" };
@@ -118,8 +119,10 @@ impl Drop for Server {
     }
 }
 
-/// A loopback address that nobody listens on now.
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    Ok(listener.local_addr()?)
+/// Two loopback addresses that nobody listens on now.
+fn free_addresses() -> Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port");
+    // Both at once: the second one must not be the first one again.
+    let both = [bind()?, bind()?];
+    Ok([both[0].local_addr()?, both[1].local_addr()?])
 }

@@ -106,12 +106,17 @@ inline WriteOptions Synced() {
   return options;
 }
 
-// Four threads, each batch a put in two families and one more on a counter; says what was acknowledged, until killed.
+// Four threads, each batch a put in two families and one more on a counter, from the first key on that is not there yet; says
+// what was acknowledged, until killed.
 inline void WriteUntilKilled(World& world) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&world, thread] {
-      for (int n = 0; n < 1000000; ++n) {
+      int n = 0;
+      while (world.Get(Key(thread, n)) != "none") {
+        ++n;
+      }
+      for (; n < 1000000; ++n) {
         WriteBatch batch;
         const std::string value = std::to_string(n) + std::string(300, 'v');
         Ok(batch.Put(world.handles[0], Key(thread, n), value), "put");
@@ -219,6 +224,13 @@ inline void AfterFeatures(World& world) {
   has("range5", "none");
   has("copied", "yes");
   has("backed up", "yes");
+  size_t made = world.handles.size();
+  for (size_t n = 0; n < world.handles.size(); ++n) {
+    Expect(world.handles[n]->GetName() != "dropped", "a dropped family is back");
+    made = world.handles[n]->GetName() == "made" ? n : made;
+  }
+  Expect(made < world.handles.size(), "a new family is lost");
+  Expect(world.Get("key", made) == "in made", "what was put into a new family is lost");
 }
 
 // A copy that a checkpoint or a backup made, opened like the database.
