@@ -12,7 +12,8 @@ Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
          array:URL,URL,URL                  an array by its drives (`furrow array create`);
          array:FILE, array:NAME             by a file that lists them, or its label
 `furrow device list` shows the zoned drives of this machine.
-Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data.";
+Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data,
+6 an array's health cannot be told.";
 
 /// A storage stack for zoned drives: file system, RocksDB, key-value server.
 #[derive(Debug, Parser)]

@@ -39,6 +39,6 @@ pub enum Error {
     #[error("the target {0} runs on one drive: on an array there are fs and log")]
     NotOnArray(Target),
     /// A target's name cannot be read.
-    #[error("'{0}' is no target: take fs, log, engine or array")]
+    #[error("'{0}' is no target: take fs, log, waltz, array or engine")]
     Target(String),
 }
