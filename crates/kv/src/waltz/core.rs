@@ -122,8 +122,10 @@ pub struct Waltz {
     families: RwLock<HashMap<Family, FamilyInfo>>,
     /// Every batch carries a mark. Changed while all stripes are held.
     exact: AtomicBool,
-    /// The floor in the tables, or what a write on its way makes it.
+    /// The floor in the tables; what a write on its way makes it is not in it yet.
     floor: AtomicU64,
+    /// A write on its way raises the floor. One at a time: RocksDB may apply two in another order than they were marked in.
+    raising: AtomicBool,
     flush_asked: AtomicBool,
     flushes_asked: AtomicU64,
     /// Changed while all stripes are held.
@@ -168,6 +170,7 @@ impl Waltz {
             families: RwLock::new(families.into_iter().collect()),
             exact: AtomicBool::new(floor.is_some()),
             floor: AtomicU64::new(next.0),
+            raising: AtomicBool::new(false),
             flush_asked: AtomicBool::new(false),
             flushes_asked: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -204,7 +207,7 @@ impl Waltz {
         self.check(&plan, how)?;
         let entering = Entering::new(self);
         let ticket = self.log.append(batch, how.synced)?;
-        match apply(self.mark(ticket, &plan)) {
+        match self.apply(ticket, &plan, apply) {
             Ok(applied) => {
                 let full = entering.applied(ticket, applied, batch.len());
                 drop(held);
@@ -244,7 +247,7 @@ impl Waltz {
         self.check(&plan, how)?;
         let entering = Entering::new(self);
         let ticket = self.log.append_soon(batch, how.synced).await?;
-        match apply(self.mark(ticket, &plan)) {
+        match self.apply(ticket, &plan, apply) {
             Ok(applied) => {
                 let full = entering.applied(ticket, applied, batch.len());
                 self.flush_if(full);
@@ -432,18 +435,24 @@ impl Waltz {
         Ok(())
     }
 
-    fn mark(&self, ticket: Ticket, plan: &Plan) -> Option<Mark> {
-        if !self.exact.load(Ordering::Acquire) {
-            return None;
+    /// Applies a batch that the log has, with its mark.
+    fn apply<E>(
+        &self,
+        ticket: Ticket,
+        plan: &Plan,
+        apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
+    ) -> Result<Applied, E> {
+        if !self.exact.load(Ordering::Acquire)
+            || (self.options.without == Without::MarksOfOthers && !plan.exact)
+        {
+            return apply(None);
         }
-        if self.options.without == Without::MarksOfOthers && !plan.exact {
-            return None;
+        let raise = Raise::begin(self);
+        let applied = apply(Some(Mark { ticket, floor: raise.as_ref().map(|raise| raise.to) }))?;
+        if let Some(raise) = raise {
+            self.floor.store(raise.to.0, Ordering::Release);
         }
-        let retired = self.ledger.lock().retired(self.log.next_ticket()).0;
-        let old = self.floor.load(Ordering::Acquire);
-        let raise = retired >= old + FLOOR_STEP
-            && self.floor.compare_exchange(old, retired, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        Some(Mark { ticket, floor: raise.then_some(Ticket(retired)) })
+        Ok(applied)
     }
 
     async fn void_soon(&self, ticket: Ticket) -> Result<(), LogError> {
@@ -458,6 +467,32 @@ impl Waltz {
             return Ok(());
         }
         self.log.void(ticket)
+    }
+}
+
+/// A floor that a batch carries; until it is applied, or was not, no other batch carries one.
+struct Raise<'a> {
+    waltz: &'a Waltz,
+    to: Ticket,
+}
+
+impl<'a> Raise<'a> {
+    /// A new floor, if it is time for one.
+    fn begin(waltz: &'a Waltz) -> Option<Raise<'a>> {
+        let retired = waltz.ledger.lock().retired(waltz.log.next_ticket());
+        let due = || retired.0 >= waltz.floor.load(Ordering::Acquire) + FLOOR_STEP;
+        if !due() || waltz.raising.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let raise = Raise { waltz, to: retired };
+        // Another one may have ended in between.
+        due().then_some(raise)
+    }
+}
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.waltz.raising.store(false, Ordering::Release);
     }
 }
 

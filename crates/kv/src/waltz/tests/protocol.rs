@@ -235,6 +235,34 @@ fn marks_below_the_floor_go_as_writes_go_on() {
     assert_eq!(after_cut(&world).tables.get(0, "n"), Some(5000));
 }
 
+/// A batch that raises the floor is overtaken by another that would raise it further, and a flush lies between them.
+#[test]
+fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
+    let world = World::new(DEFAULT);
+    let merge = || world.write(How::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+    (0..1200).for_each(|_| merge());
+    // A flush of these ends when as many more are there.
+    let sealed = world.tables.state.lock().live.clone();
+    (0..1200).for_each(|_| merge());
+    let flushed = Sequence(sealed.sequence);
+    world.tables.state.lock().durable = sealed;
+    world.waltz.flushed(flushed);
+    let slow = Build::default().put(0, "slow", 1).done();
+    let outcome = world.waltz.write(&slow, How::SYNCED, |mark| {
+        assert!(mark.unwrap().floor.is_some(), "it raises the floor");
+        world.tables.flush().unwrap();
+        world.write(How::SYNCED, &Build::default().put(0, "fast", 1)).unwrap();
+        Ok::<_, String>(world.tables.apply(&slow, mark))
+    });
+    outcome.unwrap();
+    world.tables.flush().unwrap();
+    // The log has lost how far the tables go.
+    assert_eq!(after_cut(&world).tables.get(0, "n"), Some(2400));
+    // And whoever comes next may raise it.
+    merge();
+    assert!(world.tables.marks() < 10, "{}", world.tables.marks());
+}
+
 #[test]
 fn a_close_leaves_no_log_and_no_marks_and_everything_in_tables() {
     let world = World::new(DEFAULT);
