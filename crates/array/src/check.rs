@@ -65,12 +65,7 @@ const CHUNK: u64 = 512 << 10;
 /// Errors: those of [`status`](crate::status()); what makes a mount impossible is a problem of the report.
 pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> Result<CheckReport> {
     let status = status(devices).await?;
-    let mut claims = Vec::new();
-    for device in devices {
-        if let Some(claim) = log_read::claim(device).await? {
-            claims.push((Arc::clone(device), claim));
-        }
-    }
+    let claims = log_read::claims(devices.to_vec()).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
     report.members();
     match Mount::gather(claims, OpenOptions::default()).await {
@@ -119,6 +114,11 @@ impl CheckReport {
                     self.add(Severity::Warning, Some(slot), None, what);
                 }
             }
+        }
+        for slot in &mount.unreadable {
+            let what =
+                "what its metadata log says cannot be read in full: a mount fills it anew from the others";
+            self.add(Severity::Warning, Some(*slot), None, what);
         }
         for worn in mount.worn_zones() {
             let what = format!("the zone is {:?}: it takes no more writes", worn.state);

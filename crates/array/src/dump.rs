@@ -32,6 +32,8 @@ pub struct MetadataZone {
     pub state: ZoneState,
     /// Blocks written.
     pub used: u64,
+    /// Of these, blocks that the drive cannot read: records there are missing below.
+    pub unreadable: u64,
 }
 
 /// A record of a metadata log: see `format/header.rs`.
@@ -67,13 +69,15 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
         let mut zones = Vec::new();
         let mut records = Vec::new();
         for info in device.report(0..METADATA_ZONES).await? {
-            zones.push(MetadataZone { zone: info.zone, state: info.state, used: info.pointer.0 });
-            let Some(claim) = &claim else { continue };
-            let unit = u64::from(claim.superblock.unit);
-            log_read::each_record(device, unit, &info, &mut |block, blocks, record| {
-                records.push(describe(info.zone, block, blocks, &record));
-            })
-            .await?;
+            let mut unreadable = 0;
+            if let Some(claim) = &claim {
+                let unit = u64::from(claim.superblock.unit);
+                unreadable = log_read::each_record(device, unit, &info, &mut |block, blocks, record| {
+                    records.push(describe(info.zone, block, blocks, &record));
+                })
+                .await?;
+            }
+            zones.push(MetadataZone { zone: info.zone, state: info.state, used: info.pointer.0, unreadable });
         }
         let claim = claim.map(|claim| (claim.slot, claim.superblock));
         drives.push(DriveDump { device: name, claim, zones, records });

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use zoned::{Done, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::Array;
-use crate::core::Core;
+use crate::core::{After, Core};
 use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::layout::Slot;
+use crate::member::METADATA_ZONES;
 use crate::metrics::add;
 use crate::persistence::Slots;
 use crate::write::Children;
@@ -39,6 +40,20 @@ fn blames_the_array(kind: ErrorKind) -> bool {
             | TooManyOpen
             | Unsupported
     )
+}
+
+/// What became of a physical zone of data, where an error says that it takes no more writes. A drive may finish a
+/// zone on its own (the NVMe ZNS command set's "zone finished by controller"). A zone of the log is another matter: the
+/// drive cannot do without.
+fn wears(error: &Error) -> Option<ZoneState> {
+    let state = match error.kind() {
+        ErrorKind::ZoneReadOnly => ZoneState::ReadOnly,
+        ErrorKind::ZoneOffline => ZoneState::Offline,
+        ErrorKind::ZoneFull => ZoneState::Full,
+        _ => return None,
+    };
+    let metadata = error.zone().is_some_and(|zone| zone.0 < METADATA_ZONES);
+    (!metadata).then_some(state)
 }
 
 impl Array {
@@ -78,25 +93,33 @@ impl Core {
         )
     }
 
-    /// Judges the failures of a write's children. Ok: the write can do without them.
+    /// Judges the failures of a write's children, all of them. Ok: the write can do without them.
     pub(crate) async fn judge(self: &Arc<Core>, id: ZoneId, failures: Vec<(Slot, Error)>) -> Result<()> {
+        let mut refused = Ok(());
+        let mut worn = Slots::default();
         for (slot, error) in failures {
-            if matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) {
+            if let Some(state) = wears(&error) {
                 // A zone wore out, not the drive. What was acknowledged stays readable.
-                self.wear(id, slot, error.kind());
-                return Err(error);
+                self.wear(id, slot, state, &error);
+                worn.add(slot);
+                refused = refused.and(Err(error));
+                continue;
             }
             if blames_the_array(error.kind()) {
                 // Behind a failed write of the same drive it is a matter of course: that one is judged first.
                 drop(self.persisting.acquire().await);
                 if self.member(slot).is_good() {
-                    tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused what the array asked for");
-                    return Err(error);
+                    if !worn.has(slot) {
+                        tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused what the array asked for");
+                    }
+                    refused = refused.and(Err(error));
+                    continue;
                 }
             }
-            self.fail(slot, &error).await?;
+            // The array may be broken: the rest is judged all the same.
+            refused = self.fail(slot, &error).await.and(refused);
         }
-        self.settled("write").await
+        self.settled("write").await.and(refused)
     }
 
     /// Tells the watchers.
@@ -148,7 +171,7 @@ impl Core {
     }
 
     /// Writes to all superblocks that `slot` failed.
-    async fn persist(&self, slot: Slot) -> Vec<(Slot, Error)> {
+    async fn persist(self: &Arc<Core>, slot: Slot) -> Vec<(Slot, Error)> {
         {
             let mut config = self.config.lock();
             config.config += 1;
@@ -160,13 +183,20 @@ impl Core {
     }
 
     /// Writes the superblock to all drives that work, durable; gives those that failed. The caller holds the turn.
-    pub(crate) async fn write_superblock(&self) -> Vec<(Slot, Error)> {
+    /// A log without room moves on: that is no fault of its drive.
+    pub(crate) async fn write_superblock(self: &Arc<Core>) -> Vec<(Slot, Error)> {
         let superblock = self.config.lock().clone();
         let body = Body::Superblock(superblock);
         let mut children = Children::default();
         let mut full = Vec::new();
+        let mut after = After::default();
         for member in self.good() {
-            match member.append(&body, false, Durability::Durable) {
+            let written = member.append(&body, false, Durability::Durable).or_else(|_| {
+                // Nobody waits for the move itself: it may need the turn.
+                self.roll(member.slot, &mut after);
+                member.append(&body, false, Durability::Durable)
+            });
+            match written {
                 Ok(io) => children.push(member.slot, io),
                 Err(_) => full.push((
                     member.slot,
@@ -174,16 +204,23 @@ impl Core {
                 )),
             }
         }
+        after.finish(self);
         let mut failures = children.join().await;
         failures.append(&mut full);
         failures
     }
 
     /// A physical zone takes no more: neither does the logical one. Its parts on the other drives stay active, and
-    /// count as such.
-    fn wear(&self, id: ZoneId, slot: Slot, kind: ErrorKind) {
-        let state = if kind == ErrorKind::ZoneOffline { ZoneState::Offline } else { ZoneState::ReadOnly };
-        self.worn_out(id, slot, state);
+    /// count as such. One that is full before its time has not worn out: the next mount finds the zone full, and a
+    /// reset gives it back.
+    fn wear(&self, id: ZoneId, slot: Slot, state: ZoneState, error: &Error) {
+        match state {
+            ZoneState::Full => {
+                tracing::warn!(slot = slot.0, zone = id.0, %error, "a zone is full before its time: it takes no more");
+                self.tell(EventKind::ZoneWorn { slot, zone: id, state });
+            }
+            _ => self.worn_out(id, slot, state),
+        }
         let mut limits = self.limits.lock();
         let mut zone = self.zone(id);
         if zone.state.is_active() {

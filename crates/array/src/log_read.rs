@@ -7,6 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use zoned::{Blocks, Buf, BufMut, Error, ErrorKind, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
 
+use crate::failure::fails_the_drive;
 use crate::format::record::{self, Body, Record};
 use crate::format::superblock::Superblock;
 use crate::format::zones::ZoneEntry;
@@ -58,6 +59,8 @@ pub(crate) struct SwapCopy {
 pub(crate) struct Told {
     /// The checkpoint that begins the epoch is whole.
     pub complete: bool,
+    /// The newest superblock among its records.
+    pub config: u64,
     pub entries: BTreeMap<ZoneId, ZoneEntry>,
     pub intents: BTreeSet<(ZoneId, u64)>,
     /// By zone, with the generation that they are of: stripes.
@@ -83,6 +86,8 @@ pub(crate) struct Tale {
     pub epochs: BTreeMap<u64, Told>,
     pub newest: Option<Superblock>,
     pub sequence: u64,
+    /// Blocks that the drive cannot read: what they said is not known.
+    pub unreadable: u64,
 }
 
 /// Which partial parity a mount needs.
@@ -103,26 +108,69 @@ impl Needed {
     }
 }
 
+/// The drives that are members of an array, with what they say of it. One that does not answer is left out, with a
+/// warning: the array may do without it.
+pub(crate) async fn claims(devices: Vec<Arc<dyn ZonedDevice>>) -> Result<Vec<(Arc<dyn ZonedDevice>, Claim)>> {
+    let mut claims = Vec::new();
+    for device in devices {
+        match claim(&device).await {
+            Ok(Some(claim)) => claims.push((device, claim)),
+            Ok(None) => {}
+            Err(error) if fails_the_drive(error.kind()) => {
+                tracing::warn!(?device, %error, "the drive does not answer: left out");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(claims)
+}
+
 /// The newest superblock on a drive, and which member it says the drive is; `None` for a drive that is no member of
-/// an array.
+/// an array, or whose superblock cannot be read.
 pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>> {
     let mut newest: Option<Claim> = None;
+    let mut unreadable = 0;
     for info in device.report(0..METADATA_ZONES).await? {
         let count = info.pointer.0.min(FIRST);
         if count == 0 || info.state == ZoneState::Offline || info.state == ZoneState::Conventional {
             continue;
         }
         let block = device.geometry().block_size;
-        let len = count as usize * block as usize;
-        let bytes = device.read(device.geometry().start(info.zone), BufMut::zeroed(len)).await?.freeze();
-        let found = record::decode(&bytes, block).map_err(|why| foreign(device, why))?;
+        let (bytes, bad) = read_around(device, device.geometry().start(info.zone), count).await?;
+        unreadable += bad;
+        let found = record::decode(&bytes.freeze(), block).map_err(|why| foreign(device, why))?;
         if let Some((Record { place, body: Body::Superblock(superblock) }, _)) = found
             && newest.as_ref().is_none_or(|claim| claim.superblock.config <= superblock.config)
         {
             newest = Some(Claim { superblock, slot: place.member });
         }
     }
+    if newest.is_none() && unreadable > 0 {
+        tracing::warn!(?device, unreadable, "whether it is a member of an array cannot be read: left out");
+    }
     Ok(newest)
+}
+
+/// Reads blocks; those that the drive cannot read are zeros, and counted.
+async fn read_around(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Result<(BufMut, u64)> {
+    let size = device.geometry().block_size as usize;
+    match device.read(at, BufMut::zeroed(count as usize * size)).await {
+        Ok(data) => return Ok((data, 0)),
+        Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+        Err(_) => {}
+    }
+    let (mut data, mut unreadable) = (BufMut::with_capacity(count as usize * size), 0);
+    for n in 0..count {
+        match device.read(at.plus(Blocks(n)), BufMut::zeroed(size)).await {
+            Ok(block) => data.extend_from_slice(&block),
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+            Err(_) => {
+                data.resize(data.len() + size, 0);
+                unreadable += 1;
+            }
+        }
+    }
+    Ok((data, unreadable))
 }
 
 /// The newest superblock in a member's log, the records behind the zones' beginnings included: that a drive failed
@@ -159,41 +207,43 @@ pub(crate) async fn read(
     let mut tale = Tale::default();
     let zones = device.report(0..METADATA_ZONES).await?;
     for info in &zones {
-        each_record(device, layout.unit, info, &mut |_, _, record| {
+        let unreadable = each_record(device, layout.unit, info, &mut |_, _, record| {
             if record.place.array == array && record.place.member == slot {
                 tale.hear(layout, info.zone, needed, record);
             }
         })
         .await?;
+        tale.unreadable += unreadable;
     }
     tale.epochs.values_mut().for_each(Told::settle);
     Ok((tale, zones))
 }
 
 /// Reads all records of a metadata zone of an array whose stripe unit is `unit`: the first block of each, its blocks,
-/// and what it says.
+/// and what it says. Gives the number of blocks that the drive cannot read: what lies there is passed over.
 pub(crate) async fn each_record(
     device: &Arc<dyn ZonedDevice>,
     unit: u64,
     info: &ZoneInfo,
     hear: &mut (dyn FnMut(u64, u64, Record) + Send),
-) -> Result<()> {
+) -> Result<u64> {
     let geometry = device.geometry();
     let size = u64::from(geometry.block_size);
     if info.state == ZoneState::Offline {
-        return Ok(());
+        return Ok(0);
     }
     // The longest record: a unit and a header.
     let longest = unit + 1 + FIRST;
     let chunk = (CHUNK / size).min(geometry.max_transfer.0).max(1);
     let mut held = BufMut::with_capacity(0);
-    let (mut from, mut read) = (0, 0);
+    let (mut from, mut read, mut unreadable) = (0, 0, 0);
     while from < info.pointer.0 {
         // `held` is the blocks `from..read`.
         while read < info.pointer.0 && read - from < longest {
             let count = chunk.min(info.pointer.0 - read);
             let at = Lba(geometry.start(info.zone).0 + read);
-            let more = device.read(at, BufMut::zeroed((count * size) as usize)).await?;
+            let (more, bad) = read_around(device, at, count).await?;
+            unreadable += bad;
             held.extend_from_slice(&more);
             read += count;
         }
@@ -214,10 +264,15 @@ pub(crate) async fn each_record(
         from += at as u64 / size;
         held.extend_from_slice(&bytes.slice(at..));
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 impl Tale {
+    /// What a new drive is said to hold is not believed: which later word of it there was cannot be read.
+    pub(crate) fn forget_notes(&mut self) {
+        self.epochs.values_mut().for_each(|told| told.rebuilt.clear());
+    }
+
     /// Takes a record in. Partial parity that no mount needs is not kept.
     fn hear(&mut self, layout: &Layout, from: ZoneId, needed: &Needed, record: Record) {
         self.sequence = self.sequence.max(record.place.sequence);
@@ -225,6 +280,7 @@ impl Tale {
         told.zones.insert(from);
         match record.body {
             Body::Superblock(superblock) => {
+                told.config = told.config.max(superblock.config);
                 if self.newest.as_ref().is_none_or(|newest| newest.config <= superblock.config) {
                     self.newest = Some(superblock);
                 }
@@ -317,6 +373,11 @@ impl Tale {
 }
 
 impl Told {
+    /// Whether a metadata zone holds what counts in this epoch: records, or the copy of a physical zone.
+    pub(crate) fn counts(&self, zone: ZoneId) -> bool {
+        self.zones.contains(&zone) || self.swaps.values().any(|copy| copy.swap == zone)
+    }
+
     /// A zone was rebuilt: what was relocated before lies in its place, and the copy is not needed any more.
     fn settle(&mut self) {
         for (zone, hidden) in self.hidden.iter().filter(|(_, hidden)| hidden.rebuilt) {

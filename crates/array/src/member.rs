@@ -65,6 +65,8 @@ pub(crate) struct Log {
     pub rolling: bool,
     /// Logical zones whose partial parity waits for room.
     pub waiting: Vec<ZoneId>,
+    /// Counts the drives that the slot had: what was begun on one must not go on on the next.
+    pub life: u64,
 }
 
 impl Log {
@@ -122,7 +124,18 @@ impl Member {
     /// Begins to fill a new drive.
     pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
+        self.next_life(&mut self.log.lock());
         self.filling.store(Some(Arc::new(Filling { device, has, aborted: AtomicBool::new(false) })));
+    }
+
+    /// What was begun on the drive before ends without an effect on the next.
+    fn next_life(&self, log: &mut Log) {
+        (log.life, log.rolling) = (log.life + 1, false);
+    }
+
+    /// Whether the slot has the same drive still.
+    pub(crate) fn is_life(&self, life: u64) -> bool {
+        self.log.lock().life == life
     }
 
     /// The new drive has the zone, or does not have it any more: what is written to it goes there too.
@@ -166,6 +179,7 @@ impl Member {
         let Some(new) = filling.as_ref() else { return };
         let mut log = self.log.lock();
         (log.epoch, log.zone, log.pointer) = (epoch, zone, 0);
+        self.next_life(&mut log);
         log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
     }
@@ -244,6 +258,15 @@ impl Member {
         self.append_to(&mut log, body, checkpoint, how)
     }
 
+    /// Adds a record of the checkpoint that was begun in this life of the slot; `None` in a later one.
+    pub(crate) fn append_of(&self, life: u64, body: &Body) -> Result<Option<Io<()>>, NoRoom> {
+        let mut log = self.log.lock();
+        if log.life != life {
+            return Ok(None);
+        }
+        self.append_to(&mut log, body, true, Durability::Cached)
+    }
+
     /// Keeps `blocks` of the log for [`append_reserved`](Member::append_reserved). False where there is no room.
     pub(crate) fn reserve(&self, blocks: u64) -> bool {
         let mut log = self.log.lock();
@@ -262,7 +285,8 @@ impl Member {
     pub(crate) fn append_reserved(&self, body: &Body, block_size: u32) -> Option<Io<()>> {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
-        self.append_to(&mut log, body, false, Durability::Cached).expect("room was reserved")
+        // Superblocks may have taken what is kept for them.
+        self.put(&mut log, body, false, Durability::Cached, 0).expect("room was reserved")
     }
 
     /// Adds a record to the log, which is locked.
@@ -272,6 +296,19 @@ impl Member {
         body: &Body,
         checkpoint: bool,
         how: Durability,
+    ) -> Result<Option<Io<()>>, NoRoom> {
+        let kept = if matches!(body, Body::Superblock(_)) { 0 } else { RESERVE };
+        self.put(log, body, checkpoint, how, kept)
+    }
+
+    /// The same, leaving `kept` blocks for others.
+    fn put(
+        &self,
+        log: &mut Log,
+        body: &Body,
+        checkpoint: bool,
+        how: Durability,
+        kept: u64,
     ) -> Result<Option<Io<()>>, NoRoom> {
         let drive = self.drive.load();
         let Some(Drive(device)) = drive.as_deref() else { return Ok(None) };
@@ -285,8 +322,8 @@ impl Member {
         };
         let bytes = record::encode(place, body, geometry.block_size);
         let blocks = bytes.len() as u64 / u64::from(geometry.block_size);
-        let reserve = if matches!(body, Body::Superblock(_)) { 0 } else { RESERVE + log.reserved };
-        if log.pointer + blocks + reserve > log.capacity {
+        // What was promised to others is nobody else's.
+        if log.pointer + blocks + kept + log.reserved > log.capacity {
             return Err(NoRoom);
         }
         let at = geometry.start(log.zone).plus(zoned::Blocks(log.pointer));

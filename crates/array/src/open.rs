@@ -79,12 +79,7 @@ impl Array {
     /// Errors: [`ErrorKind::NotFound`] where no drive is a member of an array, [`ErrorKind::Invalid`] where they are
     /// of several, [`ErrorKind::Gone`] where more than one is missing or failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
-        let mut claims = Vec::new();
-        for device in devices {
-            if let Some(claim) = log_read::claim(&device).await? {
-                claims.push((device, claim));
-            }
-        }
+        let claims = log_read::claims(devices).await?;
         let mut mount = Mount::gather(claims, options).await?;
         mount.persist_loss().await?;
         let candidate = mount.candidate.take();
@@ -123,24 +118,28 @@ pub(crate) struct Present {
     pub tale: Tale,
     pub zones: Vec<ZoneInfo>,
     pub report: Vec<ZoneInfo>,
+    /// The zone of the next checkpoint, where its first blocks are written already.
+    pub begun: Option<(ZoneId, u64)>,
 }
 
 /// A mount under way.
 pub(crate) struct Mount {
     options: OpenOptions,
-    name: Arc<str>,
+    pub name: Arc<str>,
     pub superblock: Superblock,
     pub layout: Layout,
     /// By slot; `None` for those that are missing or failed.
     pub present: Vec<Option<Present>>,
     /// The newest epoch that is whole on all present drives, and the one that begins now.
     pub epoch: u64,
-    next: u64,
+    pub next: u64,
     doubt: u64,
     /// Drives that are missing and not recorded as failed.
-    lost: Vec<Slot>,
+    pub lost: Vec<Slot>,
     /// The new drive whose rebuild is to go on.
-    candidate: Option<Candidate>,
+    pub candidate: Option<Candidate>,
+    /// Drives whose metadata cannot be read in full.
+    pub unreadable: Vec<Slot>,
 }
 
 impl Mount {
@@ -157,8 +156,18 @@ impl Mount {
             let layout = layout_of(&claim.superblock);
             let needed = Needed { doubt: doubt_of(&claim.superblock, &layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
-            let (tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
-            if tale.epochs.values().any(|told| told.complete) {
+            let (mut tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
+            if tale.unreadable > 0 {
+                let blocks = tale.unreadable;
+                tracing::error!(
+                    ?device,
+                    blocks,
+                    "what its log says cannot be read in full: left out, and filled anew"
+                );
+                // A record that is not known may say what does not count: nothing of the drive is believed.
+                tale.forget_notes();
+                begun.push((device, claim, tale));
+            } else if tale.epochs.values().any(|told| told.complete) {
                 tales.push((device, claim, tale, zones));
             } else {
                 begun.push((device, claim, tale));
@@ -203,7 +212,7 @@ impl Mount {
                 let why = format!("two drives say that they are member {}: leave one out", slot.0);
                 return refuse(ErrorKind::Invalid, why);
             }
-            *place = Some(Present { device, tale, zones, report });
+            *place = Some(Present { device, tale, zones, report, begun: None });
         }
         let lost: Vec<Slot> = (0..)
             .map(Slot)
@@ -211,9 +220,23 @@ impl Mount {
             .filter(|(_, (place, member))| place.is_none() && !member.failed)
             .map(|(slot, _)| slot)
             .collect();
+        // The drive that the slot is to have, and no other.
+        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, Tale)| {
+            let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
+            let known = superblock.member(claim.slot);
+            claim.superblock.uuid == superblock.uuid
+                && uuid(&claim.superblock) == uuid(&superblock)
+                && known.is_some_and(|known| known.rebuilding || !known.failed)
+        };
+        let bad = begun.iter().filter(|one| one.2.unreadable > 0 && ours(one));
+        let unreadable: Vec<Slot> = bad.map(|(_, claim, _)| claim.slot).collect();
         let absent = present.iter().filter(|place| place.is_none()).count();
         if absent > 1 {
-            let missing: Vec<String> = lost.iter().map(|slot| format!("{} is missing", slot.0)).collect();
+            let what = |slot: &Slot| match unreadable.contains(slot) {
+                true => format!("{} cannot read its metadata", slot.0),
+                false => format!("{} is missing", slot.0),
+            };
+            let missing: Vec<String> = lost.iter().map(what).collect();
             let failed = (0..).zip(&superblock.members).filter(|(_, m)| m.failed);
             let failed = failed.map(|(slot, _): (u32, _)| format!("{slot} failed"));
             let list: Vec<String> = missing.into_iter().chain(failed).collect();
@@ -238,14 +261,6 @@ impl Mount {
         };
         let next =
             epochs().filter_map(|all| all.last_key_value()).map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
-        // The drive that the slot is to have, and no other.
-        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, Tale)| {
-            let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
-            let known = superblock.member(claim.slot);
-            claim.superblock.uuid == superblock.uuid
-                && uuid(&claim.superblock) == uuid(&superblock)
-                && known.is_some_and(|known| known.rebuilding || !known.failed)
-        };
         let mut candidate = None;
         for one in begun {
             let (device, claim, tale) = match one {
@@ -258,8 +273,19 @@ impl Mount {
             tracing::info!(?device, slot = claim.slot.0, "its rebuild is not done");
             candidate = Some(Candidate { slot: claim.slot, device, tale });
         }
-        let mut mount =
-            Mount { candidate, options, name, superblock, layout, present, epoch, next, doubt, lost };
+        let mut mount = Mount {
+            unreadable,
+            candidate,
+            options,
+            name,
+            superblock,
+            layout,
+            present,
+            epoch,
+            next,
+            doubt,
+            lost,
+        };
         mount.hear_again().await?;
         Ok(mount)
     }
@@ -290,6 +316,13 @@ impl Mount {
             for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
                 let Some(present) = present else { continue };
                 (present.tale, _) = log_read::read(&present.device, &layout, array, slot, &needed).await?;
+                if present.tale.unreadable > 0 {
+                    let error = Error::new(ErrorKind::Media, &self.name, "open");
+                    return Err(error.because(format!(
+                        "what the log of drive {} says could be read a moment ago, and cannot now: open the array again",
+                        slot.0
+                    )));
+                }
             }
         }
         Ok(())
@@ -297,50 +330,6 @@ impl Mount {
 
     pub(crate) fn told(&self, slot: Slot) -> Option<&Told> {
         self.present.get(slot.index())?.as_ref()?.tale.epochs.get(&self.epoch)
-    }
-
-    /// Records that a drive is missing where the records of this epoch are, before anything is done without it.
-    async fn persist_loss(&mut self) -> Result<()> {
-        if self.lost.is_empty() {
-            return Ok(());
-        }
-        self.superblock.config += 1;
-        for slot in &self.lost {
-            if let Some(member) = self.superblock.members.get_mut(slot.index()) {
-                let ours = self.candidate.as_ref().is_some_and(|candidate| candidate.slot == *slot);
-                (member.failed, member.rebuilding) = (true, ours);
-            }
-        }
-        let body = Body::Superblock(self.superblock.clone());
-        for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
-            let Some(present) = present else { continue };
-            let Some(told) = present.tale.epochs.get(&self.epoch) else { continue };
-            let geometry = present.device.geometry();
-            let room = |info: &&ZoneInfo| {
-                let left = geometry.zone_capacity.minus(info.pointer).0;
-                told.zones.contains(&info.zone)
-                    && !matches!(info.state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline)
-                    && left >= body.blocks(geometry.block_size)
-            };
-            let Some(info) = present.zones.iter().find(room).copied() else { continue };
-            let log = Log {
-                array: self.superblock.uuid,
-                epoch: self.epoch,
-                sequence: present.tale.sequence + 1,
-                zone: info.zone,
-                pointer: info.pointer.0,
-                capacity: geometry.zone_capacity.0,
-                reserved: 0,
-                rolling: false,
-                waiting: Vec::new(),
-            };
-            present.tale.sequence += 1;
-            let member = Member::new(slot, Some(Arc::clone(&present.device)), log, Arc::default());
-            if let Ok(Some(io)) = member.append(&body, false, Durability::Durable) {
-                io.await?;
-            }
-        }
-        Ok(())
     }
 
     /// The state of a physical zone.
@@ -487,7 +476,9 @@ impl Mount {
         for (present, target) in self.present.iter().zip(&targets) {
             let (Some(present), Some(target)) = (present, target) else { continue };
             for info in present.zones.iter().filter(|info| info.zone != *target) {
-                if info.state != ZoneState::Empty {
+                // What a worn zone holds stays, and is of an older epoch.
+                let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
+                if info.state != ZoneState::Empty && !worn {
                     present.device.zone(info.zone, Action::Reset).await?;
                 }
             }
@@ -602,13 +593,11 @@ impl Mount {
                 targets.push(None);
                 continue;
             };
-            let counts =
-                |info: &ZoneInfo| self.told(slot).is_some_and(|told| told.zones.contains(&info.zone));
-            let usable = |info: &&ZoneInfo| !matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
-            let mut free: Vec<&ZoneInfo> =
-                present.zones.iter().filter(|info| !counts(info)).filter(usable).collect();
-            free.sort_by_key(|info| info.state != ZoneState::Empty);
-            let Some(info) = free.first() else {
+            if let Some((zone, _)) = present.begun {
+                targets.push(Some(zone));
+                continue;
+            }
+            let Some(info) = present.free(self.epoch) else {
                 let error = Error::new(ErrorKind::Damaged, &self.name, "open");
                 return Err(error.because(format!("drive {} has no free metadata zone", slot.0)));
             };
@@ -635,11 +624,12 @@ impl Mount {
                 epoch: self.next,
                 sequence: present.as_ref().map_or(0, |p| p.tale.sequence + 1),
                 zone: target.unwrap_or_default(),
-                pointer: 0,
+                pointer: present.as_ref().and_then(|p| p.begun).map_or(0, |(_, blocks)| blocks),
                 capacity,
                 reserved: 0,
                 rolling: false,
                 waiting: Vec::new(),
+                life: 0,
             };
             Member::new(slot, present.as_ref().map(|p| Arc::clone(&p.device)), log, Arc::clone(&tally))
         };

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId};
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZonedDevice};
 
 use crate::Sabotage;
 use crate::core::{After, Core};
@@ -19,29 +19,55 @@ use crate::member::{METADATA_ZONES, NoRoom};
 use crate::write::Children;
 use crate::zone::Zone;
 
+/// A log that goes to another zone.
+struct Moving {
+    /// Of the drive that it is on.
+    life: u64,
+    /// The zone that it leaves.
+    old: ZoneId,
+    device: Option<Arc<dyn ZonedDevice>>,
+    /// The first record of the new zone.
+    first: std::result::Result<Option<Io<()>>, NoRoom>,
+}
+
 /// A log is moved when less than one in this many blocks of its zone is left.
 const EARLY: u64 = 4;
 
 impl Core {
     /// Moves the log of `slot`, unless that is under way.
+    /// When this returns there is room in the new zone.
     pub(crate) fn roll(self: &Arc<Core>, slot: Slot, after: &mut After) {
-        if std::mem::replace(&mut self.member(slot).log.lock().rolling, true) {
-            return;
-        }
-        let core = Arc::clone(self);
+        let Some(moving) = self.begin_move(slot) else { return };
+        let (core, life) = (Arc::clone(self), moving.life);
         after.run(async move {
             let mut commits = Vec::new();
-            let moved = core.move_log(slot, &mut commits).await;
+            let moved = core.move_log(slot, moving, &mut commits).await;
             let failed = match &moved {
-                Ok(()) => Ok(()),
                 // Without the drive its parity is not needed; without two, nothing is acknowledged any more.
-                Err(error) => core.fail(slot, error).await,
+                Err(error) if core.member(slot).is_life(life) => core.fail(slot, error).await,
+                // What the drive before said is not this one's fault.
+                _ => Ok(()),
             };
             for (id, end) in commits {
                 core.logged_by_checkpoint(id, end, &failed);
             }
-            core.rolled(slot);
+            core.rolled(slot, life);
         });
+    }
+
+    /// New records go to the next zone from here on, the superblock first. `None` where that is under way.
+    fn begin_move(&self, slot: Slot) -> Option<Moving> {
+        let member = self.member(slot);
+        let mut log = member.log.lock();
+        if std::mem::replace(&mut log.rolling, true) {
+            return None;
+        }
+        let old = log.zone;
+        // Under the log's lock: a newer one is written after it, to the same zone.
+        let superblock = Body::Superblock(self.config.lock().clone());
+        (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
+        let first = member.append_to(&mut log, &superblock, true, Durability::Cached);
+        Some(Moving { life: log.life, old, device: member.device(), first })
     }
 
     /// Moves the log of `slot` if little room is left.
@@ -78,11 +104,13 @@ impl Core {
     }
 
     /// The log has room again, or its drive is lost: what waited goes on.
-    fn rolled(self: &Arc<Core>, slot: Slot) {
+    fn rolled(self: &Arc<Core>, slot: Slot, life: u64) {
         let member = self.member(slot);
         let waiting = {
             let mut log = member.log.lock();
-            log.rolling = false;
+            if log.life == life {
+                log.rolling = false;
+            }
             std::mem::take(&mut log.waiting)
         };
         for id in waiting {
@@ -98,27 +126,25 @@ impl Core {
         member.rolled.notify();
     }
 
-    /// `commits` are those that the checkpoint did not bring to an end.
-    async fn move_log(self: &Arc<Core>, slot: Slot, commits: &mut Vec<(ZoneId, Blocks)>) -> Result<()> {
+    /// `commits` are those that the checkpoint did not bring to an end. A new drive that takes the slot meanwhile
+    /// has its own log: nothing of this is written to it.
+    async fn move_log(
+        self: &Arc<Core>,
+        slot: Slot,
+        moving: Moving,
+        commits: &mut Vec<(ZoneId, Blocks)>,
+    ) -> Result<()> {
         let member = self.member(slot);
+        let Moving { life, old, device, first } = moving;
         let full = |_: NoRoom| {
             self.error(ErrorKind::ZoneFull, "checkpoint")
                 .because("the metadata that counts does not fit a zone")
         };
         let mut children = Children::default();
-        let old = {
-            let mut log = member.log.lock();
-            let old = log.zone;
-            // Under the log's lock: a newer one is written after it, to the same zone.
-            let superblock = Body::Superblock(self.config.lock().clone());
-            (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
-            let io = member.append_to(&mut log, &superblock, true, Durability::Cached);
-            children.push(slot, io.map_err(full)?);
-            old
-        };
+        children.push(slot, first.map_err(full)?);
         let mut barriers = Vec::new();
         let mut ios = Vec::new();
-        self.write_checkpoint(slot, &mut ios, &mut barriers, commits).map_err(full)?;
+        self.write_checkpoint(slot, life, &mut ios, &mut barriers, commits).map_err(full)?;
         ios.into_iter().for_each(|io| children.push(slot, Some(io)));
         children.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
         for (id, end) in commits.drain(..) {
@@ -127,17 +153,17 @@ impl Core {
         for barrier in barriers {
             barrier.await?;
         }
-        if let Some(io) = member.append(&Body::CheckpointEnd, true, Durability::Cached).map_err(full)? {
+        if let Some(io) = member.append_of(life, &Body::CheckpointEnd).map_err(full)? {
             io.await?;
         }
         self.flush_members().await?;
-        let Some(device) = member.device() else { return Ok(()) };
+        let Some(device) = device.filter(|_| member.is_good() && member.is_life(life)) else { return Ok(()) };
         device.zone(old, Action::Reset).await?;
         // The zone may be the next one: what it held must not come back then.
-        if let Some(io) = member.flush() {
-            io.await?;
+        match member.flush() {
+            Some(io) => io.await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The records of what is hidden on a drive, and of what belongs there.
@@ -159,10 +185,12 @@ impl Core {
     }
 
     /// Writes everything that counts to the log of `slot`: all but the superblock before it and the end. `commits` are
-    /// those that the records bring to an end; `barriers` fall when everything in flight now is acknowledged.
+    /// those that the records bring to an end; `barriers` fall when everything in flight now is acknowledged. `life` is
+    /// that of the drive that it is for.
     pub(crate) fn write_checkpoint(
         self: &Arc<Core>,
         slot: Slot,
+        life: u64,
         ios: &mut Vec<Io<()>>,
         barriers: &mut Vec<Io<()>>,
         commits: &mut Vec<(ZoneId, Blocks)>,
@@ -174,7 +202,7 @@ impl Core {
             entries.push(ZoneEntry { generation: zone.generation, end: zone.end });
             if zone.resetting {
                 let intent = Body::ResetIntent { zone: id, generation: zone.generation };
-                ios.extend(member.append(&intent, true, Durability::Cached)?);
+                ios.extend(member.append_of(life, &intent)?);
             }
             for (stripe, relocated) in &zone.relocated {
                 if self.layout.parity(id, *stripe) == slot {
@@ -185,18 +213,19 @@ impl Core {
                         end: relocated.end,
                         unit: relocated.unit.clone(),
                     };
-                    ios.extend(member.append(&body, true, Durability::Cached)?);
+                    ios.extend(member.append_of(life, &body)?);
                 }
             }
             for body in self.patched(&zone, id, slot) {
-                ios.extend(member.append(&body, true, Durability::Cached)?);
+                ios.extend(member.append_of(life, &body)?);
             }
             if let Some(stripe) = zone.open_stripe(&self.layout)
                 && self.layout.parity(id, stripe) == slot
+                && member.is_life(life)
             {
                 let end = zone.pointer;
                 let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);
-                let io = member.append(&body, true, Durability::Cached)?;
+                let io = member.append_of(life, &body)?;
                 if zone.logged < end {
                     zone.commit(end, io.is_none());
                     commits.push((id, end));
@@ -212,7 +241,7 @@ impl Core {
         let count = per_block(self.geometry.block_size).max(1);
         for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
             let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
-            ios.extend(member.append(&body, true, Durability::Cached)?);
+            ios.extend(member.append_of(life, &body)?);
         }
         Ok(())
     }

@@ -181,12 +181,7 @@ impl Array {
 ///
 /// Errors: [`ErrorKind::NotFound`] where none is a member, [`ErrorKind::Invalid`] where they are of several arrays.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
-    let mut claims = Vec::new();
-    for device in devices {
-        if let Some(claim) = log_read::claim(device).await? {
-            claims.push((device, claim));
-        }
-    }
+    let claims = log_read::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
     let Some(mut superblock) = newest.cloned() else {

@@ -37,7 +37,7 @@ pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn Zoned
 pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
     let urls: Vec<String> = if is_list(rest) {
         rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
-    } else if Path::new(rest).is_file() {
+    } else if is_file(rest) {
         let text = std::fs::read_to_string(rest).map_err(|error| {
             refusal(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
         })?;
@@ -73,14 +73,29 @@ pub fn is_emulated(url: &str) -> bool {
     }
 }
 
+/// Whether a list of members can hold this URL.
+///
+/// Errors: [`ErrorKind::Invalid`] where it would be read as something else.
+pub fn listable(url: &str) -> Result<()> {
+    if url.trim() == url && !url.contains(['#', '\n', '\r']) {
+        return Ok(());
+    }
+    let why = format!(
+        "{url:?} in a list of members would be read as another drive: no '#', line break, or space at an end; rename the \
+         drive's file"
+    );
+    Err(Error::new(ErrorKind::Invalid, &Arc::from(url), "list").because(why))
+}
+
 /// Adds a new member to the list, where `rest` is a file that lists them: an array that is opened without the drive
 /// that is being rebuilt cannot go on with it. Whether it was one.
 ///
-/// Errors: [`ErrorKind::Host`] where the file cannot be written.
+/// Errors: [`ErrorKind::Host`] where the file cannot be written; those of [`listable`].
 pub fn remember(rest: &str, url: &str) -> Result<bool> {
-    if is_list(rest) || !Path::new(rest).is_file() {
+    if !is_file(rest) {
         return Ok(false);
     }
+    listable(url)?;
     if listed(rest)?.is_some_and(|urls| urls.iter().any(|known| known == url)) {
         return Ok(true);
     }
@@ -107,6 +122,11 @@ pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
 /// The same as a device: what `zoned` calls for `array:` URLs once it is told to ([`zoned::know_arrays`]).
 pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     Ok(assemble(rest, &driver)?)
+}
+
+/// Whether `rest` is a file that lists the members.
+pub fn is_file(rest: &str) -> bool {
+    !is_list(rest) && Path::new(rest).is_file()
 }
 
 /// Whether the URLs themselves stand there.
@@ -138,32 +158,63 @@ fn is_missing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Gone | ErrorKind::Host)
 }
 
+/// A drive that looks like a member of an array, opened or not.
+type Found = (String, Result<Arc<dyn ZonedDevice>>);
+
 /// The drives of this machine that say that they are members of the array with this label or UUID. A drive that the
 /// kernel uses or that does not look like a member is let be.
 fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
-    let mut found = Vec::new();
-    let mut arrays = BTreeSet::new();
+    let mut found: Vec<Found> = Vec::new();
     for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
         let looks = peek(&Path::new("/dev").join(&drive.name))
             .is_ok_and(|contents| contents.signatures.contains(&Signature::FurrowArray));
-        let Some(url) = drive.urls.first().filter(|_| looks) else { continue };
-        let device = zoned::open(url, Arc::clone(driver))?;
+        if let Some(url) = drive.urls.first().filter(|_| looks) {
+            found.push((url.clone(), zoned::open(url, Arc::clone(driver))));
+        }
+    }
+    of_name(name, found, driver)
+}
+
+/// Those of the drives that are members of the array with this label or UUID. One that cannot be opened is left out,
+/// with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and somebody else's
+/// for now, that is the error: without it the array would do without it for good.
+fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let (mut members, mut closed) = (Vec::new(), Vec::new());
+    let (mut arrays, mut good) = (BTreeSet::new(), 0);
+    for (url, device) in found {
+        let device = match device {
+            Ok(device) => device,
+            Err(error) => {
+                tracing::warn!(url, %error, "a drive that looks like a member of an array: left out");
+                closed.push((url, error));
+                continue;
+            }
+        };
         let Ok(status) = block_on(&**driver, status(std::slice::from_ref(&device))) else { continue };
         let superblock = &status.superblock;
         if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
             arrays.insert(superblock.uuid);
-            found.push(device);
+            good = good.max(superblock.members.iter().filter(|member| !member.failed).count());
+            members.push(device);
         }
+    }
+    if (members.is_empty() || members.len() < good)
+        && let Some(at) = closed.iter().position(|(_, error)| !is_missing(error.kind()))
+    {
+        return Err(closed.swap_remove(at).1);
     }
     match arrays.len() {
         0 => {
-            let why = format!(
+            let mut why = format!(
                 "there is no file {name} that lists its members, and no drive of this machine is a member of an array \
                  of this name; or name the members, array:URL,URL,URL"
             );
+            for (url, error) in closed {
+                why.push_str(&format!("; {url} may be one, and cannot be opened: {error}"));
+            }
             Err(refusal(ErrorKind::NotFound, name, why))
         }
-        1 => Ok(found),
+        1 => Ok(members),
         _ => {
             let list: Vec<String> = arrays.iter().map(ToString::to_string).collect();
             let why = format!("{} arrays have this name: use one's UUID: {}", list.len(), list.join(", "));
@@ -179,7 +230,10 @@ fn refusal(kind: ErrorKind, rest: &str, why: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use zoned::emu::{Emu, EmuOptions};
+
     use super::*;
+    use crate::CreateOptions;
 
     #[test]
     fn members_are_listed_in_the_url_or_in_a_file() {
@@ -194,6 +248,14 @@ mod tests {
             listed(&file).expect("a list").expect("of URLs"),
             ["emu:a?zones=8", "blk:/dev/b", "emu:c"]
         );
+        for url in ["emu:d#2", "emu:d\nblk:/dev/e", "emu:d\r", " emu:d"] {
+            let error = remember(&file, url).expect_err(url);
+            assert!(
+                error.kind() == ErrorKind::Invalid && error.to_string().contains("another drive"),
+                "{error}"
+            );
+        }
+        assert_eq!(listed(&file).expect("a list").expect("of URLs").len(), 3, "nothing was written");
         std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(listed("emu:a, emu:b").expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
         assert_eq!(listed("barn").expect("a name"), None);
@@ -218,5 +280,39 @@ mod tests {
         assert!(text.contains("no file") && text.contains("array:URL"), "{text}");
         let text = members("emu:/no/such/a,emu:/no/such/b", &driver).expect_err("none").to_string();
         assert!(text.contains("none of its members"), "{text}");
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_opened_stops_no_array_that_is_named() {
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+            .map(|n| {
+                let options = EmuOptions { name: format!("emu:{n}"), zones: 8, ..EmuOptions::default() };
+                Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+            })
+            .collect();
+        let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
+        block_on(&*driver, crate::create(&drives, &options)).expect("created");
+        let found = |count: usize, error: Option<ErrorKind>| -> Vec<Found> {
+            let error = error.map(|kind| Err(Error::new(kind, &Arc::from("emu:x"), "open")));
+            let drives = drives.iter().take(count).map(|drive| Ok(Arc::clone(drive)));
+            error.into_iter().chain(drives).map(|device| ("emu:x".to_owned(), device)).collect()
+        };
+        for (count, error, wanted) in [
+            (4, None, Ok(4)),
+            (4, Some(ErrorKind::Gone), Ok(4)),
+            (4, Some(ErrorKind::Held { pid: 7 }), Ok(4)),
+            (3, Some(ErrorKind::Gone), Ok(3)),
+            // Who has it may have the fourth drive.
+            (3, Some(ErrorKind::Held { pid: 7 }), Err(ErrorKind::Held { pid: 7 })),
+            (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),
+            (0, Some(ErrorKind::Gone), Err(ErrorKind::NotFound)),
+        ] {
+            let members = of_name("barn", found(count, error), &driver);
+            let members = members.map(|members| members.len()).map_err(|error| error.kind());
+            assert_eq!(members, wanted, "{count} {error:?}");
+        }
+        let text = of_name("barn", found(0, Some(ErrorKind::Gone)), &driver).expect_err("none").to_string();
+        assert!(text.contains("emu:x may be one"), "{text}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use array::{Array, Health, OpenOptions, Slot};
 use common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
 use units::{SplitMix64, block_on, sleep_until, spawn};
-use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZonedDevice};
+use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
 
 /// What a zone holds for sure, and what it may hold.
 #[derive(Clone, Copy, Default, Debug)]
@@ -107,6 +107,7 @@ fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
 
 #[test]
 fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
+    let mut broke = 0;
     for after in 0..40_u64 {
         let bench = Bench::new(after);
         block_on(&*bench.driver, async {
@@ -116,6 +117,7 @@ fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
             bench.drives[3].unplug(10 + 3 * after as i64);
             let (states, failed) = load(Arc::clone(&dev), 0..4, after).await;
             let broken = array.is_broken();
+            broke += u32::from(broken);
             assert_eq!(failed.is_some(), broken, "{failed:?}");
             if broken {
                 assert_eq!(failed, Some(ErrorKind::Gone));
@@ -145,6 +147,7 @@ fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
         let error = array.expect_err("two are missing").to_string();
         assert!(error.contains("does without one drive only"), "{error}");
     }
+    assert!((20..40).contains(&broke), "{broke} of 40 lost the second drive under load");
 }
 
 #[test]
@@ -183,4 +186,60 @@ fn a_drive_that_is_taken_out_is_not_held_any_more() {
         assert_eq!(Arc::strong_count(&bench.drives[4]), 1, "somebody else may open it");
         verify_all(&device(&array)).await;
     });
+}
+
+#[test]
+fn a_write_that_meets_a_worn_zone_and_a_lost_drive_notes_both() {
+    let mut met = 0;
+    for lost in 0..5 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            common::write(&dev, 1, 0, 37).await;
+            let worn = (lost + 2) % 5;
+            bench.drives[worn].inner.wear(ZoneId(1 + common::METADATA), ZoneState::ReadOnly);
+            bench.drives[lost].unplug(0);
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await;
+            assert_eq!(refused.expect_err("worn").kind(), ErrorKind::ZoneReadOnly);
+            let status = array.status();
+            assert_eq!(status.worn.len(), 1, "{status:?}");
+            assert_eq!(status.health(), Health::Degraded, "{status:?}");
+            assert_eq!(status.members[lost].state, array::MemberState::Failed);
+            verify(&dev, 1, 0, 37).await;
+            met += 1;
+        });
+    }
+    assert_eq!(met, 5);
+}
+
+#[test]
+fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
+    for slot in 0..5 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
+            raw.zone(ZoneId(1 + common::METADATA), Action::Finish).await.expect("finished");
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await.expect_err("full");
+            assert_eq!(refused.kind(), ErrorKind::ZoneFull);
+            assert_eq!(array.status().health(), Health::Clean, "a zone is not a drive");
+            assert!(dev.write(at, blocks(1, 37, 38), Durability::Cached).await.is_err());
+            verify_all(&dev).await;
+            common::write(&dev, 3, 802, 1000).await;
+        });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            verify_all(&dev).await;
+            assert_eq!(dev.report(1..2).await.expect("reported")[0].state, ZoneState::Full);
+            dev.zone(ZoneId(1), Action::Reset).await.expect("reset");
+            common::write(&dev, 1, 0, 100).await;
+            verify(&dev, 1, 0, 100).await;
+        });
+    }
 }

@@ -104,6 +104,7 @@ fn a_read_repair_beside_a_write_records_what_belongs_there() {
 
 #[test]
 fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_other_drive() {
+    let mut met = 0;
     for (worn, lost) in (0..5).flat_map(|worn| (0..5).map(move |lost| (worn, lost))) {
         for end in [38, 44, 48, 70] {
             let bench = Bench::new(1);
@@ -117,6 +118,7 @@ fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_othe
                 let refused = dev.write(at, blocks(1, 37, end), Durability::Cached).await.is_err();
                 let report = dev.report(1..2).await.expect("reported");
                 let held = if refused { 37 } else { end };
+                met += u32::from(refused);
                 let pointer = report.first().map(|info| info.pointer);
                 assert_eq!(pointer, Some(Blocks(held)), "what was refused is not there");
                 array.fail(Slot(lost)).await.expect("failed");
@@ -124,6 +126,8 @@ fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_othe
             });
         }
     }
+    // Of 100: the shorter writes do not reach every drive.
+    assert!(met >= 60, "{met} writes met the worn zone");
 }
 
 #[test]

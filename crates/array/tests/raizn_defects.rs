@@ -223,10 +223,11 @@ fn appends_opens_closes_and_finishes_complete() {
 
 #[test]
 fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
+    let mut passed_on = 0;
     for op in FAULTS {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus = emus(&driver, true);
-        run(&driver, async move {
+        passed_on += run(&driver, async move {
             let array = create(&emus).await;
             write(&array, 0, 0, 2 * STRIPE + 3, Durability::Durable).await.expect("written");
             let failing = |drive: usize| emus[drive].fail(FaultSpec::all(op));
@@ -247,7 +248,8 @@ fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
             let result = everything(2).await;
             if op == FaultOp::Read && result.is_ok() {
                 // What the first one could not read is recorded elsewhere by now.
-                return holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
+                holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
+                return 0;
             }
             let error = result.expect_err("two drives fail");
             assert!(!matches!(error.kind(), ErrorKind::Invalid), "{op:?}: {error}");
@@ -257,8 +259,11 @@ fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
                 assert!(array.array.is_broken(), "{op:?}: {error}");
                 write(&array, 3, 0, 1, Durability::Cached).await.expect_err("nothing more is written");
             }
+            1
         });
     }
+    // Reads of two drives may have been mended, one after the other; all else is an error.
+    assert!(passed_on >= FAULTS.len() - 1, "{passed_on}");
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Core {
         let body = Body::Superblock(superblock);
         ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
         let mut commits = Vec::new();
-        let written = self.write_checkpoint(slot, &mut ios, &mut barriers, &mut commits).map_err(full);
+        let life = member.log.lock().life;
+        let written = self.write_checkpoint(slot, life, &mut ios, &mut barriers, &mut commits).map_err(full);
         let joined: Result<Vec<()>> = join_all(ios).await.into_iter().collect();
         if written.is_err() || joined.is_err() {
             // Before anything is acknowledged by these commits: the array does without the drive, as it did.

@@ -51,6 +51,25 @@ impl Array {
         self.start_replace(slot, device, RebuildOptions::default()).await?.wait().await
     }
 
+    /// Whether the drive in `slot` may be replaced now.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] where there is no such slot, its drive is good, or a rebuild runs.
+    pub fn may_replace(&self, slot: Slot) -> Result<()> {
+        let core = &self.core;
+        let refuse = |why: String| Err(core.error(ErrorKind::Invalid, "replace").because(why));
+        let count = core.layout.drives;
+        if slot.0 >= count {
+            return refuse(format!("the array has {count} slots, from 0 on: there is no {}", slot.0));
+        }
+        if core.member(slot).is_good() || core.is_broken() {
+            return refuse("only a failed or missing drive of an array that works is replaced".to_owned());
+        }
+        if core.jobs.rebuilding().is_some() {
+            return refuse("a rebuild runs already: wait for it, or cancel it".to_owned());
+        }
+        Ok(())
+    }
+
     /// Begins to put `device` in the place of the drive in `slot`, which failed or is missing. **Everything that
     /// `device` holds is lost.** Returns when it is emptied; the rebuild runs on beside the clients (section 4.2.2),
     /// and goes on after a restart if the drive is among those that the array is opened with.
@@ -63,15 +82,8 @@ impl Array {
         options: RebuildOptions,
     ) -> Result<Rebuild> {
         let core = &self.core;
-        let refuse = |why: String| Err(core.error(ErrorKind::Invalid, "replace").because(why));
+        self.may_replace(slot)?;
         let superblock = self.superblock();
-        if slot.index() >= superblock.members.len() {
-            let count = superblock.members.len();
-            return refuse(format!("the array has {count} slots, from 0 on: there is no {}", slot.0));
-        }
-        if core.member(slot).is_good() || core.is_broken() {
-            return refuse("only a failed or missing drive of an array that works is replaced".to_owned());
-        }
         fits(&device, &superblock, slot)?;
         core.has_the_limits(&device)?;
         let handle = core.begin_job(slot)?;

@@ -51,6 +51,11 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
             return Err(Failure::usage(format!("{url} is named twice")));
         }
     }
+    if save.is_some() {
+        for url in &drives {
+            ::array::url::listable(&absolute(url)?).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+    }
     let options = CreateOptions { stripe_unit, label };
     let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
     let mut agreed = true;

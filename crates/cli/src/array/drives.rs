@@ -80,7 +80,12 @@ pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     if context.json {
         let drives = drives.iter().map(|drive| {
             let zones = drive.zones.iter().map(|zone| {
-                json!({ "zone": zone.zone.0, "state": crate::device::state(zone.state), "used_blocks": zone.used })
+                json!({
+                    "zone": zone.zone.0,
+                    "state": crate::device::state(zone.state),
+                    "used_blocks": zone.used,
+                    "unreadable_blocks": zone.unreadable,
+                })
             });
             let records = drive.records.iter().map(|record| {
                 json!({

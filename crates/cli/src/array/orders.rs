@@ -12,6 +12,7 @@ use server::array::{
 };
 
 use units::Bytes;
+use zoned::ErrorKind;
 
 use super::at::{At, Place, absolute};
 use super::status;
@@ -144,10 +145,10 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     let place = args.at.open(context)?;
     match &place {
         Place::Here(array) => {
-            array.replace(&order).map_err(|error| forced(error.into()))?;
+            array.replace(&order).map_err(forced)?;
         }
         Place::There(server) => {
-            let _said: Value = server.order("replace", &order).map_err(forced)?;
+            let _said: Value = server.order("replace", &order)?;
         }
     }
     if args.no_wait {
@@ -172,9 +173,11 @@ fn would_be(context: &Context, new: &str, force: bool) -> Result<(String, bool)>
 }
 
 /// What is refused for what a drive holds takes `--force`.
-fn forced(error: anyhow::Error) -> anyhow::Error {
-    let said = exit::message(&error);
-    if said.contains("use force") { Failure::refused(format!("{said} (--force)")) } else { error }
+fn forced(error: zoned::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::HoldsData => Failure::refused(format!("{} (--force)", exit::message(&error.into()))),
+        _ => error.into(),
+    }
 }
 
 /// Follows a rebuild: one that was cut short goes on when the array is opened.

@@ -77,7 +77,12 @@ impl Remote {
         let why = said.get("error").and_then(Value::as_str);
         let why =
             why.map_or_else(|| format!("the server at {host} answers {path} with {status}"), str::to_owned);
-        Err(if status == 400 { Failure::usage(why) } else { Failure::refused(why) })
+        Err(match status {
+            400 => Failure::usage(why),
+            // A drive that holds data: see `server::array`.
+            409 => Failure::refused(format!("{why} (--force)")),
+            _ => Failure::refused(why),
+        })
     }
 }
 

@@ -3,6 +3,9 @@
 //! A browser on this machine can be made to send requests here by any page that it shows. What it sends then has an
 //! `Origin`, cannot have a content type of JSON without asking first, and after a name was pointed at this address
 //! (DNS rebinding) has that name as its `Host`. Each of the three is refused by itself.
+//!
+//! Other users of the machine are kept out by the server's password; where it has none, by asking the kernel whose the
+//! connection is.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::peer;
 use crate::shared::Shared;
 
 /// An order that may be carried out.
@@ -37,6 +41,15 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Order<T>, Refusal> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
         check(peer, request.headers(), shared)?;
+        if shared.password.is_none() {
+            let asked =
+                tokio::task::spawn_blocking(move || peer::may_order(peer.and_then(peer::owner), peer::own()));
+            if !asked.await.unwrap_or(false) {
+                let why = "without a password only the server's own user, and root, may give orders: give \
+                           --password-file to furrow serve";
+                return Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
+            }
+        }
         let wrong = |why: String| Refusal(StatusCode::BAD_REQUEST, why);
         let body = Bytes::from_request(request, shared).await.map_err(|error| wrong(error.to_string()))?;
         serde_json::from_slice(&body).map(Order).map_err(|error| wrong(format!("the order: {error}")))

@@ -89,9 +89,13 @@ impl Held {
     /// What [`zoned::open`] says; [`ErrorKind::HoldsData`] without `force`; what [`Array::start_replace`] says.
     pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
+        // What is refused makes no drive file.
+        self.array.may_replace(Slot(order.slot))?;
+        if array::url::is_file(&self.rest) {
+            array::url::listable(&order.device)?;
+        }
         let (force, dry_run) = (order.force, order.dry_run);
         if !url.exists() {
-            // What is refused makes no drive file.
             self.suits(&url.options()?.geometry()?)?;
             if dry_run {
                 return Ok(format!("{}: it would be made", order.device));

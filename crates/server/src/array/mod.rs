@@ -3,7 +3,7 @@
 //! ```text
 //!   ArrayView   what /array answers, and the command line prints          view
 //!   Held        the array in use, its events, its jobs                    held
-//!   /array...   the routes, behind a guard                                routes, guard
+//!   /array...   the routes, behind a guard                                routes, guard, peer
 //!   metrics, page   furrow_array_*, a table of the drives
 //! ```
 
@@ -11,6 +11,7 @@ mod guard;
 mod held;
 mod metrics;
 mod page;
+mod peer;
 mod routes;
 mod view;
 

@@ -130,7 +130,9 @@ async fn on_array(
 fn status(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        ErrorKind::HoldsData | ErrorKind::Held { .. } | ErrorKind::InUse => StatusCode::CONFLICT,
+        // And nothing else is: whoever gives the order may force it.
+        ErrorKind::HoldsData => StatusCode::CONFLICT,
+        ErrorKind::Held { .. } | ErrorKind::InUse => StatusCode::LOCKED,
         ErrorKind::Invalid | ErrorKind::Unsupported => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
