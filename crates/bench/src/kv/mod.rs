@@ -25,7 +25,7 @@ use zoned::Bytes;
 use crate::counted::Counts;
 use crate::wal::{bytes, io_mode, optional_bytes};
 use crate::ycsb::Distribution;
-use crate::{Clock, Error, Latencies, Result};
+use crate::{Clock, Error, Latencies, OfKind, Result};
 
 pub use background::Background;
 pub use groups::OfGroup;
@@ -141,17 +141,6 @@ pub struct KvLoad {
     /// The writes of each such interval of the drive's time are summed up by themselves.
     #[serde(skip)]
     pub interval: Option<Duration>,
-}
-
-/// Operations of one kind.
-#[derive(Clone, Debug, Serialize)]
-pub struct OfKind {
-    /// Which.
-    pub operation: &'static str,
-    /// How many.
-    pub count: u64,
-    /// Their latencies.
-    pub latency_us: Latencies,
 }
 
 /// The writes of an interval.

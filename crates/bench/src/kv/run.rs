@@ -58,10 +58,10 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
         block_on(&*driver, fs.unmount())?;
     }
     let seconds = elapsed.as_secs_f64() / f64::from(dilation.max(1));
-    let overall = tally.overall();
+    let overall = tally.kinds.overall();
     let intervals = load.interval.map(|each| tally.intervals(each, dilation)).unwrap_or_default();
     let groups = tally.groups(dilation);
-    let (kinds, missing, put) = (tally.kinds(dilation), tally.missing(), tally.put_bytes());
+    let (kinds, missing, put) = (tally.kinds.each(dilation), tally.kinds.missing, tally.put_bytes());
     let (slowest, mean) = tally.slowest();
     Ok(KvOutcome {
         dilation,

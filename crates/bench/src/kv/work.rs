@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use ::kv::waltz::Database;
 use rocks::{WriteBatch, take_write_times, time_writes};
-use units::{Driver, Instant, SplitMix64, spawn};
+use units::{Driver, Instant, SplitMix64};
 
 use super::groups::{Led, groups};
 use super::mixgraph::{self, Keys};
 use super::slow::{SlowWrite, Slowest};
-use super::{Interval, KvLoad, OfGroup, OfKind, Operation};
+use super::{Interval, KvLoad, OfGroup, Operation};
+use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 use crate::ycsb::keys::{Picker, below, scatter};
 use crate::{Recorder, Result};
 
-/// Keys of a scan, where the mix does not say.
-const LONGEST_SCAN: u64 = 100;
 /// Records that the filling writes at a time.
 const FILL: u64 = 16;
 
@@ -29,13 +28,12 @@ pub(super) struct Work {
     pub(super) picker: Picker,
     pub(super) graph: Option<Keys>,
     next: AtomicU64,
-    failed: AtomicBool,
+    failed: Arc<AtomicBool>,
 }
 
 /// What threads counted.
 pub(super) struct Tally {
-    kinds: [Recorder; Operation::ALL.len()],
-    missing: u64,
+    pub(super) kinds: Kinds,
     put_bytes: u64,
     slowest: Slowest,
     /// Every write of RocksDB's own log, where slow ones are listed.
@@ -56,8 +54,7 @@ struct Own {
 impl Tally {
     fn new(keep: usize) -> Tally {
         Tally {
-            kinds: Default::default(),
-            missing: 0,
+            kinds: Kinds::new(Operation::ALL.iter().map(|operation| operation.name())),
             put_bytes: 0,
             slowest: Slowest::new(keep),
             led: Vec::new(),
@@ -66,37 +63,13 @@ impl Tally {
     }
 
     fn add(&mut self, other: Tally) {
-        self.kinds.iter_mut().zip(&other.kinds).for_each(|(own, other)| own.add(other));
-        self.missing += other.missing;
+        self.kinds.add(&other.kinds);
         self.put_bytes += other.put_bytes;
         self.slowest.merge(other.slowest);
         self.led.extend(other.led);
         let most = self.intervals.len().max(other.intervals.len());
         self.intervals.resize_with(most, Recorder::new);
         self.intervals.iter_mut().zip(&other.intervals).for_each(|(own, other)| own.add(other));
-    }
-
-    fn record(&mut self, operation: Operation, latency: Duration) {
-        let of_kind = Operation::ALL.iter().zip(&mut self.kinds).find(|(kind, _)| **kind == operation);
-        let (_, recorder) = of_kind.expect("every operation is one of all");
-        recorder.record(latency);
-    }
-
-    /// Operations of all kinds.
-    pub(super) fn overall(&self) -> Recorder {
-        let mut all = Recorder::new();
-        self.kinds.iter().for_each(|kind| all.add(kind));
-        all
-    }
-
-    pub(super) fn kinds(&self, dilation: u32) -> Vec<OfKind> {
-        let all = Operation::ALL.iter().zip(&self.kinds).filter(|(_, recorder)| recorder.count() > 0);
-        all.map(|(operation, recorder)| OfKind {
-            operation: operation.name(),
-            count: recorder.count(),
-            latency_us: recorder.summary(dilation),
-        })
-        .collect()
     }
 
     pub(super) fn intervals(&self, each: Duration, dilation: u32) -> Vec<Interval> {
@@ -113,10 +86,6 @@ impl Tally {
     /// The writes by the number that shared their group.
     pub(super) fn groups(&mut self, dilation: u32) -> Vec<OfGroup> {
         groups(std::mem::take(&mut self.led), dilation)
-    }
-
-    pub(super) fn missing(&self) -> u64 {
-        self.missing
     }
 
     pub(super) fn put_bytes(&self) -> u64 {
@@ -143,7 +112,7 @@ impl Work {
             picker: Picker::new(load.distribution, load.records, 0),
             graph: load.mix.variant().map(|variant| Keys::new(variant, load.records)),
             next: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
+            failed: Arc::default(),
         })
     }
 
@@ -167,27 +136,15 @@ impl Work {
     /// Runs the operations in threads of their own; gives what they counted, and how long it took.
     pub(super) async fn run(self: &Arc<Work>) -> Result<(Tally, Duration)> {
         let begin = self.driver.now();
-        let threads: Vec<_> = (0..self.load.threads)
-            .map(|thread| {
-                let work = Arc::clone(self);
-                spawn(&*self.driver, "kv", async move {
-                    let result = work.thread(thread, begin);
-                    if result.is_err() {
-                        work.failed.store(true, Ordering::Relaxed);
-                    }
-                    result
-                })
-            })
-            .collect();
-        let (mut tally, mut result) = (Tally::new(self.load.slowest), Ok(()));
-        for thread in threads {
-            match thread.await {
-                Ok(own) => tally.add(own),
-                Err(error) => result = result.and(Err(error)),
-            }
-        }
+        let thread = |thread| {
+            let work = Arc::clone(self);
+            async move { work.thread(thread, begin) }
+        };
+        let of_threads = run_threads(&*self.driver, "kv", self.load.threads, &self.failed, thread).await?;
         let elapsed = self.driver.now().since(begin);
-        result.map(|()| (tally, elapsed))
+        let mut tally = Tally::new(self.load.slowest);
+        of_threads.into_iter().for_each(|own| tally.add(own));
+        Ok((tally, elapsed))
     }
 
     fn own(&self, thread: u32) -> Own {
@@ -225,19 +182,19 @@ impl Work {
             match operation {
                 Operation::Write => self.database.write(&mut own.batch, self.load.sync)?,
                 Operation::Read => {
-                    own.tally.missing += u64::from(self.database.db().get(&key)?.is_none());
+                    own.tally.kinds.missing += u64::from(self.database.db().get(&key)?.is_none());
                 }
                 Operation::Scan => {
                     let length = match self.graph {
                         Some(_) => mixgraph::scan_length(&mut own.random),
                         None => 1 + below(&mut own.random, LONGEST_SCAN),
                     };
-                    own.tally.missing += self.scan(&key, length)?;
+                    own.tally.kinds.missing += scan(self.database.db(), &key, length)?;
                 }
             }
             let end = self.driver.now();
             let took = end.since(at);
-            own.tally.record(operation, took);
+            own.tally.kinds.record(operation.name(), took);
             if operation == Operation::Write {
                 if timed {
                     let times = take_write_times();
@@ -273,23 +230,6 @@ impl Work {
             None => own.picker.pick(&mut own.random, self.load.records),
         }
     }
-
-    /// Reads so many records, fewer at the end of the keys. The first one is there.
-    fn scan(&self, from: &[u8], length: u64) -> Result<u64> {
-        let mut cursor = self.database.db().iter(from)?;
-        let missing = u64::from(cursor.key() != from);
-        let mut bytes = 0;
-        for _ in 0..length {
-            if !cursor.valid() {
-                break;
-            }
-            bytes += cursor.key().len() + cursor.value().len();
-            cursor.next();
-        }
-        cursor.status()?;
-        std::hint::black_box(bytes);
-        Ok(missing)
-    }
 }
 
 impl Own {
@@ -297,10 +237,7 @@ impl Own {
     fn fresh_value(&mut self, load: &KvLoad) {
         let size = load.value.map_or_else(|| mixgraph::value_size(&mut self.random), |value| value.0);
         self.value.resize(usize::try_from(size).unwrap_or_default(), 0);
-        for word in self.value.chunks_mut(size_of::<u64>()) {
-            let random = self.random.draw().to_le_bytes();
-            word.iter_mut().zip(random).for_each(|(to, from)| *to = from);
-        }
+        fill(&mut self.value, &mut self.random);
     }
 }
 

@@ -17,11 +17,11 @@ use serde::Serialize;
 use zoned::Bytes;
 
 use crate::counted::Counts;
-use crate::{Clock, Error, Latencies, Result};
+use crate::{Clock, Error, OfKind, Result};
 
 pub use keys::Distribution;
 pub use run::run;
-pub use workload::{LONGEST_SCAN, Operation, Workload};
+pub use workload::{Operation, Workload};
 
 /// The most threads.
 const MOST_THREADS: u32 = 1024;
@@ -85,17 +85,6 @@ pub struct Phase {
     pub kinds: Vec<OfKind>,
     /// What was done on the drive meanwhile, by whatever thread.
     pub device_operations: Counts,
-}
-
-/// Operations of one kind.
-#[derive(Clone, Debug, Serialize)]
-pub struct OfKind {
-    /// Which.
-    pub operation: &'static str,
-    /// How many.
-    pub count: u64,
-    /// Their latencies.
-    pub latency_us: Latencies,
 }
 
 /// What came of a load.

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rocks::{Db, WriteBatch};
-use units::{Driver, Instant, SplitMix64, sleep_until, spawn};
+use units::{Driver, Instant, SplitMix64, sleep_until};
 
 use super::keys::{Inserted, Picker, below, scatter};
-use super::{LONGEST_SCAN, OfKind, Operation, Workload, YcsbLoad};
-use crate::{Recorder, Result};
+use super::{Operation, Workload, YcsbLoad};
+use crate::Result;
+use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 
 /// What the threads share.
 pub(super) struct Work {
@@ -27,48 +28,7 @@ pub(super) struct Work {
     pub(super) next: AtomicU64,
     pub(super) operations: u64,
     pub(super) begin: Instant,
-    pub(super) failed: AtomicBool,
-}
-
-/// What threads counted.
-#[derive(Default)]
-pub(super) struct Tally {
-    kinds: [Recorder; Operation::ALL.len()],
-    missing: u64,
-}
-
-impl Tally {
-    /// Operations in all.
-    pub(super) fn operations(&self) -> u64 {
-        self.kinds.iter().map(Recorder::count).sum()
-    }
-
-    /// Records that were not found.
-    pub(super) fn missing(&self) -> u64 {
-        self.missing
-    }
-
-    /// What each kind of operation took, of those that there were.
-    pub(super) fn kinds(&self, dilation: u32) -> Vec<OfKind> {
-        let all = Operation::ALL.iter().zip(&self.kinds).filter(|(_, recorder)| recorder.count() > 0);
-        all.map(|(operation, recorder)| OfKind {
-            operation: operation.name(),
-            count: recorder.count(),
-            latency_us: recorder.summary(dilation),
-        })
-        .collect()
-    }
-
-    fn add(&mut self, other: &Tally) {
-        self.kinds.iter_mut().zip(&other.kinds).for_each(|(own, other)| own.add(other));
-        self.missing += other.missing;
-    }
-
-    fn record(&mut self, operation: Operation, latency: Duration) {
-        let of_kind = Operation::ALL.iter().zip(&mut self.kinds).find(|(kind, _)| **kind == operation);
-        let (_, recorder) = of_kind.expect("every operation is one of all");
-        recorder.record(latency);
-    }
+    pub(super) failed: Arc<AtomicBool>,
 }
 
 /// A thread's own memory.
@@ -79,33 +39,25 @@ struct Own {
     value: Vec<u8>,
 }
 
+fn kinds() -> Kinds {
+    Kinds::new(Operation::ALL.iter().map(|operation| operation.name()))
+}
+
 /// Runs the workload in threads of its own; gives what they counted and how long it took.
-pub(super) async fn run(work: &Arc<Work>) -> Result<(Tally, Duration)> {
-    let threads: Vec<_> = (0..work.load.threads)
-        .map(|thread| {
-            let work = Arc::clone(work);
-            spawn(&*work.driver.clone(), "ycsb", async move {
-                let result = work.thread(thread).await;
-                if result.is_err() {
-                    work.failed.store(true, Ordering::Relaxed);
-                }
-                result
-            })
-        })
-        .collect();
-    let (mut tally, mut result) = (Tally::default(), Ok(()));
-    for thread in threads {
-        match thread.await {
-            Ok(own) => tally.add(&own),
-            Err(error) => result = result.and(Err(error)),
-        }
-    }
+pub(super) async fn run(work: &Arc<Work>) -> Result<(Kinds, Duration)> {
+    let thread = |thread| {
+        let work = Arc::clone(work);
+        async move { work.thread(thread).await }
+    };
+    let of_threads = run_threads(&*work.driver, "ycsb", work.load.threads, &work.failed, thread).await?;
     let elapsed = work.driver.now().since(work.begin);
-    result.map(|()| (tally, elapsed))
+    let mut all = kinds();
+    of_threads.iter().for_each(|of_thread| all.add(of_thread));
+    Ok((all, elapsed))
 }
 
 impl Work {
-    async fn thread(&self, thread: u32) -> Result<Tally> {
+    async fn thread(&self, thread: u32) -> Result<Kinds> {
         let seed = self.load.seed ^ scatter(u64::from(thread) << 8 | self.workload as u64);
         let mut own = Own {
             random: SplitMix64::new(seed),
@@ -113,7 +65,7 @@ impl Work {
             batch: WriteBatch::new(),
             value: vec![0; usize::try_from(self.load.value.0).unwrap_or_default()],
         };
-        let mut tally = Tally::default();
+        let mut tally = kinds();
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.operations {
@@ -126,7 +78,7 @@ impl Work {
             }
             let operation = self.workload.draw(&mut own.random);
             tally.missing += self.step(operation, &mut own)?;
-            tally.record(operation, self.driver.now().since(begin));
+            tally.record(operation.name(), self.driver.now().since(begin));
         }
         Ok(tally)
     }
@@ -153,7 +105,7 @@ impl Work {
             Operation::Scan => {
                 let from = key(self.pick(own));
                 let length = 1 + below(&mut own.random, LONGEST_SCAN);
-                self.scan(&from, length)
+                scan(&self.db, &from, length)
             }
         }
     }
@@ -167,30 +119,10 @@ impl Work {
     }
 
     fn write(&self, record: u64, own: &mut Own) -> Result<()> {
-        for word in own.value.chunks_mut(size_of::<u64>()) {
-            let random = own.random.draw().to_le_bytes();
-            word.iter_mut().zip(random).for_each(|(to, from)| *to = from);
-        }
+        fill(&mut own.value, &mut own.random);
         own.batch.clear();
         own.batch.put(&key(record), &own.value);
         Ok(self.db.write(&own.batch, self.load.sync)?)
-    }
-
-    /// Reads so many records, fewer at the end of the keys. The first one is there.
-    fn scan(&self, from: &[u8], length: u64) -> Result<u64> {
-        let mut cursor = self.db.iter(from)?;
-        let missing = u64::from(cursor.key() != from);
-        let mut bytes = 0;
-        for _ in 0..length {
-            if !cursor.valid() {
-                break;
-            }
-            bytes += cursor.key().len() + cursor.value().len();
-            cursor.next();
-        }
-        cursor.status()?;
-        std::hint::black_box(bytes);
-        Ok(missing)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A run: the drive, the file system, and one workload after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fs::{FormatOptions, Fs, MountOptions};
@@ -117,7 +117,7 @@ fn one(
         next: AtomicU64::new(0),
         operations,
         begin: driver.now(),
-        failed: AtomicBool::new(false),
+        failed: Arc::default(),
         driver: Arc::clone(&driver),
     });
     let (own, elapsed) = block_on(&*driver, phase::run(&work))?;
@@ -130,10 +130,10 @@ fn one(
         distribution,
         open_seconds: seconds(open),
         seconds: seconds_run,
-        operations: own.operations(),
-        ops_per_s: if seconds_run > 0.0 { own.operations() as f64 / seconds_run } else { 0.0 },
-        missing: own.missing(),
-        kinds: own.kinds(drive.dilation()),
+        operations: own.overall().count(),
+        ops_per_s: if seconds_run > 0.0 { own.overall().count() as f64 / seconds_run } else { 0.0 },
+        missing: own.missing,
+        kinds: own.each(drive.dilation()),
         device_operations,
     })
 }

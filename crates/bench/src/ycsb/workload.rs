@@ -8,9 +8,6 @@ use units::SplitMix64;
 
 use super::keys::{Distribution, below};
 
-/// The longest scan, in records; every length from 1 on is as likely.
-pub const LONGEST_SCAN: u64 = 100;
-
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Workload {

@@ -35,15 +35,8 @@ pub(super) const WORKLOADS: Figure = Figure {
         Panel { figure: "fig4.9c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
     ],
     measure: |run| {
-        let mut rows = Vec::new();
-        for (workload, name) in ALL {
-            let bed = Ground::new(UNIT, workload, false).map_err(failed)?;
-            for size in sizes(run) {
-                (run.progress)(&format!("{name}, {size} KiB"));
-                rows.extend(three(["fig4.9a", "fig4.9b", "fig4.9c"], name, size, &bed.measure(run, size)?));
-            }
-        }
-        Ok(rows)
+        let all: Vec<_> = ALL.map(|(workload, name)| (workload, false, name.to_owned())).into();
+        by_size(run, ["fig4.9a", "fig4.9b", "fig4.9c"], all)
     },
 };
 
@@ -57,20 +50,11 @@ pub(super) const DEGRADED: Figure = Figure {
         Panel { figure: "fig4.11c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
     ],
     measure: |run| {
-        let mut rows = Vec::new();
-        for (workload, name) in [ALL[1], ALL[2]] {
-            for (lost, series) in
-                [(false, format!("{name}, all drives")), (true, format!("{name}, one lost"))]
-            {
-                let bed = Ground::new(UNIT, workload, lost).map_err(failed)?;
-                for size in sizes(run) {
-                    (run.progress)(&format!("{series}, {size} KiB"));
-                    let figures = ["fig4.11a", "fig4.11b", "fig4.11c"];
-                    rows.extend(three(figures, &series, size, &bed.measure(run, size)?));
-                }
-            }
-        }
-        Ok(rows)
+        let reads = [ALL[1], ALL[2]].into_iter();
+        let all = reads.flat_map(|(workload, name)| {
+            [(workload, false, format!("{name}, all drives")), (workload, true, format!("{name}, one lost"))]
+        });
+        by_size(run, ["fig4.11a", "fig4.11b", "fig4.11c"], all.collect())
     },
 };
 
@@ -87,6 +71,19 @@ const SPAN: Bytes = Bytes(64 * MIB);
 
 fn sizes(run: &Run<'_>) -> Vec<u32> {
     run.pick(vec![4, 8, 16, 32, 64, 128, 256, 512, 1024], vec![4, 64, 1024])
+}
+
+/// Each workload, with or without all drives, over the sizes of blocks.
+fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, String)>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (workload, lost, name) in series {
+        let bed = Ground::new(UNIT, workload, lost).map_err(failed)?;
+        for size in sizes(run) {
+            (run.progress)(&format!("{name}, {size} KiB"));
+            rows.extend(three(figures, &name, size, &bed.measure(run, size)?));
+        }
+    }
+    Ok(rows)
 }
 
 fn failed(error: zoned::Error) -> Error {

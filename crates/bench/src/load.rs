@@ -1,0 +1,120 @@
+//! What loads of RocksDB share: threads that count by kind of operation, values, scans.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rocks::Db;
+use serde::Serialize;
+use units::{Driver, SplitMix64, spawn};
+
+use crate::{Latencies, Recorder, Result};
+
+/// The longest scan, in records, where the load does not say; every length from 1 on is as likely.
+pub(crate) const LONGEST_SCAN: u64 = 100;
+
+/// Operations of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfKind {
+    /// Which.
+    pub operation: &'static str,
+    /// How many.
+    pub count: u64,
+    /// Their latencies.
+    pub latency_us: Latencies,
+}
+
+/// Latencies by kind of operation: kinds are numbered as the load lists their names.
+pub(crate) struct Kinds {
+    names: Vec<&'static str>,
+    recorders: Vec<Recorder>,
+    /// Records that were not found.
+    pub(crate) missing: u64,
+}
+
+impl Kinds {
+    pub(crate) fn new(names: impl Iterator<Item = &'static str>) -> Kinds {
+        let names: Vec<_> = names.collect();
+        Kinds { recorders: names.iter().map(|_| Recorder::new()).collect(), names, missing: 0 }
+    }
+
+    pub(crate) fn record(&mut self, name: &'static str, latency: Duration) {
+        let of_kind = self.names.iter().zip(&mut self.recorders).find(|(kind, _)| **kind == name);
+        let (_, recorder) = of_kind.expect("every operation is one of all");
+        recorder.record(latency);
+    }
+
+    pub(crate) fn add(&mut self, other: &Kinds) {
+        self.recorders.iter_mut().zip(&other.recorders).for_each(|(own, other)| own.add(other));
+        self.missing += other.missing;
+    }
+
+    /// Operations of all kinds.
+    pub(crate) fn overall(&self) -> Recorder {
+        let mut all = Recorder::new();
+        self.recorders.iter().for_each(|kind| all.add(kind));
+        all
+    }
+
+    /// What each kind took, of those that there were.
+    pub(crate) fn each(&self, dilation: u32) -> Vec<OfKind> {
+        let all = self.names.iter().zip(&self.recorders).filter(|(_, recorder)| recorder.count() > 0);
+        all.map(|(operation, recorder)| OfKind {
+            operation,
+            count: recorder.count(),
+            latency_us: recorder.summary(dilation),
+        })
+        .collect()
+    }
+}
+
+/// Runs so many threads to their end: what each gives, or the first one's error. One that fails says so in `failed`, for
+/// the others to stop.
+pub(crate) async fn run_threads<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+    driver: &dyn Driver,
+    name: &'static str,
+    threads: u32,
+    failed: &Arc<AtomicBool>,
+    thread: impl Fn(u32) -> F,
+) -> Result<Vec<T>> {
+    let begin = |number| {
+        let (thread, failed) = (thread(number), Arc::clone(failed));
+        spawn(driver, name, async move {
+            let result = thread.await;
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result
+        })
+    };
+    let threads: Vec<_> = (0..threads).map(begin).collect();
+    let mut results = Vec::with_capacity(threads.len());
+    for thread in threads {
+        results.push(thread.await);
+    }
+    results.into_iter().collect()
+}
+
+/// Random bytes, which do not compress.
+pub(crate) fn fill(value: &mut [u8], random: &mut SplitMix64) {
+    for word in value.chunks_mut(size_of::<u64>()) {
+        let bytes = random.draw().to_le_bytes();
+        word.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    }
+}
+
+/// Reads so many records, fewer at the end of the keys. The first one is there: 1 if it is missing.
+pub(crate) fn scan(db: &Db, from: &[u8], length: u64) -> Result<u64> {
+    let mut cursor = db.iter(from)?;
+    let missing = u64::from(cursor.key() != from);
+    let mut bytes = 0;
+    for _ in 0..length {
+        if !cursor.valid() {
+            break;
+        }
+        bytes += cursor.key().len() + cursor.value().len();
+        cursor.next();
+    }
+    cursor.status()?;
+    std::hint::black_box(bytes);
+    Ok(missing)
+}
