@@ -186,8 +186,11 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
         let mut at = start;
         while at < end {
             let partials = evidence.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
-            match best(partials, at, pointer) {
-                Some(partial) => at = partial.end.min(end),
+            // A mount that found the zone worn logged the parity of what it holds.
+            let known = evidence.relocated.get(&stripe).map(|parity| parity.end);
+            let known = known.filter(|known| *known <= pointer && at < *known);
+            match best(partials, at, pointer).map(|partial| partial.end).or(known) {
+                Some(known) => at = known.min(end),
                 None if row_there(at.minus(start).0) => at = at.plus(Blocks(1)),
                 None => return at,
             }

@@ -164,24 +164,25 @@ impl Member {
         self.filling.store(None);
     }
 
-    /// The new drive is used like any other from now on, unless it failed already.
-    pub(crate) fn take_over(&self) {
+    /// The new drive is used like any other from now on, unless it failed already. Its log begins in metadata zone `zone`
+    /// of it, with `superblock`: whatever others log comes behind that.
+    pub(crate) fn take_over(
+        &self,
+        epoch: u64,
+        zone: ZoneId,
+        sequence: u64,
+        superblock: &Body,
+    ) -> Result<Option<Io<()>>, NoRoom> {
         let filling = self.filling.load_full();
-        if let Some(new) = filling.filter(|new| !new.aborted.load(Ordering::Acquire)) {
-            self.media_errors.store(0, Ordering::Relaxed);
-            self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
-        }
-    }
-
-    /// The new drive's log begins in a metadata zone of it.
-    pub(crate) fn begin_log(&self, epoch: u64, zone: ZoneId, sequence: u64) {
-        let filling = self.filling.load();
-        let Some(new) = filling.as_ref() else { return };
+        let Some(new) = filling.filter(|new| !new.aborted.load(Ordering::Acquire)) else { return Ok(None) };
         let mut log = self.log.lock();
         (log.epoch, log.zone, log.pointer) = (epoch, zone, 0);
         self.next_life(&mut log);
         log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
+        self.media_errors.store(0, Ordering::Relaxed);
+        self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
+        self.append_to(&mut log, superblock, true, Durability::Cached)
     }
 
     /// From now on the array does without this drive. Says whether it did not before.

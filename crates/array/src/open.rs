@@ -357,6 +357,12 @@ impl Mount {
             .any(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
     }
 
+    /// Whether a drive counts its part of a zone among its active ones.
+    fn is_active(&self, id: ZoneId) -> bool {
+        let mut parts = self.present.iter().flatten().filter_map(|present| present.report.get(id.index()));
+        parts.any(|info| info.state.is_active())
+    }
+
     /// All physical zones that can be read only, or not even that.
     pub(crate) fn worn_zones(&self) -> Vec<WornZone> {
         let drives = (0..).map(Slot).zip(&self.present);
@@ -615,7 +621,9 @@ impl Mount {
         let tally: Arc<Tally> = Arc::default();
         let mut limits = Resources::default();
         for (id, zone) in (0..).map(ZoneId).zip(&zones) {
-            limits.moved(id, ZoneState::Empty, zone.state);
+            // Nobody writes to a worn zone, or closes it: its parts on other drives stay active.
+            let worn = matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline) && self.is_active(id);
+            limits.moved(id, ZoneState::Empty, if worn { ZoneState::Closed } else { zone.state });
         }
         let member = |(slot, (present, target)): (Slot, (&Option<Present>, &Option<ZoneId>))| {
             let capacity = present.as_ref().map_or(0, |p| p.device.geometry().zone_capacity.0);

@@ -56,6 +56,7 @@ impl Repair {
         let mut stripes = self.patches.suspects(&layout, self.zone, &self.relocated);
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
+        self.forget_above(decision);
         for stripe in stripes {
             if layout.start(stripe) >= pointer {
                 break;
@@ -74,8 +75,20 @@ impl Repair {
                 self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
             }
         }
+        if matches!(verdict, Verdict::Open | Verdict::Hide) {
+            // The stripe at the pointer changes still: its parity is in memory.
+            self.relocated.retain(|stripe, _| layout.end(*stripe) <= pointer);
+        }
         let Repair { relocated, patches, children, .. } = self;
         Ok(Repaired { parity, relocated, patches, children })
+    }
+
+    /// Parity in the logs that was written for data above the pointer is of a stripe that never became whole: what is
+    /// written there from now on has nothing to do with it. Above a recorded end there are zeros only.
+    fn forget_above(&mut self, decision: &Decision) {
+        if decision.verdict != Verdict::Known {
+            self.relocated.retain(|_, parity| parity.end <= decision.pointer);
+        }
     }
 
     fn bytes(&self, blocks: u64) -> usize {

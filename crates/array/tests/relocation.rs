@@ -2,8 +2,12 @@
 
 mod ground;
 
-use array::OpenOptions;
+use std::sync::Arc;
+
+use array::{OpenOptions, Slot};
 use ground::Ground;
+use units::{Driver, VirtualDriver};
+use zoned::emu::{Emu, Latency};
 use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(2);
@@ -71,12 +75,11 @@ fn a_drive_lost_while_units_are_relocated_is_made_up_for_and_replaced() {
     let ground = ground();
     let array = ground.open(never());
     ground.write(&array, ZONE, 1, BEFORE, 30, 2);
-    let lost = array::Slot(2);
+    let lost = Slot(2);
     ground.wait(array.fail(lost)).expect("failed");
     ground.check(&array, ZONE, 1, 30);
     let new = Ground::new(4, 5, CAPACITY, 4).emus[0].media();
-    let latency = zoned::emu::Latency::NONE;
-    let new = zoned::emu::Emu::from_media(new, "new", latency, std::sync::Arc::clone(&ground.driver));
+    let new = Emu::from_media(new, "new", Latency::NONE, Arc::clone(&ground.driver));
     ground.wait(array.replace(lost, new)).expect("replaced");
     ground.write(&array, ZONE, 1, 30, 90, 4);
     ground.check(&array, ZONE, 1, 90);
@@ -126,6 +129,38 @@ fn what_does_not_fit_the_logs_is_rebuilt_and_memory_stays_bounded() {
     drop(array);
     let array = ground.open(never());
     (1..4).map(ZoneId).for_each(|zone| ground.check(&array, zone, 1, 60));
+}
+
+/// The parity of a stripe of which not all was written when the power went lies in a log: it has nothing to do with what
+/// the zone holds then, nor with what is written there later.
+#[test]
+fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
+    for lost in 0..4 {
+        let mut ground = ground();
+        let array = ground.open(never());
+        // Drive 2 has the stripe's first blocks above the pointer: they stay in its cache. Its parity is hidden.
+        let stays = ground.emus[2].media();
+        ground.write(&array, ZONE, 9, BEFORE, 24, 6);
+        drop(array);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(2);
+        let again = |(n, emu): (usize, &Arc<Emu>)| {
+            let media = if n == 2 { stays.clone() } else { emu.media() };
+            Emu::from_media(media, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver))
+        };
+        ground.emus = ground.emus.iter().enumerate().map(again).collect();
+        ground.driver = driver;
+        let array = ground.open(never());
+        assert_eq!(ground.zone(&array, ZONE).pointer.0, BEFORE);
+        ground.wait(array.fail(Slot(lost))).expect("failed");
+        ground.check(&array, ZONE, 1, BEFORE);
+        ground.write(&array, ZONE, 1, BEFORE, 21, 1);
+        ground.check(&array, ZONE, 1, 21);
+        ground.write(&array, ZONE, 1, 21, 60, 7);
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        let array = ground.open_without(lost as usize);
+        ground.check(&array, ZONE, 1, 60);
+    }
 }
 
 #[test]

@@ -8,9 +8,9 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions, Slot};
+use array::{Array, CreateOptions, OpenOptions, Pace, RebuildOptions, Slot};
 use common::*;
-use units::{Driver, VirtualDriver, block_on};
+use units::{Driver, VirtualDriver, block_on, sleep_until};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency};
 use zoned::*;
 
@@ -186,6 +186,42 @@ fn a_replaced_drive_that_comes_back_is_left_out_in_any_order() {
             assert_eq!(failed, [!present, false, false, false, false], "the old drive at place {place}");
             verify(&device(&array), 1, 0, 200).await;
             verify(&device(&array), 6, 0, 3).await;
+        });
+    }
+}
+
+/// A rebuild that goes on after a restart keeps the zones that are noted: what clients write to one of them before its turn
+/// is on the new drive too.
+#[test]
+fn what_is_written_while_a_rebuild_looks_at_its_notes_is_rebuilt() {
+    let options = RebuildOptions { pace: Pace::UNBOUNDED };
+    for delay in (0..500).step_by(20) {
+        let bench = Bench::new(1);
+        let fresh = Bench::drive(&bench.driver, 9);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            furnish(&device(&array)).await;
+            array.fail(Slot(1)).await.expect("done");
+            let new = Arc::clone(&fresh) as Arc<dyn ZonedDevice>;
+            let rebuild = array.start_replace(Slot(1), new, options).await.expect("begun");
+            while rebuild.progress().zones_done < 2 {
+                sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(50))).await;
+            }
+            drop(array);
+            rebuild.wait().await.expect_err("it ended early");
+            let mut members = bench.devices(&[1]);
+            members.push(Arc::clone(&fresh) as Arc<dyn ZonedDevice>);
+            let array = Array::open(members, OpenOptions::default()).await.expect("opened");
+            let (dev, rebuild) = (device(&array), array.rebuild().expect("it goes on"));
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(delay))).await;
+            write(&dev, 1, 37, 70).await;
+            rebuild.wait().await.expect("rebuilt");
+            write(&dev, 1, 70, 90).await;
+            array.fail(Slot(3)).await.expect("done");
+            verify(&dev, 1, 0, 90).await;
+            for (zone, end) in CONTENT {
+                verify(&dev, zone, 0, end).await;
+            }
         });
     }
 }

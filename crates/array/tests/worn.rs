@@ -10,7 +10,10 @@ const ZONE: ZoneId = ZoneId(1);
 
 /// An array with a written zone, whose part on drive 2 is worn.
 fn worn(state: ZoneState, while_open: bool) -> (Ground, std::sync::Arc<array::Array>) {
-    let ground = Ground::new(4, 5, 96, 4);
+    worn_on(Ground::new(4, 5, 96, 4), state, while_open)
+}
+
+fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, std::sync::Arc<array::Array>) {
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -76,4 +79,37 @@ fn a_worn_zone_and_a_lost_drive_cost_that_zone_only() {
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Offline);
     ground.check(&array, ZoneId(2), 1, 40);
     ground.write(&array, ZoneId(2), 1, 40, 60, 4);
+}
+
+/// The worn zone's parts on the other drives stay active: zones beyond the limit are refused before a drive is asked.
+#[test]
+fn a_worn_zone_counts_as_active_after_a_mount_too() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let ground = Ground::new(4, 10, 96, 4);
+            let (ground, array) = worn_on(ground, state, while_open);
+            let device: &dyn ZonedDevice = &*array;
+            let most = device.geometry().max_active.expect("limited");
+            if while_open {
+                // Somebody has to come upon it.
+                let start = device.geometry().start(ZONE).plus(Blocks(30));
+                let data = blocks(1, 30, 60);
+                ground.wait(device.write(start, data, Durability::Cached)).expect_err("worn");
+            }
+            let others = (0..).map(ZoneId).filter(|id| *id != ZONE);
+            for id in others.clone().take(most as usize - 1) {
+                ground.write(&array, id, 1, 0, 20, 20);
+                ground.check(&array, id, 1, 20);
+            }
+            let one_more = others.clone().nth(most as usize - 1).expect("there are more");
+            let start = device.geometry().start(one_more);
+            let refused = ground.wait(device.write(start, blocks(1, 0, 20), Durability::Cached));
+            let error = refused.expect_err("one too many");
+            assert_eq!(error.kind(), ErrorKind::TooManyActive, "{while_open} {state:?}: {error}");
+            // It can be written once another one is done with.
+            ground.wait(device.zone(ZoneId(0), Action::Finish)).expect("finished");
+            ground.write(&array, one_more, 1, 0, 40, 20);
+            ground.check(&array, one_more, 1, 40);
+        }
+    }
 }

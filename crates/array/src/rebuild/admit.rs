@@ -43,13 +43,12 @@ impl Core {
         };
         let mut barriers = Vec::new();
         let mut ios = Vec::new();
-        member.begin_log(self.epoch(), notes.log_zone(), notes.sequence());
-        // From here on it is written like any other, partial parity included.
-        member.take_over();
         let full =
             |_| self.error(ErrorKind::ZoneFull, "replace").because("the checkpoint does not fit a zone");
         let body = Body::Superblock(superblock);
-        ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+        // From here on it is written like any other, partial parity included.
+        let begun = member.take_over(self.epoch(), notes.log_zone(), notes.sequence(), &body);
+        ios.extend(begun.map_err(full)?);
         let mut commits = Vec::new();
         let life = member.log.lock().life;
         let written = self.write_checkpoint(slot, life, &mut ios, &mut barriers, &mut commits).map_err(full);

@@ -85,42 +85,47 @@ impl Target {
         Ok(())
     }
 
-    /// Fills a zone. `kept`: rows that the drive has already, all of them. `patient`: not if that would take long.
+    /// Fills a zone. `kept`: what the drive has of it already; what clients have written since follows. `patient`: not
+    /// if that would take long.
     pub(crate) async fn fill(
         &self,
         runner: &mut Runner,
         id: ZoneId,
-        kept: bool,
+        kept: Option<ZoneEntry>,
         patient: bool,
     ) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
         let Look { generation, .. } = core.look(id);
-        let mut row = if kept { core.valid_rows(id, self.slot) } else { 0 };
-        if !kept {
-            self.clear(id).await?;
-            let (mut rounds, mut last) = (0, u64::MAX);
-            loop {
-                let look = core.look(id);
-                if look.generation != generation {
-                    return Ok(Copied::Again);
-                }
-                let left = look.rows.saturating_sub(row);
-                if left <= REST * core.layout.unit {
-                    break;
-                }
-                if rounds >= ROUNDS && left > last / 2 {
-                    if patient {
-                        return Ok(Copied::Later);
-                    }
-                    break;
-                }
-                (rounds, last) = (rounds + 1, left);
-                if let Err(e) = self.copy(runner, id, row..look.rows, true).await {
-                    // Whatever a drive says of a zone that is reset under it.
-                    return if core.is_another(id, generation) { Ok(Copied::Again) } else { Err(e) };
-                }
-                row = look.rows;
+        let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
+        let mut row = match kept {
+            Some(end) => core.layout.used(id, self.slot, end),
+            None => {
+                self.clear(id).await?;
+                0
             }
+        };
+        let (mut rounds, mut last) = (0, u64::MAX);
+        loop {
+            let look = core.look(id);
+            if look.generation != generation {
+                return Ok(Copied::Again);
+            }
+            let left = look.rows.saturating_sub(row);
+            if left <= REST * core.layout.unit {
+                break;
+            }
+            if rounds >= ROUNDS && left > last / 2 {
+                if patient {
+                    return Ok(Copied::Later);
+                }
+                break;
+            }
+            (rounds, last) = (rounds + 1, left);
+            if let Err(e) = self.copy(runner, id, row..look.rows, true).await {
+                // Whatever a drive says of a zone that is reset under it.
+                return if core.is_another(id, generation) { Ok(Copied::Again) } else { Err(e) };
+            }
+            row = look.rows;
         }
         let paused: Io<()> = core.enter(id, Work::Pause).typed();
         paused.await?;

@@ -218,10 +218,10 @@ impl Core {
                 return Err(if self.is_broken() { self.broken_error("rebuild") } else { target.ended(self) });
             }
             let patient = tries < PATIENCE && !left.is_empty();
-            let there = kept.contains_key(&id) && tries == 0;
+            let there = kept.get(&id).copied().filter(|_| tries == 0);
             match target.fill(runner, id, there, patient).await {
                 Ok(Copied::Done(entry)) => {
-                    self.done(runner, &mut notes, id, entry, there).await?;
+                    self.done(runner, &mut notes, id, entry, there == Some(entry)).await?;
                 }
                 Ok(Copied::Later) => left.push_back((id, tries + 1)),
                 Ok(Copied::Again) => left.push_front((id, tries.max(1))),

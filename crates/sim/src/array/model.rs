@@ -93,11 +93,10 @@ impl ZonesModel {
     /// What a mount showed is what there is: durable, for it was read back.
     pub(crate) fn shown(shown: &[Shown]) -> ZonesModel {
         let life = |shown: &Shown| {
-            let known = if shown.state == ZoneState::Full { 0 } else { shown.blocks.len() };
+            let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
-            let blocks = shown.blocks.get(..known).unwrap_or_default().to_vec();
             vec![Life {
-                blocks,
+                blocks: shown.blocks.clone(),
                 acked: known,
                 durable: known,
                 finishing: full,
@@ -182,17 +181,10 @@ impl ZonesModel {
     }
 
     /// Compares what two mounts show, the second without a drive: what the first showed stays.
-    pub(crate) fn judge_again(&self, first: &[Shown], second: &[Shown]) -> Vec<Fault> {
+    pub(crate) fn judge_again(first: &[Shown], second: &[Shown]) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for (zone, ((lives, a), b)) in self.zones.iter().zip(first).zip(second).enumerate() {
-            // Of a full zone only what was durable is known to be content.
-            let fitting = lives.iter().rev().find(|life| judge(life, a, false).is_none());
-            let until = match a.state {
-                ZoneState::Full => fitting.map_or(0, |life| life.durable),
-                _ => a.blocks.len(),
-            };
-            let same = a.state == b.state && a.blocks.len() == b.blocks.len();
-            if !same || a.blocks.get(..until) != b.blocks.get(..until) {
+        for (zone, (a, b)) in first.iter().zip(second).enumerate() {
+            if a != b {
                 let (from, to) = ((a.state, a.blocks.len()), (b.state, b.blocks.len()));
                 let what =
                     format!("zone {zone} changed when a drive was lost after the mount: {from:?}, {to:?}");

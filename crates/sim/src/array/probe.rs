@@ -11,7 +11,7 @@ use zoned::emu::{Emu, Latency};
 
 use super::model::{Mark, Shown, ZonesModel};
 use super::record::STEPS;
-use super::shape::{Loss, REPLACED_DRIVES, Shape, ZONES, latency};
+use super::shape::{Loss, Shape, ZONES, latency};
 use super::states::Images;
 use super::workload::{Task, show};
 use crate::Rng;
@@ -72,7 +72,7 @@ impl Probe<'_> {
         }
         match loss {
             Loss::After(drive) => match self.mount(&bench, Some(drive)) {
-                Ok((_, again)) => model.judge_again(&shown, &again),
+                Ok((_, again)) => ZonesModel::judge_again(&shown, &again),
                 Err(fault) => vec![fault],
             },
             _ if goes_on => self.write_on(&bench, &array, &shown),
@@ -106,7 +106,7 @@ impl Probe<'_> {
         let time = Duration::from_micros(self.rng.below(3_000));
         let error = Arc::new(Mutex::new(None));
         let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
-        let rebuilt = missing.filter(|_| REPLACED_DRIVES && self.rng.chance(50));
+        let rebuilt = missing.filter(|_| self.rng.chance(50));
         // One that a cut ended goes on by itself.
         let resumed = array.rebuild();
         let new = rebuilt

@@ -7,10 +7,6 @@ use zoned::emu::{EmuOptions, Latency};
 
 use crate::{CrashOptions, Rng};
 
-/// Whether drives are replaced while the power goes. **Off for a fault that is known and not mended** (docs/adr/0011, "Known
-/// faults"): one such state in some thousands has a wrong block.
-pub(crate) const REPLACED_DRIVES: bool = false;
-
 /// Logical zones.
 pub(crate) const ZONES: u32 = 6;
 
@@ -64,7 +60,7 @@ impl Shape {
         let slot = rng.index(drives);
         let lost = match workload % 8 {
             1 | 5 => Lost::Before(slot),
-            2 | 6 if REPLACED_DRIVES => Lost::Replaced(slot),
+            2 | 6 => Lost::Replaced(slot),
             3 | 7 => Lost::During(slot, rng.chance(50)),
             _ => Lost::None,
         };
