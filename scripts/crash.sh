@@ -34,8 +34,7 @@ rm -f "$traces"/engine*
 explore fs 10000
 explore log 29000
 explore waltz 30000
-# docs/adr/0011, "Known faults": 100,000 find one.
-explore array 30000
+explore array 100000
 explore engine 10000 --trace "$traces/engine.trace"
 
 [ "$total" -ge 100000 ] || die "only $total distinct states were reached: 100000 are wanted"

@@ -113,3 +113,15 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
         }
     }
 }
+
+/// The parity of the stripe at the pointer is in a log, as a unit: it is enough, whichever drive is lost then.
+#[test]
+fn a_worn_zone_keeps_what_it_holds_when_another_drive_is_lost() {
+    for lost in [0, 1, 3] {
+        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        drop(array);
+        let array = ground.open_without(lost);
+        assert_eq!(ground.zone(&array, ZONE).pointer, Blocks(30), "without {lost}");
+        ground.check(&array, ZONE, 1, 30);
+    }
+}
