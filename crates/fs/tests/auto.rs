@@ -9,30 +9,15 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use common::parallel::{self, PATH, Records, all};
 use common::{Drive, bytes};
-use fs::{
-    ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket,
-};
+use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, ParallelStats, Ticket};
 use units::{Blocks, Driver, RealDriver, VirtualDriver, block_on, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency};
 
-const PATH: &str = "/parallel";
-
 fn options() -> EmuOptions {
-    let latency =
-        Latency { write: Duration::from_micros(100), flush: Duration::from_micros(50), ..Latency::NONE };
-    EmuOptions {
-        zones: 60,
-        zone_size: Blocks(64),
-        zone_capacity: Blocks(59),
-        max_append: Blocks(8),
-        max_open: Some(14),
-        max_active: Some(14),
-        latency,
-        reorder: true,
-        ..EmuOptions::tiny()
-    }
+    EmuOptions { zone_capacity: Blocks(59), max_append: Blocks(8), ..parallel::options() }
 }
 
 async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
@@ -41,41 +26,10 @@ async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
     Arc::new(log)
 }
 
-async fn all(mut replay: Replay) -> Vec<(Ticket, Vec<u8>)> {
-    let mut records = Vec::new();
-    while let Some(record) = replay.next().await.unwrap() {
-        records.push(record);
-    }
-    records
-}
-
 /// Several writers at once; gives what they appended, in ticket order.
-async fn write(
-    fs: &Fs,
-    log: &Arc<ParallelLog>,
-    writers: usize,
-    each: usize,
-    len: usize,
-) -> Vec<(Ticket, Vec<u8>)> {
-    let tasks: Vec<_> = (0..writers)
-        .map(|writer| {
-            let log = Arc::clone(log);
-            spawn(&**fs.driver(), "writer", async move {
-                let mut mine = Vec::new();
-                for n in 0..each {
-                    let record = [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
-                    mine.push((log.append(&record, n.is_multiple_of(3)).await.unwrap(), record));
-                }
-                mine
-            })
-        })
-        .collect();
-    let mut written = Vec::new();
-    for task in tasks {
-        written.extend(task.await);
-    }
-    written.sort();
-    written
+async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize, len: usize) -> Records {
+    let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
+    parallel::append_all(fs, log, (writers, each), 3, record).await
 }
 
 /// Writes, closes, and looks whether everything is there; gives what was done.
@@ -114,6 +68,21 @@ fn an_entry_that_does_not_fit_the_zone_fills_it_and_goes_on_in_the_next() {
         // Three blocks for each record, but for what is cut at the end of a zone: nothing is left over there.
         assert!(stats.replaced > 8 && stats.blocks <= 1 + 3 * 200 + stats.replaced, "{stats:?}");
     }
+}
+
+#[test]
+fn a_record_that_no_entry_holds_is_refused_and_a_long_one_waits_for_its_turn() {
+    let (drive, fs) = Drive::formatted(EmuOptions { max_append: Blocks(1), ..options() });
+    drive.run(async {
+        let log = log_on(&fs, 4096).await;
+        // Never touched, as far as it is refused before it is copied.
+        let refused = log.append(&vec![0; 300 << 20], true).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+        let written = write(&fs, &log, 3, 6, 40_000).await;
+        log.close().await.unwrap();
+        let found = all(fs.read_parallel_log(PATH).await.unwrap()).await;
+        assert!(found[1..] == written[..], "{} of {} records", found.len(), written.len());
+    });
 }
 
 #[test]
@@ -230,22 +199,8 @@ fn threads_append_together_on_the_real_clock() {
         let log = log_on(&fs, 64).await;
         (fs, log)
     });
-    let mut written: Vec<(Ticket, Vec<u8>)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8)
-            .map(|thread| {
-                let (log, driver) = (&log, &driver);
-                scope.spawn(move || {
-                    let append = |n: usize| {
-                        let record = bytes(1 + (n * 379) % 9000, thread as u8);
-                        (block_on(&**driver, log.append(&record, false)).unwrap(), record)
-                    };
-                    (0..250).map(append).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
-    });
-    written.sort();
+    let record = |thread, n| bytes(1 + (n * 379) % 9000, thread as u8);
+    let mut written = parallel::append_all_from_threads(&driver, &log, (8, 250), usize::MAX, record);
     written.insert(0, (Ticket(0), b"first".to_vec()));
     block_on(&*driver, log.close()).unwrap();
     let found = block_on(&*driver, async { all(fs.read_parallel_log(PATH).await.unwrap()).await });

@@ -6,52 +6,27 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::parallel::{self, PATH, Records, all};
 use common::{Drive, bytes};
-use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Replay, Ticket, ZoneRole};
-use units::{Blocks, Driver, Spawned, block_on, spawn};
+use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
+use units::{Blocks, Driver, block_on, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{EmuOptions, Latency};
 
-const PATH: &str = "/parallel";
-
 fn options() -> EmuOptions {
-    let latency = Latency {
-        write: Duration::from_micros(100),
-        flush: Duration::from_micros(50),
-        finish: Duration::from_micros(400),
-        reset: Duration::from_micros(300),
-        ..Latency::NONE
-    };
-    EmuOptions {
-        zones: 40,
-        zone_size: Blocks(64),
-        zone_capacity: Blocks(60),
-        max_open: Some(14),
-        max_active: Some(14),
-        latency,
-        reorder: true,
-        ..EmuOptions::tiny()
-    }
+    let small = parallel::options();
+    let latency =
+        Latency { finish: Duration::from_micros(400), reset: Duration::from_micros(300), ..small.latency };
+    EmuOptions { zones: 40, latency, ..small }
 }
 
 fn drive(options: EmuOptions) -> (Drive, Fs) {
     Drive::formatted(options)
 }
 
-type Records = Vec<(Ticket, Vec<u8>)>;
-
-async fn open(fs: &Fs) -> (Arc<ParallelLog>, Vec<(Ticket, Vec<u8>)>) {
+async fn open(fs: &Fs) -> (Arc<ParallelLog>, Records) {
     let (log, replay) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
     (Arc::new(log), all(replay).await)
-}
-
-async fn all(mut replay: Replay) -> Vec<(Ticket, Vec<u8>)> {
-    let mut records = Vec::new();
-    while let Some(record) = replay.next().await.unwrap() {
-        records.push(record);
-    }
-    assert!(records.is_sorted_by(|(a, _), (b, _)| a < b), "in ticket order");
-    records
 }
 
 fn record(n: usize) -> Vec<u8> {
@@ -59,27 +34,8 @@ fn record(n: usize) -> Vec<u8> {
 }
 
 /// `writers` tasks that append `each` records.
-async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize) -> Vec<(Ticket, Vec<u8>)> {
-    let tasks: Vec<Spawned<Records>> = (0..writers)
-        .map(|writer| {
-            let log = Arc::clone(log);
-            spawn(&**fs.driver(), "writer", async move {
-                let mut mine = Vec::new();
-                for n in 0..each {
-                    let record = record(writer * 1000 + n);
-                    let ticket = log.append(&record, n % 5 == 0).await.unwrap();
-                    mine.push((ticket, record));
-                }
-                mine
-            })
-        })
-        .collect();
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await);
-    }
-    all.sort();
-    all
+async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize) -> Records {
+    parallel::append_all(fs, log, (writers, each), 5, |writer, n| record(writer * 1000 + n)).await
 }
 
 fn log_zones(fs: &Fs) -> usize {
@@ -201,6 +157,12 @@ fn a_voided_record_is_not_replayed() {
         log.close().await.unwrap();
         let left = all(fs.read_parallel_log(PATH).await.unwrap()).await;
         assert_eq!(left.iter().map(|(_, r)| r[0]).collect::<Vec<_>>(), [0, 1, 3, 4]);
+        // What an earlier opening left was decided when it was replayed.
+        let (log, _) = open(&fs).await;
+        let late = log.void(tickets[3]).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Invalid, "{late}");
+        let own = log.append(&[6], false).await.unwrap();
+        log.void(own).await.unwrap();
     });
 }
 
@@ -293,23 +255,8 @@ fn threads_append_on_the_real_clock() {
         Fs::mount(Arc::clone(&dev), &MountOptions::default()).await.unwrap()
     });
     let (log, _) = block_on(&*driver, open(&fs));
-    let mut written: Vec<(Ticket, Vec<u8>)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8)
-            .map(|thread| {
-                let (log, driver) = (&log, &driver);
-                scope.spawn(move || {
-                    let append = |n: usize| {
-                        let record = record(thread * 1000 + n);
-                        let ticket = block_on(&**driver, log.append(&record, n.is_multiple_of(7))).unwrap();
-                        (ticket, record)
-                    };
-                    (0..60).map(append).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
-    });
-    written.sort();
+    let record = |thread, n| record(thread * 1000 + n);
+    let written = parallel::append_all_from_threads(&driver, &log, (8, 60), 7, record);
     block_on(&*driver, log.close()).unwrap();
     let found = block_on(&*driver, async { all(fs.read_parallel_log(PATH).await.unwrap()).await });
     assert_eq!(found, written);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::parallel::{PATH, Records, append_all, options, try_all};
 use common::{Drive, bytes};
 use fs::log::entry::EntryHeader;
 use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket};
@@ -16,23 +17,7 @@ use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
 use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-const PATH: &str = "/parallel";
 const BLOCK: usize = 4096;
-
-fn options() -> EmuOptions {
-    let latency =
-        Latency { write: Duration::from_micros(100), flush: Duration::from_micros(50), ..Latency::NONE };
-    EmuOptions {
-        zones: 60,
-        zone_size: Blocks(64),
-        zone_capacity: Blocks(60),
-        max_open: Some(14),
-        max_active: Some(14),
-        latency,
-        reorder: true,
-        ..EmuOptions::tiny()
-    }
-}
 
 /// A drive that notes the entries of the log with each append, and counts all operations.
 #[derive(Debug)]
@@ -89,44 +74,21 @@ fn world(seed: u64, options: EmuOptions, sabotage: Option<Sabotage>) -> World {
     World { drive, watch, fs, log }
 }
 
-async fn records(fs: &Fs) -> fs::Result<Vec<(Ticket, Vec<u8>)>> {
-    let mut replay = fs.read_parallel_log(PATH).await?;
-    let mut records = Vec::new();
-    while let Some(record) = replay.next().await? {
-        records.push(record);
-    }
-    Ok(records)
+async fn records(fs: &Fs) -> fs::Result<Records> {
+    try_all(fs.read_parallel_log(PATH).await?).await
 }
 
 /// What a power cut right now leaves.
-fn after_a_cut(world: &World, seed: u64) -> fs::Result<Vec<(Ticket, Vec<u8>)>> {
+fn after_a_cut(world: &World, seed: u64) -> fs::Result<Records> {
     let drive = world.drive.cut(&mut Seeded::new(seed));
     let fs = drive.mount();
     drive.run(records(&fs))
 }
 
 /// Several writers at once; gives what they appended, in ticket order.
-async fn write(world: &World, writers: usize, each: usize, len: usize) -> Vec<(Ticket, Vec<u8>)> {
-    let driver = Arc::clone(world.fs.driver());
-    let tasks: Vec<_> = (0..writers)
-        .map(|writer| {
-            let log = Arc::clone(&world.log);
-            spawn(&*driver, "writer", async move {
-                let mut mine = Vec::new();
-                for n in 0..each {
-                    let record = [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
-                    mine.push((log.append(&record, false).await.unwrap(), record));
-                }
-                mine
-            })
-        })
-        .collect();
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await);
-    }
-    all.sort();
-    all
+async fn write(world: &World, writers: usize, each: usize, len: usize) -> Records {
+    let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
+    append_all(&world.fs, &world.log, (writers, each), usize::MAX, record).await
 }
 
 #[test]

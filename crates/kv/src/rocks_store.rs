@@ -49,6 +49,9 @@ const LOG_ZONES: u64 = 4;
 const COMPACTION_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
+/// Tables, or memtables, of the level below level 0, where those are larger (`rocks` sets it).
+const LEVEL1: u64 = 4;
+
 /// A compaction for room waits until the deletes are this share of the keys that are left.
 const COMPACT_SHARE: u64 = 3;
 
@@ -92,13 +95,14 @@ pub struct RocksStore {
     /// Batches to be used again.
     batches: Mutex<Vec<WriteBatch>>,
     /// Deletes since the last compaction that was asked for to find room.
-    deletes: AtomicU64,
+    deletes: Arc<AtomicU64>,
     /// The same, when the room was looked at last.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
     compacting_task: Mutex<Option<Spawned<()>>>,
-    /// Bytes of a compaction's input at most, and of a zone.
-    compaction: u64,
+    /// Bytes of a memtable, of a table, and of a zone.
+    write_buffer: u64,
+    table: u64,
     zone: u64,
 }
 
@@ -143,11 +147,12 @@ impl RocksStore {
             fs: fs.clone(),
             reserve: Bytes(reserve),
             batches: Mutex::default(),
-            deletes: AtomicU64::new(0),
+            deletes: Arc::default(),
             deletes_seen: AtomicU64::new(0),
             compacting: Arc::new(AtomicBool::new(false)),
             compacting_task: Mutex::new(None),
-            compaction: table.saturating_mul(COMPACTION_TABLES),
+            write_buffer: write_buffer as u64,
+            table,
             zone,
         };
         if let Err(error) = store.check_format() {
@@ -192,21 +197,29 @@ impl RocksStore {
         if deletes == 0 || !paused {
             return;
         }
-        let keys =
-            self.database.db().property("rocksdb.estimate-num-keys").and_then(|n| n.parse::<u64>().ok());
-        let keys = keys.unwrap_or(0);
+        let number =
+            |name| self.database.db().property(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        let keys = number("rocksdb.estimate-num-keys");
         let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
-        // What lives of a compaction's input is written before the input goes, and the log needs its next zone meanwhile.
-        let lives = self.compaction.saturating_mul(keys) / keys.saturating_add(deletes).max(1);
-        let fits = self.fs.statfs().free.0 >= lives.saturating_add(LOG_ZONES / 2 * self.zone);
-        if !enough || !fits || self.compacting.swap(true, Ordering::AcqRel) {
+        // What lives of a step's input is written before the input goes, and the log needs its next zone meanwhile. So the less
+        // is free, the less a step takes. What is in level 0 is one, with the level below, which has as much at most.
+        let free = self.fs.statfs().free.0.saturating_sub(LOG_ZONES / 2 * self.zone);
+        let all = keys.saturating_add(deletes).max(1);
+        let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
+        let step = step.unwrap_or(u64::MAX).min(self.table.saturating_mul(COMPACTION_TABLES));
+        let level0 = number("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
+        let level1 = LEVEL1 * self.table.max(self.write_buffer);
+        let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
+        if !enough || step < least || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.deletes.store(0, Ordering::Relaxed);
+        self.deletes.fetch_sub(deletes, Ordering::Relaxed);
         let (db, compacting) = (Arc::clone(self.database.db()), Arc::clone(&self.compacting));
+        let counted = Arc::clone(&self.deletes);
         let task = spawn(&**self.driver(), "kv-compact", async move {
-            if let Err(error) = db.compact() {
+            if let Err(error) = db.compact_within(step) {
                 tracing::warn!(%error, "compacting to find room failed");
+                counted.fetch_add(deletes, Ordering::Relaxed);
             }
             compacting.store(false, Ordering::Release);
         });

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cut::{Drive, options};
 use fs::Fs;
 use kv::waltz::{
-    Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables, Tables, TicketLog, Waltz, WaltzOptions,
-    WriteError,
+    Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables, Tables, TicketLog,
+    WalMode, Waltz, WaltzOptions, WriteError,
 };
 use rocks::{Db, WriteBatch};
 use units::Blocks;
@@ -91,6 +91,36 @@ fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
     let lost: Vec<u64> = (0..50).filter(|n| world.get(&format!("b{n}")) != Some(*n)).collect();
     world.leave();
     assert_eq!(lost, Vec::<u64>::new(), "acknowledged synced writes are gone");
+}
+
+#[test]
+fn a_close_that_is_cut_off_anywhere_leaves_what_opens_without_the_log() {
+    for done in 0..4 {
+        let drive = Drive::new();
+        let world = World::open(&drive);
+        let mut batch = WriteBatch::new();
+        batch.merge(b"n", &1_u64.to_le_bytes());
+        world.write(batch).unwrap();
+        world.put("a", 7).unwrap();
+        // What a close does, step by step.
+        world.tables.flush().unwrap();
+        world.log.retire(world.log.next_ticket()).unwrap();
+        let steps: [&dyn Fn(); 3] =
+            [&|| world.log.seal().unwrap(), &|| world.tables.drop_marks().unwrap(), &|| {
+                world.log.remove().unwrap()
+            }];
+        steps.iter().take(done).for_each(|step| step());
+        let drive = drive.after_a_cut(done as u64);
+        world.leave();
+        let settings =
+            DatabaseOptions { wal: WalMode::Group, db: options(false), ..DatabaseOptions::default() };
+        let database = Database::open(&drive.mount(), "/db", &settings).unwrap();
+        for (key, value) in [("n", 1_u64), ("a", 7)] {
+            let found = database.db().get(key.as_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&value.to_le_bytes()[..]), "{key} after {done} steps");
+        }
+        database.close().unwrap();
+    }
 }
 
 #[test]

@@ -263,10 +263,11 @@ RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept {
   return ToRocksStatus(db->db->Write(options, &batch->batch));
 }
 
-RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t ignore_missing, const FurrowMark* mark,
+RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const FurrowMark* mark,
                         uint64_t* last) noexcept {
   rocksdb::WriteOptions options;
-  options.ignore_missing_column_families = ignore_missing != 0;
+  options.ignore_missing_column_families = (flags & ROCKS_IGNORE_MISSING) != 0;
+  options.no_slowdown = (flags & ROCKS_NO_WAIT) != 0;
   return ToRocksStatus(db->unlogged ? db->unlogged->Apply(options, S(batch), mark, last) : kLogged);
 }
 
@@ -388,13 +389,28 @@ RocksStatus rocks_flush(RocksDb* db) noexcept { return ToRocksStatus(db->db->Flu
 
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept { return ToRocksStatus(db->db->FlushWAL(true)); }
 
-RocksStatus rocks_compact(RocksDb* db) noexcept {
+RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept {
+  const auto bound = [db](uint64_t bytes) {
+    return db->db->SetOptions({{"max_compaction_bytes", std::to_string(bytes)}});
+  };
+  const uint64_t usual = db->db->GetOptions().max_compaction_bytes;
+  if (most != 0) {
+    Status status = bound(most);
+    if (!status.ok()) {
+      return ToRocksStatus(status);
+    }
+  }
   rocksdb::CompactRangeOptions options;
   options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
   // Otherwise it waits first until there are few tables in level 0: on a full drive, where no compaction succeeds, for
   // ever.
   options.allow_write_stall = true;
-  return ToRocksStatus(db->db->CompactRange(options, nullptr, nullptr));
+  Status status = db->db->CompactRange(options, nullptr, nullptr);
+  if (most != 0) {
+    Status restored = bound(usual);
+    status = status.ok() ? restored : status;
+  }
+  return ToRocksStatus(status);
 }
 
 RocksBatch* rocks_batch_new(void) noexcept { return new RocksBatch; }

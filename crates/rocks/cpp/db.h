@@ -21,6 +21,12 @@ enum {
   ROCKS_OTHER = 7,
 };
 
+// Flags of rocks_apply: records of families that do not exist are left out; a write stall is not waited for.
+enum {
+  ROCKS_IGNORE_MISSING = 1,
+  ROCKS_NO_WAIT = 2,
+};
+
 // `message` is null on success and otherwise goes to rocks_free.
 typedef struct {
   int32_t code;
@@ -73,7 +79,8 @@ RocksStatus rocks_close(RocksDb* db) noexcept;
 
 RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
 // For a database that is `unlogged`: see furrow::Unlogged. `mark` may be null.
-RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t ignore_missing, const FurrowMark* mark,
+// ROCKS_BUSY where a write stall was not to be waited for.
+RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const FurrowMark* mark,
                         uint64_t* last) noexcept;
 RocksStatus rocks_flush_all(RocksDb* db) noexcept;
 RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept;
@@ -99,7 +106,8 @@ RocksStatus rocks_cursor_status(const RocksCursor* cursor) noexcept;
 char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept;
 RocksStatus rocks_flush(RocksDb* db) noexcept;
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
-RocksStatus rocks_compact(RocksDb* db) noexcept;
+// Each step of it takes about `most` bytes, where that is not 0.
+RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept;
 
 RocksBatch* rocks_batch_new(void) noexcept;
 // A batch of RocksDB's serialisation.

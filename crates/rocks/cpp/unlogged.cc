@@ -41,6 +41,13 @@ class Listener : public rocksdb::EventListener {
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
     events_.completed(events_.context, info.largest_seqno);
   }
+  void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
+    const int now = info.condition.cur != rocksdb::WriteStallCondition::kNormal;
+    const int before = info.condition.prev != rocksdb::WriteStallCondition::kNormal;
+    if (now != before) {
+      events_.stalls(events_.context, now - before);
+    }
+  }
 
  private:
   FurrowFlushEvents events_;

@@ -28,6 +28,8 @@ typedef struct {
   void (*begins)(void* context);
   // Everything up to `largest` is in tables, durably.
   void (*completed)(void* context, uint64_t largest);
+  // So many column families more (or fewer, below zero) have their writes delayed or stopped.
+  void (*stalls)(void* context, int32_t more);
 } FurrowFlushEvents;
 
 }  // extern "C"

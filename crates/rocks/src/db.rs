@@ -211,9 +211,16 @@ impl Db {
 
     /// Compacts everything to the last level, which drops what is deleted or expired, and waits for it.
     pub fn compact(&self) -> Result<()> {
+        self.compact_within(0)
+    }
+
+    /// The same in steps that take about `most` bytes each, which are on the drive twice, as far as they live, until the step is
+    /// done. The tables of level 0 are one step. 0: as large as RocksDB makes them. So are those that RocksDB begins by itself
+    /// meanwhile.
+    pub fn compact_within(&self, most: u64) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
-        unsafe { ffi::rocks_compact(handle.0) }.check(|| format!("compacting {}", self.inner.path))
+        unsafe { ffi::rocks_compact(handle.0, most) }.check(|| format!("compacting {}", self.inner.path))
     }
 
     /// Makes every write durable, waits for calls that are running, stops the background work and closes the

@@ -52,7 +52,12 @@ pub(crate) struct FlushCalls {
     pub context: *mut c_void,
     pub begins: extern "C" fn(*mut c_void),
     pub completed: extern "C" fn(*mut c_void, u64),
+    pub stalls: extern "C" fn(*mut c_void, i32),
 }
+
+/// Flags of `rocks_apply`: records of families that do not exist are left out; a write stall is not waited for.
+pub(crate) const ROCKS_IGNORE_MISSING: u8 = 1;
+pub(crate) const ROCKS_NO_WAIT: u8 = 2;
 
 /// `FurrowMark`.
 #[repr(C)]
@@ -123,7 +128,7 @@ unsafe extern "C" {
     pub(crate) fn rocks_apply(
         db: *mut RocksDb,
         batch: RocksSlice,
-        ignore_missing: u8,
+        flags: u8,
         mark: *const RocksMark,
         last: *mut u64,
     ) -> RocksStatus;
@@ -161,7 +166,7 @@ unsafe extern "C" {
     pub(crate) fn rocks_take_write_times(out: *mut WriteNanos);
     pub(crate) fn rocks_flush(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_sync_wal(db: *mut RocksDb) -> RocksStatus;
-    pub(crate) fn rocks_compact(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_compact(db: *mut RocksDb, most: u64) -> RocksStatus;
     pub(crate) fn rocks_batch_new() -> *mut RocksBatch;
     pub(crate) fn rocks_batch_of(data: RocksSlice) -> *mut RocksBatch;
     pub(crate) fn rocks_batch_free(batch: *mut RocksBatch);

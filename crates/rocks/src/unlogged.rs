@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::db::Db;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::ffi::{self, FlushCalls, RocksMark, RocksSlice};
 
 /// Whom a database's flushes are told to. Called from RocksDB's threads, perhaps several at once; must not write to the
@@ -43,6 +44,8 @@ impl From<AppliedMark> for RocksMark {
 #[derive(Default)]
 pub(crate) struct Hub {
     events: OnceLock<Arc<dyn FlushEvents>>,
+    /// Families whose writes are delayed or stopped.
+    stalled: AtomicI32,
 }
 
 extern "C" fn begins(context: *mut c_void) {
@@ -51,6 +54,12 @@ extern "C" fn begins(context: *mut c_void) {
 
 extern "C" fn completed(context: *mut c_void, largest: u64) {
     tell(context, |events| events.completed(largest));
+}
+
+extern "C" fn stalls(context: *mut c_void, more: i32) {
+    // SAFETY: as in `tell`.
+    let hub = unsafe { &*context.cast::<Hub>() };
+    hub.stalled.fetch_add(more, Ordering::AcqRel);
 }
 
 fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
@@ -67,7 +76,7 @@ fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
 impl Hub {
     /// What C++ is given. The hub must stay until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
-        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed }
+        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed, stalls }
     }
 }
 
@@ -81,20 +90,33 @@ impl Db {
     /// `ignore_missing` leaves out records of column families that do not exist. For a database that was opened
     /// [`unlogged`](crate::DbOptions::unlogged), as all calls here.
     pub fn apply(&self, batch: &[u8], ignore_missing: bool, mark: Option<AppliedMark>) -> Result<u64> {
+        let flags = if ignore_missing { ffi::ROCKS_IGNORE_MISSING } else { 0 };
+        self.apply_with(batch, flags, mark)
+    }
+
+    /// [`apply`](Db::apply) where RocksDB takes the batch at once; none, and nothing applied, where it would delay the write or
+    /// stop it until a flush or a compaction is done.
+    pub fn try_apply(&self, batch: &[u8], mark: Option<AppliedMark>) -> Result<Option<u64>> {
+        match self.apply_with(batch, ffi::ROCKS_NO_WAIT, mark) {
+            Ok(last) => Ok(Some(last)),
+            Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether RocksDB delays or stops writes, as far as it has said: a moment late, perhaps.
+    pub fn is_stalled(&self) -> bool {
+        self.inner.hub.stalled.load(Ordering::Acquire) > 0
+    }
+
+    fn apply_with(&self, batch: &[u8], flags: u8, mark: Option<AppliedMark>) -> Result<u64> {
         let handle = self.inner.open_handle()?;
         let mark = mark.map(RocksMark::from);
         let mark_at = mark.as_ref().map_or(ptr::null(), ptr::from_ref);
         let mut last = 0;
         // SAFETY: the database is open while the guard lives; batch and mark live during the call, which copies them.
-        let status = unsafe {
-            ffi::rocks_apply(
-                handle.0,
-                RocksSlice::of(batch),
-                u8::from(ignore_missing),
-                mark_at,
-                &raw mut last,
-            )
-        };
+        let status =
+            unsafe { ffi::rocks_apply(handle.0, RocksSlice::of(batch), flags, mark_at, &raw mut last) };
         status.check(|| format!("applying a batch of {} bytes to {}", batch.len(), self.inner.path))?;
         Ok(last)
     }

@@ -108,6 +108,19 @@ impl Drop for Acquire<'_> {
     }
 }
 
+/// Lets everybody else who can run go first, once.
+pub async fn step_back() {
+    let mut stepped = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Something that happens again and again, and that others wait for.
 ///
 /// To wait without missing anything: read [`version`](Event::version), look at the condition, and if it does not

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use units::Bytes;
-use units::sync::{Event, Turnstile};
+use units::sync::{Event, Turnstile, step_back};
 use uuid::Uuid;
 use zoned::ZonedDevice;
 
@@ -282,19 +282,6 @@ impl LogWriter {
         self.move_on(|state| (state.flights.is_empty() && !state.flights.flushes()).then_some(())).await;
         flushed.map(|()| self.index())
     }
-}
-
-/// Lets everybody else who can run go first, once.
-async fn step_back() {
-    let mut stepped = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut stepped, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// A call of `sync`.

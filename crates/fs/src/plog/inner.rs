@@ -95,6 +95,8 @@ pub(super) struct Inner {
     /// Acknowledged is not durable.
     pub(super) volatile: bool,
     pub(super) tickets: Tickets,
+    /// The first ticket of this opening: what has a lower one was decided before.
+    pub(super) first: u64,
     /// Records go together where that is better.
     pub(super) join: bool,
     pub(super) joiner: Joiner,
@@ -150,6 +152,7 @@ impl Inner {
             cutting: Cutting::new(geometry.block_size, longest),
             volatile: geometry.volatile_cache,
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
+            first,
             join: options.join,
             joiner: Joiner::new(options.open),
             active: ArcSwapOption::empty(),

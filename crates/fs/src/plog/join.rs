@@ -19,13 +19,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use units::sync::Event;
+use units::sync::{Event, step_back};
 use units::{BoxFuture, Instant};
 
 use super::inner::Inner;
@@ -213,6 +213,21 @@ impl State {
         }
     }
 
+    /// A batch that waits for its turn from now on.
+    fn wait(&mut self, joined: Joined) -> Arc<Batch> {
+        let load = load(&joined);
+        self.held.records += load.records;
+        self.held.bytes += load.bytes;
+        let batch = Arc::new(Batch {
+            records: Mutex::new(Some(joined)),
+            turn: Event::new(),
+            result: Mutex::default(),
+            done: Event::new(),
+        });
+        self.waiting.push_back(Arc::clone(&batch));
+        batch
+    }
+
     /// An operation is over.
     fn over(&mut self, flight: &Flight, now: Instant) {
         self.crowd = Load {
@@ -239,7 +254,10 @@ impl Inner {
     /// Appends a record alone or with others, whatever serves better; gives its ticket.
     pub(super) async fn append_auto(self: &Arc<Inner>, record: &[u8]) -> Result<u64> {
         self.check_usable()?;
-        match self.way(record) {
+        let len = payload_len(std::iter::once(record.len()));
+        // Before it is copied.
+        self.check_length(len)?;
+        match self.way(record, len) {
             Way::Alone(slot) => self.append(Body::Record(record), Some(slot)).await.0,
             Way::Follows(batch, place) => batch.wait().await.map(|first| first + u64::from(place)),
             Way::Leads(batch) => {
@@ -250,13 +268,23 @@ impl Inner {
         }
     }
 
-    fn way(self: &Arc<Inner>, record: &[u8]) -> Way {
-        let len = payload_len(std::iter::once(record.len()));
+    fn way(self: &Arc<Inner>, record: &[u8], len: usize) -> Way {
         let (room, block_size) = (self.joint_room(), self.cutting.block_size);
         let mut state = self.joiner.state.lock();
         if state.waiting.is_empty() && state.may_go() && state.has_room_for_all() {
             let flight = state.go(Load { records: 1, bytes: len }, &self.cutting);
             return Way::Alone(Slot { log: Arc::clone(self), flight });
+        }
+        let batch_of = |expected| {
+            let mut joined = Joined::new(expected, block_size);
+            joined.push(record, block_size);
+            joined
+        };
+        if len > room {
+            // It shares its entry with nobody, and to copy it takes long: the others go on meanwhile.
+            drop(state);
+            let joined = batch_of(len);
+            return Way::Leads(self.joiner.state.lock().wait(joined));
         }
         let share = state.share(room);
         if let Some(batch) = state.waiting.back().cloned()
@@ -270,18 +298,8 @@ impl Inner {
             let place = joined.push(record, block_size);
             return Way::Follows(Arc::clone(&batch), place);
         }
-        let mut joined = Joined::new(share.min(room).max(len), block_size);
-        joined.push(record, block_size);
-        state.held.records += 1;
-        state.held.bytes += len;
-        let batch = Arc::new(Batch {
-            records: Mutex::new(Some(joined)),
-            turn: Event::new(),
-            result: Mutex::default(),
-            done: Event::new(),
-        });
-        state.waiting.push_back(Arc::clone(&batch));
-        Way::Leads(batch)
+        let joined = batch_of(share.min(room).max(len));
+        Way::Leads(state.wait(joined))
     }
 
     /// Bytes of payload that a joint entry may have.
@@ -345,19 +363,6 @@ impl Batch {
             self.done.changed_since(seen).await;
         }
     }
-}
-
-/// Lets everybody else who can run go first, once.
-async fn step_back() {
-    let mut stepped = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut stepped, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Leading a batch. Dropped before its end, it goes on by itself: others wait for it.

@@ -94,10 +94,14 @@ impl ParallelLog {
     ///
     /// # Errors
     /// `NoSpace` and `Busy`: there is no room for the void, and the record may come back in a recovery. A device's error poisons
-    /// the log.
+    /// the log. `Invalid`: this opening of the log did not give the ticket; what an earlier one left was decided when it was replayed.
     pub async fn void(&self, ticket: Ticket) -> Result<()> {
-        if ticket.0 >= self.inner.tickets.next() {
-            let why = format!("ticket {} was not given yet", ticket.0);
+        let (first, next) = (self.inner.first, self.inner.tickets.next());
+        if !(first..next).contains(&ticket.0) {
+            let why = format!(
+                "ticket {} is not among {first} to {next}, which this opening of the log has given",
+                ticket.0
+            );
             return Err(Error::new(ErrorKind::Invalid, "taking a record back").because(why));
         }
         self.inner.check_usable()?;

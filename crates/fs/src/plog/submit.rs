@@ -159,7 +159,7 @@ impl Inner {
     }
 
     /// Fails where no entry holds `len` bytes of payload, however it is cut.
-    fn check_length(&self, len: usize) -> Result<()> {
+    pub(super) fn check_length(&self, len: usize) -> Result<()> {
         let most = (usize::from(u16::MAX) - 1) * self.cutting.room();
         if len <= most && len as u64 <= MAX_RECORD.0 {
             return Ok(());

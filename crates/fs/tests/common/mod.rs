@@ -1,6 +1,8 @@
 //! A tiny drive on the virtual clock.
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
+pub mod parallel;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

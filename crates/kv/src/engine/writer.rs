@@ -125,6 +125,9 @@ impl Inner {
                 overlay.reset();
             }
         }
+        if !overlay.is_empty() {
+            self.room.lock().writes(overlay.byte_size());
+        }
         let writing = (!overlay.is_empty()).then(|| self.store.write(overlay, self.is_synced()));
         let (works, held) = group.split();
         Run { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }

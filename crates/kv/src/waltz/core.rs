@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
+use units::sync::Event;
 
 use super::batch::{Family, Kind, parse};
 use super::error::{LogError, LogErrorKind, WriteError};
@@ -118,7 +119,10 @@ pub struct Waltz {
     tables: Arc<dyn Tables>,
     options: WaltzOptions,
     stripes: Stripes,
-    ledger: Mutex<Ledger>,
+    ledger: Arc<Mutex<Ledger>>,
+    /// The last write on its way has left, told to whoever is to be alone; and that one is gone.
+    left: Condvar,
+    reopened: Event,
     families: RwLock<HashMap<Family, FamilyInfo>>,
     /// Every batch carries a mark. Changed while all stripes are held.
     exact: AtomicBool,
@@ -126,7 +130,6 @@ pub struct Waltz {
     floor: AtomicU64,
     /// A write on its way raises the floor. One at a time: RocksDB may apply two in another order than they were marked in.
     raising: AtomicBool,
-    flush_asked: AtomicBool,
     flushes_asked: AtomicU64,
     /// Changed while all stripes are held.
     closed: AtomicBool,
@@ -166,12 +169,13 @@ impl Waltz {
             tables,
             options,
             stripes: Stripes::new(),
-            ledger: Mutex::new(Ledger::new(next)),
+            ledger: Arc::new(Mutex::new(Ledger::new(next))),
+            left: Condvar::new(),
+            reopened: Event::new(),
             families: RwLock::new(families.into_iter().collect()),
             exact: AtomicBool::new(floor.is_some()),
             floor: AtomicU64::new(next.0),
             raising: AtomicBool::new(false),
-            flush_asked: AtomicBool::new(false),
             flushes_asked: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
@@ -207,7 +211,10 @@ impl Waltz {
         self.check(&plan, how)?;
         let entering = Entering::new(self);
         let ticket = self.log.append(batch, how.synced)?;
-        match self.apply(ticket, &plan, apply) {
+        let (mark, raise) = self.mark(ticket, &plan);
+        let applied = apply(mark);
+        Raise::end(raise, applied.is_ok());
+        match applied {
             Ok(applied) => {
                 let full = entering.applied(ticket, applied, batch.len());
                 drop(held);
@@ -224,17 +231,21 @@ impl Waltz {
     }
 
     /// [`write`](Waltz::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
-    /// this alone. It takes no stripes, and waits for the log without blocking the thread.
+    /// this alone. It takes no stripes, and waits for the log without blocking the thread, nor for `apply`, which should not
+    /// either. Whoever is to be alone waits for it: it must be polled to its end, or dropped.
     ///
     /// # Errors
     /// As for `write`; `Invalid` for what is to be applied once only (merges, single deletes) and for range deletes beside
     /// other batches, which are the owner's to keep apart. Dropped on its way, the batch is written or not.
-    pub async fn write_ordered<E>(
+    pub async fn write_ordered<E, F>(
         &self,
         batch: &[u8],
         how: How,
-        apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
-    ) -> Result<(), WriteError<E>> {
+        apply: impl FnOnce(Option<Mark>) -> F,
+    ) -> Result<(), WriteError<E>>
+    where
+        F: Future<Output = Result<Applied, E>>,
+    {
         let plan = self.plan(batch, false)?;
         if plan.exact || !how.logged {
             return Err(WriteError::Invalid(
@@ -242,12 +253,15 @@ impl Waltz {
             ));
         }
         if plan.records == 0 {
-            return if how.synced { Ok(self.sync()?) } else { Ok(()) };
+            return if how.synced { Ok(self.log.sync_soon().await?) } else { Ok(()) };
         }
+        let entering = self.enter_ordered().await;
         self.check(&plan, how)?;
-        let entering = Entering::new(self);
         let ticket = self.log.append_soon(batch, how.synced).await?;
-        match self.apply(ticket, &plan, apply) {
+        let (mark, raise) = self.mark(ticket, &plan);
+        let applied = apply(mark).await;
+        Raise::end(raise, applied.is_ok());
+        match applied {
             Ok(applied) => {
                 let full = entering.applied(ticket, applied, batch.len());
                 self.flush_if(full);
@@ -268,11 +282,41 @@ impl Waltz {
         HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
     }
 
-    /// Asks for a flush, unless that was done; `full`: the log has more than it should.
-    fn flush_if(&self, full: bool) {
-        if full && !self.flush_asked.swap(true, Ordering::AcqRel) {
+    /// Asks for a flush, if the log has more than it should.
+    fn flush_if(&self, wanted: bool) {
+        if wanted {
             self.flushes_asked.fetch_add(1, Ordering::Relaxed);
-            self.tables.flush_soon();
+            let ledger = Arc::clone(&self.ledger);
+            self.tables.flush_soon(Box::new(move || ledger.lock().flush_is_over()));
+        }
+    }
+
+    /// A place for a write that takes no stripes, once nobody is alone.
+    async fn enter_ordered(&self) -> Entering<'_> {
+        loop {
+            let seen = self.reopened.version();
+            if let Some(entering) = Entering::ordered(self) {
+                return entering;
+            }
+            self.reopened.changed_since(seen).await;
+        }
+    }
+
+    /// Waits until no batch is between log and tables, and keeps it so.
+    fn alone(&self) -> Alone<'_> {
+        let held = self.stripes.hold(&StripeSet::ALL);
+        let mut ledger = self.ledger.lock();
+        ledger.shut();
+        while !ledger.is_idle() {
+            self.left.wait(&mut ledger);
+        }
+        Alone { waltz: self, _held: held }
+    }
+
+    fn leave(&self, ledger: &mut Ledger, entered: Entered) {
+        ledger.leave(entered);
+        if ledger.is_shut() && ledger.is_idle() {
+            self.left.notify_all();
         }
     }
 
@@ -296,7 +340,6 @@ impl Waltz {
             ledger.flushed(largest);
             ledger.retired(self.log.next_ticket())
         };
-        self.flush_asked.store(false, Ordering::Release);
         if let Err(error) = self.log.retire(retired) {
             tracing::warn!(%error, "the parallel log could not give up what is in tables; it grows");
         }
@@ -311,7 +354,7 @@ impl Waltz {
         if self.exact.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _held = self.stripes.hold(&StripeSet::ALL);
+        let _alone = self.alone();
         self.check_open()?;
         if self.exact.load(Ordering::Acquire) {
             return Ok(());
@@ -332,7 +375,7 @@ impl Waltz {
 
     /// Runs something while no batch is between log and tables.
     pub fn exclusive<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _held = self.stripes.hold(&StripeSet::ALL);
+        let _alone = self.alone();
         run()
     }
 
@@ -355,7 +398,7 @@ impl Waltz {
     /// # Errors
     /// The log stays, and what it holds is applied when the database is opened with it again.
     pub fn close(&self) -> Result<(), LogError> {
-        let _held = self.stripes.hold(&StripeSet::ALL);
+        let _alone = self.alone();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -365,8 +408,11 @@ impl Waltz {
         self.tables.flush()?;
         self.ledger.lock().all_flushed();
         self.log.retire(self.log.next_ticket())?;
-        self.log.remove()?;
-        self.tables.drop_marks()
+        // The log is there until the hidden family is gone: whoever opens the database without it is told so, and a log that
+        // is empty for good needs no marks.
+        self.log.seal()?;
+        self.tables.drop_marks()?;
+        self.log.remove()
     }
 
     /// `stripes`: those too; an owner who orders writes has no use for them.
@@ -435,24 +481,15 @@ impl Waltz {
         Ok(())
     }
 
-    /// Applies a batch that the log has, with its mark.
-    fn apply<E>(
-        &self,
-        ticket: Ticket,
-        plan: &Plan,
-        apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
-    ) -> Result<Applied, E> {
+    /// The mark of a batch that the log has. The floor is raised when the batch is applied.
+    fn mark(&self, ticket: Ticket, plan: &Plan) -> (Option<Mark>, Option<Raise<'_>>) {
         if !self.exact.load(Ordering::Acquire)
             || (self.options.without == Without::MarksOfOthers && !plan.exact)
         {
-            return apply(None);
+            return (None, None);
         }
         let raise = Raise::begin(self);
-        let applied = apply(Some(Mark { ticket, floor: raise.as_ref().map(|raise| raise.to) }))?;
-        if let Some(raise) = raise {
-            self.floor.store(raise.to.0, Ordering::Release);
-        }
-        Ok(applied)
+        (Some(Mark { ticket, floor: raise.as_ref().map(|raise| raise.to) }), raise)
     }
 
     async fn void_soon(&self, ticket: Ticket) -> Result<(), LogError> {
@@ -488,6 +525,13 @@ impl<'a> Raise<'a> {
         // Another one may have ended in between.
         due().then_some(raise)
     }
+
+    /// Its batch is applied, or was refused.
+    fn end(raise: Option<Raise<'_>>, applied: bool) {
+        if let Some(raise) = raise.filter(|_| applied) {
+            raise.waltz.floor.store(raise.to.0, Ordering::Release);
+        }
+    }
 }
 
 impl Drop for Raise<'_> {
@@ -508,15 +552,26 @@ impl<'a> Entering<'a> {
         Entering { waltz, entered: Some(entered) }
     }
 
-    /// Its batch was applied. Whether the log has more than it should.
+    /// The same without stripes; none while somebody is alone.
+    fn ordered(waltz: &'a Waltz) -> Option<Entering<'a>> {
+        let mut ledger = waltz.ledger.lock();
+        if ledger.is_shut() {
+            return None;
+        }
+        let entered = ledger.enter(waltz.log.next_ticket());
+        Some(Entering { waltz, entered: Some(entered) })
+    }
+
+    /// Its batch was applied. Whether a flush is to be asked for.
     fn applied(mut self, ticket: Ticket, applied: Applied, len: usize) -> bool {
         let options = &self.waltz.options;
         let bytes = (len as u64).next_multiple_of(options.log_block.max(1));
         let mut ledger = self.waltz.ledger.lock();
         if let Some(entered) = self.entered.take() {
-            ledger.applied(entered, ticket, applied.last, bytes);
+            ledger.applied(ticket, applied.last, bytes);
+            self.waltz.leave(&mut ledger, entered);
         }
-        ledger.bytes() > options.log_limit
+        ledger.wants_flush(options.log_limit)
     }
 }
 
@@ -525,8 +580,21 @@ impl Drop for Entering<'_> {
     /// void failed the log is poisoned, and its tickets do not matter any more.
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
-            self.waltz.ledger.lock().leave(entered);
+            self.waltz.leave(&mut self.waltz.ledger.lock(), entered);
         }
+    }
+}
+
+/// While it is there, no batch is between log and tables.
+struct Alone<'a> {
+    waltz: &'a Waltz,
+    _held: Held<'a>,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.waltz.ledger.lock().reopen();
+        self.waltz.reopened.notify();
     }
 }
 

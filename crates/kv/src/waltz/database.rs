@@ -104,8 +104,8 @@ impl Database {
     }
 
     /// [`write`](Database::write) for an owner who sees to it that no two batches on their way share a key, and who writes
-    /// through this alone: with a parallel log, any number of batches may be on their way from one thread. What RocksDB
-    /// makes a writer wait for, and its own log, blocks the thread that polls.
+    /// through this alone: with a parallel log, any number of batches may be on their way from one thread, and a write stall
+    /// holds up the batches, not the thread. RocksDB's own log blocks the thread that polls.
     ///
     /// # Errors
     /// As for `write`. Dropped on its way, the batch is written or not.
@@ -115,7 +115,8 @@ impl Database {
         };
         let how = if synced { How::SYNCED } else { How::UNSYNCED };
         let batch = batch.data();
-        let written = waltz.write_ordered(batch, how, |mark| tables.apply(batch, mark)).await;
+        tables.ready().await;
+        let written = waltz.write_ordered(batch, how, |mark| tables.apply_soon(batch, mark)).await;
         written.map_err(|e| Error::write("writing a batch", e))
     }
 

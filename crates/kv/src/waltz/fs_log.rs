@@ -81,6 +81,10 @@ impl TicketLog for FsLog {
         self.wait(self.log.sync())
     }
 
+    fn sync_soon(&self) -> LogFuture<'_, ()> {
+        Box::pin(async move { self.log.sync().await.map_err(|e| failed(&e)) })
+    }
+
     fn retire(&self, below: Ticket) -> Result<(), LogError> {
         self.log.retire(fs::Ticket(below.0)).map_err(|e| failed(&e))
     }
@@ -100,6 +104,13 @@ impl TicketLog for FsLog {
             visit(Ticket(ticket.0), &record)?;
         }
         Ok(())
+    }
+
+    fn seal(&self) -> Result<(), LogError> {
+        self.wait(async {
+            self.log.close().await?;
+            self.fs.sync().await
+        })
     }
 
     fn remove(&self) -> Result<(), LogError> {

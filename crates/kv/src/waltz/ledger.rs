@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use super::log::Ticket;
 use super::tables::Sequence;
 
+/// Flushes that are asked for, for each time that the limit is applied.
+const FLUSH_STEPS: u64 = 4;
+
 /// What a ticket's batch became.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -35,6 +38,13 @@ pub(crate) struct Ledger {
     flushed: Sequence,
     bytes: u64,
     records: u64,
+    /// Bytes of batches that were applied so far, and when a flush was asked for last.
+    applied: u64,
+    asked_at: Option<u64>,
+    /// The flush that was asked for is not over.
+    flushing: bool,
+    /// Somebody is to be alone: those who take no stripes wait.
+    shut: usize,
 }
 
 impl Ledger {
@@ -48,7 +58,49 @@ impl Ledger {
             flushed: Sequence(0),
             bytes: 0,
             records: 0,
+            applied: 0,
+            asked_at: None,
+            flushing: false,
+            shut: 0,
         }
+    }
+
+    /// From now on whoever takes no stripes stays outside.
+    pub fn shut(&mut self) {
+        self.shut += 1;
+    }
+
+    /// Ends a [`shut`](Ledger::shut).
+    pub fn reopen(&mut self) {
+        self.shut -= 1;
+    }
+
+    /// Whether somebody is alone, or waits for it.
+    pub fn is_shut(&self) -> bool {
+        self.shut > 0
+    }
+
+    /// Whether no write is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.entered.is_empty()
+    }
+
+    /// Whether a flush is to be asked for, to keep what is not retired to `limit` bytes; notes that it is. While one is on its
+    /// way there is no other; nor before a part of the limit was applied since: a flush retires nothing behind a write that is
+    /// on its way, and one that failed may fail again.
+    pub fn wants_flush(&mut self, limit: u64) -> bool {
+        let since = self.asked_at.map_or(u64::MAX, |at| self.applied - at);
+        let wants = self.bytes > limit && !self.flushing && since >= limit / FLUSH_STEPS;
+        if wants {
+            self.asked_at = Some(self.applied);
+            self.flushing = true;
+        }
+        wants
+    }
+
+    /// The flush that was asked for is over, well or not.
+    pub fn flush_is_over(&mut self) {
+        self.flushing = false;
     }
 
     /// A write begins; `next` is the log's next ticket now, or was before.
@@ -67,9 +119,8 @@ impl Ledger {
         }
     }
 
-    /// A batch of `bytes` was applied up to the sequence `last`.
-    pub fn applied(&mut self, entered: Entered, ticket: Ticket, last: Sequence, bytes: u64) {
-        self.leave(entered);
+    /// A batch of `bytes` was applied up to the sequence `last`. Its write leaves next.
+    pub fn applied(&mut self, ticket: Ticket, last: Sequence, bytes: u64) {
         self.written = self.written.max(last);
         // Tickets below the base were given before the bound was taken: there are none.
         let Some(at) = ticket.0.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
@@ -81,6 +132,7 @@ impl Ledger {
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Slot { last: Some(last), bytes };
             self.bytes += bytes;
+            self.applied += bytes;
             self.records += 1;
         }
     }
@@ -131,7 +183,8 @@ mod tests {
 
     fn write(ledger: &mut Ledger, ticket: u64, last: u64) {
         let entered = ledger.enter(Ticket(ticket));
-        ledger.applied(entered, Ticket(ticket), Sequence(last), 10);
+        ledger.applied(Ticket(ticket), Sequence(last), 10);
+        ledger.leave(entered);
     }
 
     #[test]
@@ -155,7 +208,8 @@ mod tests {
         write(&mut ledger, 1, 50);
         ledger.flushed(Sequence(50));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0));
-        ledger.applied(slow, Ticket(0), Sequence(51), 10);
+        ledger.applied(Ticket(0), Sequence(51), 10);
+        ledger.leave(slow);
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "51 is not flushed");
         ledger.flushed(Sequence(51));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(2));
@@ -177,7 +231,8 @@ mod tests {
         let mut ledger = Ledger::new(Ticket(0));
         let entered = ledger.enter(Ticket(0));
         ledger.flushed(Sequence(9));
-        ledger.applied(entered, Ticket(0), Sequence(9), 10);
+        ledger.applied(Ticket(0), Sequence(9), 10);
+        ledger.leave(entered);
         assert_eq!(ledger.retired(Ticket(1)), Ticket(1));
     }
 }

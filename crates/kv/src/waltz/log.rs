@@ -40,6 +40,11 @@ pub trait TicketLog: Send + Sync {
     /// Makes everything acknowledged before the call durable.
     fn sync(&self) -> Result<(), LogError>;
 
+    /// The same without blocking a thread, where the log can.
+    fn sync_soon(&self) -> LogFuture<'_, ()> {
+        Box::pin(async move { self.sync() })
+    }
+
     /// Nothing below is needed any more. A crash may lose the mark.
     fn retire(&self, below: Ticket) -> Result<(), LogError>;
 
@@ -52,6 +57,9 @@ pub trait TicketLog: Send + Sync {
     /// Visits what the log held when it was opened, in the order of tickets. Called before the first append.
     fn replay(&self, visit: &mut VisitRecord<'_>) -> Result<(), LogError>;
 
-    /// Ends the log, durably: afterwards there is none. For a log in which everything is retired.
+    /// Takes no records any more, and makes durable what was retired: an opening of the log finds nothing below.
+    fn seal(&self) -> Result<(), LogError>;
+
+    /// Ends the log, durably: afterwards there is none. For a log that is sealed, and in which everything is retired.
     fn remove(&self) -> Result<(), LogError>;
 }

@@ -170,6 +170,13 @@ impl TicketLog for MemoryLog {
         entries.iter().try_for_each(|(ticket, entry)| visit(Ticket(*ticket), &entry.record))
     }
 
+    fn seal(&self) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        state.usable()?;
+        state.durable_mark = state.mark;
+        Ok(())
+    }
+
     fn remove(&self) -> Result<(), LogError> {
         let mut state = self.state.lock();
         state.entries.clear();

@@ -40,7 +40,7 @@ pub use log::{LogFuture, Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
 pub use rocks_tables::RocksTables;
-pub use tables::{Mark, Sequence, Tables};
+pub use tables::{FlushOver, Mark, Sequence, Tables};
 
 #[cfg(test)]
 mod tests;

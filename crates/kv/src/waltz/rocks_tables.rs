@@ -1,15 +1,17 @@
 //! [`Tables`] on a RocksDB database.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rocks::{AppliedMark, Db, FlushEvents};
+use units::sync::Turnstile;
 use units::{Driver, Spawned, block_on, spawn};
 
 use super::core::{Applied, Waltz};
 use super::error::{LogError, LogErrorKind};
 use super::log::Ticket;
-use super::tables::{Mark, Sequence, Tables};
+use super::tables::{FlushOver, Mark, Sequence, Tables};
 
 /// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).
 pub struct RocksTables {
@@ -17,17 +19,65 @@ pub struct RocksTables {
     driver: Arc<dyn Driver>,
     /// The last flush that was asked for.
     flush: Mutex<Option<Spawned<()>>>,
+    /// Batches that wait for a write stall to end.
+    stalled: Stalled,
 }
+
+/// One of those that wait does so in RocksDB; it is delayed, or stopped, for all of them.
+#[derive(Default)]
+struct Stalled {
+    turn: Turnstile,
+    waiting: AtomicUsize,
+}
+
+/// Batches that may wait for a write stall to end with their records in the log; further ones are not appended before.
+const STALLED_MOST: usize = 256;
 
 impl RocksTables {
     /// The tables of `db`; flushes that nobody waits for run on `driver`.
     pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
-        RocksTables { db, driver, flush: Mutex::new(None) }
+        RocksTables { db, driver, flush: Mutex::new(None), stalled: Stalled::default() }
     }
 
     /// Applies a batch that the log has.
     pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Applied> {
         self.db.apply(batch, false, mark.map(applied_mark)).map(|last| Applied { last: Sequence(last) })
+    }
+
+    /// [`apply`](RocksTables::apply) for a thread that must not block, since other batches hang on it: what it would make RocksDB
+    /// wait for may be a flush that needs one of them. A write stall is waited for by a thread of its own. Dropped on its way,
+    /// the batch is applied or not.
+    pub async fn apply_soon(
+        self: &Arc<RocksTables>,
+        batch: &[u8],
+        mark: Option<Mark>,
+    ) -> rocks::Result<Applied> {
+        if let Some(applied) = self.try_apply(batch, mark)? {
+            return Ok(applied);
+        }
+        let _waiting = Waiting::new(&self.stalled.waiting);
+        let _turn = self.stalled.turn.acquire().await;
+        if let Some(applied) = self.try_apply(batch, mark)? {
+            return Ok(applied);
+        }
+        let (tables, batch) = (Arc::clone(self), batch.to_vec());
+        spawn(&*self.driver, "kv-stalled", async move { tables.apply(&batch, mark) }).await
+    }
+
+    fn try_apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Option<Applied>> {
+        // An attempt that fails counts against RocksDB's rate of delayed writes: that is for the thread that waits.
+        if self.db.is_stalled() {
+            return Ok(None);
+        }
+        let last = self.db.try_apply(batch, mark.map(applied_mark))?;
+        Ok(last.map(|last| Applied { last: Sequence(last) }))
+    }
+
+    /// Waits while too many batches wait for a write stall to end.
+    pub async fn ready(&self) {
+        while self.stalled.waiting.load(Ordering::Acquire) >= STALLED_MOST {
+            drop(self.stalled.turn.acquire().await);
+        }
     }
 
     /// Tells the engine of the database's flushes from now on.
@@ -41,6 +91,22 @@ impl RocksTables {
         if let Some(flush) = flush {
             block_on(&*self.driver, flush);
         }
+    }
+}
+
+/// Counts one who waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+        count.fetch_add(1, Ordering::AcqRel);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -73,12 +139,13 @@ impl Tables for RocksTables {
         self.db.flush_all().map_err(|e| failed(&e))
     }
 
-    fn flush_soon(&self) {
+    fn flush_soon(&self, over: FlushOver) {
         let db = Arc::clone(&self.db);
         let task = spawn(&*self.driver, "kv-flush", async move {
             if let Err(error) = db.flush_all() {
                 tracing::warn!(%error, "a flush to make room in the parallel log failed");
             }
+            over();
         });
         // The one before has told the engine that it is done, or has failed.
         *self.flush.lock() = Some(task);

@@ -16,6 +16,9 @@ pub struct Mark {
     pub floor: Option<Ticket>,
 }
 
+/// Called once, when a flush that was asked for is over.
+pub type FlushOver = Box<dyn FnOnce() + Send>;
+
 /// The tables below the engine, and the hidden family of marks in them.
 pub trait Tables: Send + Sync {
     /// Applies a batch from the log, with its mark. Records of families that are gone are left out.
@@ -24,8 +27,8 @@ pub trait Tables: Send + Sync {
     /// Writes everything that is in memory to tables, all families at once, and waits for it.
     fn flush(&self) -> Result<(), LogError>;
 
-    /// The same without waiting; it may fail unseen.
-    fn flush_soon(&self);
+    /// The same without waiting; `over` is called when it is done or has failed.
+    fn flush_soon(&self, over: FlushOver);
 
     /// Below this ticket everything is in tables; none if there is no hidden family, or nothing in it yet.
     fn floor(&self) -> Result<Option<Ticket>, LogError>;

@@ -110,6 +110,9 @@ pub struct ModelTables {
     /// Batches that may still be replayed before the power fails.
     pub replays: AtomicU64,
     pub flushes_asked: AtomicU64,
+    /// Of the last flush that was asked for, which whoever asked believes to be on its way.
+    pub asked: Mutex<Option<FlushOver>>,
+    marks_go: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl ModelTables {
@@ -130,6 +133,17 @@ impl ModelTables {
 
     pub fn get(&self, family: u32, key: &str) -> Option<i64> {
         self.state.lock().live.get(family, key)
+    }
+
+    /// The flush that was asked for fails.
+    pub fn fail_flush(&self) {
+        let over = self.asked.lock().take();
+        over.unwrap()();
+    }
+
+    /// Something to be done when the marks are dropped.
+    pub fn when_marks_go(&self, what: impl FnOnce() + Send + 'static) {
+        *self.marks_go.lock() = Some(Box::new(what));
     }
 
     pub fn has_marks(&self) -> bool {
@@ -167,11 +181,16 @@ impl Tables for ModelTables {
         if let Some(waltz) = waltz {
             waltz.flushed(Sequence(sealed.sequence));
         }
+        let over = self.asked.lock().take();
+        if let Some(over) = over {
+            over();
+        }
         Ok(())
     }
 
-    fn flush_soon(&self) {
+    fn flush_soon(&self, over: FlushOver) {
         self.flushes_asked.fetch_add(1, Ordering::Relaxed);
+        *self.asked.lock() = Some(over);
     }
 
     fn floor(&self) -> Result<Option<Ticket>, LogError> {
@@ -190,6 +209,10 @@ impl Tables for ModelTables {
     }
 
     fn drop_marks(&self) -> Result<(), LogError> {
+        let then = self.marks_go.lock().take();
+        if let Some(then) = then {
+            then();
+        }
         let mut state = self.state.lock();
         for contents in [0, 1] {
             let contents = if contents == 0 { &mut state.live } else { &mut state.durable };

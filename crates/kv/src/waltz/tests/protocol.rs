@@ -1,6 +1,12 @@
 //! One rule at a time.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use units::sync::Event;
 
 use super::model::*;
 use crate::waltz::core::Without;
@@ -105,6 +111,83 @@ fn a_full_log_asks_for_one_flush() {
         world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
     }
     assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_write() {
+    let world = World::new(WaltzOptions { log_limit: 40 * 4096, ..DEFAULT });
+    let asked = || world.tables.flushes_asked.load(Ordering::Relaxed);
+    let write = || world.write(How::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    (0..41).for_each(|_| write());
+    assert_eq!(asked(), 1);
+    (0..100).for_each(|_| write());
+    assert_eq!(asked(), 1, "it is still on its way");
+    world.tables.fail_flush();
+    write();
+    assert_eq!(asked(), 2);
+    world.tables.fail_flush();
+    (0..9).for_each(|_| write());
+    assert_eq!(asked(), 2, "a flush for every write is no help");
+    write();
+    assert_eq!(asked(), 3);
+}
+
+/// A write without stripes whose record the log has, and which is being applied.
+async fn half_way(world: &World, goes_on: &Event) {
+    let batch = Build::default().put(0, "a", 1).done();
+    let written = world.waltz.write_ordered(&batch, How::SYNCED, |mark| {
+        let batch = &batch;
+        async move {
+            let seen = goes_on.version();
+            goes_on.changed_since(seen).await;
+            Ok::<_, String>(world.tables.apply(batch, mark))
+        }
+    });
+    written.await.unwrap();
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_him() {
+    let alone: [fn(&World); 3] = [
+        |world| world.waltz.exclusive(|| ()),
+        |world| world.waltz.exactly_once().unwrap(),
+        |world| world.waltz.close().unwrap(),
+    ];
+    for alone in alone {
+        let (world, goes_on, is_alone) = (World::new(DEFAULT), Event::new(), AtomicBool::new(false));
+        let mut first = Box::pin(half_way(&world, &goes_on));
+        assert!(poll(first.as_mut()).is_pending());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                alone(&world);
+                is_alone.store(true, Ordering::Release);
+            });
+            let batch = Build::default().put(0, "b", 2).done();
+            // Until it is seen to wait: then no write begins.
+            let mut second = loop {
+                let write = world.waltz.write_ordered(&batch, How::SYNCED, |mark| {
+                    std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
+                });
+                let mut write = Box::pin(write);
+                if poll(write.as_mut()).is_pending() {
+                    break write;
+                }
+                std::thread::yield_now();
+            };
+            assert!(!is_alone.load(Ordering::Acquire), "a batch is between log and tables");
+            goes_on.notify();
+            assert!(poll(first.as_mut()).is_ready());
+            while !is_alone.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            assert!(poll(second.as_mut()).is_ready(), "it waits though nobody is alone any more");
+        });
+        assert_eq!(world.tables.get(0, "a"), Some(1));
+    }
 }
 
 #[test]
@@ -261,6 +344,24 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     // And whoever comes next may raise it.
     merge();
     assert!(world.tables.marks() < 10, "{}", world.tables.marks());
+}
+
+#[test]
+fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    let at_the_end = Arc::new(Mutex::new(None));
+    let (log, seen) = (Arc::clone(&world.log), Arc::clone(&at_the_end));
+    world
+        .tables
+        .when_marks_go(move || *seen.lock() = Some((log.is_removed(), log.cut(&mut |_| true, false).len())));
+    world.waltz.close().unwrap();
+    assert_eq!(
+        *at_the_end.lock(),
+        Some((false, 0)),
+        "the log is there, and a cut gives none of its records again"
+    );
+    assert!(world.log.is_removed());
 }
 
 #[test]
