@@ -19,6 +19,8 @@ use crate::metrics::Tally;
 pub(crate) const METADATA_ZONES: u32 = 3;
 /// Blocks at the end of a metadata zone that are kept for superblocks: a failure must find room.
 pub(crate) const RESERVE: u64 = 4;
+/// Blocks of the record that ends a checkpoint.
+const END: u64 = 1;
 
 /// A drive in use. Let go of when it fails, so that it can be opened by others again.
 struct Drive(Arc<dyn ZonedDevice>);
@@ -61,7 +63,7 @@ pub(crate) struct Log {
     pub capacity: u64,
     /// Blocks promised to writes that are about to be relocated.
     pub reserved: u64,
-    /// A checkpoint into a new zone is under way.
+    /// A checkpoint into a new zone is under way, or the first one of a new drive: a block is reserved for its end.
     pub rolling: bool,
     /// Logical zones whose partial parity waits for room.
     pub waiting: Vec<ZoneId>,
@@ -73,6 +75,22 @@ impl Log {
     /// Blocks left, for everything but superblocks.
     pub(crate) fn left(&self) -> u64 {
         self.capacity.saturating_sub(self.pointer + self.reserved + RESERVE)
+    }
+
+    /// A checkpoint begins. Says whether none was under way.
+    pub(crate) fn begin_roll(&mut self) -> bool {
+        if std::mem::replace(&mut self.rolling, true) {
+            return false;
+        }
+        self.reserved += END;
+        true
+    }
+
+    /// The checkpoint is over, one way or the other.
+    pub(crate) fn end_roll(&mut self) {
+        if std::mem::replace(&mut self.rolling, false) {
+            self.reserved = self.reserved.saturating_sub(END);
+        }
     }
 }
 
@@ -130,7 +148,8 @@ impl Member {
 
     /// What was begun on the drive before ends without an effect on the next.
     fn next_life(&self, log: &mut Log) {
-        (log.life, log.rolling) = (log.life + 1, false);
+        log.life += 1;
+        log.end_roll();
     }
 
     /// Whether the slot has the same drive still.
@@ -180,6 +199,8 @@ impl Member {
         self.next_life(&mut log);
         log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
+        // Until it is a member, and its notes are gone, its log stays where it is.
+        log.begin_roll();
         self.media_errors.store(0, Ordering::Relaxed);
         self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
         self.append_to(&mut log, superblock, true, Durability::Cached)
@@ -266,6 +287,18 @@ impl Member {
             return Ok(None);
         }
         self.append_to(&mut log, body, true, Durability::Cached)
+    }
+
+    /// Adds the end of that checkpoint, for which there is a reservation.
+    pub(crate) fn append_end(&self, life: u64, how: Durability) -> Result<Option<Io<()>>, NoRoom> {
+        let mut log = self.log.lock();
+        if log.life != life || !log.rolling {
+            return Ok(None);
+        }
+        log.reserved = log.reserved.saturating_sub(END);
+        let io = self.put(&mut log, &Body::CheckpointEnd, true, how, 0);
+        log.reserved += END;
+        io
     }
 
     /// Keeps `blocks` of the log for [`append_reserved`](Member::append_reserved). False where there is no room.

@@ -59,7 +59,7 @@ impl Core {
     fn begin_move(&self, slot: Slot) -> Option<Moving> {
         let member = self.member(slot);
         let mut log = member.log.lock();
-        if std::mem::replace(&mut log.rolling, true) {
+        if !log.begin_roll() {
             return None;
         }
         let old = log.zone;
@@ -104,12 +104,12 @@ impl Core {
     }
 
     /// The log has room again, or its drive is lost: what waited goes on.
-    fn rolled(self: &Arc<Core>, slot: Slot, life: u64) {
+    pub(crate) fn rolled(self: &Arc<Core>, slot: Slot, life: u64) {
         let member = self.member(slot);
         let waiting = {
             let mut log = member.log.lock();
             if log.life == life {
-                log.rolling = false;
+                log.end_roll();
             }
             std::mem::take(&mut log.waiting)
         };
@@ -153,7 +153,7 @@ impl Core {
         for barrier in barriers {
             barrier.await?;
         }
-        if let Some(io) = member.append_of(life, &Body::CheckpointEnd).map_err(full)? {
+        if let Some(io) = member.append_end(life, Durability::Cached).map_err(full)? {
             io.await?;
         }
         self.flush_members().await?;

@@ -2,18 +2,21 @@
 
 mod ground;
 
-use array::OpenOptions;
+use std::sync::Arc;
+
+use array::{OpenOptions, Slot};
 use ground::{Ground, METADATA_ZONES, blocks};
+use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
 
 /// An array with a written zone, whose part on drive 2 is worn.
-fn worn(state: ZoneState, while_open: bool) -> (Ground, std::sync::Arc<array::Array>) {
+fn worn(state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
     worn_on(Ground::new(4, 5, 96, 4), state, while_open)
 }
 
-fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, std::sync::Arc<array::Array>) {
+fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -122,6 +125,21 @@ fn a_worn_zone_keeps_what_it_holds_when_another_drive_is_lost() {
         drop(array);
         let array = ground.open_without(lost);
         assert_eq!(ground.zone(&array, ZONE).pointer, Blocks(30), "without {lost}");
+        ground.check(&array, ZONE, 1, 30);
+    }
+}
+
+/// A new drive gets the parity of a worn zone's last stripe too.
+#[test]
+fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
+    for (replaced, lost) in [(0, 1), (0, 3), (1, 0), (3, 1)] {
+        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        drop(array);
+        let array = ground.open_without(replaced as usize);
+        let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+        let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&ground.driver));
+        ground.wait(array.replace(Slot(replaced), new)).expect("replaced");
+        ground.wait(array.fail(Slot(lost))).expect("failed");
         ground.check(&array, ZONE, 1, 30);
     }
 }

@@ -36,9 +36,12 @@ impl Core {
     pub(super) async fn admit_member(self: &Arc<Core>, slot: Slot, notes: &Notes) -> Result<()> {
         let member = self.member(slot);
         let superblock = {
-            let mut superblock = self.config.lock().clone();
+            let mut config = self.config.lock();
+            let mut superblock = config.clone();
             superblock.config += 1;
             admitted(&mut superblock, slot);
+            // No other superblock has this one's number.
+            config.config += 2;
             superblock
         };
         let mut barriers = Vec::new();
@@ -82,7 +85,7 @@ impl Core {
                 tracing::error!(slot = failed.0, %error, "a drive failed while a new one became a member");
                 return Err(error);
             }
-            member.append(&Body::CheckpointEnd, true, Durability::Durable).map_err(full)?
+            member.append_end(life, Durability::Durable).map_err(full)?
         };
         match end {
             Some(io) => io.await,

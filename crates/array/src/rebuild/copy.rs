@@ -150,14 +150,15 @@ impl Target {
     async fn finish(&self, runner: &mut Runner, id: ZoneId, row: u64, generation: u64) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
         let layout = core.layout;
-        let (end, full) = {
+        let (end, full, over) = {
             let zone = core.zone(id);
             if zone.generation != generation {
                 return Ok(Copied::Again);
             }
             // Of a zone whose reset failed nothing is left to copy: the next mount brings it to its end.
             let end = if zone.resetting { Blocks::ZERO } else { zone.acknowledged().min(zone.readable()) };
-            (end, zone.state == ZoneState::Full)
+            let full = zone.state == ZoneState::Full;
+            (end, full, full || zone.state == ZoneState::ReadOnly)
         };
         let rows = layout.used(id, self.slot, end);
         let last = layout.stripe_of(end);
@@ -188,7 +189,8 @@ impl Target {
             self.write(id, from, unit).await?;
             runner.job.add(core.bytes(rows - from) as u64);
         }
-        let torn = full && end > layout.start(last) && end < layout.capacity();
+        // Nothing more is written: the parity of the last stripe is in the logs.
+        let torn = over && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
             let mut unit = BufMut::zeroed(core.bytes(layout.unit_of(last)));
             core.sum(id, last, end, &mut unit).await?;
@@ -205,7 +207,7 @@ impl Target {
         self.device.write(at, data.freeze(), Durability::Cached)
     }
 
-    /// Copies rows of whole stripes. `paced`: with regard for clients.
+    /// Copies rows of whole stripes. `paced`: with regard for clients. Nothing is in flight when it returns.
     async fn copy(
         &self,
         runner: &mut Runner,
@@ -213,11 +215,27 @@ impl Target {
         rows: std::ops::Range<u64>,
         paced: bool,
     ) -> Result<()> {
+        let mut writes = VecDeque::new();
+        let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
+        for (_, io) in writes {
+            // Behind an error: what comes of it is of no use, but it must not come after the zone is emptied again.
+            let _landed_or_not = io.await;
+        }
+        result
+    }
+
+    async fn copy_rows(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        rows: std::ops::Range<u64>,
+        paced: bool,
+        writes: &mut VecDeque<(u64, Io<()>)>,
+    ) -> Result<()> {
         let core = Arc::clone(&runner.core);
         let others: Vec<Slot> = (0..core.layout.drives).map(Slot).filter(|slot| *slot != self.slot).collect();
         let most = self.device.geometry().max_transfer.0;
         let mut reads: VecDeque<(u64, u64, Vec<Io<BufMut>>)> = VecDeque::new();
-        let mut writes: VecDeque<(u64, Io<()>)> = VecDeque::new();
         let mut next = rows.start;
         while next < rows.end || !reads.is_empty() {
             loop {
@@ -312,20 +330,27 @@ impl Core {
     /// The XOR of the data of a stripe below `end`.
     async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, into: &mut BufMut) -> Result<()> {
         let layout = &self.layout;
-        let (mut ios, mut overlays) = (Vec::new(), Vec::new());
+        let (mut ios, mut parts) = (Vec::new(), Vec::new());
+        let row = layout.row(stripe);
         for index in 0..layout.data_units() {
             let count = layout.filled(stripe, index, end);
             if count > 0 {
                 let from = layout.data(id, stripe, index);
-                let row = layout.row(stripe);
                 let io = self.read_rows(id, from, row, count);
-                overlays.push(self.zone(id).patches.over(self.bytes(1), from, row, count));
+                parts.push((from, count, self.zone(id).patches.over(self.bytes(1), from, row, count)));
                 ios.push(io.ok_or_else(|| self.broken_error("rebuild"))?);
             }
         }
-        for (data, overlay) in join_all(ios).await.into_iter().zip(overlays) {
-            let mut data = data?;
-            overlay.apply(&mut data);
+        for (data, (from, count, overlay)) in join_all(ios).await.into_iter().zip(parts) {
+            let data = match data {
+                Ok(mut data) => {
+                    overlay.apply(&mut data);
+                    data
+                }
+                // The logs may hold what the drive cannot read.
+                Err(e) if e.kind() == ErrorKind::Media => self.rows_of(id, from, row, count).await?,
+                Err(e) => return Err(e),
+            };
             xor(into, &data);
         }
         Ok(())

@@ -231,8 +231,22 @@ impl Core {
             }
         }
         target.device.flush().await?;
-        self.admit_member(slot, &notes).await?;
-        notes.end().await
+        if runner.job.is_ended_early() {
+            return Err(target.ended(self));
+        }
+        let result = match self.admit_member(slot, &notes).await {
+            Ok(()) => notes.end().await,
+            Err(e) => {
+                if self.member(slot).is_good() {
+                    // Before its log may move: the end of a checkpoint would make it a member.
+                    let _broken = self.fail(slot, &e).await;
+                }
+                Err(e)
+            }
+        };
+        let life = self.member(slot).log.lock().life;
+        self.rolled(slot, life);
+        result
     }
 
     /// A zone is there.
