@@ -1,4 +1,4 @@
-//! What the log's own code costs: 4 KiB unsynced records on a drive without delay, beside the bare drive.
+//! What the logs' own code costs: 4 KiB unsynced records on a drive without delay, beside the bare drive.
 #![allow(missing_docs, reason = "a benchmark")]
 
 use std::collections::VecDeque;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fs::log::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
+use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, RealDriver, ZoneId, block_on};
 use zoned::emu::{Emu, EmuOptions};
@@ -17,6 +18,8 @@ const RECORD: usize = 4096;
 /// Records of one sample: 32 MiB.
 const RECORDS: usize = 8192;
 const ZONE: Blocks = Blocks(16 << 10);
+/// Zones under a file system, whose parallel log writes two blocks for each record.
+const FS_ZONES: u32 = 16;
 
 /// Hands out whole zones.
 struct Zones(Mutex<VecDeque<Segment>>);
@@ -30,9 +33,9 @@ impl SegmentSource for Zones {
     }
 }
 
-fn drive(driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
+fn drive(driver: &Arc<dyn Driver>, zones: u32) -> Arc<dyn ZonedDevice> {
     let options = EmuOptions {
-        zones: 2,
+        zones,
         zone_size: ZONE,
         zone_capacity: ZONE,
         max_append: Blocks(256),
@@ -46,7 +49,19 @@ fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
     let zones =
         (0..2).map(|zone| Segment { zone: ZoneId(zone), generation: 1, start: Blocks::ZERO, end: ZONE });
     let source = Arc::new(Zones(Mutex::new(zones.collect())));
-    LogWriter::new(drive(driver), fs::Uuid::from_u128(7), 1, 1, 0, 0, options, source)
+    LogWriter::new(drive(driver, 2), fs::Uuid::from_u128(7), 1, 1, 0, 0, options, source)
+}
+
+/// A parallel log, and the file system that it is in.
+fn parallel(driver: &Arc<dyn Driver>, join: bool) -> (Fs, ParallelLog) {
+    let dev = drive(driver, FS_ZONES);
+    block_on(&**driver, async {
+        Fs::format(&dev, &FormatOptions::default()).await.expect("a new drive");
+        let fs = Fs::mount(dev, &MountOptions::default()).await.expect("formatted");
+        let options = ParallelOptions { join, ..ParallelOptions::default() };
+        let (log, _) = fs.parallel_log("/log", &options).await.expect("a new log");
+        (fs, log)
+    })
 }
 
 fn log(criterion: &mut Criterion) {
@@ -68,6 +83,17 @@ fn log(criterion: &mut Criterion) {
             });
         }
     }
+    for (join, name) in [(false, "waltz"), (true, "auto")] {
+        group.bench_function(format!("parallel/{name}"), |b| {
+            let fill = |(fs, log): (Fs, ParallelLog)| {
+                for _ in 0..RECORDS {
+                    block_on(&*driver, log.append(&record, false)).expect("room");
+                }
+                (fs, log)
+            };
+            b.iter_batched(|| parallel(&driver, join), fill, BatchSize::PerIteration);
+        });
+    }
     // What the drive alone takes for the same bytes: to be taken off.
     group.bench_function("drive alone/4KiB appends", |b| {
         let data = Buf::copy_from(&record);
@@ -77,7 +103,7 @@ fn log(criterion: &mut Criterion) {
             }
             dev
         };
-        b.iter_batched(|| drive(&driver), fill, BatchSize::PerIteration);
+        b.iter_batched(|| drive(&driver, 2), fill, BatchSize::PerIteration);
     });
     group.finish();
 }

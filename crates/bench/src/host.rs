@@ -1,6 +1,6 @@
 //! Where a measurement was taken.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -36,17 +36,49 @@ impl Host {
     }
 }
 
-/// What a git directory's HEAD is at.
+/// What a git directory's HEAD is at; in a worktree it is a file that says where that lies, and where the branches do.
 fn head(git: &Path) -> Option<String> {
-    let read = |name: &str| std::fs::read_to_string(git.join(name)).ok();
-    let head = read("HEAD")?;
+    let text = |path: PathBuf| std::fs::read_to_string(path).ok();
+    let own = match text(git.to_owned()) {
+        Some(file) => git.parent()?.join(file.trim().strip_prefix("gitdir: ")?),
+        None => git.to_owned(),
+    };
+    let head = text(own.join("HEAD"))?;
     let Some(branch) = head.trim().strip_prefix("ref: ") else {
         return Some(head.trim().to_owned());
     };
+    let common = text(own.join("commondir")).map_or_else(|| own.clone(), |common| own.join(common.trim()));
+    let read = |name: &str| text(common.join(name));
     let packed = || {
         let refs = read("packed-refs")?;
         let line = refs.lines().find(|line| line.split_once(' ').is_some_and(|(_, name)| name == branch))?;
         line.split_once(' ').map(|(commit, _)| commit.to_owned())
     };
     read(branch).map(|commit| commit.trim().to_owned()).or_else(packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commit_of_a_checkout_and_of_a_worktree_is_found() {
+        let dir = std::env::temp_dir().join(format!("furrow-host-{}", std::process::id()));
+        let (main, tree) = (dir.join("main/.git"), dir.join("tree"));
+        let own = main.join("worktrees/tree");
+        let write = |path: PathBuf, text: &str| {
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("room");
+            std::fs::write(path, text).expect("room");
+        };
+        write(main.join("HEAD"), "ref: refs/heads/main\n");
+        write(main.join("refs/heads/main"), "aaaa\n");
+        write(main.join("packed-refs"), "# pack-refs\nbbbb refs/heads/side\n");
+        write(own.join("HEAD"), "ref: refs/heads/side\n");
+        write(own.join("commondir"), "../..\n");
+        write(tree.join(".git"), &format!("gitdir: {}\n", own.display()));
+        assert_eq!(head(&main).as_deref(), Some("aaaa"));
+        assert_eq!(head(&tree.join(".git")).as_deref(), Some("bbbb"));
+        assert_eq!(head(&dir.join("none/.git")), None);
+        std::fs::remove_dir_all(dir).expect("it is there");
+    }
 }

@@ -24,17 +24,19 @@ const ZN540: &str = "zn540&zones=16&zone-size=256MiB";
 const CONFZNS: &str = "confzns&zones=16&zone-size=256MiB";
 const SMALLZONE: &str = "smallzone&zones=64";
 
-/// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, and what the tail may be of the better one's
-/// where it is not within 3 % of it. There the drive's buffer is full: `auto` writes as much as the drive takes, where a
-/// group writes less.
+/// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, and what the tail may be of the better one's. It is
+/// within 3 % but for one: there the drive's buffer is always full, for `auto` writes as much as the drive takes, and a group,
+/// which writes less, fills it at times.
 const CELLS: &[(&str, u64, u32, f64)] = &[
     (ZN540, 4096, 1, 1.03),
     (ZN540, 4096, 2, 1.03),
     (ZN540, 4096, 4, 1.03),
-    (ZN540, 4096, 8, 1.65),
+    (ZN540, 4096, 8, 1.03),
+    (ZN540, 4096, 16, 1.08),
     (ZN540, 4096, 32, 1.03),
     (ZN540, 4096, 64, 1.03),
     (ZN540, 512, 16, 1.03),
+    (ZN540, 16 << 10, 2, 1.03),
     (ZN540, 16 << 10, 32, 1.03),
     (SMALLZONE, 4096, 1, 1.03),
     (SMALLZONE, 4096, 8, 1.03),
@@ -47,7 +49,7 @@ const CELLS: &[(&str, u64, u32, f64)] = &[
 ];
 
 #[test]
-fn auto_is_within_three_percent_of_the_better_of_group_and_waltz_or_ahead() {
+fn auto_is_at_the_better_of_group_and_waltz_or_ahead_within_what_each_cell_allows() {
     for &(device, record, threads, tail) in CELLS {
         let compared =
             wal::compare(&load(device, threads, record, 20_000), threads).expect("the drive has room");
@@ -131,13 +133,8 @@ fn no_record_is_three_times_slower_than_its_neighbours_where_zones_are_replaced_
         for batch in [Batch::Waltz, Batch::Auto] {
             let outcome = replacing(device, batch, 8);
             let worst = outcome.worst_over_neighbours.expect("few records");
-            println!("{device}, {batch}: {worst:.2} times the median of those around");
             assert!(outcome.device_operations.zone_commands > 20, "{outcome:?}");
-            //assert!(worst <= 3.0, "{device}, {batch}: {worst:.2}");
-            println!(
-                "{} {:?} {}",
-                outcome.ops_per_s, outcome.latency_us, outcome.device_operations.zone_commands
-            );
+            assert!(worst <= 3.0, "{device}, {batch}: {worst:.2}");
         }
     }
 }

@@ -103,6 +103,13 @@ impl Window {
         self.limit == 1 && self.trial == Trial::Settled
     }
 
+    /// A look upwards ends as one that gave nothing.
+    pub(crate) fn give_up(&mut self) {
+        if matches!(self.trial, Trial::Up { .. }) {
+            self.judge(0.0);
+        }
+    }
+
     /// An operation of `bytes` bytes was acknowledged at `now`. `full`: as many were in flight as may be.
     pub(crate) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
         if self.most == 1 {
@@ -254,6 +261,21 @@ mod tests {
             let fits = limit <= parallel as f64 * 1.2 + 0.2 && limit >= parallel as f64 * 0.9;
             assert!(fits && window.rests_at_one() == (parallel == 1), "{parallel}: {limit}");
         }
+    }
+
+    #[test]
+    fn a_look_that_is_given_up_leaves_the_window_as_it_was() {
+        let mut window = Window::from_one(128, 64);
+        let mut at = 0;
+        while window.limit() == 1 {
+            at += 1000;
+            window.landed(Instant(at), 4096, true);
+        }
+        window.give_up();
+        assert!(window.rests_at_one());
+        // Nothing is looked for: nothing changes.
+        window.give_up();
+        assert!(window.rests_at_one());
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //!
 //! To look for that costs: those of two entries that are to be one again wait for each other. So it is looked for where
 //! there is something to gain, a joint entry taking longer than a record alone can, and so rarely that fewer than one record
-//! in a thousand pays.
+//! in a thousand pays; and it is over as soon as the shorter entries take longer than the one did.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,6 +47,11 @@ const OTHER: f64 = 2.0;
 const LOOK_AFTER: usize = 4;
 /// An entry that takes less than so many times what a shorter one can has nothing to gain.
 const GAIN: f64 = 1.1;
+/// Entries of a look that take so many times what those before it took, though they are shorter, wait for one another. Each is
+/// a debt, of which each entry pays off one; a look with more debts than this is over.
+const WORSE: f64 = 1.25;
+const DEBT: u32 = 16;
+const MOST_DEBTS: u32 = 40;
 /// Sizes are told apart by their power of two.
 const SIZES: usize = 32;
 
@@ -81,6 +86,7 @@ struct State {
     mean: f64,
     began_with: f64,
     window: Window,
+    look: Look,
     /// The window looks for its size; otherwise one operation is in flight.
     looking: bool,
     /// Records since it ended to look, and how many there are to be first, for each in the crowd.
@@ -91,6 +97,28 @@ struct State {
     least: [f64; SIZES],
     takes: f64,
     latencies: Latencies,
+}
+
+/// What entries take while more of them are in flight than before.
+#[derive(Debug, Default)]
+struct Look {
+    limit: usize,
+    /// What they took before, in seconds.
+    before: f64,
+    debts: u32,
+}
+
+impl Look {
+    /// Whether an entry that took `took` with a window of `limit` shows that they only wait for one another. `mean` is what
+    /// the last ones took.
+    fn is_worse(&mut self, limit: usize, took: f64, mean: f64) -> bool {
+        if limit != self.limit {
+            let before = if limit > self.limit.max(1) { mean } else { f64::INFINITY };
+            *self = Look { limit, before, ..Look::default() };
+        }
+        self.debts = self.debts.saturating_sub(1) + if took > self.before * WORSE { DEBT } else { 0 };
+        self.debts > MOST_DEBTS
+    }
 }
 
 /// Records that wait to go out as one entry.
@@ -130,6 +158,7 @@ impl Joiner {
             mean: 1.0,
             began_with: 1.0,
             window: Window::from_one(MOST, open.div_ceil(LOOK_AFTER)),
+            look: Look::default(),
             looking: false,
             since: 0,
             look_after: look_first,
@@ -191,11 +220,15 @@ impl State {
         if let Some(least) = self.least.get_mut(size(flight.load.bytes)) {
             *least = least.min(took.as_secs_f64());
         }
+        let worse = self.look.is_worse(self.window.limit(), took.as_secs_f64(), self.takes);
         self.takes += (took.as_secs_f64() - self.takes) * SHARE;
         if self.looking {
             // All that there is counts as full: what the window tries is fewer in flight than records.
             let full = self.flying >= self.window.limit().min(self.flying + self.waiting.len());
             self.window.landed(now, flight.load.bytes as u64, full);
+            if worse {
+                self.window.give_up();
+            }
             if self.window.rests_at_one() {
                 (self.looking, self.since, self.look_after) = (false, 0, self.look_after * 2.0);
             }
@@ -451,5 +484,29 @@ impl Drop for Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "slot of {:?}", self.flight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries until a look at two in flight is over, each of which takes what `took` says; they took 1 before.
+    fn over(took: impl Fn(u32) -> f64) -> Option<u32> {
+        let mut look = Look::default();
+        assert!((0..100).all(|_| !look.is_worse(1, 9.0, 1.0)), "nothing is looked for");
+        (0..2000).find(|entry| look.is_worse(2, took(*entry), 1.0))
+    }
+
+    #[test]
+    fn a_look_is_over_when_entries_often_take_longer_and_not_for_a_few() {
+        assert_eq!(over(|_| 1.2), None);
+        assert_eq!(over(|entry| if entry % 20 == 0 { 5.0 } else { 0.7 }), None);
+        assert!(
+            over(|entry| if entry > 500 && entry % 4 == 0 { 1.5 } else { 0.7 }).is_some_and(|at| at < 520)
+        );
+        // Fewer in flight are no look.
+        let mut look = Look { limit: 2, ..Look::default() };
+        assert!((0..100).all(|_| !look.is_worse(1, 9.0, 1.0)));
     }
 }

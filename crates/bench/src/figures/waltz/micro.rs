@@ -54,7 +54,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             let load = KvLoad {
                 mix: Mix::Shares([share, 100 - share, 0]),
                 distribution,
-                operations: run.pick(OPERATIONS / 2, OPERATIONS / 40),
+                operations: run.pick(OPERATIONS / 2, OPERATIONS / 10),
                 ..step.load(Drive::SmallZone, run)
             };
             let what = format!("{keys}, {share} % puts, {}", step.name());

@@ -45,8 +45,8 @@ const MEMTABLE: Bytes = Bytes(16 << 20);
 
 /// Records that a database is filled with, and operations of a full run: fewer than would have RocksDB slow its writers
 /// down, which is the same with every log.
-const RECORDS: u64 = 10_000;
-const OPERATIONS: u64 = 40_000;
+const RECORDS: u64 = 5_000;
+const OPERATIONS: u64 = 10_000;
 
 /// Bytes of a value. A put of it takes 4,096 bytes of the log with all its headers: as much as the paper's takes, by the
 /// log's bytes in section 4.4.
@@ -121,8 +121,8 @@ impl Step {
             wal,
             io,
             value: Some(VALUE),
-            records: run.pick(RECORDS, RECORDS / 20),
-            operations: run.pick(OPERATIONS, OPERATIONS / 40),
+            records: run.pick(RECORDS, RECORDS / 10),
+            operations: run.pick(OPERATIONS, OPERATIONS / 10),
             write_buffer: run.pick(MEMTABLE, Bytes(1 << 20)),
             ..KvLoad::default()
         }
@@ -138,8 +138,9 @@ fn measure(run: &Run<'_>, what: &str, load: &KvLoad) -> Result<KvOutcome> {
 /// How a row was measured.
 fn note(load: &KvLoad) -> String {
     let value = load.value.map_or_else(|| String::from("MixGraph's"), |value| format!("{} B", value.0));
+    let clock = load.clock.map_or_else(|| String::from("the drive's clock"), |clock| clock.to_string());
     format!(
-        "dilated={DILATION}, {} records, {} operations, values of {value}, {} threads, synced, memtable {} MiB",
+        "{clock}, {} records, {} operations, values of {value}, {} threads, synced, memtable {} MiB",
         load.records,
         load.operations,
         load.threads,

@@ -36,7 +36,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     for (drive, figure, interval) in INTERVALS {
         for step in [Step::Base, Step::Waltz] {
             let load = KvLoad {
-                operations: run.pick(OPERATIONS * 2, OPERATIONS / 40),
+                operations: run.pick(OPERATIONS * 2, OPERATIONS / 10),
                 interval: Some(interval),
                 ..step.load(drive, run)
             };
