@@ -17,7 +17,12 @@ use crate::write::Children;
 
 /// Whether an error of a read says that the drive is lost, not a block of it.
 pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Gone | ErrorKind::Host | ErrorKind::Unknown)
+    kind == ErrorKind::Gone
+}
+
+/// Whether an error of a read says nothing of the drive: the machine had no memory for it, say. The next may do.
+pub(crate) fn may_pass(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Host | ErrorKind::Unknown)
 }
 
 /// Whether an error says that the array asked for what it must not: no fault of the drive.

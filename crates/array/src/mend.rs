@@ -1,9 +1,9 @@
 //! Blocks that a drive cannot read any more: answered from the other drives, and recorded as relocated stripe units
 //! (section 4.3.2), so that the next read finds them.
 //!
-//! Memory first, then the record of the content, durable, then that of the rows that do not count: a log that moves
-//! meanwhile takes both along, and a crash between the two leaves the place as it was. One at a time, so that no
-//! record names rows whose content is not durable.
+//! The content first: in memory and in the log, durable. Only then its rows do not count any more, in memory and in the
+//! log: a log that moves meanwhile takes along what memory has, not durable, and must not name rows whose content a crash
+//! may take away. A crash between the two leaves the place as it was. One at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,25 +70,27 @@ impl Core {
         if !self.may_mend(slot) {
             return Ok(false);
         }
-        let ranges = {
+        let (start, end) = (piece.offset, piece.offset.plus(zoned::Blocks(piece.len)));
+        {
             let mut zone = self.zone(id);
-            let below =
-                piece.offset.plus(zoned::Blocks(piece.len)) <= zone.acknowledged().min(zone.readable());
+            let below = end <= zone.acknowledged().min(zone.readable());
             if zone.generation != generation || zone.resetting || !below {
                 return Ok(false);
             }
-            zone.patches.hide(slot, rows);
             zone.patches.put(&self.layout, self.bytes(1), slot, row, &data);
+        }
+        let content = Body::RelocatedData { zone: id, generation, start, end, data };
+        self.record_on(slot, &content).await?;
+        let ranges = {
+            let mut zone = self.zone(id);
+            if zone.generation != generation || zone.resetting || !self.member(slot).is_good() {
+                return Ok(false);
+            }
+            zone.patches.hide(slot, rows);
             zone.patches.hidden(slot).to_vec()
         };
-        let (start, end) = (piece.offset, piece.offset.plus(zoned::Blocks(piece.len)));
-        let content = Body::RelocatedData { zone: id, generation, start, end, data };
         let hidden = Body::Hidden { zone: id, generation, ranges, rebuilt: false };
-        for body in [content, hidden] {
-            if let Some(io) = self.append_rolling(slot, &body, Durability::Durable).await? {
-                io.await?;
-            }
-        }
+        self.record_on(slot, &hidden).await?;
         add(&self.tally.relocations, 1);
         Ok(true)
     }
@@ -115,12 +117,17 @@ impl Core {
             }
             zone.relocated.insert(stripe, Relocated { end, unit: unit.clone() });
         }
-        let body = Body::Relocated { zone: id, generation, start, end, unit };
-        if let Some(io) = self.append_rolling(slot, &body, Durability::Durable).await? {
-            io.await?;
-        }
+        self.record_on(slot, &Body::Relocated { zone: id, generation, start, end, unit }).await?;
         add(&self.tally.relocations, 1);
         Ok(true)
+    }
+
+    /// A record in the log of a drive, durable.
+    async fn record_on(self: &Arc<Core>, slot: Slot, body: &Body) -> Result<()> {
+        match self.append_rolling(slot, body, Durability::Durable).await? {
+            Some(io) => io.await,
+            None => Ok(()),
+        }
     }
 
     /// Whether the log of a drive has room for more relocated units, which every checkpoint takes along.

@@ -721,13 +721,15 @@ fn doubt_of(superblock: &Superblock, layout: &Layout) -> u64 {
     (WINDOW + MAX_TRANSFER) / stripe + 3
 }
 
-/// Whether a drive is still what the superblock says.
+/// Whether a drive is still what the superblock says, or can be.
 pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
         && g.conventional == 0
         && g.zones >= superblock.zones + METADATA_ZONES
         && g.zone_capacity >= superblock.zone_capacity
+        // A unit and its record's header are one write.
+        && g.max_transfer.0 > u64::from(superblock.unit)
         && superblock.metadata_zones == METADATA_ZONES
         && slot.index() < superblock.members.len();
     if same {

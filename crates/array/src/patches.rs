@@ -144,9 +144,9 @@ impl Patches {
         self.0.remove(&slot);
     }
 
-    /// Keeps what belongs in rows from `row` on: of one stripe unit.
+    /// Keeps what belongs in rows from `row` on: of one stripe unit. They may be hidden later.
     pub(crate) fn put(&mut self, layout: &Layout, block: usize, slot: Slot, row: u64, data: &Buf) {
-        let Some(part) = self.0.get_mut(&slot) else { return };
+        let part = self.0.entry(slot).or_default();
         let before = part.held.range(..row).next_back().map(|(at, held)| (*at, held.clone()));
         // One run for what follows on, so that a checkpoint has one record for it.
         if let Some((at, held)) = before
@@ -158,8 +158,13 @@ impl Patches {
             run.extend_from_slice(data);
             part.held.insert(at, run.freeze());
         } else {
-            // A copy: the write's buffer is a part of a larger one, perhaps.
-            part.held.insert(row, Buf::copy_from(data));
+            // A copy: the write's buffer is a part of a larger one, perhaps. What a longer run has beyond it stays.
+            let mut run = BufMut::with_capacity(data.len());
+            run.extend_from_slice(data);
+            run.extend_from_slice(
+                part.held.get(&row).and_then(|old| old.get(data.len()..)).unwrap_or_default(),
+            );
+            part.held.insert(row, run.freeze());
         }
     }
 
@@ -320,6 +325,18 @@ mod tests {
         patches.cut(2, SLOT, 7, 20);
         assert!(patches.hidden(SLOT).iter().eq([&(4..20)]));
         assert_eq!(patches.missing(SLOT, 2, 5..9), Some(7));
+    }
+
+    #[test]
+    fn a_run_keeps_its_end_when_its_beginning_is_put_again() {
+        let mut patches = Patches::default();
+        patches.hide(SLOT, 4..8);
+        patches.put(&LAYOUT, 2, SLOT, 4, &rows(4, 4));
+        patches.put(&LAYOUT, 2, SLOT, 4, &rows(4, 1));
+        assert_eq!(patches.missing(SLOT, 2, 4..8), None);
+        let mut read = vec![0; 8];
+        patches.over(2, SLOT, 4, 4).apply(&mut read);
+        assert_eq!(read, *rows(4, 4));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::core::{After, Core};
-use crate::failure::fails_the_drive;
+use crate::failure::{fails_the_drive, may_pass};
 use crate::layout::{Piece, Slot};
 use crate::metrics::add;
 use crate::patches::Overlay;
@@ -114,6 +114,7 @@ impl Core {
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
         for part in parts {
+            let rebuilt = !matches!(part, Part::Ready(_));
             let (buf, result) = match part {
                 Part::Ready(buf) => (buf, Ok(())),
                 Part::Read(piece, io, overlay) => {
@@ -124,6 +125,11 @@ impl Core {
                     (buf, result)
                 }
                 Part::Rebuild(buf, Err(e)) => (buf, Err(e)),
+            };
+            let (buf, result) = match result {
+                // What the others hold may be of two lives of the zone.
+                _ if rebuilt && self.is_another(id, generation) => (BufMut::zeroed(buf.len()), Ok(())),
+                result => (buf, result),
             };
             failed = failed.or(result.err());
             match &mut whole {
@@ -147,7 +153,19 @@ impl Core {
         io: Io<BufMut>,
         overlay: Overlay,
     ) -> (BufMut, Result<()>) {
-        let mut error = match io.await {
+        let row = self.layout.row(piece.stripe) + piece.row;
+        let again = |error: &mut Error| {
+            let into = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.bytes(piece.len)));
+            self.member(piece.slot).read(id, row, into).ok()
+        };
+        let mut read = io.await;
+        if let Err(error) = &mut read
+            && may_pass(error.kind())
+            && let Some(io) = again(error)
+        {
+            read = io.await;
+        }
+        let mut error = match read {
             Ok(mut buf) => {
                 overlay.apply(&mut buf);
                 return (buf, Ok(()));

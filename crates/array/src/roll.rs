@@ -168,18 +168,20 @@ impl Core {
 
     /// The records of what is hidden on a drive, and of what belongs there.
     pub(crate) fn patched(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
-        let ranges = zone.patches.hidden(slot).to_vec();
-        if ranges.is_empty() || self.sabotage == Some(Sabotage::Hidden) {
+        if self.sabotage == Some(Sabotage::Hidden) {
             return Vec::new();
         }
-        let generation = zone.generation;
-        let mut bodies = vec![Body::Hidden { zone: id, generation, ranges, rebuilt: false }];
+        let (generation, mut bodies) = (zone.generation, Vec::new());
         for (row, data) in zone.patches.runs(slot) {
             let stripe = Stripe(row / self.layout.unit);
             let Some(index) = self.layout.index_on(id, stripe, slot) else { continue };
             let start = self.layout.unit_start(stripe, index).plus(Blocks(row - self.layout.row(stripe)));
             let end = start.plus(Blocks((data.len() / self.bytes(1)) as u64));
             bodies.push(Body::RelocatedData { zone: id, generation, start, end, data: data.clone() });
+        }
+        let ranges = zone.patches.hidden(slot).to_vec();
+        if !ranges.is_empty() {
+            bodies.push(Body::Hidden { zone: id, generation, ranges, rebuilt: false });
         }
         bodies
     }

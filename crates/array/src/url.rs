@@ -154,8 +154,10 @@ fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec
     Ok(devices)
 }
 
+/// Whether an error says that the drive is not there. One of this machine (no more files, no memory) says nothing of the
+/// drive: an array that is opened without it does without it for good.
 fn is_missing(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::Gone | ErrorKind::Host)
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Gone)
 }
 
 /// A drive that looks like a member of an array, opened or not.
@@ -305,6 +307,7 @@ mod tests {
             (3, Some(ErrorKind::Gone), Ok(3)),
             // Who has it may have the fourth drive.
             (3, Some(ErrorKind::Held { pid: 7 }), Err(ErrorKind::Held { pid: 7 })),
+            (3, Some(ErrorKind::Host), Err(ErrorKind::Host)),
             (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),
             (0, Some(ErrorKind::Gone), Err(ErrorKind::NotFound)),
         ] {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use array::{Array, Health, OpenOptions, Slot};
 use common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
-use units::{SplitMix64, block_on, sleep_until, spawn};
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
 
 /// What a zone holds for sure, and what it may hold.
@@ -242,4 +243,24 @@ fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
             verify(&dev, 1, 0, 100).await;
         });
     }
+}
+
+#[test]
+fn a_drive_with_a_volatile_cache_is_no_replacement_where_nobody_flushes() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n: u32, volatile_cache| {
+        let options =
+            EmuOptions { name: format!("emu:{n}"), zones: 8, volatile_cache, ..EmuOptions::default() };
+        Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+    };
+    block_on(&*driver, async {
+        let drives: Vec<_> = (0..3).map(|n| drive(n, false)).collect();
+        array::create(&drives, &array::CreateOptions::default()).await.expect("created");
+        let array = Array::open(drives, OpenOptions::default()).await.expect("opened");
+        array.fail(Slot(1)).await.expect("failed");
+        let refused =
+            array.replace(Slot(1), drive(8, true)).await.expect_err("its writes would not be durable");
+        assert!(refused.to_string().contains("volatile"), "{refused}");
+        array.replace(Slot(1), drive(9, false)).await.expect("replaced");
+    });
 }

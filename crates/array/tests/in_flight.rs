@@ -229,3 +229,49 @@ fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
         });
     }
 }
+
+/// A drive whose reads are answered a millisecond late, with what it holds then.
+#[derive(Debug)]
+struct LateReads(Arc<Flaky>);
+
+impl ZonedDevice for LateReads {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if !matches!(op, Op::Read { .. }) {
+            return self.0.submit(op);
+        }
+        let (inner, driver) = (Arc::clone(&self.0), Arc::clone(self.driver()));
+        Io::spawn(self.driver(), &self.geometry().name, async move {
+            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+            inner.submit(op).await
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.driver()
+    }
+}
+
+#[test]
+fn a_degraded_read_of_a_zone_that_is_reset_under_it_mixes_no_lives() {
+    let bench = Bench::new(1);
+    let late = Arc::new(LateReads(Arc::clone(&bench.drives[0])));
+    block_on(&*bench.driver, async {
+        let mut devices = bench.devices(&[0, 4]);
+        devices.insert(0, Arc::clone(&late) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        write(&dev, 1, 0, 64).await;
+        let start = dev.geometry().start(ZoneId(1));
+        let read = dev.read(start, BufMut::zeroed(64 * BLOCK));
+        dev.zone(ZoneId(1), zoned::Action::Reset).await.expect("reset");
+        let found = read.await.expect("read");
+        for (n, found) in (0..64).zip(found.chunks(BLOCK)) {
+            let old = *found == block(1, n)[..];
+            assert!(old || found.iter().all(|byte| *byte == 0), "block {n} is of no life of the zone");
+        }
+    });
+}

@@ -14,7 +14,7 @@ use common::{Bench, Flaky, METADATA, device, furnish, verify, verify_all, write}
 use ground::Ground;
 use units::{Driver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
-use zoned::{Action, Blocks, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
 #[test]
 fn a_log_without_room_for_a_superblock_moves_on_and_costs_no_drive() {
@@ -46,12 +46,20 @@ fn a_log_without_room_for_a_superblock_moves_on_and_costs_no_drive() {
     ground.check(&array, ZoneId(0), 1, 300);
 }
 
-/// A drive whose flushes may be held back.
+/// A drive some of whose operations are answered only when they may be.
 #[derive(Debug)]
 struct Held {
     inner: Arc<Flaky>,
+    which: fn(&Op) -> bool,
     hold: AtomicBool,
     let_go: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn over(drive: &Arc<Flaky>, which: fn(&Op) -> bool) -> Arc<Held> {
+        let (hold, let_go) = (AtomicBool::new(false), Arc::default());
+        Arc::new(Held { inner: Arc::clone(drive), which, hold, let_go })
+    }
 }
 
 impl ZonedDevice for Held {
@@ -60,15 +68,16 @@ impl ZonedDevice for Held {
     }
 
     fn submit(&self, op: Op) -> Io {
-        if !matches!(op, Op::Flush) || !self.hold.load(Ordering::Relaxed) {
+        if !(self.which)(&op) || !self.hold.load(Ordering::Relaxed) {
             return self.inner.submit(op);
         }
-        let (inner, let_go) = (Arc::clone(&self.inner), Arc::clone(&self.let_go));
+        let (inner, io) = (Arc::clone(&self.inner), self.inner.submit(op));
+        let let_go = Arc::clone(&self.let_go);
         Io::spawn(self.driver(), &self.geometry().name, async move {
             while !let_go.load(Ordering::Relaxed) {
                 sleep_until(&**inner.driver(), inner.driver().now().after(Duration::from_millis(1))).await;
             }
-            inner.submit(op).await
+            io.await
         })
     }
 
@@ -83,12 +92,7 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
     let new = Bench::drive(&bench.driver, 9);
     let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
     block_on(&*bench.driver, async {
-        let let_go = Arc::new(AtomicBool::new(false));
-        let slow = Arc::new(Held {
-            inner: Arc::clone(&bench.drives[0]),
-            hold: AtomicBool::new(false),
-            let_go: Arc::clone(&let_go),
-        });
+        let slow = Held::over(&bench.drives[0], |op| matches!(op, Op::Flush));
         let mut devices = bench.devices(&[0]);
         devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
@@ -115,9 +119,9 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         let info = raw_new.report(0..3).await.expect("reported");
         let used: Vec<bool> = info.iter().map(|info| info.state != ZoneState::Empty).collect();
         assert_eq!(used, [false, true, false], "the new drive's log is where the lost one's was");
-        let_go.store(true, Ordering::Relaxed);
+        slow.let_go.store(true, Ordering::Relaxed);
         later(50).await;
-        let_go.store(false, Ordering::Relaxed);
+        slow.let_go.store(false, Ordering::Relaxed);
         write(&dev, 1, 0, 100).await;
         assert_eq!(array.status().health(), Health::Clean);
         verify(&dev, 0, 0, at).await;
@@ -129,6 +133,51 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         assert_eq!(array.status().health(), Health::Clean);
         assert!(array.rebuild().is_none(), "it was a member all along");
         verify(&device(&array), 1, 0, 100).await;
+    });
+}
+
+#[test]
+fn rows_are_named_as_hidden_only_when_their_content_is_durable_whatever_the_log_does() {
+    let bench = Bench::new(1);
+    let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
+    block_on(&*bench.driver, async {
+        let durable = |op: &Op| matches!(op, Op::Write { how: Durability::Durable, .. });
+        let slow = Held::over(&bench.drives[2], durable);
+        let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
+        let mut devices = bench.devices(&[2]);
+        devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        write(&dev, 1, 0, 640).await;
+        dev.flush().await.expect("flushed");
+        // A row of data cannot be read: it is recorded, and that takes long.
+        slow.hold.store(true, Ordering::Relaxed);
+        bench.drives[2].unreadable.lock().extend((0..20).map(|row| bench.drives[2].row(1, row)));
+        verify(&dev, 1, 0, 80).await;
+        // Meanwhile the log moves.
+        let moved = async || raw.report(2..3).await.expect("reported")[0].state != ZoneState::Empty;
+        assert!(!moved().await, "the log is in zone 1");
+        for at in 0..1900 {
+            write(&dev, 0, at, at + 1).await;
+            if moved().await {
+                break;
+            }
+        }
+        later(5).await;
+        let named = async |kind: &str| {
+            let dump = array::dump(&[Arc::clone(&raw)]).await.expect("dumped");
+            dump[0]
+                .records
+                .iter()
+                .filter(|record| record.metadata_zone == ZoneId(2) && record.kind == kind)
+                .count()
+        };
+        assert!(moved().await);
+        assert_eq!((named("relocated-data").await, named("hidden").await), (1, 0));
+        slow.let_go.store(true, Ordering::Relaxed);
+        later(50).await;
+        assert!(named("hidden").await > 0 && array.counters().relocations > 0);
+        verify(&dev, 1, 0, 640).await;
     });
 }
 

@@ -269,3 +269,24 @@ fn a_power_cut_while_places_are_mended_loses_nothing() {
     }
     assert!((8..40).contains(&mended), "{mended}: the cuts miss what they are for");
 }
+
+#[test]
+fn a_read_that_the_machine_refuses_fails_no_drive() {
+    for kind in [ErrorKind::Host, ErrorKind::Unknown] {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            *bench.drives[2].says.lock() = kind;
+            for row in [13, 30] {
+                bench.drives[2].unreadable.lock().insert(bench.drives[2].row(0, row));
+            }
+            verify_all(&dev).await;
+            settle(&bench).await;
+            let counters = array.counters();
+            assert_eq!(array.status().health(), Health::Clean, "{kind:?}");
+            assert!(counters.degraded_reads > 0 && counters.relocations == 0, "{kind:?}: {counters:?}");
+        });
+    }
+}

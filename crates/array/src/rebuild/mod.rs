@@ -116,6 +116,13 @@ impl Core {
                 own.name, own.max_open, own.max_active
             )));
         }
+        if own.volatile_cache && !self.geometry.volatile_cache {
+            let error = self.error(ErrorKind::Invalid, "replace");
+            return Err(error.because(format!(
+                "the cache of {} is volatile, and the array told its users that nothing is: they flush nothing",
+                own.name
+            )));
+        }
         Ok(())
     }
 
@@ -235,7 +242,11 @@ impl Core {
             return Err(target.ended(self));
         }
         let result = match self.admit_member(slot, &notes).await {
-            Ok(()) => notes.end().await,
+            Ok(()) => {
+                // What wore out was the other drive. Its zones take writes again when the array is opened the next time.
+                self.worn.lock().retain(|worn| worn.slot != slot);
+                notes.end().await
+            }
             Err(e) => {
                 if self.member(slot).is_good() {
                     // Before its log may move: the end of a checkpoint would make it a member.

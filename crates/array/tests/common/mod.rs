@@ -24,6 +24,8 @@ pub const METADATA: u32 = 3;
 pub struct Flaky {
     pub inner: Arc<Emu>,
     pub unreadable: Mutex<BTreeSet<Lba>>,
+    /// What a read of these says.
+    pub says: Mutex<ErrorKind>,
     pub flipped: Mutex<BTreeSet<Lba>>,
     /// Operations until the plug is pulled; below zero it is.
     pub left: AtomicI64,
@@ -32,7 +34,13 @@ pub struct Flaky {
 impl Flaky {
     pub fn over(inner: Arc<Emu>) -> Arc<Flaky> {
         let left = AtomicI64::new(i64::MAX);
-        Arc::new(Flaky { inner, unreadable: Mutex::default(), flipped: Mutex::default(), left })
+        Arc::new(Flaky {
+            inner,
+            unreadable: Mutex::default(),
+            says: Mutex::new(ErrorKind::Media),
+            flipped: Mutex::default(),
+            left,
+        })
     }
 
     /// Pulls the plug after so many operations.
@@ -61,7 +69,7 @@ impl ZonedDevice for Flaky {
         let Op::Read { at, into } = op else { return self.inner.submit(op) };
         let end = at.plus(Blocks((into.len() / BLOCK) as u64));
         if self.unreadable.lock().range(at..end).next().is_some() {
-            return Io::ready(Err(error(ErrorKind::Media).at(at).with_buffer(into)));
+            return Io::ready(Err(error(*self.says.lock()).at(at).with_buffer(into)));
         }
         let flipped: Vec<usize> =
             self.flipped.lock().range(at..end).map(|lba| lba.since(at).0 as usize * BLOCK).collect();
