@@ -16,7 +16,6 @@
 #include "rocksdb/options.h"
 #include "rocksdb/utilities/optimistic_transaction_db.h"
 #include "rocksdb/utilities/transaction_db.h"
-#include "rocksdb/version.h"
 
 using rocksdb::ColumnFamilyDescriptor;
 using rocksdb::ColumnFamilyHandle;
@@ -49,18 +48,6 @@ Status Wrong() {
   return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group, waltz or auto");
 }
 
-Status Fits() {
-  const std::string version = rocksdb::GetRocksVersionAsString(true);
-  int major = 0;
-  int minor = 0;
-  sscanf(version.c_str(), "%d.%d", &major, &minor);
-  if (major == ROCKSDB_MAJOR && minor == ROCKSDB_MINOR) {
-    return Status::OK();
-  }
-  return Status::NotSupported("FURROW_WAL: the plug-in was compiled against another RocksDB than it runs with",
-                              version);
-}
-
 // RocksDB's own function behind a symbol of ours.
 template <typename F>
 F* Real(const char* symbol) {
@@ -80,8 +67,7 @@ Status Open(const DBOptions& options, const std::string& name, const Descriptors
   if (Asked() == Wal::kWrong) {
     return Wrong();
   }
-  Status status = Fits();
-  return status.ok() ? furrow::OpenParallel(options, name, families, handles, db) : status;
+  return furrow::OpenParallel(options, name, families, handles, db);
 }
 
 Status RefuseTransactions() {

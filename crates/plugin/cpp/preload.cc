@@ -7,6 +7,7 @@
 extern "C" {
 int furrow_register_default(void);
 void furrow_install_engines(void);
+void furrow_obeys_wal(void);
 void furrow_compiled_version(int* major, int* minor, int* patch);
 void furrow_runtime_version(int* major, int* minor, int* patch);
 }
@@ -25,6 +26,7 @@ __attribute__((constructor)) void Load() {
   const bool registered = fits && furrow_register_default() != 0;
   if (registered) {
     furrow_install_engines();
+    furrow_obeys_wal();
   }
   const char* announce = std::getenv("FURROW_HANDSHAKE_FD");
   if (announce != nullptr) {

@@ -156,6 +156,8 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
         let drive = tempfile::tempdir().unwrap();
         let said = program.works(&drive, wal, "features");
         assert!(said.contains("parallel") && said.contains("done"), "{said}");
+        let said = program.works(&drive, wal, "read-only");
+        assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{said}");
         program.works(&drive, wal, "after");
         for copy in ["/checkpoint", "/restored"] {
             program.works(&drive, wal, copy);
@@ -185,14 +187,49 @@ fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
     assert!(said.contains("transactions: OK") && said.contains("ttl: value plain"), "{said}");
 }
 
+/// Its own log would be replayed before the parallel one, whatever the order of the writes was.
+#[test]
+fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let drive = tempfile::tempdir().unwrap();
+        let said = program.works(&drive, wal, "past");
+        let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("past:")).collect();
+        assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("past the parallel log")), "{said}");
+        let said = program.works(&drive, wal, "read");
+        assert!(said.contains("before yes past none"), "{said}");
+    }
+    let drive = tempfile::tempdir().unwrap();
+    let said = Program::Stranger.works(&drive, "group", "past");
+    assert!(said.contains("past: OK"), "{said}");
+    let said = Program::Stranger.works(&drive, "group", "read");
+    assert!(said.contains("before yes past yes"), "{said}");
+}
+
+#[test]
+fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let said = program.works(&tempfile::tempdir().unwrap(), wal, "refused");
+        for word in ["persist_stats_to_disk", "inplace_update_support", "no Env"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_flush_does_not_wait_for_compactions() {
+    Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "level");
+}
+
 #[test]
 fn another_rocksdb_than_the_one_it_was_compiled_against_is_refused() {
     let other = compile("version.cc", "version.so", &["-shared", "-fPIC"]);
     let drive = tempfile::tempdir().unwrap();
-    let mut command = Program::Stranger.command(&drive, "waltz", "count");
-    let both = format!("{}:{}", other.display(), plugin().display());
-    let output: Output = command.env("LD_PRELOAD", both).output().unwrap();
-    assert!(!output.status.success(), "{}", text(&output));
-    let said = text(&output);
-    assert!(said.contains("compiled against another RocksDB") && said.contains("9.1.0"), "{said}");
+    for program in [Program::Stranger, Program::Linked] {
+        let mut command = program.command(&drive, "waltz", "count");
+        let both = format!("{}:{}", other.display(), plugin().display());
+        let output: Output = command.env("LD_PRELOAD", both).output().unwrap();
+        assert!(!output.status.success(), "{}", text(&output));
+        let said = text(&output);
+        assert!(said.contains("compiled against another RocksDB") && said.contains("9.1.0"), "{said}");
+    }
 }

@@ -30,6 +30,7 @@ struct RocksDb {
   std::shared_ptr<rocksdb::FileSystem> fs;
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::Cache> cache;
+  std::unique_ptr<furrow::LogsStayEmpty> empty;
   std::unique_ptr<rocksdb::DB> db;
   // Beside the default one.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
@@ -192,6 +193,9 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
     if (status.ok()) {
       status = furrow::HasMarks(options, name, &has_marks);
     }
+  } else if (!furrow::HasMarks(options, name, &has_marks).ok()) {
+    // Opening it says what is wrong.
+    has_marks = false;
   }
   families.emplace_back(rocksdb::kDefaultColumnFamilyName, options);
   for (int n = 1; n <= given.families; ++n) {
@@ -210,10 +214,25 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
     // The default family has a handle in the database as well.
     opened->DestroyColumnFamilyHandle(handles[0]);
     db->families.assign(handles.begin() + 1, handles.begin() + 1 + given.families);
+    rocksdb::ColumnFamilyHandle* marks = has_marks ? handles.back() : nullptr;
     if (given.unlogged) {
-      db->unlogged = std::make_unique<furrow::Unlogged>(opened, has_marks ? handles.back() : nullptr);
+      std::vector<rocksdb::ColumnFamilyHandle*> all = db->families;
+      all.push_back(opened->DefaultColumnFamily());
+      db->unlogged = std::make_unique<furrow::Unlogged>(opened, std::move(all), marks);
+      if (auto* zoned = db->fs->CheckedCast<furrow::FurrowFileSystem>()) {
+        db->empty = std::make_unique<furrow::LogsStayEmpty>(zoned, options, name);
+      }
+    } else if (has_marks) {
+      // A close was cut short behind the end of its parallel log, or this is a checkpoint: everything is in tables.
+      status = furrow::Unlogged(opened, {}, marks).DropMarks();
     }
+  }
+  if (status.ok()) {
     *out = db.release();
+  } else if (db->db != nullptr) {
+    for (rocksdb::ColumnFamilyHandle* family : db->families) {
+      opened->DestroyColumnFamilyHandle(family);
+    }
   }
   return ToRocksStatus(status);
 }
@@ -236,7 +255,8 @@ void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noex
 
 RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexcept {
   auto side = std::make_unique<RocksDb>();
-  side->unlogged = std::make_unique<furrow::Unlogged>(db, marks);
+  side->unlogged =
+      std::make_unique<furrow::Unlogged>(db, std::vector<rocksdb::ColumnFamilyHandle*>{db->DefaultColumnFamily()}, marks);
   return side.release();
 }
 

@@ -45,6 +45,13 @@ Env::WriteLifeTimeHint FirstHint(const std::string& fname, const FileOptions& op
   return IsWal(fname) ? Env::WLTH_SHORT : Env::WLTH_NOT_SET;
 }
 
+std::string WithoutSlashes(std::string directory) {
+  while (!directory.empty() && directory.back() == '/') {
+    directory.pop_back();
+  }
+  return directory;
+}
+
 // The parallel log beside a CURRENT file, which begins every way into a database; empty for other files.
 std::string LogBeside(const std::string& fname) {
   constexpr char kCurrent[] = "/CURRENT";
@@ -57,6 +64,32 @@ std::string LogBeside(const std::string& fname) {
 KnowsParallelLog::KnowsParallelLog() { ++knows_parallel_log; }
 KnowsParallelLog::~KnowsParallelLog() { --knows_parallel_log; }
 
+IOStatus EmptyLogs::Check(const std::string& file) const {
+  if (count_.load(std::memory_order_acquire) == 0) {
+    return IOStatus::OK();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (directories_.count(WithoutSlashes(file.substr(0, file.rfind('/') + 1))) == 0) {
+    return IOStatus::OK();
+  }
+  return IOStatus::NotSupported(
+      "a write past the parallel log (by GetRootDB(), GetBaseDB() or an EventListener's database) to " + file,
+      "write by the database that was opened, or use FURROW_WAL=group");
+}
+
+LogsStayEmpty::LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name)
+    : logs_(fs->empty_logs()), directory_(WithoutSlashes(options.wal_dir.empty() ? name : options.wal_dir)) {
+  std::lock_guard<std::mutex> lock(logs_->mutex_);
+  logs_->directories_.insert(directory_);
+  logs_->count_.fetch_add(1, std::memory_order_release);
+}
+
+LogsStayEmpty::~LogsStayEmpty() {
+  std::lock_guard<std::mutex> lock(logs_->mutex_);
+  logs_->directories_.erase(logs_->directories_.find(directory_));
+  logs_->count_.fetch_sub(1, std::memory_order_release);
+}
+
 IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const FileOptions&,
                                              std::unique_ptr<rocksdb::FSSequentialFile>* result,
                                              IODebugContext*) {
@@ -67,7 +100,8 @@ IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const Fil
     IOStatus there = ToIOStatus(furrow_stat(fs_, log.data(), log.size(), &stat), Missing::kProbe);
     if (!there.IsNotFound()) {
       return there.ok() ? IOStatus::InvalidArgument(
-                              log + " has writes that are not in the database's tables yet: open it with FURROW_WAL=auto or waltz")
+                              log + " has writes that are not in the database's tables yet: open it for writing once, with "
+                                    "FURROW_WAL=auto or waltz")
                         : there;
     }
   }
@@ -105,7 +139,11 @@ IOStatus FurrowFileSystem::NewWritableFile(const std::string& fname, const FileO
       fs_, fname.data(), fname.size(), wal ? 1 : 0, static_cast<uint8_t>(FirstHint(fname, options)),
       wal ? log_preallocation_.load(std::memory_order_relaxed) : 0, &writer));
   if (status.ok()) {
-    *result = std::make_unique<WritableFile>(options, writer, wal ? &log_preallocation_ : nullptr);
+    if (wal) {
+      *result = std::make_unique<RocksLogFile>(options, writer, &log_preallocation_, &empty_logs_, fname);
+    } else {
+      *result = std::make_unique<WritableFile>(options, writer, nullptr);
+    }
   }
   return status;
 }

@@ -5,11 +5,14 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "furrow_abi.h"
 #include "rocksdb/file_system.h"
+#include "rocksdb/options.h"
 #include "rocksdb/version.h"
 
 namespace furrow {
@@ -25,6 +28,20 @@ class KnowsParallelLog {
   ~KnowsParallelLog();
 };
 
+// The directories in which RocksDB's own logs must stay empty, for the database there has a parallel log. What is written to
+// one came past the engine: a crash would put the two logs in another order than the writes were in.
+class EmptyLogs {
+ public:
+  // Whether `file`, a log of RocksDB's, may be written.
+  rocksdb::IOStatus Check(const std::string& file) const;
+
+ private:
+  friend class LogsStayEmpty;
+  std::atomic<int> count_{0};
+  mutable std::mutex mutex_;
+  std::multiset<std::string> directories_;
+};
+
 class FurrowFileSystem : public rocksdb::FileSystem {
  public:
   // Takes over `fs`.
@@ -36,6 +53,9 @@ class FurrowFileSystem : public rocksdb::FileSystem {
 
   // The mounted file system; lives as long as this.
   const FurrowFs* mount() const { return fs_; }
+
+  // Where RocksDB's own logs must stay empty.
+  EmptyLogs* empty_logs() { return &empty_logs_; }
 
   rocksdb::IOStatus NewSequentialFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
                                       std::unique_ptr<rocksdb::FSSequentialFile>* result,
@@ -106,6 +126,21 @@ class FurrowFileSystem : public rocksdb::FileSystem {
   FurrowFs* fs_;
   // What RocksDB preallocated for its latest write-ahead log: the size that the next one will have.
   std::atomic<uint64_t> log_preallocation_{0};
+  EmptyLogs empty_logs_;
+};
+
+// While it lives, the logs of the database `name` stay empty. Made when the database is open, which may write to its log, and
+// gone after it; the file system outlives it.
+class LogsStayEmpty {
+ public:
+  LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name);
+  ~LogsStayEmpty();
+  LogsStayEmpty(const LogsStayEmpty&) = delete;
+  LogsStayEmpty& operator=(const LogsStayEmpty&) = delete;
+
+ private:
+  EmptyLogs* logs_;
+  std::string directory_;
 };
 
 }  // namespace furrow

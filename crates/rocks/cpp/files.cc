@@ -111,6 +111,16 @@ void WritableFile::SetPreallocationBlockSize(size_t size) {
   }
 }
 
+IOStatus RocksLogFile::Append(const Slice& data, const IOOptions& options, IODebugContext* dbg) {
+  IOStatus status = empty_->Check(name_);
+  return status.ok() ? WritableFile::Append(data, options, dbg) : status;
+}
+
+IOStatus RocksLogFile::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options, IODebugContext* dbg) {
+  IOStatus status = empty_->Check(name_);
+  return status.ok() ? WritableFile::PositionedAppend(data, offset, options, dbg) : status;
+}
+
 IOStatus Directory::Fsync(const IOOptions&, IODebugContext*) { return ToIOStatus(furrow_sync(fs_)); }
 
 IOStatus Directory::Close(const IOOptions&, IODebugContext*) { return IOStatus::OK(); }

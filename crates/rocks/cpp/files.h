@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 
+#include "file_system.h"
 #include "furrow_abi.h"
 #include "rocksdb/file_system.h"
 #include "status.h"
@@ -90,6 +92,25 @@ class WritableFile : public rocksdb::FSWritableFile {
  private:
   FurrowWriter* writer_;
   std::atomic<uint64_t>* preallocation_;
+};
+
+// A log of RocksDB's own, which stays empty where a database has a parallel log.
+class RocksLogFile final : public WritableFile {
+ public:
+  RocksLogFile(const rocksdb::FileOptions& options, FurrowWriter* writer, std::atomic<uint64_t>* preallocation,
+          const EmptyLogs* empty, std::string name)
+      : WritableFile(options, writer, preallocation), empty_(empty), name_(std::move(name)) {}
+
+  using WritableFile::Append;
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* dbg) override;
+  using WritableFile::PositionedAppend;
+  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
+                                     const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+
+ private:
+  const EmptyLogs* empty_;  // of the FileSystem that made this, which outlives it
+  std::string name_;
 };
 
 // A directory, for its Fsync: metadata operations are one log, so any directory's sync covers them all.

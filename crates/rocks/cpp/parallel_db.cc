@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "file_system.h"
 #include "parallel_abi.h"
 #include "rocksdb/comparator.h"
+#include "register.h"
 #include "rocksdb/env.h"
+#include "rocksdb/table.h"
 #include "rocksdb/utilities/stackable_db.h"
 #include "rocksdb/version.h"
 #include "status.h"
@@ -46,12 +51,76 @@ Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) 
   if (options.experimental_mempurge_threshold > 0) {
     return Status::NotSupported("mempurge does not go with a parallel log; use FURROW_WAL=group", name);
   }
+  if (options.inplace_update_support) {
+    // Overwritten in place, a batch keeps an older one's sequence: no flush would tell when it is in tables.
+    return Status::NotSupported("inplace_update_support does not go with a parallel log; use FURROW_WAL=group", name);
+  }
   return Status::OK();
 }
 
+// What RocksDB finds wrong with a range delete only when it applies the batch: what is before it is in the memtable then, and
+// the database takes no writes until it is opened again.
+class Ranges {
+ public:
+  void Add(const ColumnFamilyHandle& family, const ColumnFamilyOptions& options) {
+    std::unique_lock<std::shared_mutex> lock(mutex_);
+    const rocksdb::TableFactory* tables = options.table_factory.get();
+    const bool able = tables == nullptr || tables->IsDeleteRangeSupported();
+    families_[family.GetID()] = {options.comparator, able ? "" : tables->Name(), family.GetName()};
+  }
+
+  Status Check(const WriteBatch& batch) const {
+    if (!batch.HasDeleteRange()) {
+      return Status::OK();
+    }
+    std::shared_lock<std::shared_mutex> lock(mutex_);
+    Visitor visitor(families_);
+    // What it does not know ends it, and is the engine's to refuse.
+    batch.Iterate(&visitor).PermitUncheckedError();
+    return visitor.wrong;
+  }
+
+ private:
+  struct Family {
+    const rocksdb::Comparator* comparator;
+    // The kind of tables that take no range deletes; empty for others.
+    std::string unable;
+    std::string name;
+  };
+  using Families = std::unordered_map<uint32_t, Family>;
+
+  struct Visitor : WriteBatch::Handler {
+    explicit Visitor(const Families& there) : families(there) {}
+    Status PutCF(uint32_t, const Slice&, const Slice&) override { return Status::OK(); }
+    Status DeleteCF(uint32_t, const Slice&) override { return Status::OK(); }
+    Status SingleDeleteCF(uint32_t, const Slice&) override { return Status::OK(); }
+    Status MergeCF(uint32_t, const Slice&, const Slice&) override { return Status::OK(); }
+    Status DeleteRangeCF(uint32_t id, const Slice& begin, const Slice& end) override {
+      const auto family = families.find(id);
+      if (family == families.end()) {
+        return Status::OK();
+      }
+      if (!family->second.unable.empty()) {
+        wrong = Status::NotSupported("DeleteRange not supported for table type " + family->second.unable + " in CF " +
+                                     family->second.name);
+      } else if (family->second.comparator->Compare(begin, end) > 0) {
+        wrong = Status::InvalidArgument("end key comes before start key");
+      }
+      return wrong;
+    }
+    const Families& families;
+    Status wrong;
+  };
+
+  mutable std::shared_mutex mutex_;
+  // Those that are gone stay: numbers are not used again.
+  Families families_;
+};
+
 class ParallelDb : public rocksdb::StackableDB {
  public:
-  ParallelDb(DB* db, FurrowHub* hub) : StackableDB(db), hub_(hub) {}
+  ParallelDb(DB* db, FurrowHub* hub, std::unique_ptr<LogsStayEmpty> empty)
+      : StackableDB(db), hub_(hub), empty_(std::move(empty)) {}
 
   ~ParallelDb() override {
     if (engine_ != nullptr) {
@@ -68,9 +137,17 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status Start(const FurrowFs* mount, const std::string& name, ColumnFamilyHandle* marks,
-               const std::vector<FurrowFamily>& families) {
+               const std::vector<ColumnFamilyHandle*>& handles, const std::vector<ColumnFamilyDescriptor>& descriptors) {
+    std::vector<FurrowFamily> families;
+    for (size_t i = 0; i < handles.size(); ++i) {
+      families.push_back(Facts(handles[i]->GetID(), descriptors[i].options));
+      ranges_.Add(*handles[i], descriptors[i].options);
+    }
     RocksDb* side = rocks_adopt(db_, marks);
     unlogged_ = rocks_unlogged(side);
+    if (families.size() > 1) {
+      unlogged_->NotAll();
+    }
     return ToIOStatus(furrow_engine_open(hub_, mount, name.data(), name.size(), side, families.data(),
                                          families.size(), &engine_));
   }
@@ -84,6 +161,10 @@ class ParallelDb : public rocksdb::StackableDB {
   Status Write(const WriteOptions& options, WriteBatch* batch) override {
     if (batch == nullptr) {
       return Status::Corruption("Batch is nullptr!");
+    }
+    Status valid = ranges_.Check(*batch);
+    if (!valid.ok()) {
+      return valid;
     }
     if (options.no_slowdown && Stalls()) {
       return Status::Incomplete("Write stall");
@@ -149,6 +230,11 @@ class ParallelDb : public rocksdb::StackableDB {
   Status GetStatsHistory(uint64_t from, uint64_t to, std::unique_ptr<rocksdb::StatsHistoryIterator>* it) override {
     return db_->GetStatsHistory(from, to, it);
   }
+  void GetAllColumnFamilyMetaData(std::vector<rocksdb::ColumnFamilyMetaData>* families) override {
+    db_->GetAllColumnFamilyMetaData(families);
+    const auto hidden = [](const rocksdb::ColumnFamilyMetaData& family) { return family.name == kMarksFamily; };
+    families->erase(std::remove_if(families->begin(), families->end(), hidden), families->end());
+  }
 #if ROCKSDB_MAJOR < 8
   using DB::Get;
   using StackableDB::Get;
@@ -192,6 +278,8 @@ class ParallelDb : public rocksdb::StackableDB {
                          const rocksdb::TransactionLogIterator::ReadOptions&) override {
     return NoLog("GetUpdatesSince");
   }
+  Status GetSortedWalFiles(rocksdb::VectorLogPtr&) override { return NoLog("GetSortedWalFiles"); }
+  Status GetCurrentWalFile(std::unique_ptr<rocksdb::LogFile>*) override { return NoLog("GetCurrentWalFile"); }
 
   // Copies of the files have everything only after a flush.
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest, bool) override {
@@ -310,6 +398,8 @@ class ParallelDb : public rocksdb::StackableDB {
 
   Status Added(Status status, const ColumnFamilyOptions& options, ColumnFamilyHandle** handle) {
     if (status.ok()) {
+      unlogged_->NotAll();
+      ranges_.Add(**handle, options);
       FurrowFamily facts = Facts((*handle)->GetID(), options);
       furrow_engine_add_family(engine_, &facts);
     }
@@ -319,6 +409,9 @@ class ParallelDb : public rocksdb::StackableDB {
   Status CloseEngine() { return ToIOStatus(furrow_engine_close(engine_)); }
 
   FurrowHub* hub_;
+  // Until the database is gone: what was refused is not to be in its log after all.
+  std::unique_ptr<LogsStayEmpty> empty_;
+  Ranges ranges_;
   FurrowEngine* engine_ = nullptr;
   // The engine's.
   Unlogged* unlogged_ = nullptr;
@@ -340,6 +433,18 @@ void Discard(DB* db, std::vector<ColumnFamilyHandle*>* handles) {
 
 }  // namespace
 
+Status CheckVersion() {
+  int compiled[3];
+  int runtime[3];
+  furrow_compiled_version(&compiled[0], &compiled[1], &compiled[2]);
+  furrow_runtime_version(&runtime[0], &runtime[1], &runtime[2]);
+  if (compiled[0] == runtime[0] && compiled[1] == runtime[1]) {
+    return Status::OK();
+  }
+  return Status::NotSupported("FURROW_WAL: the plug-in was compiled against another RocksDB than it runs with",
+                              rocksdb::GetRocksVersionAsString(true));
+}
+
 bool InParallelOpen() { return opening > 0; }
 
 }  // namespace furrow
@@ -352,13 +457,21 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
                                             std::vector<ColumnFamilyHandle*>* handles, DB** db) {
   *db = nullptr;
   handles->clear();
-  auto* fs = given.env->GetFileSystem()->CheckedCast<FurrowFileSystem>();
+  Status status = CheckVersion();
+  if (!status.ok()) {
+    return status;
+  }
+  if (given.env == nullptr) {
+    return Status::InvalidArgument("the options have no Env (DBOptions::env)", name);
+  }
+  const std::shared_ptr<rocksdb::FileSystem> below = given.env->GetFileSystem();
+  auto* fs = below == nullptr ? nullptr : below->CheckedCast<FurrowFileSystem>();
   if (fs == nullptr) {
     return Status::InvalidArgument("FURROW_WAL=waltz and auto keep their log on a zoned drive, and the database is not on one",
                                    name);
   }
   for (const ColumnFamilyDescriptor& family : families) {
-    Status status = CheckFamily(family.name, family.options);
+    status = CheckFamily(family.name, family.options);
     if (!status.ok()) {
       return status;
     }
@@ -369,7 +482,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   FurrowFlushEvents events = {};
   FurrowHub* hub = furrow_hub_new(&events);
   bool has_marks = false;
-  Status status = PrepareUnlogged(events, &options);
+  status = PrepareUnlogged(events, &options);
   if (status.ok()) {
     status = HasMarks(options, name, &has_marks);
   }
@@ -390,12 +503,8 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
     marks = handles->back();
     handles->pop_back();
   }
-  std::vector<FurrowFamily> facts;
-  for (size_t i = 0; i < handles->size(); ++i) {
-    facts.push_back(Facts((*handles)[i]->GetID(), families[i].options));
-  }
-  auto parallel = std::make_unique<ParallelDb>(opened, hub);
-  status = parallel->Start(fs->mount(), name, marks, facts);
+  auto parallel = std::make_unique<ParallelDb>(opened, hub, std::make_unique<LogsStayEmpty>(fs, options, name));
+  status = parallel->Start(fs->mount(), name, marks, *handles, families);
   if (!status.ok()) {
     Discard(opened, handles);
     return status;
@@ -406,9 +515,13 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
 
 extern "C" Status furrow_list_parallel_here(const DBOptions& options, const std::string& name,
                                             std::vector<std::string>* families) {
+  Status status = CheckVersion();
+  if (!status.ok()) {
+    return status;
+  }
   Opening inside;
   KnowsParallelLog knows;
-  Status status = DB::ListColumnFamilies(options, name, families);
+  status = DB::ListColumnFamilies(options, name, families);
   families->erase(std::remove(families->begin(), families->end(), kMarksFamily), families->end());
   return status;
 }

@@ -1,6 +1,9 @@
 #include "register.h"
 
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -13,10 +16,26 @@ namespace {
 constexpr char kScheme[] = "furrow";
 constexpr char kSeparator[] = "://";
 
+std::atomic<bool> obeys_wal{false};
+
+// What FURROW_WAL asks for, if nobody here gives it. A RocksDB that is linked statically opens its databases by itself.
+const char* UnheardWal() {
+  const char* wal = std::getenv("FURROW_WAL");
+  const bool group = wal == nullptr || wal[0] == '\0' || strcmp(wal, "group") == 0;
+  return group || obeys_wal.load() ? nullptr : wal;
+}
+
 // Called once per use of the URI: `--fs_uri` and `--backup_fs_uri` may name the same device, and then share it.
 rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
                                          std::string* message) {
   const std::string url = uri.substr(sizeof(kScheme) - 1 + sizeof(kSeparator) - 1);
+  if (const char* wal = UnheardWal()) {
+    *message = std::string("FURROW_WAL=") + wal +
+               ": this program has RocksDB within itself, where only FURROW_WAL=group is there; the others want a shared "
+               "librocksdb and libfurrow_rocksdb.so";
+    fprintf(stderr, "furrow: %s\n", message->c_str());
+    return nullptr;
+  }
   FurrowFs* fs = nullptr;
   FurrowStatus status = furrow_mount(url.data(), url.size(), &fs);
   if (status.code != FURROW_OK) {
@@ -50,6 +69,8 @@ extern "C" int furrow_register_default(void) {
   std::call_once(once, [] { register_furrow(*rocksdb::ObjectLibrary::Default(), ""); });
   return rocksdb::ObjectLibrary::Default()->FindFactory<rocksdb::FileSystem>("furrow://emu:mem") != nullptr ? 1 : 0;
 }
+
+extern "C" void furrow_obeys_wal(void) { obeys_wal = true; }
 
 extern "C" void furrow_compiled_version(int* major, int* minor, int* patch) {
   *major = ROCKSDB_MAJOR;

@@ -16,4 +16,7 @@ int furrow_register_default(void);
 // The version this shim was compiled against, and the version of the library that runs.
 void furrow_compiled_version(int* major, int* minor, int* patch);
 void furrow_runtime_version(int* major, int* minor, int* patch);
+
+// Says that FURROW_WAL is obeyed in this process; until then a device is not mounted where it asks for a parallel log.
+void furrow_obeys_wal(void);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rocksdb/options.h"
+#include "rocksdb/version.h"
 
 namespace furrow {
 
@@ -59,10 +60,21 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
   if (options->allow_2pc) {
     return Status::NotSupported("allow_2pc", "the parallel log takes no prepared transactions; use FURROW_WAL=group");
   }
+  if (options->persist_stats_to_disk) {
+    return Status::NotSupported("persist_stats_to_disk",
+                                "RocksDB writes its statistics past the parallel log; use FURROW_WAL=group");
+  }
   options->atomic_flush = true;
   options->enable_pipelined_write = false;
   options->unordered_write = false;
   options->two_write_queues = false;
+  // Nothing is to be in RocksDB's log, and what somebody writes there all the same must fail at once: see LogsStayEmpty.
+  options->manual_wal_flush = false;
+  options->recycle_log_file_num = 0;
+  options->wal_compression = rocksdb::kNoCompression;
+#if ROCKSDB_MAJOR >= 10
+  options->track_and_verify_wals = false;
+#endif
   options->listeners.push_back(std::make_shared<Listener>(events));
   return Status::OK();
 }
@@ -88,6 +100,8 @@ Unlogged::~Unlogged() {
 Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMark* mark, uint64_t* last) {
   options.disableWAL = true;
   options.sync = false;
+  // It is about RocksDB's log, and refused without.
+  options.rate_limiter_priority = rocksdb::Env::IO_TOTAL;
   WriteBatch copy(batch.ToString());
   const uint64_t records = copy.Count();
   if (mark != nullptr) {
@@ -115,8 +129,18 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
   return status;
 }
 
-// All families at once, without having their handles.
 Status Unlogged::Flush() {
+  if (!others_.load(std::memory_order_acquire)) {
+    std::vector<rocksdb::ColumnFamilyHandle*> families = families_;
+    if (marks_ != nullptr) {
+      families.push_back(marks_);
+    }
+    rocksdb::FlushOptions options;
+    // Otherwise it waits first until there are few tables in level 0: on a full drive, for ever.
+    options.allow_write_stall = true;
+    return db_->Flush(options, families);
+  }
+  // All families at once, without having their handles.
   std::vector<std::string> files;
   uint64_t manifest = 0;
   return db_->GetLiveFiles(files, &manifest, true);

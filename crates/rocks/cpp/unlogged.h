@@ -3,8 +3,10 @@
 
 #include <stdint.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rocksdb/db.h"
@@ -47,13 +49,17 @@ rocksdb::Status HasMarks(const rocksdb::DBOptions& options, const std::string& p
 
 class Unlogged {
  public:
-  // `marks` is the handle of the hidden family, or null; it becomes this object's. The database outlives it.
-  Unlogged(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) : db_(db), marks_(marks) {}
+  // `marks` is the handle of the hidden family, or null; it becomes this object's. `families` are all others, unless there are
+  // some whose handles may go before the database: see NotAll. Database and handles outlive it.
+  Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families, rocksdb::ColumnFamilyHandle* marks)
+      : db_(db), families_(std::move(families)), marks_(marks) {}
   ~Unlogged();
 
   // Applies a copy of a batch. `last` is the sequence of its last record, the mark not counted.
   rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
                         uint64_t* last);
+  // There are families beside those that it was made with, from now on.
+  void NotAll() { others_.store(true, std::memory_order_release); }
   // Writes all memtables to tables, and waits.
   rocksdb::Status Flush();
   rocksdb::Status Floor(bool* has, uint64_t* floor);
@@ -63,6 +69,8 @@ class Unlogged {
 
  private:
   rocksdb::DB* db_;
+  std::vector<rocksdb::ColumnFamilyHandle*> families_;
+  std::atomic<bool> others_{false};
   // Changed only while no batch is on its way.
   rocksdb::ColumnFamilyHandle* marks_;
 };

@@ -325,3 +325,51 @@ fn open_log(fs: &Fs, path: &str) -> fs::Result<fs::Writer> {
         Ok(log)
     })
 }
+
+/// What its owner keeps in a log of his own must not be mixed with what RocksDB's own log would bring back.
+#[test]
+fn a_database_without_its_log_takes_no_logged_write() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let unlogged = DbOptions { unlogged: true, ..small() };
+    let mut batch = WriteBatch::new();
+    batch.put(b"past", b"1");
+    for sync in [false, true] {
+        let db = Db::open(&fs, "/db", &unlogged).unwrap();
+        let error = db.write(&mut batch, sync).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("past the parallel log"), "{error}");
+        let _closed_without_a_word = db.close();
+    }
+    let db = Db::open(&fs, "/db", &small()).unwrap();
+    assert!(db.get(b"past").unwrap().is_none());
+    db.write(&mut batch, true).unwrap();
+    db.close().unwrap();
+    drive.unmount(&fs);
+}
+
+/// What a checkpoint, or a close that was cut short, leaves of a parallel log.
+#[test]
+fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log() {
+    let drive = Drive::new();
+    let fs = drive.mount();
+    let unlogged = DbOptions { unlogged: true, families: 2, ..small() };
+    let own = DbOptions { unlogged: false, ..unlogged.clone() };
+    let mut batch = WriteBatch::new();
+    batch.put(b"a", b"1");
+    let db = Db::open(&fs, "/db", &unlogged).unwrap();
+    db.apply(batch.data(), false, None).unwrap();
+    db.set_marks_floor(7).unwrap();
+    db.flush_all().unwrap();
+    db.close().unwrap();
+    for _ in 0..2 {
+        let db = Db::open(&fs, "/db", &own).unwrap();
+        assert_eq!(&db.get(b"a").unwrap().unwrap()[..], b"1");
+        db.write(&mut batch, true).unwrap();
+        db.close().unwrap();
+    }
+    let db = Db::open(&fs, "/db", &unlogged).unwrap();
+    assert_eq!(db.marks_floor().unwrap(), None);
+    db.close().unwrap();
+    drive.unmount(&fs);
+}

@@ -52,3 +52,12 @@ if ldd "$work/main" | grep -q librocksdb; then
     exit 1
 fi
 "$work/main"
+# A parallel log is not built in, and says so.
+if said=$(FURROW_WAL=waltz "$work/main" 2>&1); then
+    echo "static_link.sh: FURROW_WAL=waltz has no effect, unseen" >&2
+    exit 1
+fi
+case $said in
+*"only FURROW_WAL=group"*) ;;
+*) echo "static_link.sh: FURROW_WAL=waltz says: $said" >&2; exit 1 ;;
+esac

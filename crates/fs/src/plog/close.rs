@@ -79,8 +79,9 @@ impl Inner {
         if let Some(last) = next.as_ref().or(active) {
             let pointer = units::Blocks(last.segment.start.0 + last.gate.used());
             let known = !last.is_broken();
-            let mut state = shared.state.lock();
+            // In the order in which a retirement beside this takes them.
             let mut tops = self.tops.0.lock();
+            let mut state = shared.state.lock();
             if known {
                 let segment = u32::try_from(tops.len().saturating_sub(1)).expect("few");
                 state.commit(Record::Trim { ino, segment, end: pointer })?;

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "rocksdb/compaction_filter.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
@@ -172,6 +174,20 @@ inline void Features(World& world) {
   Ok(db->Flush(FlushOptions()), "flush");
   Ok(db->SingleDelete(Synced(), "single"), "single delete");
   Ok(db->Put(Synced(), "range5", "1"), "put");
+  WriteOptions rated = Synced();
+  rated.rate_limiter_priority = Env::IO_USER;
+  Ok(db->Put(rated, "rated", "yes"), "a put with a rate limit");
+  std::vector<ColumnFamilyMetaData> facts;
+  db->GetAllColumnFamilyMetaData(&facts);
+  Expect(facts.size() == 2, std::to_string(facts.size()) + " families have metadata");
+  if (IsParallel(world)) {
+    // RocksDB finds it when half of the batch is applied, and takes no writes then until it is opened again.
+    WriteBatch batch;
+    Ok(batch.Put("torn", "yes"), "put");
+    Ok(batch.DeleteRange("z", "a"), "delete range");
+    Status status = db->Write(Synced(), &batch);
+    Expect(status.IsInvalidArgument(), "a range that ends before it begins: " + status.ToString());
+  }
   Ok(db->DeleteRange(Synced(), db->DefaultColumnFamily(), "range", "range9"), "delete range");
 
   ColumnFamilyHandle* made = nullptr;
@@ -206,11 +222,80 @@ inline void Features(World& world) {
     Expect(status.IsNotSupported() && status.ToString().find("FURROW_WAL=group") != std::string::npos,
            "GetUpdatesSince: " + status.ToString());
     Expect(db->LockWAL().IsNotSupported(), "LockWAL");
+    VectorLogPtr files;
+    Expect(db->GetSortedWalFiles(files).IsNotSupported(), "GetSortedWalFiles");
+    std::unique_ptr<LogFile> file;
+    Expect(db->GetCurrentWalFile(&file).IsNotSupported(), "GetCurrentWalFile");
   }
   Ok(db->SyncWAL(), "SyncWAL");
   printf("done\n");
   fflush(stdout);
   _exit(0);
+}
+
+// Writes by the database below, past what the program opened; then the process ends as if it were killed.
+inline void WritePast(World& world) {
+  Ok(world.db->Put(Synced(), "before", "yes"), "put");
+  for (const WriteOptions& options : {WriteOptions(), Synced()}) {
+    Status status = world.db->GetRootDB()->Put(options, "past", "yes");
+    printf("past: %s\n", status.ToString().c_str());
+  }
+  fflush(stdout);
+  _exit(0);
+}
+
+// What cannot be is refused when the database is opened.
+inline void Refused(World& world) {
+  const auto open = [&world](const char* what, DBOptions options, const ColumnFamilyOptions& family) {
+    Families families;
+    families.emplace_back(kDefaultColumnFamilyName, family);
+    Status status = OpenDb(options, "/refused", families, &world.handles, &world.db);
+    printf("%s: %s\n", what, status.ToString().c_str());
+    Expect(!status.ok() && world.db == nullptr && world.handles.empty(), what);
+  };
+  DBOptions options = world.options;
+  options.persist_stats_to_disk = true;
+  open("statistics", options, world.options);
+  options = world.options;
+  options.env = nullptr;
+  open("env", options, world.options);
+  options = world.options;
+  options.allow_concurrent_memtable_write = false;
+  ColumnFamilyOptions family = world.options;
+  family.inplace_update_support = true;
+  open("in place", options, family);
+}
+
+// Holds every compaction up until it is let go.
+class Blocking : public CompactionFilter {
+ public:
+  bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
+    while (!go) {
+      usleep(1000);
+    }
+    return false;
+  }
+  const char* Name() const override { return "blocking"; }
+  std::atomic<bool> go{false};
+};
+
+// Flushes while level 0 has more tables than it should and no compaction ends, as on a full drive.
+inline void FlushFullLevel(World& world) {
+  Blocking filter;
+  ColumnFamilyOptions family = world.options;
+  family.compaction_filter = &filter;
+  family.level0_file_num_compaction_trigger = 2;
+  family.level0_slowdown_writes_trigger = 2;
+  Families families;
+  families.emplace_back(kDefaultColumnFamilyName, family);
+  Ok(OpenDb(world.options, "/level", families, &world.handles, &world.db), "opening");
+  alarm(60);
+  for (int n = 0; n < 5; ++n) {
+    Ok(world.db->Put(Synced(), "key", "value"), "put");
+    Ok(world.db->Flush(FlushOptions()), "flush");
+  }
+  filter.go = true;
+  world.Close();
 }
 
 // What Features left, after a recovery.
@@ -222,6 +307,8 @@ inline void AfterFeatures(World& world) {
   has("merged", "10");
   has("single", "none");
   has("range5", "none");
+  has("rated", "yes");
+  has("torn", "none");
   has("copied", "yes");
   has("backed up", "yes");
   size_t made = world.handles.size();
@@ -260,6 +347,15 @@ inline int Run(int argc, char** argv) {
     world.Close();
     return 0;
   }
+  if (command == "refused" || command == "level") {
+    command == "level" ? FlushFullLevel(world) : Refused(world);
+    return 0;
+  }
+  if (command == "read-only") {
+    DB* db = nullptr;
+    printf("%s\n", DB::OpenForReadOnly(world.options, "/db", &db).ToString().c_str());
+    return 0;
+  }
   world.Open("/db");
   if (command == "write") {
     WriteUntilKilled(world);
@@ -267,6 +363,10 @@ inline int Run(int argc, char** argv) {
     Count(world);
   } else if (command == "features") {
     Features(world);
+  } else if (command == "past") {
+    WritePast(world);
+  } else if (command == "read") {
+    printf("before %s past %s\n", world.Get("before").c_str(), world.Get("past").c_str());
   } else {
     Expect(false, "no command " + command);
   }
