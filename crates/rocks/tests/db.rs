@@ -336,14 +336,14 @@ fn a_database_without_its_log_takes_no_logged_write() {
     batch.put(b"past", b"1");
     for sync in [false, true] {
         let db = Db::open(&fs, "/db", &unlogged).unwrap();
-        let error = db.write(&mut batch, sync).unwrap_err();
+        let error = db.write(&batch, sync).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("past the parallel log"), "{error}");
         let _closed_without_a_word = db.close();
     }
     let db = Db::open(&fs, "/db", &small()).unwrap();
     assert!(db.get(b"past").unwrap().is_none());
-    db.write(&mut batch, true).unwrap();
+    db.write(&batch, true).unwrap();
     db.close().unwrap();
     drive.unmount(&fs);
 }
@@ -365,7 +365,7 @@ fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log()
     for _ in 0..2 {
         let db = Db::open(&fs, "/db", &own).unwrap();
         assert_eq!(&db.get(b"a").unwrap().unwrap()[..], b"1");
-        db.write(&mut batch, true).unwrap();
+        db.write(&batch, true).unwrap();
         db.close().unwrap();
     }
     let db = Db::open(&fs, "/db", &unlogged).unwrap();

@@ -48,7 +48,7 @@ struct Check {
     waiting: Vec<usize>,
     flying: Vec<(Vec<usize>, Group)>,
     /// Which claims are whose.
-    numbers: HashMap<Vec<u32>, Vec<usize>>,
+    numbers: HashMap<Vec<u32>, usize>,
 }
 
 fn meet(a: &Option<Vec<u8>>, b: &Option<Vec<u8>>) -> bool {
@@ -72,14 +72,19 @@ impl Check {
 
     fn push(&mut self, keys: Option<Vec<u8>>) {
         let number = self.keys.len();
-        let mut claims = Claims::new(&self.hash);
-        match &keys {
-            Some(keys) => keys.iter().for_each(|key| claims.key(&[*key])),
-            None => claims.everything(),
-        }
-        // A key that no other has, so that the pipeline is known by its claims.
-        claims.key(format!("number {number}").as_bytes());
-        self.numbers.entry(claims.stripes().to_vec()).or_default().push(number);
+        // With a key of its own, so that the pipeline is known by its claims: another one if their stripes meet.
+        let claims = (0..).map(|name| {
+            let mut claims = Claims::new(&self.hash);
+            match &keys {
+                Some(keys) => keys.iter().for_each(|key| claims.key(&[*key])),
+                None => claims.everything(),
+            }
+            claims.key(format!("number {number}.{name}").as_bytes());
+            claims
+        });
+        let mut claims = claims.filter(|claims| !self.numbers.contains_key(claims.stripes()));
+        let claims = claims.next().unwrap();
+        self.numbers.insert(claims.stripes().to_vec(), number);
         self.keys.push(keys);
         self.waiting.push(number);
         self.schedule.push(Waiting { work: Box::new(Numbered), claims });
@@ -88,7 +93,7 @@ impl Check {
     fn take(&mut self, some: Option<usize>) {
         let Some(mut group) = self.schedule.take() else { return };
         assert!(!group.works.is_empty());
-        let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()][0]).collect();
+        let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()]).collect();
         for (at, number) in taken.iter().enumerate() {
             let met = |other: &&usize| *other < number && meet(&self.keys[*number], &self.keys[**other]);
             assert_eq!(taken[at..].iter().find(met), None, "the order in {taken:?}");
