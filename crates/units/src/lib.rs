@@ -13,7 +13,7 @@ mod task;
 mod time;
 mod virt;
 
-pub use checksum::crc32c;
+pub use checksum::{crc32c, scrambled};
 pub use driver::{BoxFuture, Driver, Parker, block_on, sleep_until};
 pub use random::SplitMix64;
 pub use reactor::{Reactor, install_reactor, remove_reactor};

@@ -6,9 +6,11 @@
 //! | 4 | 2 | kind | type of the record; 0 is padding up to the next block |
 //! | 6 | 2 | reserved | zero |
 //! | 8 | 8 | sequence | counts the records of the epoch |
-//! | 16 | 4 | crc | CRC32C of UUID, epoch, nonce, this header with this field zero, payload |
+//! | 16 | 4 | crc | CRC32C of UUID, epoch, nonce, the scrambled sequence, this header with this field zero, payload |
 //! | 20 | 4 | open | how many records right before this one were not known to be durable when it was submitted |
 //! | 24 | length | payload | see `record` |
+//!
+//! The sequence is scrambled (SplitMix64 of it, 8 bytes) so that the XOR of three frames is none: see [`units::scrambled`].
 //!
 //! The records before the open ones were durable: what ends the log before them is damage, not what a power cut
 //! leaves. All ones in `open` says nothing.
@@ -17,6 +19,8 @@
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use units::scrambled;
 
 use super::crc32c;
 use super::header::Header;
@@ -79,7 +83,7 @@ pub(crate) fn encode(
         crc: 0.into(),
         open: u32::try_from(sequence.saturating_sub(durable)).unwrap_or(u32::MAX).into(),
     };
-    raw.crc = crc32c(&[&binding.0, raw.as_bytes(), payload]).into();
+    raw.crc = checksum(&raw, payload, binding).into();
     out.extend_from_slice(raw.as_bytes());
     out.extend_from_slice(payload);
     out.resize(out.len().next_multiple_of(ALIGN), 0);
@@ -127,7 +131,12 @@ fn is_good(raw: &Raw, payload: &[u8], binding: &Binding) -> bool {
     unsigned.crc = 0.into();
     raw.kind.get() != 0
         && payload.len() <= MAX_PAYLOAD
-        && crc32c(&[&binding.0, unsigned.as_bytes(), payload]) == raw.crc.get()
+        && checksum(&unsigned, payload, binding) == raw.crc.get()
+}
+
+/// Of a frame whose checksum is still zero.
+fn checksum(unsigned: &Raw, payload: &[u8], binding: &Binding) -> u32 {
+    crc32c(&[&binding.0, &scrambled(&[unsigned.sequence.get()]), unsigned.as_bytes(), payload])
 }
 
 /// If `bytes` begin with a frame of the epoch, whatever its sequence: every record below this was durable when it
@@ -183,6 +192,22 @@ mod tests {
         let bytes = zone(1);
         assert_eq!(read(&bytes, 2, 0).0, []);
         assert_eq!(read(&bytes, 1, 1).0, []);
+    }
+
+    #[test]
+    fn the_xor_of_three_frames_proves_nothing() {
+        let binding = Binding::of(&header(1));
+        let frame = |sequence: u64| {
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &binding, 2, (sequence, sequence - 2), &sequence.to_le_bytes());
+            bytes
+        };
+        assert_eq!(proven(&frame(48), &binding), Some(46));
+        let [mut xor, second, third] = [48, 52, 56].map(frame);
+        xor.iter_mut().zip(second.iter().zip(third)).for_each(|(to, (a, b))| *to ^= a ^ b);
+        assert_eq!(Raw::read_from_prefix(&xor).unwrap().0.sequence.get(), 60, "the one that comes next");
+        assert_eq!(proven(&xor, &binding), None);
+        assert_eq!(next(&xor, 0, 512, &binding, 60), None);
     }
 
     #[test]

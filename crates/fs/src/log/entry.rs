@@ -21,7 +21,9 @@
 //! | 64 | length | payload | a piece of the stream; zeros fill the last block |
 //!
 //! All numbers are little-endian. The CRC covers, in this order: the file system's UUID (16 bytes), the zone's
-//! number (4 bytes), the header with a zero in place of the CRC, the payload as it lies on the device.
+//! number (4 bytes), sequence and part scrambled (SplitMix64 of the sequence, and of that by exclusive or with the part:
+//! 8 bytes, so that the XOR of three entries is none: see [`units::scrambled`]), the header with a zero in place of the
+//! CRC, the payload as it lies on the device.
 //!
 //! The entries before the open ones were durable: one of them that is missing later is damage, not what a power cut
 //! leaves. All ones in `open` says nothing.
@@ -234,6 +236,7 @@ impl EntryHeader {
         let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         digest.update(home.uuid.as_bytes());
         digest.update(&home.zone.0.to_le_bytes());
+        digest.update(&units::scrambled(&[self.sequence, self.part.into()]));
         digest.update(EntryHeader { crc: 0, ..*self }.raw().as_bytes());
         for piece in payload {
             digest.update(piece);
