@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions};
 use units::{Driver, RealDriver, VirtualDriver, block_on};
-use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::emu::{Emu, EmuOptions, Late, Latency};
 use zoned::{Blocks, Bytes, ZonedDevice};
 
 /// Drives, blocks in a stripe unit, blocks in a zone, its capacity, open limit, active limit.
@@ -89,6 +89,16 @@ fn drives_with_a_delay_in_virtual_time() {
 fn drives_with_a_delay_in_real_time() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     conforms(&array(1, drives(1, Latency::all(Duration::from_micros(15)), true, &driver), None));
+}
+
+#[test]
+fn drives_that_write_only_when_they_complete() {
+    for shape in 0..SHAPES.len() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
+        let late = |drive| Late::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
+        conforms(&array(shape, drives.map(late).collect(), None));
+    }
 }
 
 #[test]

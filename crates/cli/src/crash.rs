@@ -17,7 +17,7 @@ pub struct CrashArgs {
     /// The layer to explore: fs, log, engine, array or waltz [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
-    /// Let fs and log run on one drive, or on an array, one drive of which may be lost.
+    /// Let fs, log and engine run on one drive, or on an array, one drive of which may be lost.
     #[arg(long, value_enum, default_value_t = On::Drive)]
     on: On,
     /// What workloads and samples are functions of.
@@ -54,7 +54,7 @@ enum On {
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     let all = match args.on {
         On::Drive => Target::ALL.to_vec(),
-        On::Array => vec![Target::Fs, Target::Log],
+        On::Array => vec![Target::Fs, Target::Log, Target::Engine],
     };
     let targets = args.target.map_or(all, |target| vec![target]);
     let mut total = Report::default();

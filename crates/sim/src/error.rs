@@ -33,10 +33,12 @@ pub enum Error {
     #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
     NeedsTrace(String),
     /// Traces are of one drive.
-    #[error("workloads of the array are functions of the seed alone: leave --trace out")]
+    #[error(
+        "workloads of the array, and of fs and log on it, are functions of the seed alone: leave --trace out"
+    )]
     NoTrace,
     /// A target that runs on one drive only.
-    #[error("the target {0} runs on one drive: on an array there are fs and log")]
+    #[error("the target {0} runs on one drive: on an array there are fs, log and engine")]
     NotOnArray(Target),
     /// A target's name cannot be read.
     #[error("'{0}' is no target: take fs, log, waltz, array or engine")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use zoned::emu::{Exhaustive, Media};
 
+use crate::array;
 use crate::choose::Sample;
 use crate::engine::{self, Broken, EngineOracle};
 use crate::files::{self, FilesOracle};
@@ -13,18 +14,16 @@ use crate::model::{Fault, Progress};
 use crate::plan::Plan;
 use crate::replay::{Fates, Replay};
 use crate::trace::{Event, Trace};
-use crate::walk::{Walk, caught, thin, tidy, words};
+use crate::walk::{Walk, caught, thin, tidy, tries, words};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 
-/// How often the replay of an engine's second cut is tried.
-const REPLAYS: u32 = 64;
 /// A cut with no more outcomes than this is explored in full.
 const ENUMERATED: u64 = 16;
 /// Samples of a cut that has more.
 const SAMPLED: u64 = 12;
-/// One image in this many is written on and cut again.
-const TWICE: u64 = 4;
+/// One state in this many is written on and cut again; on arrays, as many have their mount cut.
+pub(crate) const TWICE: u64 = 4;
 /// An exploration spreads over about this many workloads. Those of logs and engines come in many shapes.
 const WORKLOADS: u64 = 10;
 const LOG_WORKLOADS: u64 = 60;
@@ -64,11 +63,12 @@ struct Cut {
 ///
 /// Defects are in the report. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
-    if options.target == Target::Array || options.on_array {
+    // The engine's workloads are not functions of the seed, on an array neither: they are saved, and explored below.
+    if options.target == Target::Array || options.on_array && options.target != Target::Engine {
         return match (options.trace.is_some(), options.target) {
             (true, _) => Err(Error::NoTrace),
-            (false, Target::Array) => crate::array::crash(options),
-            (false, _) => crate::array::stack::crash(options),
+            (false, Target::Array) => array::crash(options),
+            (false, _) => array::stack::crash(options),
         };
     }
     let existing = options.trace.as_deref().filter(|path| path.exists());
@@ -129,6 +129,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Fs | Target::Log => {
             files::record(options.target, options.seed, workload, volatile, options.sabotage)
         }
+        Target::Engine if options.on_array => array::engine::record(options, workload, volatile),
         Target::Engine => engine::record(options.seed, workload, volatile, broken(options)),
         Target::Array => unreachable!("it records for itself"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.sabotage),
@@ -139,7 +140,8 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     })
 }
 
-fn broken(options: &CrashOptions) -> Broken {
+/// The rules that are broken.
+pub(crate) fn broken(options: &CrashOptions) -> Broken {
     Broken { fs: options.sabotage, engine: options.engine_sabotage }
 }
 
@@ -169,13 +171,9 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     for (at, event) in trace.events.iter().enumerate() {
         match event {
-            Event::Attempt { step } => {
-                let (task, index) = Plan::place(*step);
-                progress.attempt(task, index);
-            }
-            Event::Acknowledged { step } => {
-                let (task, index) = Plan::place(*step);
-                progress.promise(task, index);
+            Event::Attempt { .. } => progress.did(event),
+            Event::Acknowledged { .. } => {
+                progress.did(event);
                 promises += 1;
                 if let Some(cut) = cuts.last_mut() {
                     let strict = Progress {
@@ -187,7 +185,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
                 }
             }
             Event::Ready => ready = true,
-            Event::Failed { .. } | Event::Refused { .. } => {}
+            Event::Failed { .. } | Event::Refused { .. } | Event::Drive { .. } => {}
             Event::Submit { .. } | Event::Acked { .. } => {
                 if ready {
                     cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises });
@@ -199,6 +197,9 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
 }
 
 fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: u64) -> Result<Report> {
+    if trace.is_of_an_array() {
+        return array::engine::explore(options, trace, saved, states);
+    }
     walk(options, trace, saved, states, &*oracle_of(trace, options))
 }
 
@@ -296,10 +297,8 @@ impl Taker<'_> {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };
-        // What a second cut meets in the engine is up to RocksDB's threads: a replay tries again.
-        let again = self.options.only.is_some() && id.twice && self.options.target == Target::Engine;
         let mut faults = Vec::new();
-        for _ in 0..if again { REPLAYS } else { 1 } {
+        for _ in 0..tries(self.options, id.twice) {
             let image = image.clone();
             faults = caught(|| self.oracle.probe(image, &cut.progress, probe));
             if !faults.is_empty() {

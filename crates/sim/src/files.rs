@@ -316,11 +316,11 @@ impl FilesOracle {
                 None
             }
         };
-        let cut = Recut::of(image, &recorder.take(), rng);
+        let mut cut = Recut::of(image, recorder.take(), rng);
         let after = AfterProgress::of(&cut);
         let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
-            Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
+            Emu::from_media(cut.image(), "emu:image", Latency::NONE, Arc::clone(driver));
         let fs = match Fs::mount(Arc::clone(&device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => {

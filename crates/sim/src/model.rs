@@ -11,6 +11,7 @@ use fs::FileKind;
 
 use crate::plan::{Act, FileNo, Plan, SHARED};
 use crate::report::FailureKind;
+use crate::trace::Event;
 use crate::tree::{Node, Tree};
 
 /// What a mount shows: every path, the root excluded.
@@ -58,6 +59,21 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(tasks: usize) -> Progress {
         Progress { attempted: vec![0; tasks], promised: vec![Vec::new(); tasks] }
+    }
+
+    /// Takes in what a workload marked.
+    pub(crate) fn did(&mut self, event: &Event) {
+        match event {
+            Event::Attempt { step } => {
+                let (task, index) = Plan::place(*step);
+                self.attempt(task, index);
+            }
+            Event::Acknowledged { step } => {
+                let (task, index) = Plan::place(*step);
+                self.promise(task, index);
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn attempt(&mut self, task: usize, index: usize) {

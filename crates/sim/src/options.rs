@@ -14,7 +14,7 @@ use crate::{Error, StateId};
 pub struct CrashOptions {
     /// Which layer the workload runs on.
     pub target: Target,
-    /// The targets `fs` and `log` on an array of drives, one of which may be lost, instead of on one drive.
+    /// The targets `fs`, `log` and `engine` on an array of drives, one of which may be lost, instead of on one drive.
     pub on_array: bool,
     /// What workloads and samples are functions of.
     pub seed: u64,

@@ -48,8 +48,13 @@ impl Recorder {
     }
 
     /// A recorder that hands its events on, in an order of its own: above drives that are recorded together.
-    pub(crate) fn above(inner: Arc<dyn ZonedDevice>, jitter: Duration, sink: Sink) -> Arc<Recorder> {
-        Arc::new(Recorder { inner, log: Arc::default(), jitter, tail: Duration::ZERO, sink: Some(sink) })
+    pub(crate) fn above(
+        inner: Arc<dyn ZonedDevice>,
+        jitter: Duration,
+        tail: Duration,
+        sink: Sink,
+    ) -> Arc<Recorder> {
+        Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: Some(sink) })
     }
 
     /// A recorder of another drive that numbers its operations together with this one's.

@@ -2,6 +2,7 @@
 
 use zoned::emu::Media;
 
+use crate::array::Images;
 use crate::choose::Sample;
 use crate::replay::{Fates, Replay};
 use crate::trace::Event;
@@ -12,8 +13,8 @@ const AT_THE_END: u64 = 30;
 
 /// What a second cut leaves.
 pub(crate) struct Recut {
-    /// The drive.
-    pub image: Media,
+    /// The drives, by their numbers.
+    pub images: Images,
     /// Steps that had begun.
     pub begun: Vec<Step>,
     /// Steps that were promised.
@@ -25,14 +26,22 @@ pub(crate) struct Recut {
 }
 
 impl Recut {
-    /// Cuts in `events`, which began with `image`. Marks behind the last operation that counts are seen too.
-    pub(crate) fn of(image: Media, events: &[Event], rng: &mut Rng) -> Recut {
-        let of = events.iter().filter(|e| e.is_io()).count();
+    /// Cuts in `events` of one drive, which began with `image`.
+    pub(crate) fn of(image: Media, events: Vec<Event>, rng: &mut Rng) -> Recut {
+        let events: Vec<(usize, Event)> = events.into_iter().map(|event| (0, event)).collect();
+        Recut::of_drives(vec![(0, image)], &events, rng)
+    }
+
+    /// Cuts in `events`, which began with `images`. Marks behind the last operation that counts are seen too, whichever
+    /// drive they have.
+    pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> Recut {
+        let of = events.iter().filter(|(_, e)| e.is_io()).count();
         let at = if rng.chance(AT_THE_END) { of } else { rng.index(of + 1) };
-        let fates = Fates::of(events);
-        let mut replay = Replay::new(image, &fates);
+        let fates = Fates::of(events.iter().map(|(_, event)| event));
+        let mut replays: Vec<(usize, Replay<'_>)> =
+            images.into_iter().map(|(drive, image)| (drive, Replay::new(image, &fates))).collect();
         let (mut begun, mut promised, mut ready, mut done) = (Vec::new(), Vec::new(), false, 0);
-        for event in events {
+        for (drive, event) in events {
             match event {
                 Event::Attempt { step } => begun.push(*step),
                 Event::Acknowledged { step } => promised.push(*step),
@@ -41,12 +50,19 @@ impl Recut {
                 _ if done == at => break,
                 _ => {
                     done += 1;
-                    replay.step(event);
+                    let replay = replays.iter_mut().find(|(of, _)| of == drive);
+                    replay.into_iter().for_each(|(_, replay)| replay.step(event));
                 }
             }
         }
-        let image = replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
-        Recut { image, begun, promised, ready, at, of }
+        let mut cut = |replay: &Replay<'_>| replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
+        let images = replays.iter().map(|(drive, replay)| (*drive, cut(replay))).collect();
+        Recut { images, begun, promised, ready, at, of }
+    }
+
+    /// Takes the only drive out.
+    pub(crate) fn image(&mut self) -> Media {
+        self.images.pop().map(|(_, image)| image).expect("there is one drive")
     }
 
     /// Where it was, for a fault's words.

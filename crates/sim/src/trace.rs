@@ -55,12 +55,36 @@ pub enum Event {
     },
     /// The file system is made and mounted: cuts are taken from here on.
     Ready,
+    /// What drives are asked and answer from here on is of this one: there are several below an array.
+    Drive {
+        /// Its number among those that were recorded.
+        drive: u32,
+    },
 }
 
 impl Event {
     /// Whether the event changes what a power cut may leave.
     pub fn is_io(&self) -> bool {
         matches!(self, Event::Submit { .. } | Event::Acked { .. })
+    }
+}
+
+impl Clone for Event {
+    /// A write's buffer is shared.
+    fn clone(&self) -> Event {
+        match self {
+            Event::Submit { op, what } => Event::Submit {
+                op: *op,
+                what: copy_of(what).expect("a read leaves nothing behind: no event"),
+            },
+            Event::Acked { op, at } => Event::Acked { op: *op, at: *at },
+            Event::Refused { op } => Event::Refused { op: *op },
+            Event::Attempt { step } => Event::Attempt { step: *step },
+            Event::Acknowledged { step } => Event::Acknowledged { step: *step },
+            Event::Failed { step } => Event::Failed { step: *step },
+            Event::Ready => Event::Ready,
+            Event::Drive { drive } => Event::Drive { drive: *drive },
+        }
     }
 }
 
@@ -107,6 +131,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Whether the events are those of the drives below an array.
+    pub fn is_of_an_array(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Drive { .. }))
+    }
+
     /// The trace as bytes: see [`format`] for the layout.
     pub fn encode(&self) -> Vec<u8> {
         format::encode(self)

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 
 use crate::model::Fault;
 use crate::report::FailureKind;
-use crate::{CrashOptions, Failure, Report, Result, Rng, StateId};
+use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
 
 /// Failures that a report describes.
 pub(crate) const DESCRIBED: usize = 20;
+/// How often the replay of an engine's second cut is tried.
+const REPLAYS: u32 = 64;
 
 /// A walk over the cuts of one workload.
 pub(crate) struct Walk<'a, C> {
@@ -136,6 +138,12 @@ pub(crate) fn caught(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
     catch_unwind(AssertUnwindSafe(probe)).unwrap_or_else(|panic| {
         vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
     })
+}
+
+/// How often a state is looked at: what a second cut meets in the engine is up to RocksDB's threads, so that a replay tries
+/// again.
+pub(crate) fn tries(options: &CrashOptions, twice: bool) -> u32 {
+    if options.only.is_some() && twice && options.target == Target::Engine { REPLAYS } else { 1 }
 }
 
 /// What a panic said.

@@ -393,10 +393,10 @@ impl WaltzOracle {
                 return faults;
             }
         };
-        let cut = Recut::of(image, &recorder.take(), rng);
+        let mut cut = Recut::of(image, recorder.take(), rng);
         let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
-            Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
+            Emu::from_media(cut.image(), "emu:image", Latency::NONE, Arc::clone(driver));
         let second = match self.look(&device).await {
             Ok(found) => found,
             Err(e) => {

@@ -85,8 +85,18 @@ fn a_parallel_log_that_leaves_a_zone_with_appends_in_flight_is_found() {
 
 #[test]
 fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
+    is_found_in_the_engine_and_replays(false);
+}
+
+#[test]
+fn on_an_array_it_is_found_too_and_its_trace_replays() {
+    is_found_in_the_engine_and_replays(true);
+}
+
+fn is_found_in_the_engine_and_replays(on_array: bool) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = CrashOptions {
+        on_array,
         sabotage: Some(Sabotage::Sync),
         first_failure: true,
         trace: Some(directory.path().join("engine.trace")),
@@ -132,6 +142,8 @@ fn is_found_in_the_engine(seed: u64, sabotage: Option<Sabotage>, engine_sabotage
         report.states
     );
     println!("{} states: {:?}", report.states, report.failures.first().map(|f| &f.what));
+    let clean = crash(&CrashOptions::new(Target::Engine, seed, CLEAN)).expect("the exploration runs");
+    assert!(clean.is_clean(), "with the rules intact: {clean:?}");
 }
 
 #[test]

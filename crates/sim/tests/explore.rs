@@ -50,6 +50,16 @@ fn no_power_cut_breaks_the_engine() {
 }
 
 #[test]
+fn no_power_cut_breaks_the_file_system_on_an_array() {
+    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Fs, 5, 1_000) });
+}
+
+#[test]
+fn no_power_cut_breaks_the_engine_on_an_array() {
+    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Engine, 6, 500) });
+}
+
+#[test]
 fn an_array_loses_nothing() {
     explore(Target::Array, 4, 4_000);
 }

@@ -10,6 +10,7 @@
 //! A state is what the mount finds: the images of the drives that are there, and the drive that is lost after it. It
 //! is counted once, at however many points the same one comes up.
 
+pub(crate) mod engine;
 mod model;
 mod probe;
 mod record;
@@ -23,6 +24,7 @@ use crate::array::probe::{Probe, State};
 use crate::array::record::{Entry, Record};
 use crate::array::shape::ZONES;
 use crate::array::states::Cut;
+pub(crate) use crate::array::states::Images;
 use crate::{CrashOptions, Report, Result};
 
 /// Explores; see [`CrashOptions`].

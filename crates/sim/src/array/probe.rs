@@ -16,11 +16,9 @@ use super::states::Images;
 use super::workload::{Task, show};
 use crate::Rng;
 use crate::choose::Sample;
+use crate::explore::TWICE;
 use crate::model::Fault;
 use crate::report::FailureKind;
-
-/// One state in this many is written on and cut again, and as many have their mount cut.
-const TWICE: u64 = 4;
 
 /// What a state is of.
 pub(super) struct State<'a> {

@@ -1,6 +1,7 @@
 //! Running a workload on an array of recorded drives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ::array::{Array, CreateOptions, OpenOptions, Sabotage};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
-use zoned::emu::{Emu, FaultOp, FaultSpec};
+use zoned::emu::{Emu, FaultOp, FaultSpec, Late};
 
 use super::model::Mark;
 use super::probe::replace;
@@ -19,6 +20,8 @@ use crate::{CrashOptions, Error, Recorder, Result, Rng, Target};
 
 /// Steps of each of two tasks.
 pub(super) const STEPS: usize = 90;
+/// A drive that is late does what it is asked up to this much later.
+const LATE: Duration = Duration::from_micros(50);
 /// Acknowledgements come up to this much later than the drive's own delay.
 const JITTER: Duration = Duration::from_micros(30);
 
@@ -37,6 +40,8 @@ pub(super) enum Entry {
 pub(super) struct Record {
     pub shape: Shape,
     pub entries: Vec<Entry>,
+    /// Where it is saved, if it is no function of the seed.
+    pub trace: Option<PathBuf>,
 }
 
 type Journal = Arc<Mutex<Vec<Entry>>>;
@@ -58,7 +63,8 @@ impl Record {
         };
         let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(format!("panic: {}", crate::walk::words(&*panic))));
-        Ok(Record { shape, entries: entries.map_err(|why| Error::Workload(format!("{place}: {why}")))? })
+        let entries = entries.map_err(|why| Error::Workload(format!("{place}: {why}")))?;
+        Ok(Record { shape, entries, trace: None })
     }
 
     /// What happened at one drive.
@@ -124,7 +130,9 @@ impl Stand {
         for (index, emu) in drives.iter().enumerate() {
             let sink = Arc::clone(&sink);
             let write = move |event| sink(Entry::Io(index, event));
-            devices.push(first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write)));
+            let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
+            // Above the recorder: what is recorded is what the drive does, and when.
+            devices.push(if shape.late { Late::over(device, LATE) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
         let stripe_unit = Bytes(shape.unit * 512);

@@ -45,6 +45,8 @@ pub(crate) struct Shape {
     pub zones: u32,
     /// Zones that a drive may have open.
     pub open: u32,
+    /// The drives do what they are asked when they complete it, no earlier.
+    pub late: bool,
 }
 
 /// The delays of drives, so that operations overlap.
@@ -65,7 +67,8 @@ impl Shape {
             _ => Lost::None,
         };
         let cache = options.volatile_cache.unwrap_or(workload % 5 != 4);
-        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8 }
+        let late = workload % 8 == 4;
+        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8, late }
     }
 
     /// The shape below a file system: more zones, and more of them open.
@@ -73,6 +76,16 @@ impl Shape {
         let shape = Shape::of(options, workload);
         // As small as its metadata allows: parity of the zones that may be active, twice.
         Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), ..shape }
+    }
+
+    /// The shape below a database. Nothing is replaced there: that is the array's own target's.
+    pub(crate) fn below_engine(options: &CrashOptions, workload: u64) -> Shape {
+        let shape = Shape::below(options, workload);
+        let lost = match shape.lost {
+            Lost::Replaced(slot) => Lost::Before(slot),
+            lost => lost,
+        };
+        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), lost, ..shape }
     }
 
     /// Drives that are recorded.

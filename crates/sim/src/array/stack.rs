@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::array::{Array, OpenOptions};
+use fs::MountOptions;
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
@@ -18,18 +19,19 @@ use super::probe::Bench;
 use super::record::{Entry, Record, Stand};
 use super::shape::{Loss, Shape, latency};
 use super::states::{self, Cut, Images};
+use crate::explore::TWICE;
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
-use crate::plan::Plan;
+use crate::recorder::Sink;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::walk::words;
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
-/// One mount in this many is cut.
-const TWICE: u64 = 4;
 /// Acknowledgements come up to this much later than the drive's own delay.
 const JITTER: Duration = Duration::from_micros(40);
+/// Of a fault: when it showed.
+pub(super) const WITH_LESS: &str = " (with a drive less, after the mount)";
 /// What befalls a drive does so within this time.
 const SOON: u64 = 20_000;
 
@@ -44,10 +46,10 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
         // What the oracle is made from: the plan is a function of it, the events are the drives'.
         let drive = Drive::tiny(record.shape.cache);
         let trace = Trace { target, seed, workload, drive, events: Vec::new() };
-        let stack =
-            Stack { options, shape: &record.shape, oracle: FilesOracle::new(&trace, options.sabotage) };
+        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.sabotage) };
         let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
-        let cuts = cuts(&record, stack.oracle.tasks());
+        let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);
+        let cuts = cuts(&record, Progress::new(stack.oracle.tasks()), Progress::did, promised);
         states::explore(options, (&record, workload), share, cuts, &judge)
     })
 }
@@ -69,12 +71,8 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
             let stand =
                 Stand::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
             let sink = Arc::clone(&journal);
-            let steps = move |event: Event| {
-                if !event.is_io() && !matches!(event, Event::Refused { .. }) {
-                    sink.lock().push(Entry::Step(event));
-                }
-            };
-            let recorder = Recorder::above(stand.device(), JITTER, Arc::new(steps));
+            let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
+            let recorder = Recorder::above(stand.device(), JITTER, Duration::ZERO, steps);
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.sabotage);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
@@ -87,30 +85,40 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
     };
     let entries: std::result::Result<Vec<Entry>, String> =
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("panic: {}", words(&*panic))));
-    Ok(Record { shape, entries: entries.map_err(|why| Error::Workload(format!("{place}: {why}")))? })
+    let entries = entries.map_err(|why| Error::Workload(format!("{place}: {why}")))?;
+    Ok(Record { shape, entries, trace: None })
 }
 
-/// Every point at which the power may be cut.
-fn cuts(record: &Record, tasks: usize) -> Vec<Cut<Progress>> {
-    let mut progress = Progress::new(tasks);
+/// Takes the steps out of what a recorder above an array writes down: the operations are the drives'.
+pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
+    Arc::new(move |event| {
+        if !event.is_io() && !matches!(event, Event::Refused { .. }) {
+            sink(event);
+        }
+    })
+}
+
+/// Every point at which the power may be cut. `did` takes a step into the model; what is promised before anything else
+/// happens at the drives, `promised` takes from the second to the first.
+pub(super) fn cuts<M: Clone>(
+    record: &Record,
+    mut model: M,
+    did: impl Fn(&mut M, &Event),
+    promised: impl Fn(&mut M, &M),
+) -> Vec<Cut<M>> {
     let (mut promises, mut ready, mut replaced) = (0, false, false);
-    let mut cuts: Vec<Cut<Progress>> = Vec::new();
+    let mut cuts: Vec<Cut<M>> = Vec::new();
     for (entry, at) in record.entries.iter().zip(0..) {
         match entry {
-            Entry::Io(..) if ready => {
-                cuts.push(Cut { entry: at, model: progress.clone(), promises, replaced });
+            Entry::Io(_, event) if ready && event.is_io() => {
+                cuts.push(Cut { entry: at, model: model.clone(), promises, replaced });
             }
             Entry::Step(Event::Ready) => ready = true,
-            Entry::Step(Event::Attempt { step }) => {
-                let (task, index) = Plan::place(*step);
-                progress.attempt(task, index);
-            }
-            Entry::Step(Event::Acknowledged { step }) => {
-                let (task, index) = Plan::place(*step);
-                progress.promise(task, index);
-                promises += 1;
+            Entry::Step(event) => {
+                did(&mut model, event);
+                promises += u64::from(matches!(event, Event::Acknowledged { .. }));
                 if let Some(cut) = cuts.last_mut() {
-                    cut.model.promised.clone_from(&progress.promised);
+                    promised(&mut cut.model, &model);
                     cut.promises = promises;
                 }
             }
@@ -121,54 +129,75 @@ fn cuts(record: &Record, tasks: usize) -> Vec<Cut<Progress>> {
     cuts
 }
 
+/// Mounts the array and the file system on it, in one state of a few, and cuts the power meanwhile; perhaps more than once.
+/// Says how often.
+pub(super) fn mounts_cut(
+    images: &mut Images,
+    rng: &mut Rng,
+    options: &CrashOptions,
+    mount: &MountOptions,
+) -> u32 {
+    let mut cuts = 0;
+    while rng.below(TWICE) == 0 {
+        let bench = Bench::over(std::mem::take(images), rng.draw(), latency());
+        let time = Duration::from_micros(rng.below(6_000));
+        let (open, mount) = (open(&bench, None, options), mount.clone());
+        block_on(&*bench.driver, async {
+            drop(spawn(&*bench.driver, "mount", async move {
+                if let Ok(device) = open.await {
+                    drop(fs::Fs::mount(device, &mount).await);
+                }
+            }));
+            sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+        });
+        *images = bench.cut(rng);
+        cuts += 1;
+    }
+    cuts
+}
+
+/// Adds to faults how often a mount had been cut before.
+pub(super) fn tell_cuts(faults: &mut [Fault], cuts: u32) {
+    if cuts > 0 {
+        faults.iter_mut().for_each(|fault| fault.what += &format!(" (a mount was cut before: {cuts} times)"));
+    }
+}
+
+/// Opens the array over the drives of a bench.
+pub(super) fn open(
+    bench: &Bench,
+    without: Option<usize>,
+    options: &CrashOptions,
+) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
+    let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+    let devices = bench.devices(without);
+    async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
+}
+
 struct Stack<'a> {
     options: &'a CrashOptions,
-    shape: &'a Shape,
     oracle: FilesOracle,
 }
 
 impl Stack<'_> {
     fn judge(&self, progress: &Progress, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
-        while rng.below(TWICE) == 0 {
-            let bench = Bench::over(images, rng.draw(), latency());
-            let time = Duration::from_micros(rng.below(6_000));
-            let (open, options) = (self.open(&bench, None), self.oracle.options().clone());
-            block_on(&*bench.driver, async {
-                drop(spawn(&*bench.driver, "mount", async move {
-                    if let Ok(device) = open.await {
-                        drop(fs::Fs::mount(device, &options).await);
-                    }
-                }));
-                sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
-            });
-            images = bench.cut(&mut rng);
-        }
+        let cuts = mounts_cut(&mut images, &mut rng, self.options, self.oracle.options());
         let bench = Bench::over(images, rng.draw(), Latency::NONE);
         let mut faults = self.look(&bench, None, progress);
         if let Loss::After(drive) = loss
             && faults.is_empty()
         {
             faults = self.look(&bench, Some(drive), progress);
-            faults.iter_mut().for_each(|fault| fault.what += " (with a drive less, after the mount)");
+            faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
         }
-        faults.iter_mut().for_each(|fault| fault.what += &format!(" on {:?}", self.shape));
+        tell_cuts(&mut faults, cuts);
         faults
-    }
-
-    fn open(
-        &self,
-        bench: &Bench,
-        without: Option<usize>,
-    ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
-        let open = OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() };
-        let devices = bench.devices(without);
-        async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
     }
 
     fn look(&self, bench: &Bench, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
         block_on(&*bench.driver, async {
-            match self.open(bench, without).await {
+            match open(bench, without, self.options).await {
                 Ok(device) => self.oracle.mounted(&device, progress).await,
                 Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
             }

@@ -7,7 +7,7 @@ use super::shape::Loss;
 use crate::choose::Sample;
 use crate::model::Fault;
 use crate::replay::{Fates, Replay};
-use crate::walk::{Walk, caught, thin, tidy};
+use crate::walk::{Walk, caught, thin, tidy, tries};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
 /// An exploration spreads over about so many workloads.
@@ -22,7 +22,7 @@ const KINDS: u64 = 4;
 const ROUNDS: u64 = 24;
 
 /// Images with the numbers of their drives.
-pub(super) type Images = Vec<(usize, Media)>;
+pub(crate) type Images = Vec<(usize, Media)>;
 
 /// A point at which the power is cut, and the model then: begun by then, and promised before anything else happens.
 pub(super) struct Cut<M> {
@@ -173,8 +173,15 @@ impl<M: Sync> Taker<'_, M> {
         if !walk.is_new(fingerprint, cut.promises) {
             return;
         }
-        let images = present.iter().filter_map(|drive| Some((*drive, images.get(*drive)?.clone()))).collect();
-        let faults = caught(|| (self.judge)(cut, loss, images, fingerprint as u64));
+        let images: Images =
+            present.iter().filter_map(|drive| Some((*drive, images.get(*drive)?.clone()))).collect();
+        let mut faults = Vec::new();
+        for _ in 0..tries(self.options, true) {
+            faults = caught(|| (self.judge)(cut, loss, images.clone(), fingerprint as u64));
+            if !faults.is_empty() {
+                break;
+            }
+        }
         let id = StateId { workload: self.workload, event: cut.entry as u64, outcome, twice: false };
         walk.add(id, &faults, |what| format!("{shape:?}, {loss:?}: {what}"), || self.command(id));
     }
@@ -187,6 +194,9 @@ impl<M: Sync> Taker<'_, M> {
         }
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
+        }
+        if let Some(path) = &self.record.trace {
+            command += &format!(" --trace {}", path.display());
         }
         command + &format!(" --state {id}")
     }

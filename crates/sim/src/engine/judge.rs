@@ -62,7 +62,7 @@ struct View<'a> {
 }
 
 impl Judge {
-    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[Event]) -> Judge {
+    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
         let mut done = vec![vec![Done::default(); STEPS]; WRITERS];
         let mut at = |step: Step, with: &dyn Fn(&mut Done, Value)| {
             let (task, number) = Plan::place(step);

@@ -15,26 +15,28 @@ use std::time::Duration;
 use fs::{FormatOptions, Fs};
 use kv::waltz::{BatchBuilder, Family};
 use parking_lot::Mutex;
-use units::{Driver, RealDriver, block_on};
+use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use self::judge::{Judge, fault, mark_answered, mark_begun};
 use self::plan::{Act, Key, Mode, Shape};
 pub(crate) use self::world::Broken;
+pub(crate) use self::world::mount_options;
 use self::world::{Content, Outcome, World};
+use crate::array::Images;
 use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
 use crate::recut::Recut;
 use crate::report::FailureKind;
-use crate::trace::Trace;
+use crate::trace::{Event, Trace};
 use crate::{Error, Recorder, Result, Rng, Step, Target};
 
 /// Acknowledgements come up to this much later, so that operations of several threads overlap; a few appends so much
 /// later that a memtable may be flushed meanwhile.
-const JITTER: Duration = Duration::from_micros(30);
-const TAIL: Duration = Duration::from_millis(12);
+pub(crate) const JITTER: Duration = Duration::from_micros(30);
+pub(crate) const TAIL: Duration = Duration::from_millis(12);
 /// Keys that are written after a recovery, each synced.
 const AFTER: u64 = 3;
 
@@ -42,21 +44,33 @@ fn after_key(n: u64) -> Vec<u8> {
     format!("~after{n}").into_bytes()
 }
 
-/// Runs a workload and records it. Threads make every recording different.
+/// Runs a workload on a drive and records it. Threads make every recording different.
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Broken) -> Result<Trace> {
-    let shape = Shape::of(seed, workload, volatile_cache);
-    let driver: Arc<dyn Driver> = RealDriver::new();
-    let emu = Emu::memory(shape.drive.options("emu:crash", Latency::NONE), Arc::clone(&driver));
+    let drive = Shape::of(seed, workload, volatile_cache).drive;
+    let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
     let recorder = Recorder::with_tail(emu, JITTER, TAIL);
-    let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
-    let failed =
-        |e: &dyn std::fmt::Display| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, Fs::format(&device, &FormatOptions::default())).map_err(|e| failed(&e))?;
-    let world = World::open(&device, &shape, broken).map_err(|e| failed(&e))?;
+    work((seed, workload), volatile_cache, &recorder, broken)
+        .map_err(|e| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}")))?;
+    Ok(Trace { target: Target::Engine, seed, workload, drive, events: recorder.take() })
+}
+
+/// Does a workload's work on a device that is there, and marks its steps.
+pub(crate) fn work(
+    (seed, workload): (u64, u64),
+    volatile_cache: bool,
+    recorder: &Arc<Recorder>,
+    broken: Broken,
+) -> std::result::Result<(), String> {
+    let shape = Shape::of(seed, workload, volatile_cache);
+    let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
+    block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))
+        .map_err(|e| e.to_string())?;
+    let world = World::open(&device, &shape, broken)?;
     for batch in plan::before(&shape) {
-        world.write(&batch, true, false).map_err(|e| failed(&e))?;
+        world.write(&batch, true, false)?;
     }
     recorder.ready();
+    let recorder = Arc::clone(recorder);
     let run = Run { salt: seed ^ workload, world, recorder, answered: Mutex::default(), mode: shape.mode };
     let plan = plan::plan(seed, workload, &shape);
     std::thread::scope(|scope| {
@@ -68,11 +82,8 @@ pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Bro
             .collect();
         let ended = writers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err("a writer panicked".into())));
         ended.collect::<std::result::Result<(), String>>()
-    })
-    .map_err(|e| failed(&e))?;
-    let Run { world, recorder, .. } = run;
-    world.close(shape.closes).map_err(|e| failed(&e))?;
-    Ok(Trace { target: Target::Engine, seed, workload, drive: shape.drive, events: recorder.take() })
+    })?;
+    run.world.close(shape.closes)
 }
 
 /// What the writers share.
@@ -136,6 +147,40 @@ impl Run {
     }
 }
 
+/// What a database stands on when a state is looked at: one drive, or an array of them.
+pub(crate) trait Ground {
+    /// The device over these drives.
+    fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
+
+    /// The same, with what happens written down.
+    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String>;
+}
+
+/// A device that writes down what happens.
+pub(crate) struct Recorded {
+    /// The device; it takes marks too.
+    pub recorder: Arc<Recorder>,
+    /// What happened so far, at which drive.
+    pub events: Box<dyn FnOnce() -> Vec<(usize, Event)>>,
+}
+
+/// One drive.
+struct OneDrive;
+
+impl Ground for OneDrive {
+    fn plain(&self, mut images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
+        let (_, image) = images.pop().ok_or("no drive")?;
+        Ok(Emu::from_media(image, "emu:image", Latency::NONE, RealDriver::new()))
+    }
+
+    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String> {
+        let recorder = Recorder::new(self.plain(images)?, Duration::ZERO);
+        let log = Arc::clone(&recorder);
+        let events = move || log.take().into_iter().map(|event| (0, event)).collect();
+        Ok(Recorded { recorder, events: Box::new(events) })
+    }
+}
+
 /// Checks images of one workload.
 pub(crate) struct EngineOracle {
     shape: Shape,
@@ -147,7 +192,10 @@ impl EngineOracle {
     pub(crate) fn new(trace: &Trace, broken: Broken) -> EngineOracle {
         let shape = Shape::of(trace.seed, trace.workload, trace.drive.volatile_cache);
         let plan = plan::plan(trace.seed, trace.workload, &shape);
-        let judge = Judge::new(trace.seed ^ trace.workload, plan, &trace.events);
+        // A cut is named by its place among these.
+        let events: Vec<&Event> =
+            trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
+        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
         EngineOracle { shape, judge, broken }
     }
 
@@ -177,11 +225,19 @@ impl EngineOracle {
         faults
     }
 
+    /// Opens what a cut behind the event `cut` left, and compares.
+    pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, cut: usize) -> Vec<Fault> {
+        self.session(device, |_, content| self.judge.judge(cut, &content))
+    }
+
     /// Opens, writes on, cuts again anywhere in that, and opens again.
-    fn twice(&self, image: Media, driver: &Arc<dyn Driver>, probe: Probe) -> Vec<Fault> {
-        let emu = Emu::from_media(image.clone(), "emu:image", Latency::NONE, Arc::clone(driver));
-        let recorder = Recorder::new(emu, Duration::ZERO);
-        let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
+    pub(crate) fn twice(&self, images: Images, ground: &dyn Ground, probe: Probe) -> Vec<Fault> {
+        let recorded = match ground.recorded(images.clone()) {
+            Ok(recorded) => recorded,
+            Err(e) => return vec![fault(FailureKind::Mount, e)],
+        };
+        let recorder = &recorded.recorder;
+        let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
         let mut between = None;
         let mut faults = self.session(&device, |world, content| {
             recorder.ready();
@@ -196,10 +252,12 @@ impl EngineOracle {
             }
             Vec::new()
         });
-        let cut = Recut::of(image, &recorder.take(), &mut Rng::new(probe.seed));
+        let mut cut = Recut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
         let place = cut.place();
-        let emu = Emu::from_media(cut.image, "emu:image", Latency::NONE, Arc::clone(driver));
-        let device: Arc<dyn ZonedDevice> = emu;
+        let device = match ground.plain(std::mem::take(&mut cut.images)) {
+            Ok(device) => device,
+            Err(e) => return vec![fault(FailureKind::Mount, e + &place)],
+        };
         faults.extend(self.session(&device, |_, mut content| {
             let there: Vec<u64> =
                 (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
@@ -225,11 +283,12 @@ impl EngineOracle {
 
 impl Oracle for EngineOracle {
     fn probe(&self, image: Media, _: &Progress, probe: Probe) -> Vec<Fault> {
-        let driver: Arc<dyn Driver> = RealDriver::new();
+        let images = vec![(0, image)];
         if probe.twice {
-            return self.twice(image, &driver, probe);
+            return self.twice(images, &OneDrive, probe);
         }
-        let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:image", Latency::NONE, driver);
-        self.session(&device, |_, content| self.judge.judge(probe.event, &content))
+        OneDrive
+            .plain(images)
+            .map_or_else(|e| vec![fault(FailureKind::Mount, e)], |device| self.once(&device, probe.event))
     }
 }

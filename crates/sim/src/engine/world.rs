@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Refused,
 }
 
-pub(super) fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
+pub(crate) fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
     MountOptions {
         log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
         write_buffer: 32 << 10,

@@ -18,15 +18,17 @@
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready, 10 refused |
+//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready, 10 refused, 11 drive |
 //! | 1 | 1 | detail | write, append: 1 durable; zone: 1 open, 2 close, 3 finish, 4 reset; acked: 1 with an address |
 //! | 2 | 2 | reserved | zero |
 //! | 4 | 4 | length | payload bytes |
-//! | 8 | 8 | id | the operation's or the step's number |
+//! | 8 | 8 | id | the operation's or the step's number; drive: of which one the operations behind it are |
 //! | 16 | 8 | place | write: first block; append and zone command: the zone; acked: the address of an append |
 //! | 24 | 8 | reserved | zero |
 //!
 //! Then 4 bytes: CRC32C of everything before.
+//!
+//! With a drive among the events the trace is of an array: every one of its drives is like that of the header.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -111,6 +113,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
             Event::Failed { step } => (8, 0, step.0, 0, &[]),
             Event::Ready => (9, 0, 0, 0, &[]),
             Event::Refused { op } => (10, 0, op.0, 0, &[]),
+            Event::Drive { drive } => (11, 0, u64::from(*drive), 0, &[]),
         };
         let length = u32::try_from(payload.len()).expect("an operation is shorter than a zone");
         let record = Record {
@@ -219,6 +222,10 @@ fn event(record: &Record, payload: &[u8]) -> Result<Event> {
         8 => Event::Failed { step },
         9 => Event::Ready,
         10 => Event::Refused { op },
+        11 => {
+            let drive = u32::try_from(record.id.get());
+            Event::Drive { drive: drive.map_err(|_| Error::Trace("a drive's number is too large"))? }
+        }
         _ => return Err(Error::Trace("an event's kind is unknown")),
     })
 }
@@ -287,11 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_reorders_and_the_addresses_that_it_gave_are_written_and_read_back() {
+    fn what_only_some_traces_have_is_written_and_read_back() {
         let mut trace = example();
         trace.drive.reorders = true;
         trace.events.push(Event::Acked { op: OpNumber(1), at: Some(Lba(0)) });
         trace.events.push(Event::Refused { op: OpNumber(3) });
+        trace.events.push(Event::Drive { drive: 4 });
         let again = Trace::decode(&trace.encode()).expect("valid");
         assert_eq!(format!("{again:?}"), format!("{trace:?}"));
     }

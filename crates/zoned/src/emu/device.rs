@@ -54,6 +54,12 @@ impl Emu {
         Arc::new(Emu::over(media, Timing::new(latency), driver))
     }
 
+    /// A drive over the medium of another one that has the same zones, with the delays of `options`.
+    pub fn on_media(media: Media, options: &EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
+        let timing = Timing::of(options, media.geometry());
+        Arc::new(Emu::over(media, timing, driver))
+    }
+
     pub(super) fn over(media: Media, timing: Timing, driver: Arc<dyn Driver>) -> Emu {
         let media = Arc::new(media);
         Emu {

@@ -1,0 +1,213 @@
+//! The target `engine` on an array: RocksDB, the file system and the array, every drive of it cut, and one of them lost.
+//!
+//! The workload and what judges it are the engine's; the events are those of the drives below the array, with the
+//! steps of the workload among them. RocksDB has threads of its own: the recording is saved, and a replay reads it. Cuts
+//! and losses are those of the target `array`. In one state of a few the mount is cut too, and in as many the
+//! database is written on and the power cut again, anywhere in that.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::array::{Array, OpenOptions};
+use parking_lot::Mutex;
+use units::{RealDriver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, Latency};
+
+use super::probe::Bench;
+use super::record::{Entry, Record, Stand};
+use super::shape::{Loss, Shape};
+use super::stack::{WITH_LESS, cuts, mounts_cut, open, steps, tell_cuts};
+use super::states::{self, Cut, Images};
+use crate::engine::{self, EngineOracle, Ground, JITTER, Recorded, TAIL};
+use crate::explore::{Probe, TWICE, broken};
+use crate::model::Fault;
+use crate::report::FailureKind;
+use crate::trace::{Drive, Event, Trace};
+use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
+
+/// What befalls a drive does so within this time, in us.
+const SOON: u64 = 60_000;
+
+/// Runs a workload on an array and records it. Threads make every recording different.
+pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool) -> Result<Trace> {
+    let shape = shape_of(options.seed, workload, volatile_cache);
+    let seed = options.seed;
+    let run = || {
+        let driver: Arc<dyn units::Driver> = RealDriver::new();
+        let drives: Vec<Arc<Emu>> = (0..shape.recorded())
+            .map(|index| Emu::memory(shape.drive(index, Latency::NONE), Arc::clone(&driver)))
+            .collect();
+        let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
+        let sink = Arc::clone(&journal);
+        let sink = move |entry| sink.lock().push(entry);
+        let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+        let stand = block_on(&*driver, Stand::new(&shape, &drives, JITTER, open, sink))?;
+        let sink = Arc::clone(&journal);
+        let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
+        let recorder = Recorder::above(stand.device(), JITTER, TAIL, steps);
+        let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(SOON));
+        std::thread::scope(|scope| {
+            let befallen = scope.spawn(|| block_on(&*driver, stand.befall(&shape, &drives, when)));
+            engine::work((seed, workload), volatile_cache, &recorder, broken(options))?;
+            befallen.join().unwrap_or_else(|_| Err("a panic".into())).map(|_| ())
+        })?;
+        Ok(std::mem::take(&mut *journal.lock()))
+    };
+    let failed = |why: String| {
+        Error::Workload(format!("engine on an array, seed {seed}, workload {workload} ({shape:?}): {why}"))
+    };
+    let events = events(run().map_err(failed)?);
+    Ok(Trace { target: Target::Engine, seed, workload, drive: drive_of(&shape), events })
+}
+
+/// Explores a recorded workload; see [`CrashOptions`].
+pub(crate) fn explore(
+    options: &CrashOptions,
+    trace: &Trace,
+    saved: Option<&Path>,
+    states: u64,
+) -> Result<Report> {
+    let shape = shape_of(trace.seed, trace.workload, trace.drive.volatile_cache);
+    if drive_of(&shape) != trace.drive {
+        return Err(Error::Replay("its drives are not those of this build".into()));
+    }
+    let record = Record { shape, entries: entries(trace), trace: saved.map(Path::to_owned) };
+    let options = &CrashOptions { seed: trace.seed, on_array: true, ..options.clone() };
+    let stack = Stack { options, oracle: EngineOracle::new(trace, broken(options)) };
+    let judge = |cut: &Cut<()>, loss, images, seed| stack.judge(cut.entry, loss, images, seed);
+    // What had happened by a cut, the judge finds by its place.
+    let cuts = cuts(&record, (), |(), _| {}, |(), ()| {});
+    states::explore(options, (&record, trace.workload), states, cuts, &judge)
+}
+
+fn shape_of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
+    let of =
+        CrashOptions { volatile_cache: Some(volatile_cache), ..CrashOptions::new(Target::Engine, seed, 1) };
+    Shape::below_engine(&of, workload)
+}
+
+/// One of the drives, as a trace's header describes it.
+fn drive_of(shape: &Shape) -> Drive {
+    let of = shape.drive(0, Latency::NONE);
+    let small = |number: u64| u32::try_from(number).expect("a small drive");
+    Drive {
+        block_size: of.block_size,
+        zones: of.zones,
+        conventional: of.conventional,
+        zone_size: small(of.zone_size.0),
+        zone_capacity: small(of.zone_capacity.0),
+        max_open: of.max_open.unwrap_or_default(),
+        max_active: of.max_active.unwrap_or_default(),
+        max_append: small(of.max_append.0),
+        atomic_write: small(of.atomic_write.0),
+        volatile_cache: of.volatile_cache,
+        reorders: of.reorder,
+    }
+}
+
+/// A trace's events: whose they are is said where that changes.
+fn events(entries: Vec<Entry>) -> Vec<Event> {
+    let mut events = Vec::with_capacity(entries.len());
+    let mut of = None;
+    for entry in entries {
+        match entry {
+            Entry::Io(drive, event) => {
+                if of.replace(drive) != Some(drive) {
+                    events.push(Event::Drive { drive: u32::try_from(drive).expect("few drives") });
+                }
+                events.push(event);
+            }
+            Entry::Step(event) => events.push(event),
+            Entry::Did(_) | Entry::Ready | Entry::Replaced => {}
+        }
+    }
+    events
+}
+
+/// And back.
+fn entries(trace: &Trace) -> Vec<Entry> {
+    let mut of = 0;
+    let mut entries = Vec::with_capacity(trace.events.len());
+    for event in &trace.events {
+        match event {
+            Event::Drive { drive } => of = *drive as usize,
+            event if event.is_io() || matches!(event, Event::Refused { .. }) => {
+                entries.push(Entry::Io(of, event.clone()));
+            }
+            event => entries.push(Entry::Step(event.clone())),
+        }
+    }
+    entries
+}
+
+struct Stack<'a> {
+    options: &'a CrashOptions,
+    oracle: EngineOracle,
+}
+
+impl Stack<'_> {
+    fn judge(&self, cut: usize, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
+        let mut rng = Rng::at(seed, &[2]);
+        let mount = engine::mount_options(self.options.sabotage);
+        let cuts = mounts_cut(&mut images, &mut rng, self.options, &mount);
+        let mut faults = match loss {
+            Loss::After(drive) => {
+                let bench = bench(images);
+                let mut faults = self.look(&bench, None, cut);
+                if faults.is_empty() {
+                    faults = self.look(&bench, Some(drive), cut);
+                    faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
+                }
+                faults
+            }
+            _ if rng.below(TWICE) == 0 => {
+                let probe = Probe { twice: true, seed: rng.draw(), event: cut };
+                self.oracle.twice(images, self, probe)
+            }
+            _ => self.look(&bench(images), None, cut),
+        };
+        tell_cuts(&mut faults, cuts);
+        faults
+    }
+
+    fn look(&self, bench: &Bench, without: Option<usize>, cut: usize) -> Vec<Fault> {
+        match block_on(&*bench.driver, open(bench, without, self.options)) {
+            Ok(device) => self.oracle.once(&device, cut),
+            Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
+        }
+    }
+}
+
+/// RocksDB's threads want the real clock.
+fn bench(images: Images) -> Bench {
+    Bench::on(RealDriver::new(), images, 0, Latency::NONE)
+}
+
+impl Ground for Stack<'_> {
+    fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
+        let bench = bench(images);
+        block_on(&*bench.driver, open(&bench, None, self.options)).map_err(|e| format!("the array: {e}"))
+    }
+
+    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String> {
+        let journal: Arc<Mutex<Vec<(usize, Event)>>> = Arc::default();
+        let numbers: Vec<usize> = images.iter().map(|(number, _)| *number).collect();
+        let drives = bench(images).devices(None);
+        let first = Recorder::new(Arc::clone(drives.first().ok_or("no drive")?), Duration::ZERO);
+        let sibling = |(number, drive): (usize, Arc<dyn ZonedDevice>)| {
+            let journal = Arc::clone(&journal);
+            let write = move |event| journal.lock().push((number, event));
+            first.sibling(drive, Arc::new(write)) as Arc<dyn ZonedDevice>
+        };
+        let devices = numbers.into_iter().zip(drives).map(sibling).collect();
+        let options = OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() };
+        let array = block_on(&**first.driver(), Array::open(devices, options));
+        let array = array.map_err(|e| format!("the array: {e}"))?;
+        let sink = Arc::clone(&journal);
+        let steps = steps(move |step| sink.lock().push((0, step)));
+        let recorder = Recorder::above(array, Duration::ZERO, Duration::ZERO, steps);
+        Ok(Recorded { recorder, events: Box::new(move || std::mem::take(&mut *journal.lock())) })
+    }
+}
