@@ -17,7 +17,7 @@ use crate::member::NoRoom;
 use crate::metrics::add;
 use crate::persistence::Slots;
 use crate::plan::{Step, steps};
-use crate::xor::xor;
+use crate::xor::{fold, xor};
 use crate::zone::{Relocated, Zone};
 
 /// What a write gave to the drives.
@@ -340,6 +340,8 @@ impl Core {
         let flight = zone.take_off(end, data.clone(), how, done, completer);
         let mut children = Children::default();
         let mut covered: Vec<Blocks> = Vec::new();
+        // The stripe whose parity was made in one go: all of it is in this write.
+        let mut folded = None;
         add(&self.tally.data_bytes, data.len() as u64);
         for step in steps(&layout, id, from, blocks) {
             match step {
@@ -347,11 +349,18 @@ impl Core {
                     let at = self.bytes(piece.offset.minus(from).0);
                     let part = data.slice(at..at + self.bytes(piece.len));
                     if piece.index == 0 {
+                        let unit = self.bytes(layout.unit_of(piece.stripe));
                         if zone.parity.is_empty() {
-                            zone.parity = BufMut::with_capacity(self.bytes(layout.unit_of(piece.stripe)));
+                            zone.parity = BufMut::with_capacity(unit);
                         }
-                        zone.parity.extend_from_slice(&part);
-                    } else {
+                        let whole = data.get(at..at + unit * layout.data_units() as usize);
+                        if let Some(whole) = whole.filter(|_| piece.row == 0) {
+                            fold(&mut zone.parity, whole, unit);
+                            folded = Some(piece.stripe);
+                        } else {
+                            zone.parity.extend_from_slice(&part);
+                        }
+                    } else if folded != Some(piece.stripe) {
                         let row = self.bytes(piece.row);
                         let rows = zone.parity.get_mut(row..row + part.len());
                         xor(rows.expect("the stripe's first unit is there"), &part);

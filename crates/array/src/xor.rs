@@ -1,5 +1,7 @@
 //! Parity: plain loops that the compiler turns into vector instructions.
 
+use zoned::BufMut;
+
 /// XORs `from` into `into`. Both are as long as each other; what is longer is left alone.
 pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
     let (words, rest) = into.as_chunks_mut::<8>();
@@ -12,9 +14,39 @@ pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
     }
 }
 
+/// Bytes of parity that are made at a time: they stay in the processor's first cache.
+const STRETCH: usize = 4096;
+
+/// Appends the XOR of the parts of `whole` to `onto`: each `unit` bytes long, a shorter last one is left alone.
+pub(crate) fn fold(onto: &mut BufMut, whole: &[u8], unit: usize) {
+    let mut at = 0;
+    while at < unit {
+        let (begin, to) = (onto.len(), unit.min(at + STRETCH));
+        let mut parts = whole.chunks_exact(unit).filter_map(|part| part.get(at..to));
+        onto.extend_from_slice(parts.next().unwrap_or_default());
+        if let Some(parity) = onto.get_mut(begin..) {
+            parts.for_each(|part| xor(parity, part));
+        }
+        at = to;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fold_is_the_xor_of_all_parts() {
+        for unit in [1, 512, 4096, 5000, 65536] {
+            let whole: Vec<u8> = (0..4 * unit).map(|n| (n * n / 7 + n) as u8).collect();
+            let mut onto = BufMut::with_capacity(unit);
+            onto.extend_from_slice(b"before");
+            fold(&mut onto, &whole, unit);
+            let mut wanted = whole[..unit].to_vec();
+            whole.chunks(unit).skip(1).for_each(|part| xor(&mut wanted, part));
+            assert_eq!((&onto[..6], &onto[6..]), (&b"before"[..], &wanted[..]), "{unit}");
+        }
+    }
 
     #[test]
     fn twice_is_nothing() {

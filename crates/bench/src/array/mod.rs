@@ -201,7 +201,8 @@ impl ArrayLoad {
 
     /// One write at a time. The ceiling: of each write its data and the parity that belongs to it go to two drives at
     /// the same time, and take as long as a drive that rested takes for the longer of the two, but never more than the
-    /// bandwidth of the drives that hold data. Parity of an unfinished stripe is as long as the rows that changed, and a block for its header.
+    /// bandwidth of the drives that hold data. Parity is as long as the rows that changed; what is logged of it, of all
+    /// but a stripe's last unit of data, is a block longer for its header.
     fn one_at_a_time(&self) -> Result<Vec<Line>> {
         let (unit, stripe) = (self.setup.stripe_unit.0, self.stripe());
         let all = self.drive(Kind::Write, 32)?.mib * self.data_drives();
@@ -210,11 +211,14 @@ impl ArrayLoad {
         for size in [stripe, 64 * KIB, 16 * KIB, 4 * KIB] {
             let bed = self.setup.build()?;
             let ours = self.load(&bed.device, Kind::Write, size, 1)?;
-            let writes = stripe / size;
-            let (data, logged) = (self.alone(size.min(unit))?, self.alone(size.min(unit) + block)?);
-            let last = self.alone(unit)?;
-            let time = (writes - 1) as f64 * data.max(logged) + last.max(data);
-            let ceiling = (stripe as f64 / MIB as f64 / (time / 1e6)).min(all);
+            let data = self.alone(size.min(unit))?;
+            let time = if size == stripe {
+                data
+            } else {
+                let logged = data.max(self.alone(size + block)?);
+                ((self.data_drives() - 1.0) * logged + data) / self.data_drives()
+            };
+            let ceiling = (size as f64 / MIB as f64 / (time / 1e6)).min(all);
             let which = "ceiling: data and parity at the same time";
             let what = format!("{} KiB written, one at a time", size / KIB);
             lines.push(Line::rate(what, ours.mib, ceiling, which));

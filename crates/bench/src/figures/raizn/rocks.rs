@@ -11,7 +11,7 @@ use array::Counters;
 use fs::log::LogOptions;
 use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, WriteBatch};
-use units::{Bytes, Driver, SplitMix64, block_on, spawn};
+use units::{Bytes, Driver, SplitMix64, VirtualDriver, block_on, spawn};
 use zoned::ZonedDevice;
 
 use super::setup;
@@ -156,14 +156,19 @@ impl Ground {
     fn new(drives: bool) -> crate::Result<Ground> {
         let driver = Clock::Dilated(NonZeroU32::new(DILATION).expect("not zero")).driver();
         let setup = Setup { dilation: DILATION, ..setup(16, Bytes(64 << 10)) };
+        // Formatting finishes zones, which takes such a drive a second each: that is done in virtual time.
         let (array, device): (_, Arc<dyn ZonedDevice>) = if drives {
-            let bed = setup.build_on(Arc::clone(&driver))?;
+            let bed = Setup { dilation: 1, ..setup }.build()?;
+            block_on(&*bed.driver, Fs::format(&bed.device, &FormatOptions::default()))?;
+            let bed = setup.build_from(&bed, Arc::clone(&driver))?;
             (Some(bed.array), bed.device)
         } else {
-            (None, setup.drive(&driver, 0))
+            let emu = Setup { dilation: 1, ..setup }.drive(&(VirtualDriver::new(1) as Arc<dyn Driver>), 0);
+            let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+            block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))?;
+            (None, setup.drive_with(&driver, 0, emu.media()))
         };
         let fs = block_on(&*driver, async {
-            Fs::format(&device, &FormatOptions::default()).await?;
             let log = LogOptions { buffer: STRIPE, ..LogOptions::default() };
             Fs::mount(device, &MountOptions { log, ..MountOptions::default() }).await
         })?;
