@@ -18,7 +18,7 @@ use units::{Bytes, Driver, Spawned, block_on, spawn};
 use zerocopy::IntoBytes;
 
 use crate::store::Visit;
-use crate::waltz::{Database, DatabaseOptions, WalMode, WaltzOptions};
+use crate::waltz::{Database, DatabaseOptions, LOG_ZONES, WalMode, log_limits};
 use crate::{Batching, Error, HEADER_LEN, LogStats, Overlay, Result, Room, Store, Writing};
 
 /// First byte of clients' keys, and one past it.
@@ -38,10 +38,6 @@ const WRITE_BUFFER_SHARE: u64 = 64;
 
 /// Memtables.
 const WRITE_BUFFERS: i32 = 4;
-
-/// A parallel log may take this share of the drive, as far as that is some zones, before memtables are flushed for it.
-const LOG_SHARE: u64 = 16;
-const LOG_ZONES: u64 = 4;
 
 /// The reserve: every memtable twice (its log and its table; a parallel log has a bound of its own), and the output of one compaction, which is bounded at
 /// about 12 tables and which keeps its input until it is done; half of that where half of it is dead. Never more than
@@ -126,13 +122,7 @@ impl RocksStore {
         let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
         let table = zone.clamp(TABLE_MIN, TABLE_MAX);
         let memtables = write_buffer as u64 * u64::from(WRITE_BUFFERS.unsigned_abs());
-        let waltz = WaltzOptions {
-            log_limit: (capacity / LOG_SHARE)
-                .max(zone.saturating_mul(LOG_ZONES))
-                .min(WaltzOptions::default().log_limit),
-            log_block: u64::from(geometry.block_size),
-            ..WaltzOptions::default()
-        };
+        let waltz = log_limits(fs);
         let logs = match options.wal {
             WalMode::Group => memtables,
             WalMode::Waltz | WalMode::Auto => waltz.log_limit,
@@ -141,7 +131,11 @@ impl RocksStore {
             .saturating_add(logs)
             .saturating_add(table * COMPACTION_TABLES / 2)
             .min(capacity / RESERVE_MOST);
-        let database = Database::open(fs, path, &DatabaseOptions { wal: options.wal, db: settings, waltz })?;
+        let database = Database::open(
+            fs,
+            path,
+            &DatabaseOptions { wal: options.wal, db: settings, waltz: Some(waltz) },
+        )?;
         let store = RocksStore {
             database: Arc::new(database),
             fs: fs.clone(),
@@ -210,16 +204,26 @@ impl RocksStore {
         let level0 = number("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
         let level1 = LEVEL1 * self.table.max(self.write_buffer);
         let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
-        if !enough || step < least || self.compacting.swap(true, Ordering::AcqRel) {
+        let fits = step >= least;
+        // Deletes do not fill a memtable: without a flush a parallel log keeps its zones.
+        let held = self.database.log_stats().is_some_and(|log| log.held_bytes > 0);
+        if !enough || !(fits || held) || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.deletes.fetch_sub(deletes, Ordering::Relaxed);
-        let (db, compacting) = (Arc::clone(self.database.db()), Arc::clone(&self.compacting));
+        let (database, compacting) = (Arc::clone(&self.database), Arc::clone(&self.compacting));
         let counted = Arc::clone(&self.deletes);
         let task = spawn(&**self.driver(), "kv-compact", async move {
-            if let Err(error) = db.compact_within(step) {
-                tracing::warn!(%error, "compacting to find room failed");
-                counted.fetch_add(deletes, Ordering::Relaxed);
+            let done = if fits {
+                counted.fetch_sub(deletes, Ordering::Relaxed);
+                database.db().compact_within(step).map_err(|e| failed("compacting", &e))
+            } else {
+                database.flush()
+            };
+            if let Err(error) = done {
+                tracing::warn!(%error, "finding room failed");
+                if fits {
+                    counted.fetch_add(deletes, Ordering::Relaxed);
+                }
             }
             compacting.store(false, Ordering::Release);
         });

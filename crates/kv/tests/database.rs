@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fs::{FormatOptions, Fs, MountOptions};
-use kv::waltz::{Database, DatabaseOptions, LOG_FILE, WalMode, WaltzOptions};
+use kv::waltz::{Database, DatabaseOptions, LOG_FILE, WalMode, log_limits};
 use rocks::{DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -37,7 +37,7 @@ fn options(wal: WalMode) -> DatabaseOptions {
         background_jobs: 2,
         ..DbOptions::default()
     };
-    DatabaseOptions { wal, db, waltz: WaltzOptions::default() }
+    DatabaseOptions { wal, db, waltz: None }
 }
 
 fn open(fs: &Fs, wal: WalMode) -> Database {
@@ -138,4 +138,23 @@ fn writers_of_many_threads_keep_each_keys_last_value() {
         assert!(db.write(&mut late, true).is_err(), "{wal}");
         block_on(&**fs.driver(), fs.unmount()).unwrap();
     }
+}
+
+#[test]
+fn a_log_takes_a_part_of_the_drive_before_memtables_are_flushed_for_it() {
+    let fs = mount(&drive(), true);
+    let limit = log_limits(&fs).log_limit;
+    assert!(limit <= fs.statfs().capacity.0 / 8, "{limit}");
+    let settings = options(WalMode::Waltz);
+    // Records are few bytes of a memtable, and a block of the log.
+    let db = DbOptions { write_buffer: 64 << 20, ..settings.db };
+    let db = Database::open(&fs, DIR, &DatabaseOptions { db, ..settings }).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"key", b"value");
+    for _ in 0..=limit / 4096 {
+        db.write(&mut batch, false).unwrap();
+    }
+    assert!(db.log_stats().unwrap().flushes_asked > 0, "{:?}", db.log_stats());
+    db.close().unwrap();
+    block_on(&**fs.driver(), fs.unmount()).unwrap();
 }

@@ -42,6 +42,7 @@ class Listener : public rocksdb::EventListener {
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
     events_.completed(events_.context, info.largest_seqno);
   }
+  void OnBackgroundError(rocksdb::BackgroundErrorReason, Status*) override { events_.fails(events_.context); }
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
     const int now = info.condition.cur != rocksdb::WriteStallCondition::kNormal;
     const int before = info.condition.prev != rocksdb::WriteStallCondition::kNormal;

@@ -32,6 +32,8 @@ typedef struct {
   void (*completed)(void* context, uint64_t largest);
   // So many column families more (or fewer, below zero) have their writes delayed or stopped.
   void (*stalls)(void* context, int32_t more);
+  // A flush or a compaction failed: writes may be refused until that is over.
+  void (*fails)(void* context);
 } FurrowFlushEvents;
 
 }  // extern "C"

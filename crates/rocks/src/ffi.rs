@@ -53,6 +53,7 @@ pub(crate) struct FlushCalls {
     pub begins: extern "C" fn(*mut c_void),
     pub completed: extern "C" fn(*mut c_void, u64),
     pub stalls: extern "C" fn(*mut c_void, i32),
+    pub fails: extern "C" fn(*mut c_void),
 }
 
 /// Flags of `rocks_apply`: records of families that do not exist are left out; a write stall is not waited for.

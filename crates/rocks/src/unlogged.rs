@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::db::Db;
@@ -46,7 +46,12 @@ pub(crate) struct Hub {
     events: OnceLock<Arc<dyn FlushEvents>>,
     /// Families whose writes are delayed or stopped.
     stalled: AtomicI32,
+    /// A flush or a compaction failed, and no write was seen to succeed since.
+    failing: AtomicBool,
 }
+
+/// A batch of nothing, as RocksDB serialises it.
+const EMPTY: [u8; 12] = [0; 12];
 
 extern "C" fn begins(context: *mut c_void) {
     tell(context, |events| events.begins());
@@ -60,6 +65,12 @@ extern "C" fn stalls(context: *mut c_void, more: i32) {
     // SAFETY: as in `tell`.
     let hub = unsafe { &*context.cast::<Hub>() };
     hub.stalled.fetch_add(more, Ordering::AcqRel);
+}
+
+extern "C" fn fails(context: *mut c_void) {
+    // SAFETY: as in `tell`.
+    let hub = unsafe { &*context.cast::<Hub>() };
+    hub.failing.store(true, Ordering::Release);
 }
 
 fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
@@ -76,7 +87,7 @@ fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
 impl Hub {
     /// What C++ is given. The hub must stay until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
-        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed, stalls }
+        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed, stalls, fails }
     }
 }
 
@@ -107,6 +118,24 @@ impl Db {
     /// Whether RocksDB delays or stops writes, as far as it has said: a moment late, perhaps.
     pub fn is_stalled(&self) -> bool {
         self.inner.hub.stalled.load(Ordering::Acquire) > 0
+    }
+
+    /// Fails while RocksDB refuses writes, after a flush or a compaction failed: with what it says. It goes on by itself, or does
+    /// not; this looks.
+    pub fn check_writable(&self) -> Result<()> {
+        let failing = &self.inner.hub.failing;
+        if !failing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Before the look: what fails meanwhile is not to be overlooked.
+        failing.store(false, Ordering::Release);
+        match self.try_apply(&EMPTY, None) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                failing.store(true, Ordering::Release);
+                Err(error)
+            }
+        }
     }
 
     fn apply_with(&self, batch: &[u8], flags: u8, mark: Option<AppliedMark>) -> Result<u64> {

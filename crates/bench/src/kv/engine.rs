@@ -1,6 +1,6 @@
 //! The database under the load.
 
-use ::kv::waltz::{Database, DatabaseOptions, WalMode, WaltzOptions};
+use ::kv::waltz::{Database, DatabaseOptions, WalMode};
 use fs::Fs;
 use rocks::DbOptions;
 
@@ -21,6 +21,6 @@ impl Wal {
 }
 
 pub(super) fn open(fs: &Fs, wal: Wal, db: DbOptions) -> Result<Database> {
-    let options = DatabaseOptions { wal: wal.mode(), db, waltz: WaltzOptions::default() };
+    let options = DatabaseOptions { wal: wal.mode(), db, waltz: None };
     Database::open(fs, PATH, &options).map_err(Error::Engine)
 }

@@ -125,10 +125,16 @@ impl Inner {
                 overlay.reset();
             }
         }
-        if !overlay.is_empty() {
+        let begin = || {
             self.room.lock().writes(overlay.byte_size());
-        }
-        let writing = (!overlay.is_empty()).then(|| self.store.write(overlay, self.is_synced()));
+            self.store.write(overlay, self.is_synced())
+        };
+        let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
+        let writing = begun.unwrap_or_else(|_| {
+            self.fail_by_panic();
+            group.works.clear();
+            None
+        });
         let (works, held) = group.split();
         Run { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
     }

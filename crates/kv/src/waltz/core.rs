@@ -15,6 +15,9 @@ use super::log::{Ticket, TicketLog};
 use super::stripes::{Held, StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
 
+/// What a record takes besides its bytes: the entry's header, the number of records and the length.
+const RECORD_HEAD: u64 = 64 + 4 + 4;
+
 /// The floor is written again when it can go up by so many tickets.
 const FLOOR_STEP: u64 = 1024;
 
@@ -123,6 +126,8 @@ pub struct Waltz {
     /// The last write on its way has left, told to whoever is to be alone; and that one is gone.
     left: Condvar,
     reopened: Event,
+    /// A flush that was asked for is over.
+    flushed: Event,
     families: RwLock<HashMap<Family, FamilyInfo>>,
     /// Every batch carries a mark. Changed while all stripes are held.
     exact: AtomicBool,
@@ -133,6 +138,8 @@ pub struct Waltz {
     flushes_asked: AtomicU64,
     /// Changed while all stripes are held.
     closed: AtomicBool,
+    /// Why a close left the log.
+    close_failed: Mutex<Option<LogError>>,
 }
 
 impl Waltz {
@@ -172,12 +179,14 @@ impl Waltz {
             ledger: Arc::new(Mutex::new(Ledger::new(next))),
             left: Condvar::new(),
             reopened: Event::new(),
+            flushed: Event::new(),
             families: RwLock::new(families.into_iter().collect()),
             exact: AtomicBool::new(floor.is_some()),
             floor: AtomicU64::new(next.0),
             raising: AtomicBool::new(false),
             flushes_asked: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            close_failed: Mutex::new(None),
         })
     }
 
@@ -205,12 +214,21 @@ impl Waltz {
             self.exactly_once()?;
         }
         if !how.logged {
+            self.check_open()?;
             return apply(None).map(|_| ()).map_err(WriteError::Apply);
         }
         let held = self.hold(&plan.stripes);
         self.check(&plan, how)?;
-        let entering = Entering::new(self);
-        let ticket = self.log.append(batch, how.synced)?;
+        let mut entering = Entering::new(self);
+        let mut appended = self.log.append(batch, how.synced);
+        if is_full(&appended) && self.held().records > 0 {
+            // Of its own it would hold back what a flush retires.
+            drop(entering);
+            self.tables.flush()?;
+            entering = Entering::new(self);
+            appended = self.log.append(batch, how.synced);
+        }
+        let ticket = appended?;
         let (mark, raise) = self.mark(ticket, &plan);
         let applied = apply(mark);
         Raise::end(raise, applied.is_ok());
@@ -255,9 +273,17 @@ impl Waltz {
         if plan.records == 0 {
             return if how.synced { Ok(self.log.sync_soon().await?) } else { Ok(()) };
         }
-        let entering = self.enter_ordered().await;
+        let mut entering = self.enter_ordered().await;
         self.check(&plan, how)?;
-        let ticket = self.log.append_soon(batch, how.synced).await?;
+        let mut appended = self.log.append_soon(batch, how.synced).await;
+        if is_full(&appended) && self.held().records > 0 {
+            drop(entering);
+            self.flush_over().await;
+            entering = self.enter_ordered().await;
+            self.check(&plan, how)?;
+            appended = self.log.append_soon(batch, how.synced).await;
+        }
+        let ticket = appended?;
         let (mark, raise) = self.mark(ticket, &plan);
         let applied = apply(mark).await;
         Raise::end(raise, applied.is_ok());
@@ -286,9 +312,20 @@ impl Waltz {
     fn flush_if(&self, wanted: bool) {
         if wanted {
             self.flushes_asked.fetch_add(1, Ordering::Relaxed);
-            let ledger = Arc::clone(&self.ledger);
-            self.tables.flush_soon(Box::new(move || ledger.lock().flush_is_over()));
+            let (ledger, flushed) = (Arc::clone(&self.ledger), self.flushed.clone());
+            self.tables.flush_soon(Box::new(move || {
+                ledger.lock().flush_is_over();
+                flushed.notify();
+            }));
         }
+    }
+
+    /// Waits for a flush that gives room in the log, which those who need it share.
+    async fn flush_over(&self) {
+        let seen = self.flushed.version();
+        let ask = self.ledger.lock().begin_flush();
+        self.flush_if(ask);
+        self.flushed.changed_since(seen).await;
     }
 
     /// A place for a write that takes no stripes, once nobody is alone.
@@ -400,8 +437,15 @@ impl Waltz {
     pub fn close(&self) -> Result<(), LogError> {
         let _alone = self.alone();
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return self.close_failed.lock().clone().map_or(Ok(()), Err);
         }
+        let emptied = self.empty();
+        *self.close_failed.lock() = emptied.clone().err();
+        emptied
+    }
+
+    /// Brings everything into tables, and ends the log and the marks.
+    fn empty(&self) -> Result<(), LogError> {
         if let Some(error) = self.log.failure() {
             return Err(error);
         }
@@ -465,6 +509,7 @@ impl Waltz {
     /// With the stripes held, so that it stays true.
     fn check<E>(&self, plan: &Plan, how: How) -> Result<(), WriteError<E>> {
         self.check_open()?;
+        self.tables.check_writable()?;
         let families = self.families.read();
         let missing = plan.families.iter().find(|family| !families.contains_key(family));
         if let Some(Family(id)) = missing.filter(|_| !how.ignore_missing) {
@@ -565,7 +610,7 @@ impl<'a> Entering<'a> {
     /// Its batch was applied. Whether a flush is to be asked for.
     fn applied(mut self, ticket: Ticket, applied: Applied, len: usize) -> bool {
         let options = &self.waltz.options;
-        let bytes = (len as u64).next_multiple_of(options.log_block.max(1));
+        let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
         let mut ledger = self.waltz.ledger.lock();
         if let Some(entered) = self.entered.take() {
             ledger.applied(ticket, applied.last, bytes);
@@ -596,6 +641,10 @@ impl Drop for Alone<'_> {
         self.waltz.ledger.lock().reopen();
         self.waltz.reopened.notify();
     }
+}
+
+fn is_full(appended: &Result<Ticket, LogError>) -> bool {
+    matches!(appended, Err(error) if error.kind == LogErrorKind::NoSpace)
 }
 
 fn not_applied<E>(error: E, void: Result<(), LogError>) -> WriteError<E> {

@@ -9,7 +9,7 @@ use rocks::{Db, DbOptions, WriteBatch};
 use super::batch::Family;
 use super::core::{FamilyInfo, How, Waltz, WaltzOptions};
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::fs_log::{FsLog, log_path};
+use super::fs_log::{FsLog, log_limits, log_path};
 use super::log::TicketLog;
 use super::mode::WalMode;
 use super::rocks_tables::RocksTables;
@@ -23,8 +23,9 @@ pub struct DatabaseOptions {
     pub wal: WalMode,
     /// RocksDB's settings. `unlogged` follows from `wal`, whatever it says.
     pub db: DbOptions,
-    /// The engine's, where there is a parallel log.
-    pub waltz: WaltzOptions,
+    /// The engine's, where there is a parallel log. None: its log may take a 16th of the drive, at least 4 zones and at most
+    /// 1 GiB, before memtables are flushed for it.
+    pub waltz: Option<WaltzOptions>,
 }
 
 /// A RocksDB database in a directory of a mounted file system, whose log is RocksDB's own or a parallel one.
@@ -71,7 +72,7 @@ impl Database {
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
-            options.waltz,
+            options.waltz.unwrap_or_else(|| log_limits(fs)),
         );
         let waltz = Arc::new(waltz.map_err(|e| Error::log(DOING, e))?);
         tables.tell(&waltz);

@@ -6,6 +6,7 @@ use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay};
 use parking_lot::Mutex;
 use units::block_on;
 
+use super::core::WaltzOptions;
 use super::error::{LogError, LogErrorKind};
 use super::log::{LogFuture, Ticket, TicketLog, VisitRecord};
 
@@ -15,6 +16,19 @@ pub const LOG_FILE: &str = "FURROW-LOG";
 /// Where the parallel log of the database in `dir` is.
 pub(crate) fn log_path(dir: &str) -> String {
     format!("{}/{LOG_FILE}", dir.trim_end_matches('/'))
+}
+
+/// A log may take this share of the drive, as far as that is some zones, before memtables are flushed for it.
+const LOG_SHARE: u64 = 16;
+pub(crate) const LOG_ZONES: u64 = 4;
+
+/// What a log on this file system may take.
+pub fn log_limits(fs: &Fs) -> WaltzOptions {
+    let geometry = fs.device().geometry();
+    let zones = geometry.zone_capacity.bytes(geometry.block_size).0.saturating_mul(LOG_ZONES);
+    let usual = WaltzOptions::default();
+    let log_limit = (fs.statfs().capacity.0 / LOG_SHARE).max(zones).min(usual.log_limit);
+    WaltzOptions { log_limit, log_block: u64::from(geometry.block_size), ..usual }
 }
 
 /// A database's parallel log.

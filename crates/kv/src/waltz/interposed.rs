@@ -7,9 +7,9 @@ use rocks::engine::{Apply, Asked, Engine, EngineError, EngineErrorKind, Engines,
 use rocks::{AppliedMark, Db};
 
 use super::batch::Family;
-use super::core::{Applied, FamilyInfo, How, Waltz, WaltzOptions};
+use super::core::{Applied, FamilyInfo, How, Waltz};
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::fs_log::FsLog;
+use super::fs_log::{FsLog, log_limits};
 use super::log::TicketLog;
 use super::mode::{WAL_VARIABLE, WalMode};
 use super::rocks_tables::RocksTables;
@@ -56,7 +56,7 @@ impl Engines for Interposed {
             Arc::new(log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             families.iter().map(info),
-            WaltzOptions::default(),
+            log_limits(fs),
         );
         let waltz = Arc::new(waltz.map_err(from_log)?);
         tables.tell(&waltz);

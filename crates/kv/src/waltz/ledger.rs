@@ -90,12 +90,16 @@ impl Ledger {
     /// on its way, and one that failed may fail again.
     pub fn wants_flush(&mut self, limit: u64) -> bool {
         let since = self.asked_at.map_or(u64::MAX, |at| self.applied - at);
-        let wants = self.bytes > limit && !self.flushing && since >= limit / FLUSH_STEPS;
-        if wants {
-            self.asked_at = Some(self.applied);
-            self.flushing = true;
+        self.bytes > limit && since >= limit / FLUSH_STEPS && self.begin_flush()
+    }
+
+    /// Notes that a flush is asked for; false while one is on its way.
+    pub fn begin_flush(&mut self) -> bool {
+        if self.flushing {
+            return false;
         }
-        wants
+        (self.flushing, self.asked_at) = (true, Some(self.applied));
+        true
     }
 
     /// The flush that was asked for is over, well or not.

@@ -32,6 +32,8 @@ struct State {
     durable_mark: u64,
     failure: Option<LogError>,
     removed: bool,
+    /// Records that it has room for; none: for all.
+    room: Option<usize>,
 }
 
 /// A parallel log in memory, which keeps and loses what the one on a drive does.
@@ -78,6 +80,11 @@ impl MemoryLog {
         self.state.lock().failure = Some(LogError::new(LogErrorKind::Poisoned, "the log was told to fail"));
     }
 
+    /// From now on there is room for so many records that are not retired.
+    pub fn limit(&self, records: usize) {
+        self.state.lock().room = Some(records);
+    }
+
     /// Whether the log was removed.
     pub fn is_removed(&self) -> bool {
         self.state.lock().removed
@@ -117,6 +124,9 @@ impl TicketLog for MemoryLog {
         let ticket = {
             let mut state = self.state.lock();
             state.usable()?;
+            if state.room.is_some_and(|room| state.entries.range(state.mark..).count() >= room) {
+                return Err(LogError::new(LogErrorKind::NoSpace, "the log has no room"));
+            }
             let ticket = state.next;
             state.next += 1;
             let open = state.entries.iter().find(|(_, entry)| !entry.acknowledged).map(|(ticket, _)| *ticket);

@@ -17,10 +17,18 @@ use super::tables::{FlushOver, Mark, Sequence, Tables};
 pub struct RocksTables {
     db: Arc<Db>,
     driver: Arc<dyn Driver>,
-    /// The last flush that was asked for.
-    flush: Mutex<Option<Spawned<()>>>,
+    flush: Mutex<Asked>,
     /// Batches that wait for a write stall to end.
     stalled: Stalled,
+}
+
+/// Flushes that nobody waits for.
+#[derive(Default)]
+struct Asked {
+    /// The last one.
+    task: Option<Spawned<()>>,
+    /// There are no more: the database is being closed.
+    ended: bool,
 }
 
 /// One of those that wait does so in RocksDB; it is delayed, or stopped, for all of them.
@@ -36,7 +44,7 @@ const STALLED_MOST: usize = 256;
 impl RocksTables {
     /// The tables of `db`; flushes that nobody waits for run on `driver`.
     pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
-        RocksTables { db, driver, flush: Mutex::new(None), stalled: Stalled::default() }
+        RocksTables { db, driver, flush: Mutex::default(), stalled: Stalled::default() }
     }
 
     /// Applies a batch that the log has.
@@ -85,9 +93,13 @@ impl RocksTables {
         self.db.tell_flushes(Arc::new(Told { waltz: Arc::downgrade(waltz) }));
     }
 
-    /// Waits for a flush that was asked for.
+    /// Waits for a flush that was asked for; there are no more.
     pub fn settle(&self) {
-        let flush = self.flush.lock().take();
+        let flush = {
+            let mut flush = self.flush.lock();
+            flush.ended = true;
+            flush.task.take()
+        };
         if let Some(flush) = flush {
             block_on(&*self.driver, flush);
         }
@@ -135,11 +147,19 @@ impl Tables for RocksTables {
         self.db.apply(batch, true, mark.map(applied_mark)).map(|_| ()).map_err(|e| failed(&e))
     }
 
+    fn check_writable(&self) -> Result<(), LogError> {
+        self.db.check_writable().map_err(|e| failed(&e))
+    }
+
     fn flush(&self) -> Result<(), LogError> {
         self.db.flush_all().map_err(|e| failed(&e))
     }
 
     fn flush_soon(&self, over: FlushOver) {
+        let mut flush = self.flush.lock();
+        if flush.ended {
+            return over();
+        }
         let db = Arc::clone(&self.db);
         let task = spawn(&*self.driver, "kv-flush", async move {
             if let Err(error) = db.flush_all() {
@@ -148,7 +168,7 @@ impl Tables for RocksTables {
             over();
         });
         // The one before has told the engine that it is done, or has failed.
-        *self.flush.lock() = Some(task);
+        flush.task = Some(task);
     }
 
     fn floor(&self) -> Result<Option<Ticket>, LogError> {

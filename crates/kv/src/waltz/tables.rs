@@ -24,6 +24,11 @@ pub trait Tables: Send + Sync {
     /// Applies a batch from the log, with its mark. Records of families that are gone are left out.
     fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError>;
 
+    /// Fails while the tables refuse every batch: then the log is not to have one either.
+    fn check_writable(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// Writes everything that is in memory to tables, all families at once, and waits for it.
     fn flush(&self) -> Result<(), LogError>;
 

@@ -1,7 +1,7 @@
 //! Tables in memory, with memtables that a crash loses, and the batches for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -112,6 +112,8 @@ pub struct ModelTables {
     pub flushes_asked: AtomicU64,
     /// Of the last flush that was asked for, which whoever asked believes to be on its way.
     pub asked: Mutex<Option<FlushOver>>,
+    /// Every batch is refused.
+    pub refuses: AtomicBool,
     marks_go: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -163,6 +165,11 @@ impl Tables for ModelTables {
         }
         self.apply(batch, mark);
         Ok(())
+    }
+
+    fn check_writable(&self) -> Result<(), LogError> {
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        if refuses { Err(LogError::new(LogErrorKind::NoSpace, "a flush failed")) } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<(), LogError> {

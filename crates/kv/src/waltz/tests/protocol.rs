@@ -60,6 +60,7 @@ fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     assert!(error.to_string().contains("opened again"), "{error}");
     assert!(world.write(How::SYNCED, &Build::default().put(0, "b", 1)).is_err(), "the log is poisoned");
     assert!(world.waltz.close().is_err());
+    assert!(world.waltz.close().is_err(), "a second time, too");
     assert!(!world.log.is_removed(), "what it holds is still needed");
 }
 
@@ -188,6 +189,31 @@ fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_hi
         });
         assert_eq!(world.tables.get(0, "a"), Some(1));
     }
+}
+
+#[test]
+fn a_log_without_room_gets_it_from_a_flush() {
+    let world = World::new(DEFAULT);
+    world.log.limit(3);
+    for n in 0..10 {
+        world.write(How::SYNCED, &Build::default().put(0, "a", n)).unwrap();
+    }
+    assert_eq!((world.log.len(), after_cut(&world).tables.get(0, "a")), (1, Some(9)));
+    world.log.limit(0);
+    let error = world.write(How::SYNCED, &Build::default().put(0, "a", 10)).unwrap_err();
+    assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
+    assert_eq!(world.tables.get(0, "a"), Some(9));
+}
+
+#[test]
+fn tables_that_refuse_every_batch_fill_no_log() {
+    let world = World::new(DEFAULT);
+    world.tables.refuses.store(true, Ordering::Relaxed);
+    let error = world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap_err();
+    assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
+    assert_eq!(world.log.next_ticket(), Ticket(0), "nothing was appended, nor taken back");
+    world.tables.refuses.store(false, Ordering::Relaxed);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
 }
 
 #[test]
