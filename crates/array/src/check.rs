@@ -116,8 +116,7 @@ impl CheckReport {
             }
         }
         for slot in &mount.unreadable {
-            let what =
-                "what its metadata log says cannot be read in full: a mount fills it anew from the others";
+            let what = "what its metadata log says cannot be read in full: a mount goes on without it; replace it, by itself or another";
             self.add(Severity::Warning, Some(*slot), None, what);
         }
         for worn in mount.worn_zones() {

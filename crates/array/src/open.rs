@@ -159,12 +159,9 @@ impl Mount {
             let (mut tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
             if tale.unreadable > 0 {
                 let blocks = tale.unreadable;
-                tracing::error!(
-                    ?device,
-                    blocks,
-                    "what its log says cannot be read in full: left out, and filled anew"
-                );
-                // A record that is not known may say what does not count: nothing of the drive is believed.
+                tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
+                // A record that is not known may say what does not count: nothing of the drive is believed. But nothing
+                // of it is overwritten before somebody asks for that: it may be the only one that holds something.
                 tale.forget_notes();
                 begun.push((device, claim, tale));
             } else if tale.epochs.values().any(|told| told.complete) {
@@ -175,10 +172,19 @@ impl Mount {
         }
         let claims = tales;
         // That a drive failed or was replaced may stand in the middle of a log, and of one drive's only.
-        let newest =
-            claims.iter().map(|(_, claim, tale, _)| tale.newest.as_ref().unwrap_or(&claim.superblock));
-        let newest = newest.max_by_key(|superblock| superblock.config);
-        let Some(newest) = newest.cloned() else {
+        // Two mounts that a power cut ended may have given the same number: the drive that went on since is right.
+        let newest = claims.iter().map(|(_, claim, tale, _)| {
+            let epoch = tale.epochs.iter().rev().find(|(_, told)| told.complete).map(|(epoch, _)| *epoch);
+            (tale.newest.as_ref().unwrap_or(&claim.superblock), epoch)
+        });
+        let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
+        let Some((newest, _)) = newest.map(|(superblock, epoch)| (superblock.clone(), epoch)) else {
+            let bad = begun.iter().filter(|(.., tale)| tale.unreadable > 0);
+            let bad: Vec<String> = bad.map(|(device, ..)| format!("{device:?}")).collect();
+            if !bad.is_empty() {
+                let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
+                return refuse(ErrorKind::Media, why);
+            }
             let why = "none of the drives is a member of an array: create one first";
             return refuse(ErrorKind::NotFound, why.into());
         };
@@ -264,6 +270,11 @@ impl Mount {
         let mut candidate = None;
         for one in begun {
             let (device, claim, tale) = match one {
+                one if one.2.unreadable > 0
+                    && !superblock.member(one.1.slot).is_some_and(|m| m.rebuilding) =>
+                {
+                    continue;
+                }
                 one if !ours(&one) || fits(&one.0, &superblock, one.1.slot).is_err() => {
                     tracing::warn!(device = ?one.0, "it never became a member: left out");
                     continue;

@@ -128,7 +128,11 @@ impl Core {
             };
             let (buf, result) = match result {
                 // What the others hold may be of two lives of the zone.
-                _ if rebuilt && self.is_another(id, generation) => (BufMut::zeroed(buf.len()), Ok(())),
+                _ if rebuilt && self.is_another(id, generation) => {
+                    // A reset that failed may have left all as it was, or not.
+                    let failed = self.zone(id).poison.as_ref().map_or(Ok(()), |e| Err(e.duplicate()));
+                    (BufMut::zeroed(buf.len()), failed)
+                }
                 result => (buf, result),
             };
             failed = failed.or(result.err());

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZonedDevice};
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::Sabotage;
 use crate::core::{After, Core};
@@ -201,7 +201,9 @@ impl Core {
         let mut entries = Vec::with_capacity(self.zones.len());
         for id in (0..self.geometry.zones).map(ZoneId) {
             let mut zone = self.zone(id);
-            entries.push(ZoneEntry { generation: zone.generation, end: zone.end });
+            // A worn zone is one that is written again once its drive is replaced.
+            let end = zone.end.filter(|_| zone.state != ZoneState::ReadOnly);
+            entries.push(ZoneEntry { generation: zone.generation, end });
             if zone.resetting {
                 let intent = Body::ResetIntent { zone: id, generation: zone.generation };
                 ios.extend(member.append_of(life, &intent)?);

@@ -167,6 +167,12 @@ impl Zone {
         self.end.unwrap_or(self.pointer)
     }
 
+    /// Whether nothing of it is left for a new drive: its reset is on its way, or failed, and is brought to its end by the
+    /// next mount; or two drives lack their parts of it.
+    pub(crate) fn has_nothing_left(&self) -> bool {
+        self.resetting || self.state == ZoneState::Offline
+    }
+
     /// Everything below is acknowledged: it lies on the drives with its parity, and stays until a reset.
     pub(crate) fn acknowledged(&self) -> Blocks {
         match self.flights.is_empty() && self.poison.is_none() {

@@ -1,5 +1,5 @@
-//! Blocks of the metadata logs that a drive cannot read at a mount: the drive is left out and filled anew from the
-//! others, whatever stood there, and nothing is lost.
+//! Blocks of the metadata logs that a drive cannot read at a mount: the drive is left out, whatever stood there, nothing of it
+//! is overwritten before it is replaced, and nothing is lost.
 #![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 mod common;
@@ -50,7 +50,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
                 assert_eq!(state, MemberState::Rebuilding, "{what}");
                 rebuild.wait().await.expect("rebuilt");
             }
-            // Nobody can tell whose drive it is.
+            // A drive that was whole is not emptied before somebody says so.
             None => {
                 assert_eq!(state, MemberState::Failed, "{what}");
                 let same = Arc::clone(&bench.drives[slot]) as Arc<dyn ZonedDevice>;
@@ -184,7 +184,7 @@ fn two_drives_that_cannot_read_their_metadata_are_an_error_in_clear_words() {
         bench.drives[1].unreadable.lock().clear();
         let report = array::check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
         let words = report.problems.iter().filter(|problem| problem.slot == Some(Slot(3)));
-        assert!(words.clone().any(|problem| problem.what.contains("fills it anew")), "{report:?}");
+        assert!(words.clone().any(|problem| problem.what.contains("goes on without it")), "{report:?}");
         let status = array::status(&bench.devices(&[])).await.expect("told");
         assert_eq!(status.health(), Health::Clean);
         let array = bench.open(&[]).await;

@@ -71,7 +71,7 @@ impl Core {
         self.flush_members().await?;
         let end = {
             let _turn = self.persisting.acquire().await;
-            if self.is_broken() || !member.is_good() {
+            if self.is_broken() || !member.is_good() || member.is_aborted() {
                 return Err(self.error(ErrorKind::Gone, "replace").because("a drive failed meanwhile"));
             }
             {

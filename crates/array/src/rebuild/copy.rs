@@ -54,7 +54,7 @@ impl Core {
         let zone = self.zone(id);
         let end = zone.acknowledged().min(zone.readable());
         let rows = self.layout.row(self.layout.stripe_of(end)).min(self.layout.zone_capacity);
-        Look { generation: zone.generation, rows: if zone.resetting { 0 } else { rows } }
+        Look { generation: zone.generation, rows: if zone.has_nothing_left() { 0 } else { rows } }
     }
 
     /// Whether a zone was reset since it had this generation, or is being reset.
@@ -155,8 +155,10 @@ impl Target {
             if zone.generation != generation {
                 return Ok(Copied::Again);
             }
-            // Of a zone whose reset failed nothing is left to copy: the next mount brings it to its end.
-            let end = if zone.resetting { Blocks::ZERO } else { zone.acknowledged().min(zone.readable()) };
+            let end = match zone.has_nothing_left() {
+                true => Blocks::ZERO,
+                false => zone.acknowledged().min(zone.readable()),
+            };
             let full = zone.state == ZoneState::Full;
             (end, full, full || zone.state == ZoneState::ReadOnly)
         };

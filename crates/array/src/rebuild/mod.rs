@@ -224,8 +224,9 @@ impl Core {
             if runner.job.is_ended_early() || self.is_broken() || self.member(slot).is_aborted() {
                 return Err(if self.is_broken() { self.broken_error("rebuild") } else { target.ended(self) });
             }
-            let patient = tries < PATIENCE && !left.is_empty();
             let there = kept.get(&id).copied().filter(|_| tries == 0);
+            // What is noted is not put off: begun anew, its note would stand while the zone is emptied.
+            let patient = there.is_none() && tries < PATIENCE && !left.is_empty();
             match target.fill(runner, id, there, patient).await {
                 Ok(Copied::Done(entry)) => {
                     self.done(runner, &mut notes, id, entry, there == Some(entry)).await?;

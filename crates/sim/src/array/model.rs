@@ -1,6 +1,7 @@
 //! What the zones of an array may hold after a power cut: the device contract, seen from above.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use zoned::ZoneState;
 
@@ -55,7 +56,8 @@ impl Mark {
 #[derive(Clone, Debug, Default)]
 struct Life {
     number: usize,
-    blocks: Vec<u64>,
+    /// Shared with the models of the cuts before, which are many.
+    blocks: Arc<Vec<u64>>,
     acked: usize,
     durable: usize,
     finishing: bool,
@@ -96,7 +98,7 @@ impl ZonesModel {
             let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
             vec![Life {
-                blocks: shown.blocks.clone(),
+                blocks: Arc::new(shown.blocks.clone()),
                 acked: known,
                 durable: known,
                 finishing: full,
@@ -140,7 +142,9 @@ impl ZonesModel {
                     lives.iter_mut().take(at).for_each(|life| life.gone = true);
                 }
             }
-            Mark::Write { zone, blocks } => self.last(*zone, |life| life.blocks.extend(blocks)),
+            Mark::Write { zone, blocks } => {
+                self.last(*zone, |life| Arc::make_mut(&mut life.blocks).extend(blocks))
+            }
             Mark::Resetting { zone } => self.last(*zone, |life| life.ending = true),
             Mark::Reset { zone } => {
                 self.last(*zone, |life| life.ended = true);
