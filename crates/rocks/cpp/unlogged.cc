@@ -131,7 +131,8 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
 }
 
 Status Unlogged::Flush() {
-  if (!others_.load(std::memory_order_acquire)) {
+  std::shared_lock<std::shared_mutex> lock(handles_);
+  if (!others_) {
     std::vector<rocksdb::ColumnFamilyHandle*> families = families_;
     if (marks_ != nullptr) {
       families.push_back(marks_);
@@ -183,6 +184,7 @@ Status Unlogged::IsMarked(uint64_t ticket, bool* marked) {
 
 Status Unlogged::SetFloor(uint64_t floor) {
   if (marks_ == nullptr) {
+    std::unique_lock<std::shared_mutex> lock(handles_);
     Status status = db_->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), kMarksFamily, &marks_);
     if (!status.ok()) {
       return status;
@@ -199,6 +201,7 @@ Status Unlogged::SetFloor(uint64_t floor) {
 }
 
 Status Unlogged::DropMarks() {
+  std::unique_lock<std::shared_mutex> lock(handles_);
   if (marks_ == nullptr) {
     return Status::OK();
   }

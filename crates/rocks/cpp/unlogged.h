@@ -3,8 +3,9 @@
 
 #include <stdint.h>
 
-#include <atomic>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,10 @@ class Unlogged {
   rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
                         uint64_t* last);
   // There are families beside those that it was made with, from now on.
-  void NotAll() { others_.store(true, std::memory_order_release); }
+  void NotAll() {
+    std::unique_lock<std::shared_mutex> lock(handles_);
+    others_ = true;
+  }
   // Writes all memtables to tables, and waits.
   rocksdb::Status Flush();
   rocksdb::Status Floor(bool* has, uint64_t* floor);
@@ -72,7 +76,9 @@ class Unlogged {
  private:
   rocksdb::DB* db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;
-  std::atomic<bool> others_{false};
+  // Held by a flush, which names the families, from before it begins until it is over; and alone by what changes them.
+  std::shared_mutex handles_;
+  bool others_ = false;
   // Changed only while no batch is on its way.
   rocksdb::ColumnFamilyHandle* marks_;
 };

@@ -132,10 +132,16 @@ impl Db {
         match self.try_apply(&EMPTY, None) {
             Ok(_) => Ok(()),
             Err(error) => {
-                failing.store(true, Ordering::Release);
+                self.was_refused();
                 Err(error)
             }
         }
+    }
+
+    /// A batch was refused: [`check_writable`](Db::check_writable) is to look. RocksDB tells of a failure before it refuses
+    /// batches for it, and not again.
+    pub fn was_refused(&self) {
+        self.inner.hub.failing.store(true, Ordering::Release);
     }
 
     fn apply_with(&self, batch: &[u8], flags: u8, mark: Option<AppliedMark>) -> Result<u64> {

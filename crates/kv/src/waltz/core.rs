@@ -240,6 +240,7 @@ impl Waltz {
                 Ok(())
             }
             Err(error) => {
+                self.tables.was_refused();
                 let void = self.void(ticket);
                 drop(entering);
                 drop(held);
@@ -294,6 +295,7 @@ impl Waltz {
                 Ok(())
             }
             Err(error) => {
+                self.tables.was_refused();
                 let void = self.void_soon(ticket).await;
                 drop(entering);
                 Err(not_applied(error, void))

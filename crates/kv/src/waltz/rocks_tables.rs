@@ -151,6 +151,10 @@ impl Tables for RocksTables {
         self.db.check_writable().map_err(|e| failed(&e))
     }
 
+    fn was_refused(&self) {
+        self.db.was_refused();
+    }
+
     fn flush(&self) -> Result<(), LogError> {
         self.db.flush_all().map_err(|e| failed(&e))
     }

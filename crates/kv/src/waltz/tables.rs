@@ -29,6 +29,9 @@ pub trait Tables: Send + Sync {
         Ok(())
     }
 
+    /// A batch was refused: [`check_writable`](Tables::check_writable) is to look before the next one.
+    fn was_refused(&self) {}
+
     /// Writes everything that is in memory to tables, all families at once, and waits for it.
     fn flush(&self) -> Result<(), LogError>;
 
