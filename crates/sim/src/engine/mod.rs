@@ -195,7 +195,8 @@ impl EngineOracle {
         // A cut is named by its place among these.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
-        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
+        let on_array = events.len() < trace.events.len();
+        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events, !on_array);
         EngineOracle { shape, judge, broken }
     }
 
