@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crash explorer with CI's budget: at least 200,000 distinct states over the five targets, two of them on arrays too, two of them on an array too;
+# The crash explorer with CI's budget: at least 200,000 distinct states over the five targets, two of them on arrays too;
 # nothing lost, nothing invented, every state mounts. SEED chooses others than the usual ones.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -178,7 +178,7 @@ impl Mount {
             (tale.newest.as_ref().unwrap_or(&claim.superblock), epoch)
         });
         let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
-        let Some((newest, _)) = newest.map(|(superblock, epoch)| (superblock.clone(), epoch)) else {
+        let Some(newest) = newest.map(|(superblock, _)| superblock.clone()) else {
             let bad = begun.iter().filter(|(.., tale)| tale.unreadable > 0);
             let bad: Vec<String> = bad.map(|(device, ..)| format!("{device:?}")).collect();
             if !bad.is_empty() {
