@@ -9,7 +9,7 @@ use crate::decide::{Child, Verdict};
 use crate::layout::Slot;
 use crate::log_read;
 use crate::member::Member;
-use crate::open::Mount;
+use crate::mount::Mount;
 use crate::status::{MemberState, status};
 use crate::swap::lay_over;
 use crate::xor::xor;

@@ -31,6 +31,7 @@ mod loss;
 mod member;
 mod mend;
 mod metrics;
+mod mount;
 mod open;
 mod options;
 mod pace;

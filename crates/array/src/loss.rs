@@ -11,7 +11,7 @@ use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneInfo, ZoneState};
 use crate::format::record::Body;
 use crate::layout::Slot;
 use crate::member::{Log, Member};
-use crate::open::{Mount, Present};
+use crate::mount::{Mount, Present};
 
 impl Mount {
     /// Records on all drives that are there which of them failed or are missing, wherever that is not known yet.

@@ -178,8 +178,8 @@ fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevi
 }
 
 /// Those of the drives that are members of the array with this label or UUID. One that cannot be opened is left out,
-/// with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and somebody else's
-/// for now, that is the error: without it the array would do without it for good.
+/// with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and held by somebody
+/// else, that is the error: opened without a member, an array fails it for good.
 fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let (mut members, mut closed) = (Vec::new(), Vec::new());
     let (mut arrays, mut good) = (BTreeSet::new(), 0);

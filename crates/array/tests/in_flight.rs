@@ -11,9 +11,9 @@ use common::{BLOCK, Bench, Flaky, METADATA, block, blocks, device, verify, write
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// A drive whose writes take effect when they complete, a millisecond after they were submitted.
+/// A drive that does some of what it is asked when it completes it, a millisecond after it was submitted.
 #[derive(Debug)]
-struct Late(Arc<Flaky>);
+struct Late(Arc<Flaky>, fn(&Op) -> bool);
 
 impl ZonedDevice for Late {
     fn geometry(&self) -> &Geometry {
@@ -21,7 +21,7 @@ impl ZonedDevice for Late {
     }
 
     fn submit(&self, op: Op) -> Io {
-        if !matches!(op, Op::Write { .. }) {
+        if !self.1(&op) {
             return self.0.submit(op);
         }
         let (inner, driver) = (Arc::clone(&self.0), Arc::clone(self.driver()));
@@ -36,8 +36,12 @@ impl ZonedDevice for Late {
     }
 }
 
+fn late(drive: &Arc<Flaky>, what: fn(&Op) -> bool) -> Arc<dyn ZonedDevice> {
+    Arc::new(Late(Arc::clone(drive), what))
+}
+
 async fn open_late(bench: &Bench) -> Arc<Array> {
-    let late = bench.drives.iter().map(|drive| Arc::new(Late(Arc::clone(drive))) as Arc<dyn ZonedDevice>);
+    let late = bench.drives.iter().map(|drive| late(drive, |op| matches!(op, Op::Write { .. })));
     Array::open(late.collect(), OpenOptions::default()).await.expect("opened")
 }
 
@@ -230,38 +234,13 @@ fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
     }
 }
 
-/// A drive whose reads are answered a millisecond late, with what it holds then.
-#[derive(Debug)]
-struct LateReads(Arc<Flaky>);
-
-impl ZonedDevice for LateReads {
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    fn submit(&self, op: Op) -> Io {
-        if !matches!(op, Op::Read { .. }) {
-            return self.0.submit(op);
-        }
-        let (inner, driver) = (Arc::clone(&self.0), Arc::clone(self.driver()));
-        Io::spawn(self.driver(), &self.geometry().name, async move {
-            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
-            inner.submit(op).await
-        })
-    }
-
-    fn driver(&self) -> &Arc<dyn Driver> {
-        self.0.driver()
-    }
-}
-
 #[test]
 fn a_degraded_read_of_a_zone_that_is_reset_under_it_mixes_no_lives() {
     let bench = Bench::new(1);
-    let late = Arc::new(LateReads(Arc::clone(&bench.drives[0])));
+    let late = late(&bench.drives[0], |op| matches!(op, Op::Read { .. }));
     block_on(&*bench.driver, async {
         let mut devices = bench.devices(&[0, 4]);
-        devices.insert(0, Arc::clone(&late) as Arc<dyn ZonedDevice>);
+        devices.insert(0, late);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
         let dev = device(&array);
         write(&dev, 1, 0, 64).await;

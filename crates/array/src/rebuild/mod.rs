@@ -28,7 +28,7 @@ use crate::format::zones::ZoneEntry;
 use crate::jobs::{Job, Rebuild};
 use crate::layout::Slot;
 use crate::log_read::Tale;
-use crate::open::fits;
+use crate::mount::fits;
 use crate::rebuild::copy::{Copied, Target};
 use crate::rebuild::notes::{Known, Notes};
 use crate::{Array, RebuildOptions};
