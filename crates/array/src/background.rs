@@ -9,6 +9,7 @@ use units::sleep_until;
 use zoned::{BufMut, ErrorKind, Io, Op, Result, ZoneId};
 
 use crate::core::Core;
+use crate::failure::may_pass;
 use crate::jobs::Job;
 use crate::layout::{Slot, Stripe};
 use crate::pace::{KEPT, Pacer};
@@ -19,6 +20,10 @@ const SHARED_CHUNK: u64 = 64 << 10;
 const CHUNK: u64 = 512 << 10;
 /// Chunks in flight without clients.
 const DEPTH: usize = 12;
+/// A read whose error may pass is tried again after this time, then after twice as long, and so on.
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// Up to this time: half a second in all.
+const LAST_WAIT: Duration = Duration::from_millis(256);
 
 /// The clients' latencies, while somebody wants to know.
 #[derive(Debug, Default)]
@@ -116,17 +121,39 @@ impl Core {
         self.member(slot).read(id, row, BufMut::zeroed(self.bytes(rows))).ok()
     }
 
+    /// What a read gave, or the last of several like it where its error may pass: nothing is wrong with the drive then.
+    pub(crate) async fn patiently(
+        &self,
+        id: ZoneId,
+        slot: Slot,
+        (row, rows): (u64, u64),
+        mut read: Result<BufMut>,
+    ) -> Result<BufMut> {
+        let mut wait = FIRST_WAIT;
+        while let Err(error) = &read
+            && may_pass(error.kind())
+            && wait <= LAST_WAIT
+        {
+            tracing::warn!(slot = slot.0, zone = id.0, row, %error, ?wait, "a read is tried again");
+            sleep_until(&*self.driver, self.driver.now().after(wait)).await;
+            wait *= 2;
+            let Some(again) = self.read_rows(id, slot, row, rows) else { break };
+            read = again.await;
+        }
+        read
+    }
+
     /// What belongs in rows that were read: relocated units are put over them.
     pub(crate) fn settle(&self, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
         swap::content(self, id, slot, row, data);
     }
 
     /// Rows of a member's physical zone as they should be. Where the drive cannot read some, those do that are held
-    /// elsewhere.
+    /// elsewhere; where an error may pass the read is tried again.
     pub(crate) async fn rows_of(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Result<BufMut> {
         let gone = || self.error(ErrorKind::Gone, "read").in_zone(id);
         let read = self.read_rows(id, slot, row, rows).ok_or_else(gone)?.await;
-        let mut data = match read {
+        let mut data = match self.patiently(id, slot, (row, rows), read).await {
             Ok(data) => data,
             Err(e) if e.kind() != ErrorKind::Media => return Err(e),
             Err(_) => {
@@ -135,8 +162,8 @@ impl Core {
                     if self.is_held(id, slot, row) {
                         data.extend_from_slice(&BufMut::zeroed(self.bytes(1)));
                     } else {
-                        let block = self.read_rows(id, slot, row, 1).ok_or_else(gone)?.await?;
-                        data.extend_from_slice(&block);
+                        let read = self.read_rows(id, slot, row, 1).ok_or_else(gone)?.await;
+                        data.extend_from_slice(&self.patiently(id, slot, (row, 1), read).await?);
                     }
                 }
                 data

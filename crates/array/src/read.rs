@@ -22,11 +22,20 @@ enum Part {
     Rebuild(BufMut, Result<Rebuild>),
 }
 
+/// Rows of a drive that a rebuilt piece follows from.
+struct Source {
+    slot: Slot,
+    row: u64,
+    rows: u64,
+    io: Io<BufMut>,
+    overlay: Overlay,
+}
+
 /// What the blocks of one piece follow from.
 pub(crate) struct Rebuild {
     /// Parity that memory holds.
     held: Option<Buf>,
-    ios: Vec<(Slot, Io<BufMut>, Overlay)>,
+    sources: Vec<Source>,
     /// What is in flight of the piece.
     flying: Overlay,
 }
@@ -40,8 +49,8 @@ impl Rebuild {
             xor(into, held);
         }
         let mut failed = Ok(());
-        for (slot, io, overlay) in self.ios {
-            match io.await {
+        for Source { slot, row, rows, io, overlay } in self.sources {
+            match core.patiently(id, slot, (row, rows), io.await).await {
                 Ok(mut read) => {
                     overlay.apply(&mut read);
                     xor(into, &read);
@@ -220,7 +229,7 @@ impl Core {
         let (row, len) = (piece.row, piece.len);
         let mut limit = zone.readable().min(zone.acknowledged());
         let mut held = None;
-        let mut ios = Vec::new();
+        let mut sources = Vec::new();
         let rows = self.bytes(row)..self.bytes(row + len);
         let mut flying = Vec::new();
         if zone.flies_over(layout, piece.stripe) {
@@ -238,9 +247,9 @@ impl Core {
             held = zone.parity.get(rows).map(Buf::copy_from);
         } else {
             let slot = layout.parity(id, piece.stripe);
-            let into = BufMut::zeroed(self.bytes(len));
-            let io = self.member(slot).read(id, layout.row(piece.stripe) + row, into);
-            ios.push((slot, io.map_err(|_| gone("parity"))?, Overlay::default()));
+            let row = layout.row(piece.stripe) + row;
+            let io = self.read_rows(id, slot, row, len).ok_or_else(|| gone("parity"))?;
+            sources.push(Source { slot, row, rows: len, io, overlay: Overlay::default() });
         }
         for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
             let filled = layout.filled(piece.stripe, index, limit);
@@ -249,17 +258,20 @@ impl Core {
                 continue;
             }
             let slot = layout.data(id, piece.stripe, index);
-            let mut into = BufMut::zeroed(self.bytes(count));
-            let at = layout.row(piece.stripe) + row;
-            if let Some(known) = zone.patches.held(self.bytes(1), slot, at, count) {
-                known.apply(&mut into);
-                ios.push((slot, Io::ready(Ok(Done::Read(into))).typed(), Overlay::default()));
-                continue;
-            }
-            let io = self.member(slot).read(id, at, into);
-            let overlay = zone.patches.over(self.bytes(1), slot, layout.row(piece.stripe) + row, count);
-            ios.push((slot, io.map_err(|_| gone("data"))?, overlay));
+            let row = layout.row(piece.stripe) + row;
+            let (io, overlay) = match zone.patches.held(self.bytes(1), slot, row, count) {
+                Some(known) => {
+                    let mut into = BufMut::zeroed(self.bytes(count));
+                    known.apply(&mut into);
+                    (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
+                }
+                None => {
+                    let io = self.read_rows(id, slot, row, count).ok_or_else(|| gone("data"))?;
+                    (io, zone.patches.over(self.bytes(1), slot, row, count))
+                }
+            };
+            sources.push(Source { slot, row, rows: count, io, overlay });
         }
-        Ok(Rebuild { held, ios, flying: Overlay::new(flying) })
+        Ok(Rebuild { held, sources, flying: Overlay::new(flying) })
     }
 }

@@ -15,6 +15,7 @@ use zoned::{
 
 use crate::background::Runner;
 use crate::core::Core;
+use crate::failure::may_pass;
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Piece, Slot, Stripe};
 use crate::member::{METADATA_ZONES, Member};
@@ -262,7 +263,7 @@ impl Target {
                         core.settle(id, *slot, row, &mut data);
                         Ok(data)
                     }
-                    Err(e) if e.kind() == ErrorKind::Media => core.rows_of(id, *slot, row, count).await,
+                    Err(e) if is_read_again(&e) => core.rows_of(id, *slot, row, count).await,
                     Err(e) => Err(e),
                 };
                 let data = match data {
@@ -303,6 +304,12 @@ impl Target {
         };
         core.error(ErrorKind::Gone, "rebuild").because(why)
     }
+}
+
+/// Whether rows that could not be read are read one by one, or once more: the logs may hold what the drive cannot read,
+/// and an error that says nothing of the drive may pass.
+fn is_read_again(error: &Error) -> bool {
+    error.kind() == ErrorKind::Media || may_pass(error.kind())
 }
 
 impl Core {
@@ -349,8 +356,7 @@ impl Core {
                     overlay.apply(&mut data);
                     data
                 }
-                // The logs may hold what the drive cannot read.
-                Err(e) if e.kind() == ErrorKind::Media => self.rows_of(id, from, row, count).await?,
+                Err(e) if is_read_again(&e) => self.rows_of(id, from, row, count).await?,
                 Err(e) => return Err(e),
             };
             xor(into, &data);

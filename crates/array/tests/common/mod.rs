@@ -26,6 +26,8 @@ pub struct Flaky {
     pub unreadable: Mutex<BTreeSet<Lba>>,
     /// What a read of these says.
     pub says: Mutex<ErrorKind>,
+    /// How many reads of these fail, before they can be read.
+    pub fails: AtomicI64,
     pub flipped: Mutex<BTreeSet<Lba>>,
     /// Operations until the plug is pulled; below zero it is.
     pub left: AtomicI64,
@@ -38,6 +40,7 @@ impl Flaky {
             inner,
             unreadable: Mutex::default(),
             says: Mutex::new(ErrorKind::Media),
+            fails: AtomicI64::new(i64::MAX),
             flipped: Mutex::default(),
             left,
         })
@@ -68,7 +71,8 @@ impl ZonedDevice for Flaky {
         }
         let Op::Read { at, into } = op else { return self.inner.submit(op) };
         let end = at.plus(Blocks((into.len() / BLOCK) as u64));
-        if self.unreadable.lock().range(at..end).next().is_some() {
+        let bad = self.unreadable.lock().range(at..end).next().is_some();
+        if bad && self.fails.fetch_sub(1, Ordering::Relaxed) > 0 {
             return Io::ready(Err(error(*self.says.lock()).at(at).with_buffer(into)));
         }
         let flipped: Vec<usize> =
