@@ -9,7 +9,7 @@ use units::sleep_until;
 use zoned::{BufMut, ErrorKind, Io, Op, Result, ZoneId};
 
 use crate::core::Core;
-use crate::failure::may_pass;
+use crate::failure::Patience;
 use crate::jobs::Job;
 use crate::layout::{Slot, Stripe};
 use crate::pace::{KEPT, Pacer};
@@ -20,10 +20,6 @@ const SHARED_CHUNK: u64 = 64 << 10;
 const CHUNK: u64 = 512 << 10;
 /// Chunks in flight without clients.
 const DEPTH: usize = 12;
-/// A read whose error may pass is tried again after this time, then after twice as long, and so on.
-const FIRST_WAIT: Duration = Duration::from_millis(1);
-/// Up to this time: half a second in all.
-const LAST_WAIT: Duration = Duration::from_millis(256);
 
 /// The clients' latencies, while somebody wants to know.
 #[derive(Debug, Default)]
@@ -129,14 +125,10 @@ impl Core {
         (row, rows): (u64, u64),
         mut read: Result<BufMut>,
     ) -> Result<BufMut> {
-        let mut wait = FIRST_WAIT;
+        let mut patience = Patience::default();
         while let Err(error) = &read
-            && may_pass(error.kind())
-            && wait <= LAST_WAIT
+            && patience.outlasts(&*self.driver, error).await
         {
-            tracing::warn!(slot = slot.0, zone = id.0, row, %error, ?wait, "a read is tried again");
-            sleep_until(&*self.driver, self.driver.now().after(wait)).await;
-            wait *= 2;
             let Some(again) = self.read_rows(id, slot, row, rows) else { break };
             read = again.await;
         }

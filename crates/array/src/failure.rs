@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use zoned::{Done, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
+use units::sleep_until;
+use zoned::{Done, Driver, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::Array;
 use crate::core::{After, Core};
@@ -23,6 +25,29 @@ pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
 /// Whether an error of a read says nothing of the drive: the machine had no memory for it, say. The next may do.
 pub(crate) fn may_pass(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Host | ErrorKind::Unknown)
+}
+
+/// How often what fails with an error that may pass is tried again: after a millisecond, then after twice as long each
+/// time, half a second in all.
+#[derive(Default)]
+pub(crate) struct Patience {
+    tries: u32,
+}
+
+impl Patience {
+    const TRIES: u32 = 9;
+
+    /// Waits before the next try. False, at once, where the error will not pass, or did not in all that time.
+    pub(crate) async fn outlasts(&mut self, driver: &dyn Driver, error: &Error) -> bool {
+        if !may_pass(error.kind()) || self.tries == Patience::TRIES {
+            return false;
+        }
+        let wait = Duration::from_millis(1 << self.tries);
+        self.tries += 1;
+        tracing::warn!(%error, ?wait, "tried again");
+        sleep_until(driver, driver.now().after(wait)).await;
+        true
+    }
 }
 
 /// Whether an error says that the array asked for what it must not: no fault of the drive.

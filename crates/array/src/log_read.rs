@@ -86,8 +86,8 @@ pub(crate) struct Tale {
     pub epochs: BTreeMap<u64, Told>,
     pub newest: Option<Superblock>,
     pub sequence: u64,
-    /// Blocks that the drive cannot read: what they said is not known.
-    pub unreadable: u64,
+    /// Blocks of each metadata zone that the drive cannot read: what they said is not known.
+    unreadable: BTreeMap<ZoneId, u64>,
 }
 
 /// Which partial parity a mount needs.
@@ -213,7 +213,9 @@ pub(crate) async fn read(
             }
         })
         .await?;
-        tale.unreadable += unreadable;
+        if unreadable > 0 {
+            tale.unreadable.insert(info.zone, unreadable);
+        }
     }
     tale.epochs.values_mut().for_each(Told::settle);
     Ok((tale, zones))
@@ -268,6 +270,24 @@ pub(crate) async fn each_record(
 }
 
 impl Tale {
+    /// The newest epoch that is whole.
+    pub(crate) fn complete(&self) -> Option<u64> {
+        self.epochs.iter().rev().find(|(_, told)| told.complete).map(|(epoch, _)| *epoch)
+    }
+
+    /// Blocks that the drive cannot read and that may be of `epoch` or a later one. A metadata zone holds records of one
+    /// epoch only, so that any that can be read tells of which all are; a copy of a physical zone has none.
+    pub(crate) fn unreadable_from(&self, epoch: u64) -> u64 {
+        let of = |zone: &ZoneId| self.epochs.iter().rev().find(|(_, told)| told.zones.contains(zone));
+        let counts = |zone: &ZoneId| of(zone).is_none_or(|(of, _)| *of >= epoch);
+        self.unreadable.iter().filter(|(zone, _)| counts(zone)).map(|(_, blocks)| blocks).sum()
+    }
+
+    /// Blocks that the drive cannot read and that may count.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable_from(self.complete().unwrap_or(0))
+    }
+
     /// What a new drive is said to hold is not believed: which later word of it there was cannot be read.
     pub(crate) fn forget_notes(&mut self) {
         self.epochs.values_mut().for_each(|told| told.rebuilt.clear());

@@ -317,10 +317,15 @@ impl Member {
 
     /// Adds a record for which there is a reservation.
     pub(crate) fn append_reserved(&self, body: &Body, block_size: u32) -> Option<Io<()>> {
+        self.append_reserved_as(body, block_size, Durability::Cached)
+    }
+
+    /// The same, durable or not.
+    pub(crate) fn append_reserved_as(&self, body: &Body, block_size: u32, how: Durability) -> Option<Io<()>> {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
         // Superblocks may have taken what is kept for them.
-        self.put(&mut log, body, false, Durability::Cached, 0).expect("room was reserved")
+        self.put(&mut log, body, false, how, 0).expect("room was reserved")
     }
 
     /// Adds a record to the log, which is locked.

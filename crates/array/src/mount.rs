@@ -64,14 +64,14 @@ impl Mount {
             let needed = Needed { doubt: doubt_of(&claim.superblock, &layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
             let (mut tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
-            if tale.unreadable > 0 {
-                let blocks = tale.unreadable;
+            let blocks = tale.unreadable();
+            if blocks > 0 {
                 tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
                 // A record that is not known may say what does not count: nothing of the drive is believed. But nothing
                 // of it is overwritten before somebody asks for that: it may be the only one that holds something.
                 tale.forget_notes();
                 begun.push((device, claim, tale));
-            } else if tale.epochs.values().any(|told| told.complete) {
+            } else if tale.complete().is_some() {
                 tales.push((device, claim, tale, zones));
             } else {
                 begun.push((device, claim, tale));
@@ -80,13 +80,12 @@ impl Mount {
         let claims = tales;
         // That a drive failed or was replaced may stand in the middle of a log, and of one drive's only.
         // Two mounts that a power cut ended may have given the same number: the drive that went on since is right.
-        let newest = claims.iter().map(|(_, claim, tale, _)| {
-            let epoch = tale.epochs.iter().rev().find(|(_, told)| told.complete).map(|(epoch, _)| *epoch);
-            (tale.newest.as_ref().unwrap_or(&claim.superblock), epoch)
-        });
+        let newest = claims
+            .iter()
+            .map(|(_, claim, tale, _)| (tale.newest.as_ref().unwrap_or(&claim.superblock), tale.complete()));
         let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
         let Some(newest) = newest.map(|(superblock, _)| superblock.clone()) else {
-            let bad = begun.iter().filter(|(.., tale)| tale.unreadable > 0);
+            let bad = begun.iter().filter(|(.., tale)| tale.unreadable() > 0);
             let bad: Vec<String> = bad.map(|(device, ..)| format!("{device:?}")).collect();
             if !bad.is_empty() {
                 let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
@@ -127,6 +126,18 @@ impl Mount {
             }
             *place = Some(Present { device, tale, zones, report, begun: None });
         }
+        // Where a mount was cut short an older epoch counts, and with it what the drive cannot read of that one.
+        let mut epoch = whole_epoch(&present);
+        let mut unreadable = Vec::new();
+        while let Some(bad) = (0..).map(Slot).zip(&mut present).find(|(_, place)| {
+            place.as_ref().zip(epoch).is_some_and(|(present, epoch)| present.tale.unreadable_from(epoch) > 0)
+        }) {
+            let (slot, place) = bad;
+            tracing::error!(slot = slot.0, "what its log says cannot be read in full: left out");
+            *place = None;
+            unreadable.push(slot);
+            epoch = whole_epoch(&present);
+        }
         let lost: Vec<Slot> = (0..)
             .map(Slot)
             .zip(present.iter().zip(&superblock.members))
@@ -141,8 +152,8 @@ impl Mount {
                 && uuid(&claim.superblock) == uuid(&superblock)
                 && known.is_some_and(|known| known.rebuilding || !known.failed)
         };
-        let bad = begun.iter().filter(|one| one.2.unreadable > 0 && ours(one));
-        let unreadable: Vec<Slot> = bad.map(|(_, claim, _)| claim.slot).collect();
+        let bad = begun.iter().filter(|one| one.2.unreadable() > 0 && ours(one));
+        unreadable.extend(bad.map(|(_, claim, _)| claim.slot));
         let absent = present.iter().filter(|place| place.is_none()).count();
         if absent > 1 {
             let what = |slot: &Slot| match unreadable.contains(slot) {
@@ -164,20 +175,17 @@ impl Mount {
             "" => Arc::from(format!("array:{uuid}")),
             label => Arc::from(format!("array:{label}")),
         };
-        let epochs = || present.iter().flatten().map(|p| &p.tale.epochs);
-        let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|told| told.complete));
-        let first = epochs().next().into_iter().flat_map(BTreeMap::keys).rev();
-        let Some(epoch) = first.clone().find(whole).copied() else {
+        let Some(epoch) = epoch else {
             let why = "no checkpoint is whole on all drives: their metadata is damaged. Leave the drive out that was \
                        changed last";
             return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why));
         };
-        let next =
-            epochs().filter_map(|all| all.last_key_value()).map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
+        let newest = present.iter().flatten().filter_map(|present| present.tale.epochs.last_key_value());
+        let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
         let mut candidate = None;
         for one in begun {
             let (device, claim, tale) = match one {
-                one if one.2.unreadable > 0
+                one if one.2.unreadable() > 0
                     && !superblock.member(one.1.slot).is_some_and(|m| m.rebuilding) =>
                 {
                     continue;
@@ -234,7 +242,7 @@ impl Mount {
             for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
                 let Some(present) = present else { continue };
                 (present.tale, _) = log_read::read(&present.device, &layout, array, slot, &needed).await?;
-                if present.tale.unreadable > 0 {
+                if present.tale.unreadable_from(self.epoch) > 0 {
                     let error = Error::new(ErrorKind::Media, &self.name, "open");
                     return Err(error.because(format!(
                         "what the log of drive {} says could be read a moment ago, and cannot now: open the array again",
@@ -357,6 +365,13 @@ impl Mount {
         }
         all
     }
+}
+
+/// The newest epoch that is whole on all drives.
+fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
+    let epochs = || present.iter().flatten().map(|present| &present.tale.epochs);
+    let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|told| told.complete));
+    epochs().next()?.keys().rev().find(whole).copied()
 }
 
 fn layout_of(superblock: &Superblock) -> Layout {

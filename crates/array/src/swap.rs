@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zoned::{
-    Action, Blocks, BufMut, Bytes, Done, Durability, Error, ErrorKind, Io, Lba, Result, ZoneId, ZoneState,
-    ZonedDevice, join_all,
+    Action, Blocks, BufMut, Bytes, Done, Durability, Io, Lba, Result, ZoneId, ZoneState, ZonedDevice,
+    join_all,
 };
 
 use crate::Sabotage;
@@ -34,6 +34,9 @@ const CHUNK: u64 = 1 << 20;
 const MOST_RELOCATED: u64 = 16 << 20;
 /// And no more than one in so many blocks of a metadata zone.
 const SHARE: u64 = 4;
+
+/// Blocks of the two records of a physical zone that is rebuilt.
+const RECORDS: u64 = 2;
 
 /// Rebuilds the zones of which more than `above` is hidden, and those for which there is no room in the logs.
 pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
@@ -92,8 +95,10 @@ pub(crate) fn most(core: &Core, member: &Member) -> u64 {
 /// Rebuilds one physical zone.
 async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()> {
     let member = core.member(slot);
-    let Some(device) = member.device() else { return Ok(()) };
     let block = core.geometry.block_size;
+    // A log that has no room for the two records moves first: once the copy lies in the swap zone it has no other to go to.
+    core.reserve(&[(slot, RECORDS)]).await;
+    let Some(device) = member.device() else { return Ok(()) };
     let (generation, rows, swap) = {
         let zone = core.zone(id);
         let log = member.log.lock();
@@ -122,21 +127,17 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
         row += count;
     }
     device.flush().await?;
-    let full = |_| {
-        let error = Error::new(ErrorKind::ZoneFull, &core.geometry.name, "rebuild").in_zone(id);
-        error.because("no room in the metadata log")
+    let record = async |body: &Body| match member.append_reserved_as(body, block, Durability::Durable) {
+        Some(io) => io.await,
+        None => Ok(()),
     };
     if core.sabotage != Some(Sabotage::Swap) {
-        let body = Body::Swap { zone: id, generation, rows, swap, mask };
-        if let Some(io) = member.append(&body, false, Durability::Durable).map_err(full)? {
-            io.await?;
-        }
+        record(&Body::Swap { zone: id, generation, rows, swap, mask }).await?;
+    } else {
+        member.unreserve(1);
     }
     copy_back(&device, block, id, rows, swap, mask).await?;
-    let body = Body::Hidden { zone: id, generation, ranges: Vec::new(), rebuilt: true };
-    if let Some(io) = member.append(&body, false, Durability::Durable).map_err(full)? {
-        io.await?;
-    }
+    record(&Body::Hidden { zone: id, generation, ranges: Vec::new(), rebuilt: true }).await?;
     {
         let mut zone = core.zone(id);
         zone.patches.forget(slot);

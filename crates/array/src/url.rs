@@ -16,7 +16,8 @@ use zoned::contents::{Signature, peek};
 use zoned::discover::Machine;
 use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
-use crate::{Array, OpenOptions, status};
+use crate::failure::Patience;
+use crate::{Array, OpenOptions, Status, status};
 
 /// The members that `rest`, an array's URL behind `array:`, names. Those that are not there are left out, with a
 /// warning: the array may do without one.
@@ -177,9 +178,20 @@ fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevi
     of_name(name, found, driver)
 }
 
-/// Those of the drives that are members of the array with this label or UUID. One that cannot be opened is left out,
-/// with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and held by somebody
-/// else, that is the error: opened without a member, an array fails it for good.
+/// What a drive says that it is a member of. An error that may pass is waited out.
+async fn look(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
+    let mut patience = Patience::default();
+    loop {
+        match status(std::slice::from_ref(device)).await {
+            Err(error) if patience.outlasts(&**device.driver(), &error).await => {}
+            looked => return looked,
+        }
+    }
+}
+
+/// Those of the drives that are members of the array with this label or UUID. One that cannot be opened, or looked at, is left
+/// out, with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and held by somebody
+/// else, or cannot be read now, that is the error: opened without a member, an array fails it for good.
 fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let (mut members, mut closed) = (Vec::new(), Vec::new());
     let (mut arrays, mut good) = (BTreeSet::new(), 0);
@@ -192,7 +204,16 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
                 continue;
             }
         };
-        let Ok(status) = block_on(&**driver, status(std::slice::from_ref(&device))) else { continue };
+        let status = match block_on(&**driver, look(&device)) {
+            Ok(status) => status,
+            // It is no member of an array, or of one that this build does not know.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
+            Err(error) => {
+                tracing::warn!(url, %error, "what a drive is a member of cannot be read: left out");
+                closed.push((url, error));
+                continue;
+            }
+        };
         let superblock = &status.superblock;
         if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
             arrays.insert(superblock.uuid);
@@ -232,10 +253,63 @@ fn refusal(kind: ErrorKind, rest: &str, why: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use zoned::emu::{Emu, EmuOptions};
+    use zoned::{Geometry, Io, Op};
 
     use super::*;
     use crate::CreateOptions;
+
+    /// A drive whose next reads fail, for a reason of the machine.
+    #[derive(Debug)]
+    struct Busy(Arc<dyn ZonedDevice>, AtomicU32);
+
+    impl ZonedDevice for Busy {
+        fn geometry(&self) -> &Geometry {
+            self.0.geometry()
+        }
+
+        fn submit(&self, op: Op) -> Io {
+            let fails = matches!(op, Op::Read { .. })
+                && self
+                    .1
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok();
+            match fails {
+                true => Io::ready(Err(Error::new(ErrorKind::Host, &Arc::from("emu:busy"), op.name()))),
+                false => self.0.submit(op),
+            }
+        }
+
+        fn driver(&self) -> &Arc<dyn Driver> {
+            self.0.driver()
+        }
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_read_for_a_moment_is_waited_for_or_an_error() {
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+            .map(|n| {
+                let options = EmuOptions { name: format!("emu:{n}"), zones: 8, ..EmuOptions::default() };
+                Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+            })
+            .collect();
+        let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
+        block_on(&*driver, crate::create(&drives, &options)).expect("created");
+        let members = |reads: u32| {
+            let busy = Arc::new(Busy(Arc::clone(&drives[3]), AtomicU32::new(reads)));
+            let others = drives.iter().take(3).map(Arc::clone);
+            let found =
+                others.chain([busy as Arc<dyn ZonedDevice>]).map(|drive| ("emu:x".to_owned(), Ok(drive)));
+            of_name("barn", found.collect(), &driver)
+        };
+        assert_eq!(members(3).expect("it passes").len(), 4);
+        let error = members(u32::MAX).expect_err("without it the array would fail it for good");
+        assert_eq!(error.kind(), ErrorKind::Host, "{error}");
+        assert!(error.to_string().contains("emu:busy"), "{error}");
+    }
 
     #[test]
     fn members_are_listed_in_the_url_or_in_a_file() {

@@ -4,7 +4,7 @@ mod ground;
 
 use std::sync::Arc;
 
-use array::{OpenOptions, Slot};
+use array::{Layout, OpenOptions, Slot, Stripe};
 use ground::Ground;
 use units::{Driver, VirtualDriver};
 use zoned::emu::{Emu, Latency};
@@ -129,6 +129,28 @@ fn what_does_not_fit_the_logs_is_rebuilt_and_memory_stays_bounded() {
     drop(array);
     let array = ground.open(never());
     (1..4).map(ZoneId).for_each(|zone| ground.check(&array, zone, 1, 60));
+}
+
+#[test]
+fn a_log_without_room_for_the_records_of_a_rebuilt_zone_moves_first() {
+    // Twenty zones with hidden rows, and with all their partial parity in the log of drive 0.
+    let (zones, capacity) = (20, 94);
+    let ground = Ground::with_open(4, zones, capacity, 1, zones + 2);
+    let layout = Layout { drives: 4, unit: 1, zone_capacity: capacity };
+    let parity_on_0 = |zone| (1..).map(Stripe).find(|stripe| layout.parity(ZoneId(zone), *stripe) == Slot(0));
+    let before = |zone| layout.start(parity_on_0(zone).expect("one in four")).0 + 1;
+    let array = ground.open(never());
+    (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, before(zone), 3));
+    drop(array);
+    (0..zones).for_each(|zone| ground.leave_behind(0, ZoneId(zone), 2));
+    let array = ground.open(OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() });
+    (0..zones).for_each(|zone| {
+        ground.check(&array, ZoneId(zone), 1, before(zone));
+        ground.write(&array, ZoneId(zone), 1, before(zone), 40, 3);
+    });
+    drop(array);
+    let array = ground.open_without(0);
+    (0..zones).for_each(|zone| ground.check(&array, ZoneId(zone), 1, 40));
 }
 
 /// The parity of a stripe of which not all was written when the power went lies in a log: it has nothing to do with what

@@ -166,6 +166,50 @@ fn a_zone_in_the_swap_zone_that_cannot_be_read_is_rebuilt_from_the_others() {
     assert_eq!(met, 3, "no mount was cut while a zone was in the swap zone");
 }
 
+/// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is whole.
+fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
+    let records = records(bench, slot);
+    let whole = |epoch| records.iter().any(|r| r.epoch == epoch && r.kind == "checkpoint-end");
+    let start = |zone| bench.drives[slot].inner.geometry().start(zone);
+    // Behind the superblock: that one says that the drive is a member.
+    let second = records.iter().filter(|record| record.kind == "zones");
+    let mut found: Vec<_> =
+        second.map(|r| (r.epoch, whole(r.epoch), start(r.metadata_zone).plus(Blocks(r.block)))).collect();
+    found.sort_unstable();
+    found.dedup_by_key(|(epoch, ..)| *epoch);
+    found
+}
+
+#[test]
+fn an_unreadable_block_of_an_epoch_that_is_over_leaves_no_drive_out() {
+    let (mut over, mut counts) = (0, 0);
+    for after in (8..120).step_by(2) {
+        let bench = furnished();
+        // A mount that is cut short leaves two epochs.
+        block_on(&*bench.driver, async {
+            bench.drives.iter().for_each(|drive| drive.unplug(after));
+            drop(Array::open(bench.devices(&[]), OpenOptions::default()).await);
+        });
+        let bench = bench.cut(after as u64);
+        let all: Vec<_> = (0..5).map(|slot| epochs(&bench, slot)).collect();
+        let Some((old, _, at)) = all[1].first().copied().filter(|_| all[1].len() > 1) else { continue };
+        let newest = all[1][1].0;
+        let is_over =
+            all.iter().all(|known| known.iter().any(|(epoch, whole, _)| (*epoch, *whole) == (newest, true)));
+        bench.drives[1].unreadable.lock().insert(at);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            verify_all(&device(&array)).await;
+            let health = array.status().health();
+            let wanted = if is_over { Health::Clean } else { Health::Degraded };
+            assert_eq!(health, wanted, "after {after}: epochs {old} and {newest}: {all:?}");
+        });
+        over += u32::from(is_over);
+        counts += u32::from(!is_over);
+    }
+    assert!(over > 0 && counts > 0, "{over} mounts were cut after the new epoch counted, {counts} before");
+}
+
 #[test]
 fn two_drives_that_cannot_read_their_metadata_are_an_error_in_clear_words() {
     let bench = furnished();

@@ -32,6 +32,11 @@ pub fn blocks(life: u64, from: u64, to: u64) -> Buf {
 impl Ground {
     /// `count` drives with `zones` logical zones of `capacity` blocks on each, and an array in units of `unit` blocks.
     pub fn new(count: u32, zones: u32, capacity: u64, unit: u64) -> Ground {
+        Ground::with_open(count, zones, capacity, unit, 8)
+    }
+
+    /// The same of drives that may have `open` zones open, and one more active.
+    pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> Ground {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus: Vec<Arc<Emu>> = (0..count)
             .map(|n| {
@@ -41,8 +46,8 @@ impl Ground {
                     zones: zones + METADATA_ZONES,
                     zone_size: Blocks(capacity),
                     zone_capacity: Blocks(capacity),
-                    max_open: Some(8),
-                    max_active: Some(9),
+                    max_open: Some(open),
+                    max_active: Some(open + 1),
                     volatile_cache: true,
                     latency: Latency::all(Duration::from_micros(10)),
                     ..EmuOptions::default()
