@@ -7,7 +7,9 @@ use zoned::{Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId
 
 use crate::CreateOptions;
 use crate::format::record::{self, Body, Place};
-use crate::format::superblock::{LEFT_SYMMETRIC, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock};
+use crate::format::superblock::{
+    LEFT_SYMMETRIC, Limits, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock,
+};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::layout::Slot;
 use crate::member::{METADATA_ZONES, RESERVE};
@@ -152,6 +154,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         zones: zones - METADATA_ZONES,
         zone_size: Blocks(devices.iter().map(|d| d.geometry().zone_size.0).max().unwrap_or(0)),
         zone_capacity: Blocks(capacity),
+        limits: Some(Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES)),
         created_ms: driver.unix_millis(),
         label: options.label.clone(),
         members: devices.iter().map(member).collect(),

@@ -54,7 +54,7 @@ pub use check::{CheckOptions, CheckReport, Problem, Severity, check};
 pub use create::{create, plan};
 pub use dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
 pub use events::{Event, EventKind, Events};
-pub use format::superblock::{MemberInfo, Superblock};
+pub use format::superblock::{Limits, MemberInfo, Superblock};
 pub use jobs::{Handle, Progress, Rebuild, Scrub};
 pub use layout::{Layout, Piece, Slot, Stripe};
 pub use metrics::Counters;

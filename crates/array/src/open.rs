@@ -22,7 +22,7 @@ use crate::core::{Core, Place};
 use crate::decide::{Child, Decision, Verdict};
 use crate::events::Bus;
 use crate::format::record::Body;
-use crate::format::superblock::{self, Superblock};
+use crate::format::superblock::{self, Limits, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::jobs::Jobs;
 use crate::layout::Slot;
@@ -289,6 +289,10 @@ impl Mount {
 
     fn core(&mut self, zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Core> {
         let geometry = self.geometry()?;
+        if self.superblock.limits.is_none() && self.present.iter().all(Option::is_some) {
+            let Geometry { max_open, max_active, .. } = geometry;
+            self.superblock.limits = Some(Limits { max_open, max_active });
+        }
         let tally: Arc<Tally> = Arc::default();
         let mut limits = Resources::default();
         for (id, zone) in (0..).map(ZoneId).zip(&zones) {
@@ -338,9 +342,8 @@ impl Mount {
     fn geometry(&self) -> Result<Geometry> {
         let block = u64::from(self.superblock.block_size);
         let all = || self.present.iter().flatten().map(|p| p.device.geometry());
-        let limit = |of: fn(&Geometry) -> Option<u32>| {
-            all().filter_map(of).min().map(|limit| limit.saturating_sub(METADATA_ZONES).max(1))
-        };
+        // The same with any drive missing.
+        let limits = self.superblock.limits.unwrap_or_else(|| Limits::of(all(), METADATA_ZONES));
         let stripe = self.layout.unit * self.layout.data_units();
         let capacity = self.layout.capacity();
         let most = |bytes: u64| Blocks((bytes / block).max(stripe)).min(capacity);
@@ -351,8 +354,8 @@ impl Mount {
             conventional: 0,
             zone_size: Blocks(self.superblock.zone_size.0 * self.layout.data_units()),
             zone_capacity: capacity,
-            max_open: limit(|g| g.max_open),
-            max_active: limit(|g| g.max_active),
+            max_open: limits.max_open,
+            max_active: limits.max_active,
             max_append: most(MAX_APPEND),
             max_transfer: most(MAX_TRANSFER),
             atomic_write: Blocks(1),

@@ -264,3 +264,26 @@ fn a_drive_with_a_volatile_cache_is_no_replacement_where_nobody_flushes() {
         array.replace(Slot(1), drive(9, false)).await.expect("replaced");
     });
 }
+
+#[test]
+fn limits_of_open_zones_are_the_same_whichever_drive_is_missing() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+        .map(|n| {
+            let (max_open, max_active) = (Some(8 + n), Some(14 - n));
+            let name = format!("emu:{n}");
+            let options = EmuOptions { name, zones: 8, max_open, max_active, ..EmuOptions::default() };
+            Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+        })
+        .collect();
+    block_on(&*driver, async {
+        array::create(&drives, &array::CreateOptions::default()).await.expect("created");
+        for without in [None, Some(0)] {
+            let there = drives.iter().enumerate().filter(|(n, _)| Some(*n) != without);
+            let there = there.map(|(_, drive)| Arc::clone(drive)).collect();
+            let array = Array::open(there, OpenOptions::default()).await.expect("opened");
+            let geometry = array.geometry();
+            assert_eq!((geometry.max_open, geometry.max_active), (Some(5), Some(8)), "without {without:?}");
+        }
+    });
+}

@@ -25,7 +25,9 @@
 //! | 96 | 4 | label_len | bytes of the label |
 //! | 100 | 4 | reserved | zero |
 //! | 104 | 64 | label | UTF-8, zero-filled |
-//! | 168 | 88 | reserved | zero |
+//! | 168 | 4 | max_open | logical zones that may be open: all ones for no limit, 0 where none is recorded |
+//! | 172 | 4 | max_active | the same of active ones |
+//! | 176 | 80 | reserved | zero |
 //! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed, 2 failed and this new drive is being filled), reserved (12) |
 
 use units::Blocks;
@@ -34,6 +36,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::layout::Slot;
+use zoned::Geometry;
 
 /// The version this build writes and reads.
 const VERSION: u32 = 1;
@@ -82,7 +85,9 @@ struct Raw {
     label_len: U32,
     reserved: U32,
     label: [u8; MAX_LABEL],
-    reserved_2: [u8; 88],
+    max_open: U32,
+    max_active: U32,
+    reserved_2: [u8; 80],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -98,6 +103,12 @@ const _: () = assert!(size_of::<RawMember>() == MEMBER);
 const _: () = assert!(std::mem::offset_of!(Raw, config) == 32);
 const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
+const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
+
+/// No limit is recorded: of arrays that were made before there was a place for it.
+const NOT_RECORDED: u32 = 0;
+/// There is none.
+const UNLIMITED: u32 = u32::MAX;
 
 /// What the superblock says of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +119,26 @@ pub struct MemberInfo {
     pub failed: bool,
     /// Whether this is a new drive that is being filled. It counts as failed until it is done.
     pub rebuilding: bool,
+}
+
+/// How many logical zones may be open, and active: those of the drives that the array was made of, whichever of them are
+/// there now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Open zones; `None` for no limit.
+    pub max_open: Option<u32>,
+    /// Active zones; `None` for no limit.
+    pub max_active: Option<u32>,
+}
+
+impl Limits {
+    /// Those of an array of `drives` that keeps `metadata_zones` zones of each for itself.
+    pub(crate) fn of<'a>(drives: impl Iterator<Item = &'a Geometry> + Clone, metadata_zones: u32) -> Limits {
+        let limit = |of: fn(&Geometry) -> Option<u32>| {
+            drives.clone().filter_map(of).min().map(|limit| limit.saturating_sub(metadata_zones).max(1))
+        };
+        Limits { max_open: limit(|g| g.max_open), max_active: limit(|g| g.max_active) }
+    }
 }
 
 /// What the array is like.
@@ -139,6 +170,8 @@ pub struct Superblock {
     pub zone_size: Blocks,
     /// Blocks used of each physical zone: what the smallest drive has.
     pub zone_capacity: Blocks,
+    /// `None` where no build recorded them yet: the next mount with all drives does.
+    pub limits: Option<Limits>,
     /// Milliseconds since 1970.
     pub created_ms: u64,
     /// A name for people.
@@ -167,6 +200,9 @@ pub(crate) enum Refused {
 pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     let mut label = [0; MAX_LABEL];
     label.iter_mut().zip(sb.label.as_bytes()).for_each(|(to, from)| *to = *from);
+    let limit = |of: fn(Limits) -> Option<u32>| {
+        U32::new(sb.limits.map_or(NOT_RECORDED, |limits| of(limits).unwrap_or(UNLIMITED)))
+    };
     let raw = Raw {
         version: VERSION.into(),
         members: u32::try_from(sb.members.len()).expect("no more than MAX_MEMBERS").into(),
@@ -188,7 +224,9 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         label_len: u32::try_from(sb.label.len().min(MAX_LABEL)).unwrap_or(0).into(),
         reserved: 0.into(),
         label,
-        reserved_2: [0; 88],
+        max_open: limit(|limits| limits.max_open),
+        max_active: limit(|limits| limits.max_active),
+        reserved_2: [0; 80],
     };
     let mut bytes = raw.as_bytes().to_vec();
     for member in &sb.members {
@@ -246,6 +284,12 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         && raw.zone_capacity.get() <= raw.zone_size.get()
         && raw.zone_size.get() <= u64::from(u32::MAX);
     let label = raw.label.get(..raw.label_len.get() as usize);
+    let limit = |raw: U32| match raw.get() {
+        NOT_RECORDED => None,
+        UNLIMITED => Some(None),
+        limit => Some(Some(limit)),
+    };
+    let limits = limit(raw.max_open).zip(limit(raw.max_active));
     let (true, Some(label)) = (sound, label) else { return Err(Refused::Malformed) };
     Ok(Superblock {
         uuid,
@@ -261,6 +305,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         zones: raw.zones.get(),
         zone_size: Blocks(raw.zone_size.get()),
         zone_capacity: Blocks(raw.zone_capacity.get()),
+        limits: limits.map(|(max_open, max_active)| Limits { max_open, max_active }),
         created_ms: raw.created_ms.get(),
         label: String::from_utf8_lossy(label).into_owned(),
         members,
@@ -299,6 +344,7 @@ pub(crate) mod tests {
             zones: 29,
             zone_size: Blocks(16_384),
             zone_capacity: Blocks(16_000),
+            limits: None,
             created_ms: 1_700_000_000_000,
             label: "barn".into(),
             members: (1..=5).map(member).collect(),
@@ -310,6 +356,15 @@ pub(crate) mod tests {
         let golden = golden("superblock-v1.bin", &encode(&sample()));
         assert_eq!(decode(sample().uuid, &golden), Ok(sample()));
         assert_eq!(encode(&sample()), golden);
+    }
+
+    #[test]
+    fn recorded_limits_read_as_they_were_written() {
+        let limits = Some(Limits { max_open: Some(11), max_active: None });
+        let superblock = Superblock { limits, ..sample() };
+        let golden = golden("superblock-limits-v1.bin", &encode(&superblock));
+        assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
+        assert_eq!(encode(&superblock), golden);
     }
 
     #[test]
