@@ -30,9 +30,9 @@ use units::{BoxFuture, Instant};
 
 use super::inner::Inner;
 use super::submit::Body;
-use crate::Result;
 use crate::log::parallel::{Cutting, Joined, NUMBER, payload_len};
 use crate::log::{Latencies, Window};
+use crate::{Error, ErrorKind, Result};
 
 /// The most operations in flight that are told apart.
 const MOST: usize = 128;
@@ -343,6 +343,7 @@ impl Inner {
 
     /// Waits for the batch's turn, sends it, and tells everybody in it.
     async fn lead(self: &Arc<Inner>, batch: &Arc<Batch>) {
+        let mut leading = Leading { log: self, batch, told: false };
         let (records, slot) = loop {
             let seen = batch.turn.version();
             if self.is_next(batch) {
@@ -356,9 +357,25 @@ impl Inner {
         };
         let (result, slot) = self.append(Body::Joined(records), Some(slot)).await;
         // Those who were served come back first: the next batch is theirs, too.
-        *batch.result.lock() = Some(result);
-        batch.done.notify();
+        leading.tell(result);
         drop(slot);
+    }
+
+    /// Takes a batch that nobody leads any more out of those that wait, if it is among them.
+    fn take_out(&self, batch: &Arc<Batch>) {
+        let next = {
+            let mut state = self.joiner.state.lock();
+            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, batch));
+            if let Some(records) = batch.records.lock().take() {
+                let load = load(&records);
+                state.held.records -= load.records;
+                state.held.bytes -= load.bytes;
+            }
+            state.next()
+        };
+        if let Some(next) = next {
+            next.turn.notify();
+        }
     }
 
     fn is_next(&self, batch: &Arc<Batch>) -> bool {
@@ -398,6 +415,35 @@ impl Batch {
     }
 }
 
+/// Those who wait for a batch hear what became of it, whatever happens to who leads it.
+struct Leading<'a> {
+    log: &'a Arc<Inner>,
+    batch: &'a Arc<Batch>,
+    told: bool,
+}
+
+impl Leading<'_> {
+    fn tell(&mut self, result: Result<u64>) {
+        self.told = true;
+        *self.batch.result.lock() = Some(result);
+        self.batch.done.notify();
+    }
+}
+
+impl Drop for Leading<'_> {
+    /// It panicked: nobody here knows what became of the batch.
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        let why = "the task that wrote the records of several panicked: close the log and open it again, which decides";
+        let error = Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why);
+        let error = self.log.poison(error);
+        self.log.take_out(self.batch);
+        self.tell(Err(error));
+    }
+}
+
 /// Leading a batch. Dropped before its end, it goes on by itself: others wait for it.
 struct Leads<'a> {
     log: &'a Arc<Inner>,
@@ -408,10 +454,11 @@ impl Future for Leads<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(rest) = &mut self.rest else { return Poll::Ready(()) };
+        // One that panics is gone then: it cannot be driven to an end.
+        let Some(mut rest) = self.rest.take() else { return Poll::Ready(()) };
         let poll = rest.as_mut().poll(cx);
-        if poll.is_ready() {
-            self.rest = None;
+        if poll.is_pending() {
+            self.rest = Some(rest);
         }
         poll
     }

@@ -102,6 +102,8 @@ struct Entry {
     log: Arc<Inner>,
     first: u64,
     count: u64,
+    /// The place of the part that goes next. A panic while that is made or sent is to let go of it.
+    held: Option<Place>,
     flying: Vec<Part>,
     /// Its slot among those that go together, until it is over.
     slot: Option<Slot>,
@@ -126,12 +128,13 @@ impl Inner {
             Ok(()) => self.begin(len, count, write).await,
             Err(error) => Err(error),
         };
-        let Begun { first, mut place, cut, parts } = match begun {
+        let Begun { first, place, cut, parts } = match begun {
             Ok(begun) => begun,
             Err(error) => return (Err(error), slot),
         };
         // Nothing between the ticket and the submission of its first part can fail, or be dropped.
         let mut entry = self.entry(first, count, slot, usize::from(parts));
+        entry.held = Some(place);
         let header = EntryHeader { parts, ..self.header(first) };
         for part in 0..parts {
             let length = cut.length(part);
@@ -144,12 +147,13 @@ impl Inner {
                         Err(error) => return (Err(error), entry.slot.take()),
                     },
                 };
-                place = Place { zone, blocks, pointer: None };
+                entry.held = Some(Place { zone, blocks, pointer: None });
             }
+            let Place { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
             let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
-            let header = EntryHeader { generation: place.zone.segment.generation, part, length, ..header };
-            let data = body.seal(header, cut.skip(part), &place.zone.home, self.cutting.block_size);
-            entry.fly(place.clone(), data);
+            let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
+            let data = body.seal(header, cut.skip(part), &zone.home, self.cutting.block_size);
+            entry.fly(data);
         }
         let finished = entry.finish().await;
         if finished.is_ok() {
@@ -173,6 +177,7 @@ impl Inner {
             log: Arc::clone(self),
             first,
             count,
+            held: None,
             flying: Vec::with_capacity(parts),
             slot,
             whole: false,
@@ -244,7 +249,9 @@ impl Inner {
 }
 
 impl Entry {
-    fn fly(&mut self, place: Place, data: zoned::Buf) {
+    /// Sends a part to the place that is held for it.
+    fn fly(&mut self, data: zoned::Buf) {
+        let Some(place) = &self.held else { return };
         let (zone, how) = (place.zone.segment.zone, Durability::Cached);
         let op = match place.pointer {
             None => Op::Append { zone, data, how },
@@ -254,7 +261,7 @@ impl Entry {
             slot.sent(place.pointer.is_some());
         }
         let io = self.log.dev.submit(op);
-        self.flying.push(Part { io, place });
+        self.flying.extend(self.held.take().map(|place| Part { io, place }));
     }
 
     /// A place for one part more, when the zone has none: what is in flight leaves it first, for the next one may wait
@@ -362,10 +369,18 @@ impl Drop for Entry {
         if self.over {
             return;
         }
+        if let Some(place) = self.held.take() {
+            // It panicked while a part was made or handed over: where the zone's pointer is nobody knows.
+            self.log.broken(&place.zone);
+            if place.leave(&self.log) {
+                self.log.drained(&place.zone);
+            }
+        }
         let mut rest = Entry {
             log: Arc::clone(&self.log),
             first: self.first,
             count: self.count,
+            held: None,
             flying: std::mem::take(&mut self.flying),
             slot: self.slot.take(),
             whole: self.whole,

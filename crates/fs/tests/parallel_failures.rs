@@ -1,0 +1,121 @@
+//! The parallel log when something fails for good: a task that panics, a drive without room for a void.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+mod common;
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use common::Drive;
+use common::parallel::{self, PATH, all};
+use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
+use units::Driver;
+use zoned::emu::Emu;
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+/// Where an entry has its flags (none for records, one for a void) and the number of its records.
+const FLAGS: usize = 6;
+const COUNT: usize = 64;
+
+/// A drive whose driver panics when it is handed an entry with so many records.
+#[derive(Debug)]
+struct Panicking {
+    emu: Arc<Emu>,
+    records: u32,
+}
+
+impl ZonedDevice for Panicking {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
+            let records = data.starts_with(b"FuLe") && data[FLAGS..FLAGS + 2] == [0, 0];
+            assert!(!records || data[COUNT..COUNT + 4] != self.records.to_le_bytes(), "the driver's fault");
+        }
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+async fn on_panicking(drive: &Drive, records: u32, options: &ParallelOptions) -> (Fs, ParallelLog) {
+    let device = Arc::new(Panicking { emu: drive.emu.clone(), records });
+    let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
+    let (log, _) = fs.parallel_log(PATH, options).await.unwrap();
+    (fs, log)
+}
+
+/// Polls all of them until each is over, or has panicked: `None`.
+async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
+    let mut outcomes: Vec<Option<Option<fs::Result<Ticket>>>> = vec![None; appends.len()];
+    poll_fn(|context| {
+        for (append, outcome) in appends.iter_mut().zip(&mut outcomes).filter(|(_, o)| o.is_none()) {
+            *outcome = match catch_unwind(AssertUnwindSafe(|| append.as_mut().poll(context))) {
+                Ok(Poll::Pending) => None,
+                Ok(Poll::Ready(done)) => Some(Some(done)),
+                Err(_) => Some(None),
+            };
+        }
+        if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outcomes.into_iter().flatten().collect()
+}
+
+type Append<'a> = Pin<Box<dyn Future<Output = fs::Result<Ticket>> + Send + 'a>>;
+
+#[test]
+fn those_who_follow_a_leader_that_panics_are_told() {
+    let drive = Drive::new(parallel::options());
+    drive.format();
+    drive.run(async {
+        let joined = ParallelOptions { join: true, ..ParallelOptions::default() };
+        let (fs, log) = on_panicking(&drive, 3, &joined).await;
+        // The first one flies alone; the second one leads the others, and their entry has three records.
+        let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
+        let outcomes = outcomes(appends).await;
+        assert!(matches!(outcomes[0], Some(Ok(Ticket(0)))), "{outcomes:?}");
+        assert!(outcomes[1].is_none(), "it panicked");
+        for follower in &outcomes[2..] {
+            let error = follower.clone().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+            assert!(error.to_string().contains("panicked"), "{error}");
+        }
+        assert_eq!(log.append(b"later", false).await.unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(log.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
+        let (log, replay) = fs.parallel_log(PATH, &joined).await.unwrap();
+        assert_eq!(all(replay).await, [(Ticket(0), b"record".to_vec())]);
+        log.append(b"again", true).await.unwrap();
+        log.close().await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+}
+
+#[test]
+fn a_writer_that_panics_alone_holds_up_nobody() {
+    for join in [false, true] {
+        let drive = Drive::new(parallel::options());
+        drive.format();
+        drive.run(async {
+            let options = ParallelOptions { join, ..ParallelOptions::default() };
+            let (fs, log) = on_panicking(&drive, 1, &options).await;
+            let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
+            assert!(outcomes[0].is_none(), "it panicked");
+            // Its ticket is void, and the zone was left.
+            log.sync().await.unwrap();
+            log.close().await.unwrap();
+            assert_eq!(log.stats().voids, 1);
+            assert_eq!(all(fs.read_parallel_log(PATH).await.unwrap()).await, []);
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+    }
+}
