@@ -13,7 +13,7 @@ use common::Drive;
 use common::parallel::{self, PATH, all};
 use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
 use units::Driver;
-use zoned::emu::Emu;
+use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
 /// Where an entry has its flags (none for records, one for a void) and the number of its records.
@@ -118,4 +118,63 @@ fn a_writer_that_panics_alone_holds_up_nobody() {
         });
         drive.check();
     }
+}
+
+/// Appends records of one block until there is no room for another; gives the tickets of the first and the last.
+async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
+    let mut given = Vec::new();
+    let full = loop {
+        match log.append(b"small", false).await {
+            Ok(ticket) => given.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
+    (given[0], given[given.len() - 1])
+}
+
+#[test]
+fn nothing_is_written_before_a_void_for_which_there_was_no_room() {
+    for volatile_cache in [false, true] {
+        let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, volatile_cache, ..parallel::options() });
+        drive.run(async {
+            let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
+            let (_, last) = fill(&log).await;
+            for refused in [last, Ticket(last.0 - 1)] {
+                let error = log.void(refused).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            }
+            for _ in 0..2 {
+                let error = log.append(b"later", true).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                assert!(error.to_string().contains("taken back"), "{error}");
+            }
+            assert_eq!(log.stats().voids, 0);
+            log.retire(Ticket(last.0 / 2)).unwrap();
+            let later = log.append(b"later", true).await.unwrap();
+            assert_eq!(log.stats().voids, 2);
+            log.close().await.unwrap();
+            let found = all(fs.read_parallel_log(PATH).await.unwrap()).await;
+            let tickets: Vec<u64> = found.iter().map(|(ticket, _)| ticket.0).collect();
+            let wanted: Vec<u64> = (last.0 / 2..last.0 - 1).chain([later.0]).collect();
+            assert_eq!(tickets, wanted);
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+    }
+}
+
+#[test]
+fn a_void_that_was_put_off_is_written_once_there_is_room_though_nobody_appends() {
+    let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, ..parallel::options() });
+    drive.run(async {
+        let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
+        let (_, last) = fill(&log).await;
+        assert_eq!(log.void(last).await.unwrap_err().kind(), ErrorKind::NoSpace);
+        log.retire(last).unwrap();
+        log.close().await.unwrap();
+        assert_eq!(log.stats().voids, 1);
+        assert_eq!(all(fs.read_parallel_log(PATH).await.unwrap()).await, []);
+        fs.unmount().await.unwrap();
+    });
 }

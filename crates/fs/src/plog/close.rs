@@ -22,6 +22,7 @@ impl Inner {
             let old = self.switch.lock().old.clone();
             old.into_iter().chain(self.active.load_full()).collect::<Vec<_>>()
         };
+        self.may_pay();
         // What is in flight lands, and the keeper writes what voids that takes.
         let quiet = || self.voids.lock().is_empty() || self.is_dead() || self.starved.lock().why.is_some();
         self.until(|| zones().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;

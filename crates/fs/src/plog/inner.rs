@@ -118,6 +118,8 @@ pub(super) struct Inner {
     pub(super) tops: Tops,
     pub(super) retired: AtomicU64,
     pub(super) voids: Mutex<Vec<VoidJob>>,
+    /// Voids were put off for want of room: nothing else is written before them. Changed by the keeper.
+    pub(super) owing: AtomicBool,
     /// Somebody waits for a zone.
     pub(super) asked: AtomicBool,
     pub(super) starved: Mutex<Starved>,
@@ -168,6 +170,7 @@ impl Inner {
             tops,
             retired: AtomicU64::new(retired),
             voids: Mutex::default(),
+            owing: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             starved: Mutex::default(),
             work: Event::new(),
@@ -429,7 +432,7 @@ impl Inner {
     /// Has a void of tickets written. `open`: they are done with it.
     pub(super) fn void(&self, first: u64, count: u64, open: bool) -> Arc<Reply> {
         let reply = Reply::new();
-        let job = VoidJob { first, count, open, reply: Arc::clone(&reply) };
+        let job = VoidJob { first, count, open, put_off: false, reply: Arc::clone(&reply) };
         let mut voids = self.voids.lock();
         match self.check() {
             Err(error) => reply.set(Err(error)),
@@ -439,6 +442,43 @@ impl Inner {
         drop(voids);
         self.work.notify();
         reply
+    }
+
+    /// Voids that were put off come first: what is acknowledged while one is missing could be followed by a record that was
+    /// refused before it. Waits for them, or for the keeper to find no room again.
+    pub(super) async fn pay(&self) -> Result<()> {
+        let mut times = None;
+        while self.owing.load(Ordering::Acquire) {
+            let seen = self.switched.version();
+            self.check_usable()?;
+            {
+                let starved = self.starved.lock();
+                if let (Some(before), Some(why)) = (times, &starved.why)
+                    && before != starved.times
+                {
+                    let first = "a record that failed is to be taken back first, and there is no room for that; nothing is \
+                                 written until there is";
+                    let error = Error::new(why.kind(), "appending to a parallel log").because(first);
+                    return Err(error.caused_by(why.clone()));
+                }
+                times.get_or_insert(starved.times);
+            }
+            if !self.owing.load(Ordering::Acquire) {
+                break;
+            }
+            self.asked.store(true, Ordering::Release);
+            self.work.notify();
+            self.switched.changed_since(seen).await;
+        }
+        Ok(())
+    }
+
+    /// There may be room now for voids that were put off.
+    pub(super) fn may_pay(&self) {
+        if self.owing.load(Ordering::Acquire) {
+            self.asked.store(true, Ordering::Release);
+            self.work.notify();
+        }
     }
 
     /// Notes that tickets below are not needed, and gives up segments with nothing else.
@@ -463,6 +503,7 @@ impl Inner {
         drop(tops);
         self.shared().kick_cleaner();
         self.shared().space.notify();
+        self.may_pay();
         Ok(())
     }
 }

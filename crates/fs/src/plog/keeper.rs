@@ -23,6 +23,8 @@ pub(super) struct VoidJob {
     pub(super) count: u64,
     /// They are open, and done when the void is there.
     pub(super) open: bool,
+    /// There was no room for it, and nobody waits for it any more.
+    pub(super) put_off: bool,
     pub(super) reply: Arc<Reply>,
 }
 
@@ -196,13 +198,13 @@ impl Inner {
         }
     }
 
-    /// There is no room for voids: nobody waits for them any more. Those without which the log cannot go on are written when
-    /// there is.
+    /// There is no room for voids: nobody waits for them any more, and they are written before anything else when there is.
     fn put_voids_off(&self, error: &Error) {
-        self.voids.lock().retain(|job| {
+        for job in &mut *self.voids.lock() {
             job.reply.set(Err(error.clone()));
-            job.open
-        });
+            job.put_off = true;
+            self.owing.store(true, Ordering::Release);
+        }
     }
 
     fn wants_segment(&self) -> bool {
@@ -265,19 +267,19 @@ impl Inner {
         Ok(zone)
     }
 
+    /// The active zone, if nobody is in it any more and there is a next one; and whether that may be active beside it.
+    fn left_for_next(&self) -> Option<(Arc<Zone>, bool)> {
+        let switch = self.switch.lock();
+        let next = switch.next.as_ref()?;
+        // Void jobs leave a zone that is closed without anybody asking.
+        let active = self.active.load_full().filter(|active| active.gate.is_drained())?;
+        Some((active, next.beside))
+    }
+
     /// Turns to the next zone where the last writer to leave could not: the one before must be full, or what was
     /// acknowledged there durable, first. True if it did.
     async fn turn_late(&self) -> Result<bool> {
-        let (active, beside) = {
-            let switch = self.switch.lock();
-            let Some(next) = &switch.next else { return Ok(false) };
-            let Some(active) = self.active.load_full() else { return Ok(false) };
-            // Void jobs leave a zone that is closed without anybody asking.
-            if !active.gate.is_drained() {
-                return Ok(false);
-            }
-            (active, next.beside)
-        };
+        let Some((active, beside)) = self.left_for_next() else { return Ok(false) };
         if !beside {
             self.fill(&active).await;
         }
@@ -300,12 +302,18 @@ impl Inner {
         let zone = match self.try_enter(1) {
             Ok(zone) => zone,
             Err(entered) => {
+                if !job.put_off && self.starved.lock().why.is_some() {
+                    // Nobody asks for a zone: who waits for the void is to hear if there is still none.
+                    self.asked.store(true, Ordering::Release);
+                }
                 self.voids.lock().push(job);
                 if entered == Entered::Taken {
                     return self.get_behind();
                 }
                 let active = self.active.load_full();
-                return self.no_room(active.as_ref());
+                return self.no_room(active.as_ref())
+                    || self.wants_segment()
+                    || self.left_for_next().is_some();
             }
         };
         let (id, generation) = (zone.segment.zone, zone.segment.generation);
@@ -325,9 +333,12 @@ impl Inner {
             // What failed before may come to life: nobody can say any more.
             Err(error) => Err(self.poison(Error::device("taking a record back", error))),
         };
-        self.switched.notify();
         self.counters.voids.fetch_add(1, Ordering::Relaxed);
         job.reply.set(durable);
+        if !self.voids.lock().iter().any(|job| job.put_off) {
+            self.owing.store(false, Ordering::Release);
+        }
+        self.switched.notify();
         true
     }
 }

@@ -93,7 +93,8 @@ impl ParallelLog {
     /// Takes an acknowledged record back, durably: for a writer that could not apply what the log has.
     ///
     /// # Errors
-    /// `NoSpace` and `Busy`: there is no room for the void, and the record may come back in a recovery. A device's error poisons
+    /// `NoSpace` and `Busy`: there is no room for the void yet, and until there is the record may come back in a recovery; it is
+    /// written as soon as there is, and nothing else is written before it. A device's error poisons
     /// the log. `Invalid`: this opening of the log did not give the ticket; what an earlier one left was decided when it was replayed.
     pub async fn void(&self, ticket: Ticket) -> Result<()> {
         let (first, next) = (self.inner.first, self.inner.tickets.next());

@@ -189,6 +189,7 @@ impl Inner {
     /// A place for the first part of an entry with `len` bytes of payload, and tickets for who has it. `alone`: with the zone
     /// to itself, if nobody is in it and there is no other part.
     async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<Begun> {
+        self.pay().await?;
         loop {
             let mut cut = self.cut(len);
             let blocks = |cut: &Parts| self.cutting.blocks(cut.length(0));
