@@ -1,10 +1,12 @@
 //! The walk over cuts and outcomes.
 
+use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zoned::emu::{Exhaustive, Media};
+use zoned::{Op, ZoneId};
 
 use crate::array;
 use crate::choose::Sample;
@@ -13,7 +15,7 @@ use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::plan::Plan;
 use crate::replay::{Fates, Replay};
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, OpNumber, Trace};
 use crate::walk::{Walk, caught, thin, tidy, tries, words};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
@@ -57,6 +59,8 @@ struct Cut {
     progress: Arc<Progress>,
     /// How many promises that is: equal images under equal promises are checked once.
     promises: u64,
+    /// Appends to several zones are in flight.
+    crossing: bool,
 }
 
 /// Explores; see [`CrashOptions`].
@@ -169,6 +173,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
     let mut promises = 0;
     let mut ready = false;
     let mut cuts: Vec<Cut> = Vec::new();
+    let mut flying: BTreeMap<OpNumber, ZoneId> = BTreeMap::new();
     for (at, event) in trace.events.iter().enumerate() {
         match event {
             Event::Attempt { .. } => progress.did(event),
@@ -185,12 +190,15 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
                 }
             }
             Event::Ready => ready = true,
-            Event::Failed { .. } | Event::Refused { .. } | Event::Drive { .. } => {}
-            Event::Submit { .. } | Event::Acked { .. } => {
-                if ready {
-                    cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises });
-                }
-            }
+            Event::Submit { op, what: Op::Append { zone, .. } } => drop(flying.insert(*op, *zone)),
+            Event::Acked { op, .. } | Event::Refused { op } => drop(flying.remove(op)),
+            Event::Submit { .. } | Event::Failed { .. } | Event::Drive { .. } => {}
+        }
+        if ready && matches!(event, Event::Submit { .. } | Event::Acked { .. }) {
+            let mut zones = flying.values();
+            let first = zones.next();
+            let crossing = zones.any(|zone| Some(zone) != first);
+            cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises, crossing });
         }
     }
     cuts
@@ -217,10 +225,25 @@ fn walk(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        thin(&mut cuts, states / PER_CUT + 1, trace.seed ^ trace.workload);
+        take_some(&mut cuts, states / PER_CUT + 1, trace);
     }
     let taker = Taker { options, trace, saved, oracle };
     Walk::new(options, cuts, states).run(|walk| taker.run(walk))
+}
+
+/// Few states wanted: keeps `wanted` cuts at random. Of the engine's, whose logs leave few zones, a half are cuts that find
+/// appends to several zones in flight.
+fn take_some(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
+    let seed = trace.seed ^ trace.workload;
+    if trace.target != Target::Engine {
+        return thin(cuts, wanted, seed);
+    }
+    let (mut crossing, mut others): (Vec<Cut>, Vec<Cut>) = cuts.drain(..).partition(|cut| cut.crossing);
+    thin(&mut crossing, wanted.div_ceil(2), seed);
+    thin(&mut others, wanted - crossing.len() as u64, seed);
+    cuts.append(&mut crossing);
+    cuts.append(&mut others);
+    cuts.sort_by_key(|cut| cut.event);
 }
 
 /// Takes the cuts of one trace.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sleep_until;
-use zoned::{Done, Driver, Geometry, Io, Op, ZonedDevice};
+use zoned::{Done, Driver, Geometry, Io, Lba, Op, ZonedDevice};
 
 use crate::trace::{Event, OpNumber, Step, copy_of};
 
@@ -18,7 +18,7 @@ pub struct Recorder {
     inner: Arc<dyn ZonedDevice>,
     log: Arc<Mutex<Log>>,
     jitter: Duration,
-    /// One append in [`LATE`] is acknowledged up to this much later.
+    /// One append in [`LATE`] is acknowledged up to this much later, and one in [`LATE_AT_END`] at a zone's end.
     tail: Duration,
     /// Where events go instead of the log.
     sink: Option<Sink>,
@@ -26,6 +26,9 @@ pub struct Recorder {
 
 /// See [`Recorder::with_tail`].
 const LATE: u64 = 24;
+/// Appends within so many blocks of their zone's end are late more often: whoever goes on in the next zone has some in flight.
+const AT_END: u64 = 8;
+const LATE_AT_END: u64 = 2;
 
 /// Takes events.
 pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -93,6 +96,13 @@ impl Recorder {
     }
 }
 
+/// Whether a block is among the last of its zone.
+fn is_at_end(geometry: &Geometry, at: Lba) -> bool {
+    geometry
+        .zone_of(at)
+        .is_some_and(|zone| at.0 + AT_END >= geometry.start(zone).0 + geometry.zone_capacity.0)
+}
+
 impl Log {
     fn add(&mut self, sink: &Option<Sink>, event: Event) {
         match sink {
@@ -126,10 +136,16 @@ impl ZonedDevice for Recorder {
         };
         let driver = Arc::clone(self.driver());
         let (log, sink) = (Arc::clone(&self.log), self.sink.clone());
-        let late = may_be_late && driver.random().is_multiple_of(LATE);
-        let most = if late { self.tail } else { self.jitter };
+        let (jitter, tail) = (self.jitter, self.tail);
+        let inner = Arc::clone(&self.inner);
         Io::spawn(&Arc::clone(&driver), &self.geometry().name, async move {
             let result = io.await;
+            let often = match &result {
+                Ok(Done::At(at)) if is_at_end(inner.geometry(), *at) => LATE_AT_END,
+                _ => LATE,
+            };
+            let late = may_be_late && driver.random().is_multiple_of(often);
+            let most = if late { tail } else { jitter };
             let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
             if let Some(delay) = driver.random().checked_rem(most) {
                 sleep_until(&*driver, driver.now().after(Duration::from_nanos(delay))).await;

@@ -130,55 +130,75 @@ fn a_failure_names_the_command_that_replays_it() {
     assert!(again.failures.iter().any(|f| f.what == failure.what), "{failure:?} is not among {again:?}");
 }
 
-/// The same of the engine, on RocksDB. Its recordings differ from run to run: more states than elsewhere.
-fn is_found_in_the_engine(seed: u64, sabotage: Option<Sabotage>, engine_sabotage: Without) {
-    let states = 5 * STATES;
-    let options =
-        CrashOptions { sabotage, engine_sabotage, ..CrashOptions::new(Target::Engine, seed, states) };
-    let report = crash(&CrashOptions { first_failure: true, ..options }).expect("the exploration runs");
-    assert!(
-        report.lost + report.invented + report.mount_failures > 0,
-        "{sabotage:?} and {engine_sabotage:?} were not noticed in {} states",
-        report.states
-    );
-    println!("{} states: {:?}", report.states, report.failures.first().map(|f| &f.what));
-    let clean = crash(&CrashOptions::new(Target::Engine, seed, CLEAN)).expect("the exploration runs");
-    assert!(clean.is_clean(), "with the rules intact: {clean:?}");
+/// The same of the engine, on RocksDB: with any of the seeds, each over so many states. Its recordings differ from run to run, so
+/// that no single one is sure to show it.
+fn is_found_in_the_engine(
+    seeds: impl IntoIterator<Item = u64>,
+    states: u64,
+    sabotage: Option<Sabotage>,
+    engine_sabotage: Without,
+) {
+    let mut looked_at = 0;
+    for seed in seeds {
+        let options = CrashOptions {
+            sabotage,
+            engine_sabotage,
+            first_failure: true,
+            ..CrashOptions::new(Target::Engine, seed, states)
+        };
+        let report = crash(&options).expect("the exploration runs");
+        looked_at += report.states;
+        if report.lost + report.invented + report.mount_failures > 0 {
+            println!("{looked_at} states: {:?}", report.failures.first().map(|f| &f.what));
+            let clean = crash(&CrashOptions::new(Target::Engine, seed, CLEAN)).expect("the exploration runs");
+            assert!(clean.is_clean(), "with the rules intact: {clean:?}");
+            return;
+        }
+    }
+    panic!("{sabotage:?} and {engine_sabotage:?} were not noticed in {looked_at} states");
+}
+
+/// And with whatever workloads a seed begins with.
+fn shows_in_any_engine(seed: u64, sabotage: Option<Sabotage>, engine_sabotage: Without) {
+    is_found_in_the_engine([seed], 10 * STATES, sabotage, engine_sabotage);
 }
 
 #[test]
 fn an_engine_without_stripes_is_found() {
-    is_found_in_the_engine(41, None, Without::Stripes);
+    shows_in_any_engine(41, None, Without::Stripes);
 }
 
 #[test]
 fn an_engine_that_leaves_what_was_refused_in_its_log_is_found() {
-    is_found_in_the_engine(42, None, Without::Void);
+    shows_in_any_engine(42, None, Without::Void);
 }
 
 #[test]
 fn an_engine_that_merges_again_what_is_in_tables_is_found() {
-    is_found_in_the_engine(44, None, Without::Marks);
+    shows_in_any_engine(44, None, Without::Marks);
 }
 
 #[test]
 fn an_engine_that_marks_merges_alone_is_found() {
-    is_found_in_the_engine(45, None, Without::MarksOfOthers);
+    shows_in_any_engine(45, None, Without::MarksOfOthers);
 }
 
 #[test]
 fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
-    is_found_in_the_engine(46, Some(Sabotage::Replacement), Without::Nothing);
+    // The first workload of these writes each record alone, syncs seldom, and has zones of a few records.
+    let leave_many_zones =
+        [71, 72, 76, 86, 98, 109, 111, 112, 119, 122, 150, 152, 154, 181, 183, 192, 201, 214];
+    is_found_in_the_engine(leave_many_zones, 500, Some(Sabotage::Replacement), Without::Nothing);
 }
 
 #[test]
 fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
-    is_found_in_the_engine(47, Some(Sabotage::Needs), Without::Nothing);
+    shows_in_any_engine(47, Some(Sabotage::Needs), Without::Nothing);
 }
 
 #[test]
 fn an_engine_whose_log_writes_no_voids_is_found() {
-    is_found_in_the_engine(48, Some(Sabotage::Void), Without::Nothing);
+    shows_in_any_engine(48, Some(Sabotage::Void), Without::Nothing);
 }
 
 /// The same of a rule of the array.
