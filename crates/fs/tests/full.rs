@@ -199,7 +199,7 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
             });
         }
         for _ in 0..5 {
-            over.recv_timeout(Duration::from_secs(60)).expect("a writer waits for ever");
+            over.recv_timeout(Duration::from_secs(120)).expect("a writer waits for ever");
         }
         assert_eq!(fs.statfs().used.0, 0, "everything was deleted");
         block_on(&*driver, fs.unmount()).unwrap();

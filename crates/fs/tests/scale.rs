@@ -87,19 +87,16 @@ fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to
         blocks_read: AtomicU64::new(0),
         operations: AtomicU64::new(0),
     });
-    let begun = driver.now();
     let fs = block_on(&*driver, Fs::mount(counter.clone(), &MountOptions::default())).unwrap();
-    let took = driver.now().since(begun);
     let (reports, blocks, operations) = (
         counter.reports.load(Ordering::Relaxed),
         counter.blocks_read.load(Ordering::Relaxed),
         counter.operations.load(Ordering::Relaxed),
     );
-    println!("mounted in {took:?}: {reports} reports, {blocks} blocks read, {operations} operations");
+    println!("{reports} reports, {blocks} blocks read, {operations} operations");
     assert_eq!(reports, 1);
     assert!(blocks < 20 << 20 >> 12, "{blocks} blocks");
     assert!(operations < 1000, "{operations} operations");
-    assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(fs.statfs().files, u64::from(FILES) + 50);
     let reader = fs.open("/49/table-049990.sst").unwrap();
     let mut content = [0; 4];

@@ -35,16 +35,17 @@ fn restart(wal: WalMode) {
         ask(&first, &["MSET b 2 a 1 c 3", &format!("SET {long} long"), "DEL c"])[2],
         Reply::Integer(1)
     );
-    assert_eq!(ask(&first, &["SET gone x PX 1", "SET later x EX 1000"]), [ok(), ok()]);
+    assert_eq!(ask(&first, &["SET gone x PX 1", "SET later x EXAT 4102444800"]), [ok(), ok()]);
     first.close().unwrap();
     unmount(&fs);
     let fs = mount(emu, false);
     let second = engine(&fs, wal);
     std::thread::sleep(Duration::from_millis(5));
-    let replies = ask(&second, &["KEYS *", "MGET a b c", &format!("GET {long}"), "DBSIZE", "TTL later"]);
+    let replies =
+        ask(&second, &["KEYS *", "MGET a b c", &format!("GET {long}"), "DBSIZE", "EXPIRETIME later"]);
     assert_eq!(replies[..5], [Reply::Array(4), bulk("a"), bulk("b"), bulk(&long), bulk("later")]);
     assert_eq!(replies[5..9], [Reply::Array(3), bulk("1"), bulk("2"), Reply::Null]);
-    assert_eq!(replies[9..], [bulk("long"), Reply::Integer(4), Reply::Integer(1000)]);
+    assert_eq!(replies[9..], [bulk("long"), Reply::Integer(4), Reply::Integer(4_102_444_800)]);
     assert_eq!(ask(&second, &["FLUSHALL", "SET only 1", "KEYS *"])[2..], [Reply::Array(1), bulk("only")]);
     let room = second.room().unwrap();
     assert!(!room.is_short(), "{room:?}");

@@ -83,12 +83,13 @@ fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(drive.dir.path().join("drive.img")).map_or(0, |m| m.blocks() * 512)
     };
-    for _ in 0..600 {
+    for _ in 0..2400 {
         if written() > 3 << 20 {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert!(written() > 3 << 20, "waited for 120 s in vain");
     assert!(child.try_wait().unwrap().is_none(), "it writes until it is killed");
     child.kill().unwrap();
     child.wait().unwrap();

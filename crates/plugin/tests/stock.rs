@@ -49,7 +49,7 @@ fn ends(mut command: Command) -> Output {
     std::thread::scope(|scope| {
         let out = scope.spawn(|| read(&mut stdout));
         let err = scope.spawn(|| read(&mut stderr));
-        for _ in 0..600 {
+        for _ in 0..2400 {
             if let Some(status) = child.try_wait().unwrap() {
                 return Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() };
             }
@@ -288,7 +288,7 @@ fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
 
 /// A db_bench that writes until it is killed.
 fn writer(drive: &Drive) -> Child {
-    let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=60", "--sync=1", "--value_size=1000"];
+    let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=300", "--sync=1", "--value_size=1000"];
     let place = ["--write_buffer_size=262144", "--db=/bench"];
     command(Program::DbBench, &drive.url(), &[&args[..], &place].concat())
         .stdout(Stdio::null())
@@ -304,11 +304,11 @@ fn written(drive: &Drive) -> u64 {
 }
 
 fn wait_for(mut done: impl FnMut() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..2400 {
         if done() {
             return;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("waited for 30 s in vain");
+    panic!("waited for 120 s in vain");
 }

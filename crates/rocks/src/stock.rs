@@ -33,7 +33,7 @@ const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 const APT_LINE: &str = "apt-get install rocksdb-tools";
 /// How long a program may take until its constructors have run.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest announcement that is read.
 const ANNOUNCEMENT_MAX: u64 = 4096;
 /// Where the database is unless the caller says: the zoned file system has no /tmp.

@@ -260,7 +260,7 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         let compacting = Arc::clone(&db);
         std::thread::spawn(move || done.send(compacting.compact()).unwrap());
         // Whether it finds room enough is RocksDB's business.
-        let _result = over.recv_timeout(std::time::Duration::from_secs(60)).expect("the compaction ends");
+        let _result = over.recv_timeout(std::time::Duration::from_secs(120)).expect("the compaction ends");
         assert!(keys(&db).len() > 1000, "reads go on");
         db.close().ok();
         drive.unmount(&fs);

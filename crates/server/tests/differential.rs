@@ -56,7 +56,8 @@ fn command() -> impl Strategy<Value = Vec<String>> {
     let key = || "[a-d]";
     let value = || prop_oneof!["-?[0-9]{1,3}", "[x-z]{0,3}", Just("9223372036854775807".to_owned())];
     // Times far away, long past, or wrong: what the clock does between the two servers does not show.
-    let far = || prop_oneof![Just("100000"), Just("0"), Just("-1"), Just("x"), Just("9223372036854775807")];
+    let far =
+        || prop_oneof![Just("100000000"), Just("0"), Just("-1"), Just("x"), Just("9223372036854775807")];
     let option = || {
         prop_oneof![
             Just("NX"),
@@ -127,7 +128,7 @@ fn comparable(command: &[String], value: Value) -> Value {
             items.sort_by_key(Value::text);
             Value::Array(items)
         }
-        ("TTL", Value::Integer(n)) if n > 0 => Value::Integer((n + 50) / 100),
+        ("TTL", Value::Integer(n)) if n > 0 => Value::Integer((n + 5_000) / 10_000),
         (_, value) => value,
     }
 }

@@ -173,13 +173,20 @@ mod tests {
         assert!(install_reactor(Arc::clone(&reactor) as Arc<dyn Reactor>));
         assert!(!install_reactor(Arc::new(Counting::default())), "it has one");
         let driver = RealDriver::new();
-        block_on(&*driver, sleep_until(&*driver, driver.now().after(Duration::from_millis(5))));
-        let timed = reactor.waits.load(Ordering::Relaxed);
-        assert!(timed >= 1, "the timer was waited for in the reactor");
+        // Longer and longer: on a busy machine one may be over before it is waited for.
+        let waits = || reactor.waits.load(Ordering::Relaxed);
+        let tries = (0..14).map(|n| Duration::from_millis(5 << n)).take_while(|time| {
+            block_on(&*driver, sleep_until(&*driver, driver.now().after(*time)));
+            waits() == 0
+        });
+        assert!(tries.count() < 14, "the timer was waited for in the reactor");
+        let timed = waits();
 
-        let d = Arc::clone(&driver);
+        let r = Arc::clone(&reactor);
         let other = spawn(&*driver, "other", async move {
-            sleep_until(&*d, d.now().after(Duration::from_millis(5))).await;
+            while r.waits.load(Ordering::Relaxed) == timed {
+                std::thread::yield_now();
+            }
         });
         block_on(&*driver, other);
         assert!(reactor.waits.load(Ordering::Relaxed) > timed);

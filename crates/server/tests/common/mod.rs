@@ -13,7 +13,7 @@ use server::{ServeOptions, Server};
 use units::RealDriver;
 
 /// Nothing in a test takes longer than this.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that is stopped at the end of a test.
 pub struct Running {

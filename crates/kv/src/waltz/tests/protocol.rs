@@ -40,11 +40,15 @@ fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
 
 #[test]
 fn a_batch_that_the_tables_refuse_never_comes_back() {
-    let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    let error = world.refused(How::SYNCED, &Build::default().put(0, "a", 2));
-    assert_eq!(error, WriteError::Apply("refused".to_owned()));
-    assert_eq!(after_cut(&world).tables.get(0, "a"), Some(1));
+    let seen = |without| {
+        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+        let error = world.refused(How::SYNCED, &Build::default().put(0, "a", 2));
+        assert_eq!(error, WriteError::Apply("refused".to_owned()));
+        after_cut(&world).tables.get(0, "a")
+    };
+    assert_eq!(seen(Without::Nothing), Some(1));
+    assert_eq!(seen(Without::Void), Some(2), "without a void it does");
 }
 
 #[test]
@@ -251,8 +255,8 @@ fn marking_the_merges_alone_would_not_do() {
 
 #[test]
 fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
-    for put_first in [false, true] {
-        let world = World::new(DEFAULT);
+    let counted = |without, put_first: bool| {
+        let world = World::new(WaltzOptions { without, ..DEFAULT });
         if !put_first {
             world.waltz.exactly_once().unwrap();
         }
@@ -261,8 +265,12 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
         world.tables.flush().unwrap();
         world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         // The log has lost how far the tables go.
-        assert_eq!(after_cut(&world).tables.get(0, "n"), Some(12), "put first: {put_first}");
+        after_cut(&world).tables.get(0, "n")
+    };
+    for put_first in [false, true] {
+        assert_eq!(counted(Without::Nothing, put_first), Some(12), "put first: {put_first}");
     }
+    assert_ne!(counted(Without::Marks, true), Some(12), "without marks it is");
 }
 
 #[test]
