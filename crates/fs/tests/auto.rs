@@ -21,7 +21,10 @@ fn options() -> EmuOptions {
 }
 
 async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
-    let (log, _) = fs.parallel_log(PATH, &ParallelOptions { open, join: true }).await.unwrap();
+    let (log, _) = fs
+        .parallel_log(PATH, &ParallelOptions { open, join: true, ..ParallelOptions::default() })
+        .await
+        .unwrap();
     log.append(b"first", true).await.unwrap();
     Arc::new(log)
 }

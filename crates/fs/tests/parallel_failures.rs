@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use common::Drive;
 use common::parallel::{self, PATH, all};
-use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
+use common::{Drive, bytes, data};
+use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
 use units::Driver;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
@@ -177,4 +177,34 @@ fn a_void_that_was_put_off_is_written_once_there_is_room_though_nobody_appends()
         assert_eq!(all(fs.read_parallel_log(PATH).await.unwrap()).await, []);
         fs.unmount().await.unwrap();
     });
+}
+
+/// Writes a file as long as the log's zones; an engine's tables.
+async fn write_once_more(fs: &Fs) -> fs::Result<()> {
+    let zones = fs.zone_map();
+    let blocks: u64 = zones.iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.live.0).sum();
+    let file = fs.create("/tables", &data()).await?;
+    file.append(&bytes((blocks * 512) as usize, 1)).await?;
+    file.close().await
+}
+
+#[test]
+fn a_log_that_is_to_leave_room_for_what_it_holds_does() {
+    for spare in [true, false] {
+        let (drive, fs) = Drive::formatted(EmuOptions { zones: 24, ..parallel::options() });
+        drive.run(async {
+            let options = ParallelOptions { spare, ..ParallelOptions::default() };
+            let (log, _) = fs.parallel_log(PATH, &options).await.unwrap();
+            let (_, last) = fill(&log).await;
+            assert!(last.0 > 300, "{last:?}");
+            let flushed = write_once_more(&fs).await;
+            assert_eq!(flushed.is_ok(), spare, "{flushed:?}");
+            if spare {
+                log.retire(log.next_ticket()).unwrap();
+                fs.unlink("/tables").await.unwrap();
+                log.append(b"later", true).await.unwrap();
+            }
+            log.close().await.unwrap();
+        });
+    }
 }

@@ -250,7 +250,8 @@ async fn writer(
 type Found = Vec<(Ticket, Vec<u8>)>;
 
 async fn open(fs: &Fs, join: bool) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) = fs.parallel_log(PATH, &ParallelOptions { open: 64, join }).await?;
+    let (log, mut replay) =
+        fs.parallel_log(PATH, &ParallelOptions { open: 64, join, ..ParallelOptions::default() }).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);

@@ -23,6 +23,7 @@ mod memory;
 mod number;
 mod overlay;
 mod record;
+mod retry;
 mod rocks_store;
 mod store;
 mod txn;

@@ -17,6 +17,7 @@ use rocks::{DbOptions, WriteBatch};
 use units::{Bytes, Driver, Spawned, block_on, spawn};
 use zerocopy::IntoBytes;
 
+use crate::retry::Retry;
 use crate::store::Visit;
 use crate::waltz::{Database, DatabaseOptions, LOG_ZONES, WalMode, log_limits};
 use crate::{Batching, Error, HEADER_LEN, LogStats, Overlay, Result, Room, Store, Writing};
@@ -95,6 +96,8 @@ pub struct RocksStore {
     /// The same, when the room was looked at last.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
+    /// When a compaction that failed for want of room is begun again.
+    retry: Arc<Mutex<Retry>>,
     compacting_task: Mutex<Option<Spawned<()>>>,
     /// Bytes of a memtable, of a table, and of a zone.
     write_buffer: u64,
@@ -144,6 +147,7 @@ impl RocksStore {
             deletes: Arc::default(),
             deletes_seen: AtomicU64::new(0),
             compacting: Arc::new(AtomicBool::new(false)),
+            retry: Arc::default(),
             compacting_task: Mutex::new(None),
             write_buffer: write_buffer as u64,
             table,
@@ -207,11 +211,14 @@ impl RocksStore {
         let fits = step >= least;
         // Deletes do not fill a memtable: without a flush a parallel log keeps its zones.
         let held = self.database.log_stats().is_some_and(|log| log.held_bytes > 0);
-        if !enough || !(fits || held) || self.compacting.swap(true, Ordering::AcqRel) {
+        if !enough || !(fits || held) || self.compacting.load(Ordering::Acquire) {
+            return;
+        }
+        if !self.retry.lock().look(free) || self.compacting.swap(true, Ordering::AcqRel) {
             return;
         }
         let (database, compacting) = (Arc::clone(&self.database), Arc::clone(&self.compacting));
-        let counted = Arc::clone(&self.deletes);
+        let (counted, retry) = (Arc::clone(&self.deletes), Arc::clone(&self.retry));
         let task = spawn(&**self.driver(), "kv-compact", async move {
             let done = if fits {
                 counted.fetch_sub(deletes, Ordering::Relaxed);
@@ -219,6 +226,7 @@ impl RocksStore {
             } else {
                 database.flush()
             };
+            retry.lock().ended(free, done.is_ok());
             if let Err(error) = done {
                 tracing::warn!(%error, "finding room failed");
                 if fits {
@@ -336,6 +344,11 @@ impl Store for RocksStore {
 
     fn room(&self) -> Option<Room> {
         let room = Room { free: self.fs.statfs().free, reserve: self.reserve };
+        if !self.compacting.load(Ordering::Acquire)
+            && let Err(error) = self.database.db().unbound()
+        {
+            tracing::warn!(%error, "compactions stay bounded for now");
+        }
         if room.is_short() {
             self.compact_for_room();
         }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use cut::{Drive, options};
 use fs::Fs;
 use kv::waltz::{
-    Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables, Tables, TicketLog,
-    WalMode, Waltz, WaltzOptions, WriteError,
+    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables,
+    Tables, TicketLog, WalMode, Waltz, WaltzOptions, WriteError,
 };
-use rocks::{Db, WriteBatch};
+use rocks::{Db, DbOptions, WriteBatch};
 use units::Blocks;
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
 
@@ -26,14 +26,19 @@ struct World {
 
 impl World {
     fn open(drive: &Drive) -> World {
+        World::with_families(drive, 0)
+    }
+
+    /// With so many families beside the default one.
+    fn with_families(drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
-        let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
+        let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(FsLog::open(&fs, "/db", &fs::ParallelOptions::default()).unwrap());
         let waltz = Waltz::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
-            [(Family::DEFAULT, FamilyInfo { merges: true, one_stripe: false })],
+            (0..=families.into()).map(|n| (Family(n), FamilyInfo { merges: true, one_stripe: false })),
             WaltzOptions::default(),
         );
         let waltz = Arc::new(waltz.unwrap());
@@ -138,4 +143,30 @@ fn a_write_whose_flush_failed_is_not_called_one_that_failed_for_good() {
     let WriteError::Log(log) = &error else { panic!("{error:?}") };
     assert_eq!(log.kind, LogErrorKind::Poisoned, "{error}");
     world.leave();
+}
+
+/// As `GetRootDB()->Flush()` is: of one family, though all are to be flushed together.
+#[test]
+fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
+    let drive = Drive::new();
+    let world = World::with_families(&drive, 1);
+    let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
+    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.put("a", 2).unwrap();
+    world.db.flush().unwrap();
+    assert_eq!(world.waltz.held().records, 2);
+    let after = drive.after_a_cut(1);
+    world.leave();
+    let world = World::with_families(&after, 1);
+    assert_eq!(world.get("a"), Some(2));
+    let other = world.db.iter_in(1, b"").unwrap();
+    assert!(other.valid() && other.key() == b"other");
+    drop(other);
+    world.put("a", 3).unwrap();
+    assert_eq!(world.waltz.held().records, 1);
+    world.tables.flush().unwrap();
+    assert_eq!(world.waltz.held().records, 0, "ours is of all");
+    world.waltz.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
 }

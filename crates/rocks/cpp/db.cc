@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,28 @@ struct RocksDb {
   // Beside the default one.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   std::unique_ptr<furrow::Unlogged> unlogged;
+  // Of max_compaction_bytes: what it was when the database was opened, whether it is something else now, and how many
+  // compactions want that.
+  std::mutex bound;
+  uint64_t usual = 0;
+  bool narrow = false;
+  int bounded = 0;
+
+  rocksdb::Status Bind(uint64_t bytes) {
+    if (!narrow) {
+      usual = db->GetOptions().max_compaction_bytes;
+      narrow = true;
+    }
+    return db->SetOptions({{"max_compaction_bytes", std::to_string(bytes)}});
+  }
+  rocksdb::Status Unbind() {
+    if (!narrow) {
+      return rocksdb::Status::OK();
+    }
+    rocksdb::Status status = db->SetOptions({{"max_compaction_bytes", std::to_string(usual)}});
+    narrow = !status.ok();
+    return status;
+  }
 };
 
 // A value in the block cache; holds the cache, so that it may outlive the database.
@@ -409,16 +432,19 @@ RocksStatus rocks_flush(RocksDb* db) noexcept { return ToRocksStatus(db->db->Flu
 
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept { return ToRocksStatus(db->db->FlushWAL(true)); }
 
+RocksStatus rocks_unbound(RocksDb* db) noexcept {
+  std::lock_guard<std::mutex> lock(db->bound);
+  return ToRocksStatus(db->bounded == 0 ? db->Unbind() : Status::OK());
+}
+
 RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept {
-  const auto bound = [db](uint64_t bytes) {
-    return db->db->SetOptions({{"max_compaction_bytes", std::to_string(bytes)}});
-  };
-  const uint64_t usual = db->db->GetOptions().max_compaction_bytes;
   if (most != 0) {
-    Status status = bound(most);
+    std::lock_guard<std::mutex> lock(db->bound);
+    Status status = db->Bind(most);
     if (!status.ok()) {
       return ToRocksStatus(status);
     }
+    ++db->bounded;
   }
   rocksdb::CompactRangeOptions options;
   options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
@@ -427,8 +453,11 @@ RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept {
   options.allow_write_stall = true;
   Status status = db->db->CompactRange(options, nullptr, nullptr);
   if (most != 0) {
-    Status restored = bound(usual);
-    status = status.ok() ? restored : status;
+    std::lock_guard<std::mutex> lock(db->bound);
+    if (--db->bounded == 0) {
+      Status restored = db->Unbind();
+      status = status.ok() ? restored : status;
+    }
   }
   return ToRocksStatus(status);
 }

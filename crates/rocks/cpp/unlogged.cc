@@ -35,12 +35,23 @@ void RaiseFloor(rocksdb::ColumnFamilyHandle* marks, uint64_t floor, WriteBatch* 
   batch->Put(marks, kFloorKey, Number(floor));
 }
 
+const char kListener[] = "furrow.flushes";
+
+}  // namespace
+
 class Listener : public rocksdb::EventListener {
  public:
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
+  const char* Name() const override { return kListener; }
+  // All families are flushed up to here.
+  void Flushed(uint64_t largest) { events_.completed(events_.context, largest); }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
-    events_.completed(events_.context, info.largest_seqno);
+    // RocksDB's own flushes are of all families. One that is asked for is of those that it names, one alone perhaps
+    // (GetRootDB()->Flush()): it says nothing of the others. Ours says so itself when it is over.
+    if (info.flush_reason != rocksdb::FlushReason::kManualFlush) {
+      Flushed(info.largest_seqno);
+    }
   }
   void OnBackgroundError(rocksdb::BackgroundErrorReason, Status*) override { events_.fails(events_.context); }
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
@@ -54,8 +65,6 @@ class Listener : public rocksdb::EventListener {
  private:
   FurrowFlushEvents events_;
 };
-
-}  // namespace
 
 Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options) {
   if (options->allow_2pc) {
@@ -90,6 +99,16 @@ Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool
   status = rocksdb::DB::ListColumnFamilies(options, path, &names);
   *has = std::find(names.begin(), names.end(), kMarksFamily) != names.end();
   return status;
+}
+
+Unlogged::Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families,
+                   rocksdb::ColumnFamilyHandle* marks)
+    : db_(db), families_(std::move(families)), marks_(marks) {
+  for (const auto& listener : db->GetDBOptions().listeners) {
+    if (listener->Name() == kListener) {
+      listener_ = std::static_pointer_cast<Listener>(listener);
+    }
+  }
 }
 
 Unlogged::~Unlogged() {
@@ -140,7 +159,13 @@ Status Unlogged::Flush() {
     rocksdb::FlushOptions options;
     // Otherwise it waits first until there are few tables in level 0: on a full drive, for ever.
     options.allow_write_stall = true;
-    return db_->Flush(options, families);
+    // What has a sequence up to this one is in memtables, or was flushed before.
+    const uint64_t written = db_->GetLatestSequenceNumber();
+    Status status = db_->Flush(options, families);
+    if (status.ok() && listener_ != nullptr) {
+      listener_->Flushed(written);
+    }
+    return status;
   }
   // All families at once, without having their handles.
   std::vector<std::string> files;

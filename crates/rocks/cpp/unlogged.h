@@ -50,12 +50,13 @@ rocksdb::Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOpti
 // Whether the database has the hidden family. A database that is not there has none.
 rocksdb::Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has);
 
+class Listener;
+
 class Unlogged {
  public:
   // `marks` is the handle of the hidden family, or null; it becomes this object's. `families` are all others, unless there are
   // some whose handles may go before the database: see NotAll. Database and handles outlive it.
-  Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families, rocksdb::ColumnFamilyHandle* marks)
-      : db_(db), families_(std::move(families)), marks_(marks) {}
+  Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families, rocksdb::ColumnFamilyHandle* marks);
   ~Unlogged();
 
   // Applies a copy of a batch. `last` is the sequence of its last record, the mark not counted.
@@ -76,6 +77,8 @@ class Unlogged {
  private:
   rocksdb::DB* db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;
+  // That of PrepareUnlogged, if the database has it.
+  std::shared_ptr<Listener> listener_;
   // Held by a flush, which names the families, from before it begins until it is over; and alone by what changes them.
   std::shared_mutex handles_;
   bool others_ = false;

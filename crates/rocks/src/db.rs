@@ -223,6 +223,14 @@ impl Db {
         unsafe { ffi::rocks_compact(handle.0, most) }.check(|| format!("compacting {}", self.inner.path))
     }
 
+    /// Sets the bound of [`compact_within`](Db::compact_within) back, where that could not: to be called now and then.
+    pub fn unbound(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_unbound(handle.0) }
+            .check(|| format!("setting back the bound of compactions of {}", self.inner.path))
+    }
+
     /// Makes every write durable, waits for calls that are running, stops the background work and closes the
     /// database; later calls fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing,
     /// while there are cursors. A second close does nothing.

@@ -64,7 +64,7 @@ extern "C" fn completed(context: *mut c_void, largest: u64) {
 extern "C" fn stalls(context: *mut c_void, more: i32) {
     // SAFETY: as in `tell`.
     let hub = unsafe { &*context.cast::<Hub>() };
-    hub.stalled.fetch_add(more, Ordering::AcqRel);
+    hub.stalls(more);
 }
 
 extern "C" fn fails(context: *mut c_void) {
@@ -85,6 +85,27 @@ fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
 }
 
 impl Hub {
+    /// So many families more, or fewer, have their writes delayed or stopped. A family that is dropped meanwhile is not told of
+    /// again: see [`is_stalled`](Hub::is_stalled).
+    fn stalls(&self, more: i32) {
+        let add = |stalled: i32| Some(stalled.saturating_add(more).max(0));
+        let _always = self.stalled.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+    }
+
+    /// Whether writes are delayed or stopped. `look` asks RocksDB, where the counter says so: it has drifted if not.
+    fn is_stalled(&self, look: impl FnOnce() -> bool) -> bool {
+        let counted = self.stalled.load(Ordering::Acquire);
+        if counted <= 0 {
+            return false;
+        }
+        let stalled = look();
+        if !stalled {
+            // Unless it was told something meanwhile.
+            let _changed = self.stalled.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Acquire);
+        }
+        stalled
+    }
+
     /// What C++ is given. The hub must stay until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
         FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed, stalls, fails }
@@ -117,7 +138,10 @@ impl Db {
 
     /// Whether RocksDB delays or stops writes, as far as it has said: a moment late, perhaps.
     pub fn is_stalled(&self) -> bool {
-        self.inner.hub.stalled.load(Ordering::Acquire) > 0
+        let none = |name| self.property(name).is_none_or(|number| number == "0");
+        self.inner
+            .hub
+            .is_stalled(|| !none("rocksdb.is-write-stopped") || !none("rocksdb.actual-delayed-write-rate"))
     }
 
     /// Fails while RocksDB refuses writes, after a flush or a compaction failed: with what it says. It goes on by itself, or does
@@ -199,5 +223,26 @@ impl Db {
         // SAFETY: the database is open while the guard lives.
         unsafe { ffi::rocks_drop_marks(handle.0) }
             .check(|| format!("dropping the marks of {}", self.inner.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_that_is_dropped_while_stalled_does_not_stall_the_others_for_good() {
+        let hub = Hub::default();
+        assert!(!hub.is_stalled(|| unreachable!("nobody is asked while nothing is stalled")));
+        hub.stalls(1);
+        hub.stalls(1);
+        assert!(hub.is_stalled(|| true));
+        // One was told of again, the other one dropped.
+        hub.stalls(-1);
+        assert!(!hub.is_stalled(|| false), "RocksDB says that nothing is stalled");
+        // Nor does it go below zero by what is told late.
+        hub.stalls(-1);
+        hub.stalls(1);
+        assert!(hub.is_stalled(|| true));
     }
 }

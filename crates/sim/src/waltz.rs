@@ -139,8 +139,12 @@ async fn run(
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x5741_4c54_5a00));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
-    let (log, _) =
-        fs.parallel_log(PATH, &ParallelOptions { open: 64, join: !salt.is_multiple_of(4) }).await?;
+    let (log, _) = fs
+        .parallel_log(
+            PATH,
+            &ParallelOptions { open: 64, join: !salt.is_multiple_of(4), ..ParallelOptions::default() },
+        )
+        .await?;
     fs.sync().await?;
     recorder.ready();
     let shared = Arc::new(Shared {

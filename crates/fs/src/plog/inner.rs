@@ -99,6 +99,8 @@ pub(super) struct Inner {
     pub(super) first: u64,
     /// Records go together where that is better.
     pub(super) join: bool,
+    /// As much room as it has is left.
+    pub(super) spare: bool,
     pub(super) joiner: Joiner,
     /// The zone that is written. Changed under the lock of `switch`.
     pub(super) active: ArcSwapOption<Zone>,
@@ -156,6 +158,7 @@ impl Inner {
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
             first,
             join: options.join,
+            spare: options.spare,
             joiner: Joiner::new(options.open),
             active: ArcSwapOption::empty(),
             switch: Mutex::default(),

@@ -259,12 +259,31 @@ impl Inner {
 
     async fn next_zone(&self) -> Result<Arc<Zone>> {
         let shared = self.shared();
+        if self.spare {
+            self.check_spare()?;
+        }
         let (segment, record, beside) = shared.next_segment(self.identity.log).await?;
         let zone = Zone::new(Next { segment, beside }, self.identity.uuid);
         self.tops.0.lock().push(Top { zone: Some(Arc::clone(&zone)), top: None });
         // A failure here is the file system's end: it is read-only from now on.
         shared.commit_upto(record).await?;
         Ok(zone)
+    }
+
+    /// Fails where a further zone would leave less room than the log has then: what it holds could not be written anywhere else,
+    /// and it could never be given up.
+    fn check_spare(&self) -> Result<()> {
+        let with_it = self.tops.0.lock().len() as u64 + 1;
+        let capacity = self.dev.geometry().zone_capacity.0;
+        let room = self.shared().state.lock().writable(capacity);
+        if room >= (with_it + 1) * capacity {
+            return Ok(());
+        }
+        let why = format!(
+            "the log would have {with_it} zones, and {room} blocks are free: as many are kept for what it holds; \
+             flush, or delete something"
+        );
+        Err(Error::new(ErrorKind::NoSpace, "extending a parallel log").because(why))
     }
 
     /// The active zone, if nobody is in it any more and there is a next one; and whether that may be active beside it.

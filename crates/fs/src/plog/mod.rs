@@ -44,6 +44,9 @@ pub struct ParallelOptions {
     /// Whether records go out together where the drive has no parallelism to spare (`auto`); otherwise each goes alone
     /// (`waltz`). Default false.
     pub join: bool,
+    /// Whether the log leaves as much room as it has: for an engine whose tables hold everything once more before a record can
+    /// be retired. Default false.
+    pub spare: bool,
 }
 
 impl ParallelOptions {
@@ -53,7 +56,7 @@ impl ParallelOptions {
 
 impl Default for ParallelOptions {
     fn default() -> ParallelOptions {
-        ParallelOptions { open: 4096, join: false }
+        ParallelOptions { open: 4096, join: false, spare: false }
     }
 }
 

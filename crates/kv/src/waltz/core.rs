@@ -213,12 +213,12 @@ impl Waltz {
         if plan.exact || !how.logged {
             self.exactly_once()?;
         }
-        if !how.logged {
-            self.check_open()?;
-            return apply(None).map(|_| ()).map_err(WriteError::Apply);
-        }
         let held = self.hold(&plan.stripes);
         self.check(&plan, how)?;
+        if !how.logged {
+            // With its stripes: its families are there until it is applied, and whoever is alone is.
+            return apply(None).map(|_| ()).map_err(WriteError::Apply);
+        }
         let mut entering = Entering::new(self);
         let mut appended = self.log.append(batch, how.synced);
         if is_full(&appended) && self.held().records > 0 {

@@ -34,7 +34,7 @@ impl WalMode {
             WalMode::Waltz => false,
             WalMode::Auto => true,
         };
-        Some(ParallelOptions { join, ..ParallelOptions::default() })
+        Some(ParallelOptions { join, spare: true, ..ParallelOptions::default() })
     }
 }
 

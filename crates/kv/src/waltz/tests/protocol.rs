@@ -293,6 +293,14 @@ fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
 }
 
 #[test]
+fn a_write_without_the_log_to_a_family_that_is_gone_never_reaches_the_tables() {
+    let world = World::new(DEFAULT);
+    let unlogged = How { synced: false, logged: false, ignore_missing: false };
+    let refused = world.write(unlogged, &Build::default().put(7, "a", 1)).unwrap_err();
+    assert!(matches!(refused, WriteError::Invalid(_)), "{refused:?}");
+}
+
+#[test]
 fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
     let seen = |without| {
         let world = World::new(WaltzOptions { without, ..DEFAULT });
