@@ -60,11 +60,18 @@ impl Figure {
         Ok(rows.into_iter().map(|row| row.note(run.pick("", "quick: less than the figure takes"))).collect())
     }
 
-    /// Whether `--only WORD` means it: its name, the part behind the dash, or one of its panels.
+    /// Whether `--only WORD` means it: its name, the part behind the dash, one of its panels (`waltz13a`), or the number
+    /// that the paper has for one (`fig13`, `table2`).
     pub fn is_called(&self, word: &str) -> bool {
-        self.name == word
-            || self.name.rsplit_once('-').is_some_and(|(_, short)| short == word)
-            || self.panels.iter().any(|panel| panel.figure == word)
+        let (set, short) = self.name.split_once('-').unwrap_or(("", self.name));
+        let has_number = |panel: &str| {
+            let number =
+                panel.strip_prefix(set).unwrap_or(panel).trim_end_matches(|c: char| c.is_ascii_lowercase());
+            let table = panel.strip_prefix(set).and_then(|rest| rest.strip_prefix('-'));
+            word.strip_prefix("fig").is_some_and(|of| of == number) || table == Some(word)
+        };
+        let mut panels = self.panels.iter().map(|panel| panel.figure);
+        self.name == word || short == word || panels.any(|panel| panel == word || has_number(panel))
     }
 }
 

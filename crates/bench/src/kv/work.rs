@@ -116,7 +116,7 @@ impl Work {
         })
     }
 
-    /// Fills the database in key order, and writes it to tables.
+    /// Fills the database in key order, writes it to tables, and has a log begun.
     pub(super) fn fill(&self) -> Result<()> {
         let mut own = self.own(u32::MAX);
         let mut record = 0;
@@ -130,7 +130,13 @@ impl Work {
             self.database.write(&mut own.batch, false)?;
             record = end;
         }
-        Ok(self.database.flush()?)
+        self.database.flush()?;
+        // The log that follows has no zone yet. Where a put that needs one also finishes what was left, the load's first one
+        // would wait for a zone that the filling left nearly empty.
+        own.batch.clear();
+        own.fresh_value(&self.load);
+        own.batch.put(&key(0), &own.value);
+        Ok(self.database.write(&mut own.batch, true)?)
     }
 
     /// Runs the operations in threads of their own; gives what they counted, and how long it took.

@@ -1,5 +1,4 @@
-//! Figs. 5 and 13, section 4.4: where a put of RocksDB's group commit spends its time, how many lead, and what either log
-//! writes, by threads.
+//! Fig. 5: where a put of RocksDB's group commit spends its time, by threads.
 
 use super::{Drive, Step, measure as run_load, note};
 use crate::figures::{Better, Figure, Panel, Result, Row, Run, Shape, Unit};
@@ -10,7 +9,7 @@ const X: &str = "threads";
 /// The figure.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig5",
-    title: "Figs. 5 and 13, section 4.4: group commit by threads",
+    title: "Fig. 5: group commit by threads",
     panels: &[
         Panel {
             figure: "waltz5a",
@@ -20,59 +19,38 @@ pub const FIGURE: Figure = Figure {
             shape: Shape::Stack,
         },
         Panel { figure: "waltz5b", title: "zn540", x: X, y: "mean put of a group, us", shape: Shape::Stack },
-        Panel { figure: "waltz13a", title: "smallzone", x: X, y: "share of puts", shape: Shape::Bars },
-        Panel { figure: "waltz13b", title: "zn540", x: X, y: "share of puts", shape: Shape::Bars },
         Panel {
-            figure: "waltz-waf",
-            title: "section 4.4",
-            x: "drive",
-            y: "bytes written for each byte put",
+            figure: "waltz5c",
+            title: "waiting for the turn",
+            x: X,
+            y: "share of the mean put",
             shape: Shape::Bars,
         },
     ],
     measure,
 };
 
-/// Threads; the share of the leader's election, where the text has it; the share of followers.
-const THREADS: [(u32, Option<f64>, Option<f64>); 3] =
-    [(2, Some(0.38), None), (4, None, None), (8, Some(0.61), Some(0.13))];
+/// Threads; the share of a put that the leader's election takes, where the text has it.
+const THREADS: [(u32, Option<f64>); 3] = [(2, Some(0.38)), (4, None), (8, Some(0.61))];
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for drive in Drive::BOTH {
-        for (threads, election, followers) in THREADS {
-            let load = KvLoad { threads, slowest: 1, ..Step::Reservation.load(drive, run) };
+        for (threads, election) in THREADS {
+            let load = KvLoad { threads, slowest: 1, ..Step::Base.load(drive, run) };
             let what = format!("{}, {threads} threads", drive.name());
-            let outcome = run_load(run, &what, &load)?;
-            rows.extend(of_group(drive, threads, election, followers, &outcome));
-        }
-        for step in [Step::Reservation, Step::Waltz] {
-            let load = step.load(drive, run);
-            let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;
-            let row =
-                Row::new("waltz-waf", step.name(), drive.name(), Unit::Times, outcome.write_amplification);
-            rows.push(
-                Row { better: Better::Lower, ..row }
-                    .note(note(&load))
-                    .note("published: 1.7 % more with WALTZ on MixGraph"),
-            );
+            rows.extend(of_group(drive, election, &run_load(run, &what, &load)?));
         }
     }
     Ok(rows)
 }
 
-fn of_group(
-    drive: Drive,
-    threads: u32,
-    election: Option<f64>,
-    followers: Option<f64>,
-    outcome: &KvOutcome,
-) -> Vec<Row> {
-    let (parts, shares) = match drive {
-        Drive::SmallZone => ("waltz5a", "waltz13a"),
-        Drive::Zn540 => ("waltz5b", "waltz13b"),
+fn of_group(drive: Drive, election: Option<f64>, outcome: &KvOutcome) -> Vec<Row> {
+    let parts = match drive {
+        Drive::SmallZone => "waltz5a",
+        Drive::Zn540 => "waltz5b",
     };
-    let note = note(&outcome.load);
+    let (threads, note) = (outcome.load.threads, note(&outcome.load));
     let SlowWrite { us, engine, wait, log, memtable, delay, switch, .. } =
         outcome.mean_write.unwrap_or_default();
     let mut rows: Vec<Row> = [
@@ -85,14 +63,10 @@ fn of_group(
     .into_iter()
     .map(|(series, us)| Row::new(parts, series, threads, Unit::Us, us).note(&note))
     .collect();
-    let share = |series, ours: f64, paper: Option<f64>| {
-        let row = Row::new(shares, series, threads, Unit::Times, ours).paper(paper).note(&note);
-        Row { better: Better::Lower, ..row }
-    };
-    rows.push(share("time in the election", wait / us.max(f64::MIN_POSITIVE), election));
-    let writes: f64 = outcome.groups.iter().map(|of| (of.groups * of.writers as u64) as f64).sum();
-    let groups: f64 = outcome.groups.iter().map(|of| of.groups as f64).sum();
-    let share_of = if writes > 0.0 { 1.0 - groups / writes } else { 0.0 };
-    rows.push(share("followers", share_of, followers).note("published: MixGraph, where 14 % are puts"));
+    let share = wait / us.max(f64::MIN_POSITIVE);
+    let row = Row::new("waltz5c", drive.name(), threads, Unit::Times, share).paper(election).note(&note);
+    rows.push(Row { better: Better::Lower, ..row }.note(
+        "RocksDB counts the whole wait for a leader, the log's write included; published: the election",
+    ));
     rows
 }

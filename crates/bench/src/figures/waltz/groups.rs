@@ -1,8 +1,9 @@
 //! Figs. 16 to 18, Table 4: what a put of RocksDB's group commit takes, by how many share its group.
 
-use super::{Drive, Step, measure as run_load, note};
+use super::{Drive, Step, measure as run_load, mixgraph, note};
 use crate::figures::{Figure, Panel, Result, Row, Run, Shape, Unit, X};
-use crate::kv::{KvLoad, KvOutcome};
+use crate::kv::mixgraph::Variant;
+use crate::kv::{KvLoad, KvOutcome, Mix};
 
 /// The figure.
 pub const FIGURE: Figure = Figure {
@@ -42,9 +43,12 @@ const TABLE_4: [f64; 4] = [625.51, 10_834.81, 15_785.25, 16_388.01];
 const LONGEST: usize = 8;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
-    let load = KvLoad { slowest: LONGEST, ..Step::Base.load(Drive::SmallZone, run) };
+    let mix = Mix::MixGraph(Variant::PrefixDist);
+    let load = KvLoad { slowest: LONGEST, ..mixgraph::load(Step::Base, Drive::SmallZone, mix, run) };
+    // One in seven is a put, and few of these come in the larger groups.
+    let load = KvLoad { operations: load.operations * 4, ..load };
     let outcome = run_load(run, "groups", &load)?;
-    let note = format!("smallzone, {}; published: MixGraph PrefixDist", note(&load));
+    let note = format!("smallzone, {}", note(&load));
     Ok(rows(&outcome).into_iter().map(|row| row.note(&note)).collect())
 }
 
@@ -55,13 +59,14 @@ fn rows(outcome: &KvOutcome) -> Vec<Row> {
         for (step, us) in (1_u32..).zip(&of.steps_us) {
             rows.push(Row::new("waltz16", &series, step * 5, Unit::Us, *us));
         }
+        let note = format!("{} puts in such groups", of.groups * of.writers as u64);
         let l = &of.latency_us;
         for (x, us) in [("99 %", l.p99), ("99.9 %", l.p99_9), ("99.99 %", l.p99_99), ("max", l.max)] {
-            rows.push(Row::new("waltz17", &series, x, Unit::Us, us));
+            rows.push(Row::new("waltz17", &series, x, Unit::Us, us).note(&note));
         }
         let writers = u32::try_from(of.writers).unwrap_or(u32::MAX);
         let paper = of.writers.checked_sub(1).and_then(|at| TABLE_4.get(at)).copied();
-        rows.push(Row::new("waltz-table4", "mean", writers, Unit::Us, l.mean).paper(paper));
+        rows.push(Row::new("waltz-table4", "mean", writers, Unit::Us, l.mean).paper(paper).note(&note));
     }
     for write in &outcome.slowest {
         let parts = [("waits for its turn", write.wait), ("writes the log", write.log), ("all", write.us)];

@@ -1,6 +1,6 @@
 //! Figs. 8 and 9, Table 2: puts and reads in three proportions, keys alike and skewed.
 
-use super::{Drive, OPERATIONS, Step, measure as run_load, note, percentiles, writes};
+use super::{Drive, Step, measure as run_load, note, percentiles, writes};
 use crate::figures::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use crate::kv::{KvLoad, Mix};
 use crate::ycsb::Distribution;
@@ -54,7 +54,6 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             let load = KvLoad {
                 mix: Mix::Shares([share, 100 - share, 0]),
                 distribution,
-                operations: run.pick(OPERATIONS / 2, OPERATIONS / 10),
                 ..step.load(Drive::SmallZone, run)
             };
             let what = format!("{keys}, {share} % puts, {}", step.name());

@@ -1,7 +1,7 @@
 //! The figures of the WALTZ paper: tails of puts, on a drive of small zones like the paper's and on `zn540`.
 //!
-//! The paper's drive has 4 TB and its databases 64 and 256 GB; ours have some tens of MiB, and memtables, tables and
-//! `zn540`'s zones are smaller by about as much, so that flushes, compactions and zones that are used up come as often.
+//! The paper's drive has 4 TB and its databases 64 and 256 GB; ours have some tens of MiB. Memtables, tables and zones are
+//! smaller too, so that flushes and compactions go on all the time and zones are used up in a run of 10,000 puts.
 //! RocksDB's threads run on the real clock with the drive's times stretched, so that the host hardly counts.
 
 mod ablation;
@@ -35,18 +35,14 @@ pub const FIGURES: [Figure; 9] = [
     micro::FIGURE,
 ];
 
-/// What the drive's times are stretched by.
-const DILATION: NonZeroU32 = NonZeroU32::new(20).expect("twenty is not zero");
 /// Of a quick run, whose numbers are of the host as well.
-const QUICK_DILATION: NonZeroU32 = NonZeroU32::new(2).expect("two is not zero");
+const QUICK_DILATION: NonZeroU32 = NonZeroU32::MIN;
 
 /// Bytes of a memtable: the paper's is 64 MiB, for databases a thousand times the size of ours.
-const MEMTABLE: Bytes = Bytes(16 << 20);
+const MEMTABLE: Bytes = Bytes(4 << 20);
 
-/// Records that a database is filled with, and operations of a full run: fewer than would have RocksDB slow its writers
-/// down, which is the same with every log.
+/// Records that a database is filled with.
 const RECORDS: u64 = 5_000;
-const OPERATIONS: u64 = 10_000;
 
 /// Bytes of a value. A put of it takes 4,096 bytes of the log with all its headers: as much as the paper's takes, by the
 /// log's bytes in section 4.4.
@@ -55,9 +51,9 @@ const VALUE: Bytes = Bytes(3968);
 /// A drive that a figure is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Drive {
-    /// Small zones, each with a die of its own: the paper's drive, with fewer of them.
+    /// Small zones, each with a die of its own: the paper's drive, with fewer and smaller ones.
     SmallZone,
-    /// Zones of 64 MiB instead of 1,077, over all dies.
+    /// The published drive, with smaller zones, over all dies.
     Zn540,
 }
 
@@ -73,8 +69,27 @@ impl Drive {
 
     fn url(self) -> &'static str {
         match self {
-            Drive::SmallZone => "emu:mem?profile=smallzone&zones=400",
-            Drive::Zn540 => "emu:mem?profile=zn540&zones=128&zone-size=64MiB&zone-capacity=64MiB",
+            Drive::SmallZone => "emu:mem?profile=smallzone&zones=1000&zone-size=16MiB&zone-capacity=16MiB",
+            Drive::Zn540 => "emu:mem?profile=zn540&zones=512&zone-size=16MiB&zone-capacity=16MiB",
+        }
+    }
+
+    /// What its times are stretched by: so much that a put takes half a millisecond at least.
+    fn dilation(self) -> NonZeroU32 {
+        const SMALLZONE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+        const ZN540: NonZeroU32 = NonZeroU32::new(20).expect("twenty is not zero");
+        match self {
+            Drive::SmallZone => SMALLZONE,
+            Drive::Zn540 => ZN540,
+        }
+    }
+
+    /// Operations of a full run: about as many as RocksDB takes before it slows its writers down, which is the same with
+    /// every log.
+    fn operations(self) -> u64 {
+        match self {
+            Drive::SmallZone => 10_000,
+            Drive::Zn540 => 20_000,
         }
     }
 }
@@ -117,12 +132,12 @@ impl Step {
         };
         KvLoad {
             device: drive.url().to_owned(),
-            clock: Some(Clock::Dilated(run.pick(DILATION, QUICK_DILATION))),
+            clock: Some(Clock::Dilated(run.pick(drive.dilation(), QUICK_DILATION))),
             wal,
             io,
             value: Some(VALUE),
             records: run.pick(RECORDS, RECORDS / 10),
-            operations: run.pick(OPERATIONS, OPERATIONS / 10),
+            operations: run.pick(drive.operations(), drive.operations() / 10),
             write_buffer: run.pick(MEMTABLE, Bytes(1 << 20)),
             ..KvLoad::default()
         }

@@ -12,8 +12,22 @@ fn figures_and_their_panels_are_told_apart_by_their_names() {
     for list in [&names, &panels] {
         assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), list.len(), "{list:?}");
     }
+    let called = |word: &str| FIGURES.iter().filter(|figure| figure.is_called(word)).count();
     for word in FIGURES.iter().map(|figure| figure.name).chain(panels) {
-        assert_eq!(FIGURES.iter().filter(|figure| figure.is_called(word)).count(), 1, "{word}");
+        assert_eq!(called(word), 1, "{word}");
+    }
+}
+
+#[test]
+fn every_figure_and_table_of_the_paper_s_evaluation_is_found_by_its_number() {
+    let called = |word: &str| FIGURES.iter().filter(|figure| figure.is_called(word)).count();
+    let figures = [3, 5].into_iter().chain(8..=18).map(|number| format!("fig{number}"));
+    for word in figures.chain((2..=4).map(|number| format!("table{number}"))).chain([String::from("waf")]) {
+        // Fig. 12 is of two kinds of runs.
+        assert_eq!(called(&word), if word == "fig12" { 2 } else { 1 }, "{word}");
+    }
+    for word in ["fig1", "fig4", "fig6", "fig19", "table1", "table5", "fig", "table", ""] {
+        assert_eq!(called(word), 0, "{word}");
     }
 }
 
