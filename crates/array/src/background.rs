@@ -18,6 +18,8 @@ use crate::swap;
 /// Bytes of each drive that are read and written at a time beside clients, and without.
 const SHARED_CHUNK: u64 = 64 << 10;
 const CHUNK: u64 = 512 << 10;
+/// A job that waits for its turn looks this often whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 /// Chunks in flight without clients.
 const DEPTH: usize = 12;
 
@@ -84,7 +86,7 @@ impl Runner {
         let block = u64::from(self.core.geometry.block_size);
         let now = self.core.driver.now();
         let (bytes, depth) = if self.pacer.is_shared(now) { (SHARED_CHUNK, 1) } else { (CHUNK, DEPTH) };
-        ((bytes / block).max(1), depth)
+        ((bytes / block).clamp(1, self.core.longest_read()), depth)
     }
 
     /// Waits until `rows` more may be read. False where the job is to end.
@@ -100,7 +102,8 @@ impl Runner {
             if at <= now {
                 return true;
             }
-            sleep_until(&*self.core.driver, at).await;
+            // At a low rate the next turn may be far away; the job's end is not.
+            sleep_until(&*self.core.driver, at.min(now.after(LOOK))).await;
         }
     }
 }
@@ -112,6 +115,12 @@ impl Drop for Runner {
 }
 
 impl Core {
+    /// Rows that every member's drive gives at once.
+    fn longest_read(&self) -> u64 {
+        let devices = self.members.iter().filter_map(|member| member.device());
+        devices.map(|device| device.geometry().max_transfer.0).min().unwrap_or(u64::MAX).max(1)
+    }
+
     /// Reads rows of a member's physical zone. `None` where the drive is missing.
     pub(crate) fn read_rows(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Option<Io<BufMut>> {
         self.member(slot).read(id, row, BufMut::zeroed(self.bytes(rows))).ok()

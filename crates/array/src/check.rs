@@ -168,7 +168,9 @@ impl CheckReport {
         let (sure, all) = (rows(sure), rows(layout.stripe_of(decision.pointer)));
         let (patches, relocated) = mount.relocations(id, entry.generation);
         let block = u64::from(mount.superblock.block_size);
-        let chunk = (CHUNK / block / layout.unit).max(1) * layout.unit;
+        let there = mount.present.iter().flatten();
+        let most = there.map(|present| present.device.geometry().max_transfer.0).min().unwrap_or(u64::MAX);
+        let chunk = ((CHUNK / block).min(most) / layout.unit).max(1) * layout.unit;
         let (mut row, mut wrong) = (0, 0);
         while row < all {
             let end = (row + chunk).min(if row < sure { sure } else { all });

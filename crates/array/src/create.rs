@@ -18,7 +18,7 @@ use crate::member::{METADATA_ZONES, RESERVE};
 const FIRST_EPOCH: u64 = 1;
 /// The generation that a zone of a new array begins with.
 const FIRST_GENERATION: u64 = 1;
-/// Logical zones that must be able to be open: `fs` needs as many.
+/// Logical zones that must be able to be open. `fs` needs more, and says so itself.
 const LEAST_OPEN: u32 = 1;
 
 /// Makes an array of `devices`, in this order. **Everything that they hold is lost.**

@@ -418,6 +418,10 @@ pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot:
     if same {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Damaged, &g.name, "open")
-        .because("the drive's geometry is not what the array was made of: was it formatted anew?"))
+    let why = format!(
+        "the drive is not what the array was made of: {} zones of {} blocks of {} bytes, {} of them conventional, at most {} \
+         blocks at a time; was it formatted anew?",
+        g.zones, g.zone_capacity.0, g.block_size, g.conventional, g.max_transfer.0
+    );
+    Err(Error::new(ErrorKind::Damaged, &g.name, "open").because(why))
 }

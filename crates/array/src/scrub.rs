@@ -249,12 +249,13 @@ impl Walk {
         let (row, rows) = (core.layout.row(stripe), core.layout.unit_of(stripe));
         let mut sum = BufMut::zeroed(core.bytes(rows));
         let mut bad = Vec::new();
+        let mut of_the_medium = true;
         for slot in (0..core.layout.drives).map(Slot) {
             match core.rows_of(id, slot, row, rows).await {
                 Ok(data) => xor(&mut sum, &data),
                 Err(_) if core.is_another(id, generation) => return Ok(()),
                 Err(e) => {
-                    core.misread(id, slot, &e);
+                    of_the_medium &= core.misread(id, slot, &e);
                     self.failed(core, slot, e).await?;
                     bad.push(slot);
                 }
@@ -272,6 +273,10 @@ impl Walk {
             }
             return Ok(());
         };
+        if !of_the_medium {
+            // A whole zone that wore out stays so; what failed for a reason of the machine is there.
+            return Ok(());
+        }
         let slot = *slot;
         let mended = match core.layout.index_on(id, stripe, slot) {
             None => core.mend_parity(id, generation, stripe, sum.freeze()).await?,

@@ -56,11 +56,16 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
             return Err(refusal(ErrorKind::Unsupported, url, "an array of arrays is not built".to_owned()));
         }
         url.parse::<DeviceUrl>()?;
-        if !seen.insert(url.split('?').next().unwrap_or_default()) {
+        if !seen.insert(without_settings(url)) {
             return Err(refusal(ErrorKind::Invalid, rest, format!("{url} is named twice")));
         }
     }
     Ok(Some(urls))
+}
+
+/// What names the drive in a URL: the settings of one that would be made are left out.
+fn without_settings(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
 }
 
 /// Whether a device's URL is that of an emulated drive, or of an array of such: nobody else's data can lie on it.
@@ -97,7 +102,8 @@ pub fn remember(rest: &str, url: &str) -> Result<bool> {
         return Ok(false);
     }
     listable(url)?;
-    if listed(rest)?.is_some_and(|urls| urls.iter().any(|known| known == url)) {
+    let same = |known: &String| without_settings(known) == without_settings(url);
+    if listed(rest)?.is_some_and(|urls| urls.iter().any(same)) {
         return Ok(true);
     }
     let add = || {
@@ -319,7 +325,8 @@ mod tests {
         std::fs::write(&file, "# of the barn\nemu:a?zones=8\n\n  blk:/dev/b # the second\n").expect("a file");
         let found = listed(&file).expect("a list").expect("of URLs");
         assert_eq!(found, ["emu:a?zones=8", "blk:/dev/b"]);
-        assert!(remember(&file, "emu:c").expect("added") && remember(&file, "emu:c").expect("there"));
+        assert!(remember(&file, "emu:c").expect("added") && remember(&file, "emu:c?zones=8").expect("there"));
+        assert!(remember(&file, "emu:a").expect("a drive that is replaced by itself"));
         assert_eq!(
             listed(&file).expect("a list").expect("of URLs"),
             ["emu:a?zones=8", "blk:/dev/b", "emu:c"]

@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use array::{EventKind, Health, MANY_ERRORS, ScrubOptions, Slot, Stripe};
-use common::{BLOCK, Bench, block, device, furnish, verify, verify_all, write};
-use units::{block_on, sleep_until, spawn};
-use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState};
+use array::{Array, CheckOptions, EventKind, Health, MANY_ERRORS, OpenOptions, ScrubOptions, Slot, Stripe};
+use common::{BLOCK, Bench, Flaky, block, device, furnish, verify, verify_all, write};
+use units::{Driver, block_on, sleep_until, spawn};
+use zoned::{Action, Blocks, BufMut, Error, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
 async fn settle(bench: &Bench) {
     sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
@@ -289,4 +291,70 @@ fn a_read_that_the_machine_refuses_fails_no_drive() {
             assert!(counters.degraded_reads > 0 && counters.relocations == 0, "{kind:?}: {counters:?}");
         });
     }
+}
+
+/// A drive that takes few blocks at a time.
+#[derive(Debug)]
+struct Short {
+    inner: Arc<Flaky>,
+    geometry: Geometry,
+    refused: AtomicU32,
+}
+
+impl Short {
+    /// More than a stripe unit and a header, and less than anything would read at once.
+    const MOST: Blocks = Blocks(8);
+
+    fn over(inner: &Arc<Flaky>) -> Arc<Short> {
+        let geometry = Geometry { max_transfer: Short::MOST, ..inner.geometry().clone() };
+        Arc::new(Short { inner: Arc::clone(inner), geometry, refused: AtomicU32::new(0) })
+    }
+}
+
+impl ZonedDevice for Short {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let len = match &op {
+            Op::Read { into, .. } => into.len(),
+            Op::Write { data, .. } | Op::Append { data, .. } => data.len(),
+            _ => 0,
+        };
+        if len > BLOCK * 8 {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Io::ready(Err(Error::new(ErrorKind::TooLarge, &self.geometry.name, op.name())));
+        }
+        self.inner.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+#[test]
+fn members_that_take_few_blocks_at_a_time_are_scrubbed_checked_and_copied_from_in_such_pieces() {
+    let bench = Bench::new(31);
+    let short: Vec<Arc<Short>> = bench.drives.iter().map(Short::over).collect();
+    let devices = || short.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
+    block_on(&*bench.driver, async {
+        let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");
+        furnish(&device(&array)).await;
+        let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+        assert!(report.stripes > 100 && report.read_errors == 0 && report.mismatch_count == 0, "{report:?}");
+    });
+    block_on(&*bench.driver, async {
+        let checked = array::check(&devices(), CheckOptions { deep: true }).await.expect("checked");
+        assert_eq!(checked.problems, [], "{checked:?}");
+        let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");
+        // A new drive that takes more.
+        array.fail(Slot(0)).await.expect("failed");
+        let new = Bench::drive(&bench.driver, 7);
+        array.replace(Slot(0), new).await.expect("rebuilt");
+        verify_all(&device(&array)).await;
+    });
+    let refused: u32 = short.iter().map(|drive| drive.refused.load(Ordering::Relaxed)).sum();
+    assert_eq!(refused, 0);
 }

@@ -279,12 +279,17 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
     let replace = ["array", "replace", "1", &barn.drive(5)];
     refused(&run(Some(&array), &replace), 1, &["5.img", "Furrow file system", "--force"]);
-    let dry = done(&run(Some(&array), &[&replace[..], &["--dry-run"]].concat()));
-    assert!(dry.contains("would refuse") && dry.contains("--force"), "{dry}");
+    let dry = run(Some(&array), &[&replace[..], &["--dry-run"]].concat());
+    let said = String::from_utf8_lossy(&dry.stdout);
+    assert!(said.contains("would refuse") && said.contains("--force"), "{dry:?}");
+    assert_eq!(dry.status.code(), Some(1), "as the order itself would end");
+    refused(&run(Some(&array), &[&replace[..], &["--max-rate", "1KiB"]].concat()), 2, &["64 KiB/s"]);
     done(&run(Some(&barn.drive(5)), &["fs", "check"]));
 
     let rebuilt = done(&run(Some(&array), &[&replace[..], &["--force"]].concat()));
     assert!(rebuilt.contains("drive 1 is emu:") && rebuilt.contains("the array is clean"), "{rebuilt}");
+    // The URL that the array is opened by does not name the new drive.
+    assert!(rebuilt.contains("among the members") && rebuilt.contains(&barn.drive(5)), "{rebuilt}");
     let array = barn.array([0, 5, 2, 3]);
     let (code, view) = status(&array);
     assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));

@@ -82,6 +82,11 @@ pub struct ScrubArgs {
     no_wait: bool,
 }
 
+/// A dry run ends as the order would.
+fn of_dry_run(refused: bool) -> ExitCode {
+    if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
 /// Fails a drive.
 pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     if args.dry_run {
@@ -93,7 +98,7 @@ pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
             _ => "would refuse to fail, as it is no good member,",
         };
         output::line(format!("{would} drive {}: {}", args.slot, drive(member)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(of_dry_run(would != "would fail"));
     }
     let place = args.at.open(context)?;
     let view = match &place {
@@ -140,7 +145,7 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
         };
         let would = if refused { "would refuse" } else { "would replace" };
         output::line(format!("{would} drive {slot} ({}): {what}", drive(old)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(of_dry_run(refused));
     }
     let place = args.at.open(context)?;
     match &place {
@@ -229,6 +234,7 @@ fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCod
         progress.seconds,
         view.health
     ))?;
+    view.advice.iter().try_for_each(output::line)?;
     Ok(ExitCode::SUCCESS)
 }
 

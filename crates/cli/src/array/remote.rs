@@ -13,8 +13,8 @@ use server::array::ArrayView;
 
 use crate::exit::Failure;
 
-/// How long the server may be silent. An order may empty a drive before it answers.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server may be silent. An order may reset every zone of a drive before it answers.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// An answer longer than this is none of ours.
 const MOST: u64 = 16 << 20;
 

@@ -14,6 +14,9 @@ use super::view::{ArrayView, EndView, EventView, ScrubView};
 /// So many events are kept for those who ask later.
 const EVENTS: usize = 200;
 
+/// Bytes a second: a rebuild reads as many of a drive at a time.
+const LEAST_RATE: u64 = 64 << 10;
+
 /// The array that the server's data lies on.
 pub struct Held {
     array: Arc<Array>,
@@ -23,6 +26,8 @@ pub struct Held {
     opened_ms: u64,
     events: Events,
     kept: Mutex<Kept>,
+    /// New drives that the URL which names the members does not name.
+    unlisted: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -36,7 +41,8 @@ impl Held {
     pub fn new(array: Arc<Array>, rest: &str) -> Held {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
         let (opened_ms, events) = (driver.unix_millis(), array.events());
-        Held { array, rest: rest.to_owned(), driver, opened_ms, events, kept: Mutex::default() }
+        let (kept, unlisted) = (Mutex::default(), Mutex::default());
+        Held { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
 
     /// How it is now.
@@ -48,6 +54,12 @@ impl Held {
             events: self.events(),
             ..ArrayView::from(&self.array.status())
         };
+        view.advice.extend(self.unlisted.lock().iter().map(|url| {
+            format!(
+                "Name {url} among the members when the array is opened the next time: without it the array does without \
+                 that drive for good."
+            )
+        }));
         if let Some(rebuild) = self.array.rebuild().filter(array::Handle::is_over) {
             let error = units::block_on(&*self.driver, rebuild.wait()).err().map(|error| error.to_string());
             view.last_rebuild = Some(EndView { progress: (&rebuild.progress()).into(), error, found: None });
@@ -89,6 +101,10 @@ impl Held {
     /// What [`zoned::open`] says; [`ErrorKind::HoldsData`] without `force`; what [`Array::start_replace`] says.
     pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
+        if order.max_rate.is_some_and(|rate| rate < LEAST_RATE) {
+            let error = Error::new(ErrorKind::Invalid, &Arc::from(order.device.as_str()), "replace");
+            return Err(error.because("a rebuild below 64 KiB/s never ends: set a higher rate, or none"));
+        }
         // What is refused makes no drive file.
         self.array.may_replace(Slot(order.slot))?;
         if array::url::is_file(&self.rest) {
@@ -112,18 +128,30 @@ impl Held {
             let held = contents::guard(&*device, force || dry_run).await?;
             if !dry_run {
                 self.array.start_replace(Slot(order.slot), device, RebuildOptions { pace }).await?;
-                // The rebuild runs whether or not it can be written down.
-                if let Err(error) = array::url::remember(&self.rest, &order.device) {
-                    tracing::warn!(%error, "after a restart the rebuild would not go on");
-                }
+                self.remember(&order.device);
             }
             Ok(format!("{name}: {held}"))
         })
     }
 
+    /// Has a new drive named at the next start, or says that it is not. The rebuild runs either way.
+    fn remember(&self, url: &str) {
+        match array::url::remember(&self.rest, url) {
+            Err(error) => {
+                tracing::warn!(%error, "after a restart the array would go on without the new drive")
+            }
+            Ok(false) if matches!(array::url::listed(&self.rest), Ok(Some(_))) => {
+                tracing::warn!(url, "name the new drive among the members at the next start");
+            }
+            Ok(_) => return,
+        }
+        self.unlisted.lock().push(url.to_owned());
+    }
+
     /// Whether a drive of this geometry can be a member.
     fn suits(&self, drive: &Geometry) -> Result<(), Error> {
         let (array, superblock) = (ZonedDevice::geometry(&*self.array), self.array.superblock());
+        let unit = u64::from(superblock.unit);
         let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, &drive.name, "replace").because(why));
         let (zones, capacity) = (superblock.zones + superblock.metadata_zones, superblock.zone_capacity);
         if drive.block_size != superblock.block_size {
@@ -139,6 +167,12 @@ impl Held {
             return refuse(format!(
                 "it has {} zones of {} blocks; the array needs {zones} of {} at least",
                 drive.zones, drive.zone_capacity.0, capacity.0
+            ));
+        }
+        if drive.max_transfer.0 <= unit {
+            return refuse(format!(
+                "it takes {} blocks at a time; the array's stripe units have {unit}, and a header",
+                drive.max_transfer.0
             ));
         }
         let needed = |limit: Option<u32>| limit.map(|limit| limit.saturating_add(superblock.metadata_zones));
