@@ -10,7 +10,8 @@ use crate::jobs::Progress;
 use crate::layout::Slot;
 use crate::log_read;
 use crate::metrics::Counters;
-use crate::{Array, MemberInfo, Superblock};
+use crate::mount::Mount;
+use crate::{Array, MemberInfo, OpenOptions, Superblock};
 
 /// How an array is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -177,10 +178,27 @@ impl Array {
     }
 }
 
-/// What `devices` say of the array that they are members of. Reads only.
+/// What `devices` say of the array that they are members of, and what a mount would make of that: a drive whose metadata
+/// cannot be read, or that was never told of the last checkpoint, has failed then. Reads only.
 ///
 /// Errors: [`ErrorKind::NotFound`] where none is a member, [`ErrorKind::Invalid`] where they are of several arrays.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
+    let mut status = of_members(devices).await?;
+    // Where it cannot be mounted, what the drives say is all there is.
+    if let Ok(mount) = Mount::gather(log_read::claims(devices.to_vec()).await?, OpenOptions::default()).await
+    {
+        for (member, present) in status.members.iter_mut().zip(&mount.present) {
+            if member.state == MemberState::Good && present.is_none() {
+                member.state = MemberState::Failed;
+            }
+        }
+        status.worn = mount.worn_zones();
+    }
+    Ok(status)
+}
+
+/// What `devices` say, one by one.
+pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     let claims = log_read::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);

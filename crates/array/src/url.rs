@@ -17,7 +17,8 @@ use zoned::discover::Machine;
 use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 use crate::failure::Patience;
-use crate::{Array, OpenOptions, Status, status};
+use crate::status::of_members;
+use crate::{Array, OpenOptions, Status};
 
 /// The members that `rest`, an array's URL behind `array:`, names. Those that are not there are left out, with a
 /// warning: the array may do without one.
@@ -188,7 +189,7 @@ fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevi
 async fn look(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
     let mut patience = Patience::default();
     loop {
-        match status(std::slice::from_ref(device)).await {
+        match of_members(std::slice::from_ref(device)).await {
             Err(error) if patience.outlasts(&**device.driver(), &error).await => {}
             looked => return looked,
         }
