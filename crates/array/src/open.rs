@@ -359,6 +359,7 @@ impl Mount {
             max_append: most(MAX_APPEND),
             max_transfer: most(MAX_TRANSFER),
             atomic_write: Blocks(1),
+            optimal_write: Blocks(stripe).min(capacity),
             volatile_cache: all().any(|g| g.volatile_cache),
             read_past_pointer: true,
         })

@@ -95,6 +95,7 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
             "max_active": geometry.max_active,
             "max_append": bytes(geometry.max_append).0,
             "atomic_write": bytes(geometry.atomic_write).0,
+            "optimal_write": bytes(geometry.optimal_write).0,
             "volatile_cache": geometry.volatile_cache,
             "read_past_pointer": geometry.read_past_pointer,
             "details": details_json(&*device),
@@ -114,6 +115,7 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
         ("active zones", limit(geometry.max_active)),
         ("append limit", size::show(bytes(geometry.max_append))),
         ("atomic write", size::show(bytes(geometry.atomic_write))),
+        ("optimal write", size::show(bytes(geometry.optimal_write))),
         ("volatile cache", yes(geometry.volatile_cache)),
         ("reads past pointer", yes(geometry.read_past_pointer)),
     ];

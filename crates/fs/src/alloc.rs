@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use units::sync::Turnstile;
 use units::{Blocks, ZoneId};
-use zoned::{Buf, Durability, Geometry, Io, ZoneState};
+use zoned::{Buf, BufMut, Durability, Geometry, Io, ZoneState};
 
 use crate::cleaner::LEAST_GAIN;
 use crate::format::record::lifetime_byte;
@@ -352,6 +352,8 @@ pub(crate) struct Placed<'a> {
     shared: &'a Shared,
     /// Zone, first block within it, number of blocks: in the order of the data.
     pub runs: Vec<(ZoneId, Blocks, u64)>,
+    /// Blocks of zeros behind them.
+    pub padding: u64,
     held: Vec<Arc<OpenZone>>,
 }
 
@@ -363,17 +365,63 @@ impl Drop for Placed<'_> {
     }
 }
 
+/// How much of the data is to be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Amount {
+    /// All, and up to so many blocks of zeros behind it where these end one of the device's optimal writes.
+    All { padding: u64 },
+    /// What ends with one of the device's optimal writes, and at least something: the rest follows with what comes next.
+    Whole,
+}
+
+/// How many of `blocks` blocks to write at block `at` of a zone with room for `room`: they end with one of the device's
+/// optimal writes where they reach the end of one.
+fn whole(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+    let over = (at + blocks) % optimal.max(1);
+    if blocks == room || over >= blocks { blocks } else { blocks - over }
+}
+
+/// How many blocks are missing behind `blocks` blocks at block `at`, so that one of the device's optimal writes, or the
+/// zone, ends there.
+fn missing(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+    let end = at + blocks;
+    (end.next_multiple_of(optimal.max(1)) - end).min(room - blocks)
+}
+
+/// `data` with so many blocks of zeros behind it.
+fn padded(data: Buf, behind: u64, block: usize) -> Buf {
+    if behind == 0 {
+        return data;
+    }
+    let len = data.len() + usize::try_from(behind).expect("no longer than a transfer") * block;
+    let mut longer = BufMut::with_capacity(len);
+    longer.extend_from_slice(&data);
+    longer.resize(len, 0);
+    longer.freeze()
+}
+
 impl Shared {
     /// Writes whole blocks to zones of `lifetime`, and waits until the device has them. Waits for reclaim before
     /// it fails with `NoSpace`. `privileged`: may take the zones kept for reclaim.
-    pub(crate) async fn place(&self, lifetime: Lifetime, data: &Buf, privileged: bool) -> Result<Placed<'_>> {
+    pub(crate) async fn place(
+        &self,
+        lifetime: Lifetime,
+        data: &Buf,
+        amount: Amount,
+        privileged: bool,
+    ) -> Result<Placed<'_>> {
         let geometry = self.dev.geometry();
+        let optimal = geometry.optimal_write.0;
         let block = geometry.block_size as usize;
-        let mut placed = Placed { shared: self, runs: Vec::new(), held: Vec::new() };
+        let mut placed = Placed { shared: self, runs: Vec::new(), padding: 0, held: Vec::new() };
         let mut ios = Vec::new();
         let mut at = 0;
         let mut failed = None;
         while at < data.len() {
+            let left = ((data.len() - at) / block) as u64;
+            if amount == Amount::Whole && at > 0 && left < optimal {
+                break;
+            }
             let seen = self.space.version();
             let open = match self.zone_now(lifetime, privileged) {
                 Ok(Some(open)) => open,
@@ -398,22 +446,31 @@ impl Shared {
             let paced = self.is_paced();
             let here = Arc::clone(&open);
             let turn = if paced { Some(here.turn.acquire().await) } else { None };
-            let most = if paced { (PIECE / block as u64).max(1) } else { u64::MAX };
+            let most = if paced { (PIECE / block as u64).max(optimal) } else { u64::MAX };
             let to = {
                 let mut next = open.next.lock();
-                let left = ((data.len() - at) / block) as u64;
                 let room = open.capacity.saturating_sub(*next);
-                let n = left.min(room).min(geometry.max_transfer.0).min(most);
+                let mut n = left.min(room).min(geometry.max_transfer.0).min(most);
                 if n == 0 {
                     continue;
+                }
+                let mut behind = 0;
+                match amount {
+                    Amount::All { padding } if n == left => {
+                        let more = missing(*next, n, room, optimal);
+                        let fits = more <= padding && n + more <= geometry.max_transfer.0.min(most);
+                        behind = if fits { more } else { 0 };
+                    }
+                    _ => n = whole(*next, n, room, optimal),
                 }
                 let to = at + usize::try_from(n).expect("no longer than the data") * block;
                 open.in_flight.fetch_add(1, Ordering::AcqRel);
                 open.writing.fetch_add(1, Ordering::AcqRel);
                 let lba = geometry.start(open.zone).plus(Blocks(*next));
-                ios.push(self.dev.write(lba, data.slice(at..to), Durability::Cached));
+                ios.push(self.dev.write(lba, padded(data.slice(at..to), behind, block), Durability::Cached));
                 placed.runs.push((open.zone, Blocks(*next), n));
-                *next += n;
+                placed.padding = behind;
+                *next += n + behind;
                 open.hint.store(*next, Ordering::Release);
                 to
             };

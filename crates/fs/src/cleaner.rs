@@ -8,6 +8,7 @@ use units::sync::{Event, Turn};
 use units::{Blocks, Bytes, ZoneId, sleep_until};
 use zoned::{Action, Buf, BufMut, ZoneState};
 
+use crate::alloc::Amount;
 use crate::extents::Extent;
 use crate::format::record::{MAX_EXTENTS, Record};
 use crate::shared::Shared;
@@ -259,19 +260,19 @@ impl Shared {
                 let bytes = (extent.bytes - at).min(COPY.next_multiple_of(block));
                 let start = extent.start.plus(Blocks(at / block));
                 let part = Extent { offset: extent.offset + at, bytes, start, zone };
-                self.move_extent(*ino, part, lifetime).await?;
-                at += bytes;
+                at += self.move_extent(*ino, part, lifetime).await?;
             }
         }
         Ok(())
     }
 
+    /// Moves the front of `part`: gives its bytes.
     async fn move_extent(
         self: &Arc<Shared>,
         ino: u64,
         part: Extent,
         lifetime: crate::Lifetime,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let geometry = self.dev.geometry();
         let block = self.block();
         let blocks = part.bytes.div_ceil(block);
@@ -292,9 +293,15 @@ impl Shared {
         self.put_copy(ino, part, &data, lifetime).await
     }
 
-    async fn put_copy(&self, ino: u64, part: Extent, data: &Buf, lifetime: crate::Lifetime) -> Result<()> {
+    async fn put_copy(
+        &self,
+        ino: u64,
+        mut part: Extent,
+        data: &Buf,
+        lifetime: crate::Lifetime,
+    ) -> Result<u64> {
         let block = self.block();
-        let placed = self.place(lifetime, data, true).await?;
+        let placed = self.place(lifetime, data, Amount::Whole, true).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {
@@ -302,8 +309,9 @@ impl Shared {
             moved.push(Extent { offset: part.offset + done, bytes, start, zone });
             done += bytes;
         }
+        part.bytes = done;
         let mut state = self.state.lock();
-        let Some(file) = state.file(ino) else { return Ok(()) };
+        let Some(file) = state.file(ino) else { return Ok(done) };
         // A writer may have cut or rewritten it meanwhile: then the copy is garbage.
         let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
             let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
@@ -319,7 +327,7 @@ impl Shared {
         }
         drop(state);
         drop(placed);
-        Ok(())
+        Ok(done)
     }
 
     /// Bytes that a reclaim would free.

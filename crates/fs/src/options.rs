@@ -25,7 +25,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// How logs are written.
     pub log: LogOptions,
-    /// Bytes that an open data file buffers. Default: 1 MiB.
+    /// Bytes that an open data file buffers: as many of the device's optimal writes (`Geometry::optimal_write`: an array's stripes)
+    /// as fit, at least one. Default: 1 MiB.
     pub write_buffer: usize,
     /// Zones for logs are opened ahead, and zones are finished and reset behind everybody's back. Without it a log that
     /// needs a zone opens it itself, after finishing and resetting what waits for that, as ZenFS does: only to compare

@@ -7,6 +7,7 @@ use units::Bytes;
 use units::sync::Turnstile;
 use zoned::{Buf, BufMut};
 
+use crate::alloc::Amount;
 use crate::extents::Extent;
 use crate::format::record::{MAX_EXTENTS, Record};
 use crate::logs::LogFile;
@@ -15,6 +16,9 @@ use crate::{Error, ErrorKind, Lifetime, Reader, Result};
 
 /// A small file's buffer begins this long.
 const FIRST_BUFFER: usize = 16 << 10;
+/// Padding may be one part in so many of what a writer has written. Where a `sync` ends in the middle of an array's stripe,
+/// the array logs parity; at this bound that and the padding that spares it are about the same number of bytes.
+const PADDING: u64 = 512;
 
 /// Writes a file at its end. One per file; calls may come from several threads.
 ///
@@ -44,12 +48,14 @@ struct Status {
     closed: bool,
     poison: Option<Error>,
     lifetime: Lifetime,
+    /// Blocks written, and blocks of padding behind them.
+    blocks: (u64, u64),
 }
 
 impl Writer {
     pub(crate) fn data(handle: Arc<Handle>) -> Writer {
         let lifetime = handle.file.content.read().lifetime;
-        let status = Mutex::new(Status { closed: false, poison: None, lifetime });
+        let status = Mutex::new(Status { closed: false, poison: None, lifetime, blocks: (0, 0) });
         Writer { inner: Inner::Data(Arc::new(DataWriter { handle, turn: Turnstile::new(), status })) }
     }
 
@@ -166,10 +172,12 @@ impl DataWriter {
         self.status.lock().poison.get_or_insert(error).clone()
     }
 
-    /// Bytes of a full buffer: whole blocks.
+    /// Bytes of a full buffer: as many of the device's optimal writes as fit, at least one.
     fn full(&self) -> usize {
-        let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
-        (self.handle.shared.options.write_buffer / block).max(1) * block
+        let shared = &self.handle.shared;
+        let optimal = shared.dev.geometry().optimal_write.0.max(1) * shared.block();
+        let optimal = usize::try_from(optimal).expect("what a device takes at a time fits into memory");
+        (shared.options.write_buffer / optimal).max(1) * optimal
     }
 
     async fn append(&self, data: &[u8]) -> Result<()> {
@@ -199,17 +207,22 @@ impl DataWriter {
                 (at, data)
             };
             let len = out.1.len() as u64;
-            self.store(out.0, &out.1, len).await.map_err(|e| self.poison(e))?;
+            self.store(out.0, &out.1, len, Amount::Whole).await.map_err(|e| self.poison(e))?;
         }
         Ok(())
     }
 
-    /// Writes `bytes` bytes at file offset `from`, which is the file's end from there on. `data` is padded to
-    /// whole blocks.
-    async fn store(&self, from: u64, data: &Buf, bytes: u64) -> Result<()> {
+    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says: the file ends there from then on.
+    /// `data` is padded to whole blocks. What is left goes back to the buffer.
+    async fn store(&self, from: u64, data: &Buf, bytes: u64, amount: Amount) -> Result<()> {
         let shared = &self.handle.shared;
         let lifetime = self.status.lock().lifetime;
-        let placed = shared.place(lifetime, data, false).await?;
+        let placed = shared.place(lifetime, data, amount, false).await?;
+        {
+            let (written, padded) = &mut self.status.lock().blocks;
+            *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();
+            *padded += placed.padding;
+        }
         let block = shared.block();
         let mut extents = Vec::with_capacity(placed.runs.len());
         let mut at = from;
@@ -228,7 +241,14 @@ impl DataWriter {
                 state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
             }
             // Under the same lock: a reader finds the data in memory or in an extent.
-            self.handle.file.content.write().in_flight.retain(|(at, _)| *at != from);
+            let mut content = self.handle.file.content.write();
+            content.in_flight.retain(|(at, _)| *at != from);
+            if at < from + bytes {
+                let left = usize::try_from(at - from).ok().and_then(|stored| data.get(stored..));
+                content.tail = BufMut::with_capacity(self.full());
+                content.tail.extend_from_slice(left.unwrap_or_default());
+                content.tail_at = at;
+            }
         }
         drop(placed);
         shared.bound_journal().await
@@ -249,7 +269,11 @@ impl DataWriter {
             padded.resize(content.tail.len().next_multiple_of(block), 0);
             (content.tail_at, padded.freeze(), content.tail.len())
         };
-        self.store(out.0, &out.1, out.2 as u64).await?;
+        let padding = {
+            let (written, padded) = self.status.lock().blocks;
+            ((written + (out.1.len() / block) as u64) / PADDING).saturating_sub(padded)
+        };
+        self.store(out.0, &out.1, out.2 as u64, Amount::All { padding }).await?;
         let mut content = self.handle.file.content.write();
         let whole = out.2 / block * block;
         if whole > 0 {

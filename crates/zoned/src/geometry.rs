@@ -29,6 +29,9 @@ pub struct Geometry {
     pub max_transfer: Blocks,
     /// A write of this many blocks, aligned to as many, is never torn by a power cut.
     pub atomic_write: Blocks,
+    /// What is written at a time should end at a multiple of this many blocks from the start of its zone, or with the zone: an
+    /// array has to log parity for anything else. One block where it makes no difference; never more than `max_transfer`.
+    pub optimal_write: Blocks,
     /// Whether an acknowledged write may be lost in a power cut until a flush covers it.
     pub volatile_cache: bool,
     /// Whether a read past the write pointer succeeds (with unspecified content) or is refused.

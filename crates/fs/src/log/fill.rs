@@ -16,6 +16,8 @@ pub(super) struct Limits {
     part: Blocks,
     /// The longest entry, all parts together.
     entry: Blocks,
+    /// Entries end at multiples of this within their zone, where they are that long.
+    optimal: u64,
     zone_size: Blocks,
     /// The longest region; zero for one that goes on.
     region: u64,
@@ -36,6 +38,7 @@ impl Limits {
             block_size,
             part: Blocks(device.0.clamp(1, (MAX_PART / block_size) as u64)),
             entry: Blocks(entry.clamp(1, Limits::MAX_ENTRY_BLOCKS)),
+            optimal: geometry.optimal_write.0.max(1),
             zone_size: geometry.zone_size,
             region: (options.barrier / block_size).max(usize::from(options.barrier > 0)) as u64,
         }
@@ -44,6 +47,28 @@ impl Limits {
     /// Bytes of the longest entry.
     pub(super) fn entry_bytes(&self) -> usize {
         self.bytes(self.entry)
+    }
+
+    /// The longest entry at the start of `segment`: on a device that wants its writes to end somewhere it ends there, if it
+    /// reaches that far, and with the segment.
+    fn entry_in(&self, segment: &Segment) -> Blocks {
+        if self.optimal == 1 {
+            return self.entry;
+        }
+        let room = segment.end.minus(segment.start);
+        if room < self.entry { room } else { self.cut(segment.start, self.entry) }
+    }
+
+    /// The longest part of an entry with `left` blocks to come, at the start of `segment`.
+    fn part_in(&self, segment: &Segment, left: Blocks) -> Blocks {
+        let most = left.min(segment.end.minus(segment.start));
+        if most <= self.part { most } else { self.cut(segment.start, self.part) }
+    }
+
+    /// As many of `most` blocks from block `at` on as end where the device wants it, or all that do not reach that far.
+    fn cut(&self, at: Blocks, most: Blocks) -> Blocks {
+        let over = at.plus(most).0 % self.optimal;
+        if over < most.0 { most.minus(Blocks(over)) } else { most }
     }
 
     /// Bytes that a caller may put at a time, so that what is sealed and not sent stays bounded.
@@ -117,6 +142,8 @@ pub(super) enum Stop {
 pub(super) struct Fill {
     pub(super) limits: Limits,
     data: Option<BufMut>,
+    /// Blocks that it may have.
+    most: Blocks,
     parts: Vec<Part>,
     /// Buffers for the next entries, and how many are kept.
     spare: Vec<BufMut>,
@@ -139,6 +166,7 @@ impl Fill {
         Fill {
             limits,
             data: None,
+            most: Blocks::ZERO,
             parts: Vec::new(),
             spare: Vec::new(),
             keep,
@@ -197,16 +225,19 @@ impl Fill {
                 continue;
             }
             // Every part but the last is full, so the buffer ends at a block boundary here.
-            let left = self.limits.entry.minus(Blocks((self.len() / self.limits.block_size) as u64));
-            if left == Blocks::ZERO {
+            let len = Blocks((self.len() / self.limits.block_size) as u64);
+            if !self.parts.is_empty() && len == self.most {
                 self.seal(identity, queue);
                 continue;
             }
             let Some(segment) = self.rest() else {
                 return (taken, Stop::NeedsSegment);
             };
-            let blocks = left.min(self.limits.part).min(segment.end.minus(segment.start));
-            self.begin_part(&segment, blocks);
+            if self.parts.is_empty() {
+                self.most = self.limits.entry_in(&segment);
+            }
+            let left = self.most.minus(len);
+            self.begin_part(&segment, self.limits.part_in(&segment, left));
         }
     }
 

@@ -117,6 +117,7 @@ impl Limits {
             max_append: max_transfer.min(zone_capacity),
             max_transfer,
             atomic_write: Blocks(1),
+            optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
             // Answered here, so that all devices do the same.
             read_past_pointer: true,

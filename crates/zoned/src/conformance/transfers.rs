@@ -34,8 +34,12 @@ fn geometry(g: &mut Ground<'_>) -> Outcome {
     })?;
     let fits = geometry.zone_capacity > Blocks::ZERO && geometry.zone_capacity <= geometry.zone_size;
     check(fits, || format!("capacity {:?} of {:?}", geometry.zone_capacity, geometry.zone_size))?;
-    let some = [geometry.max_append, geometry.max_transfer, geometry.atomic_write];
+    let some = [geometry.max_append, geometry.max_transfer, geometry.atomic_write, geometry.optimal_write];
     check(some.iter().all(|n| *n > Blocks::ZERO), || "a limit is zero blocks".into())?;
+    let optimal = geometry.optimal_write;
+    check(optimal <= geometry.max_transfer && optimal <= geometry.zone_capacity, || {
+        format!("{optimal:?} should be written at a time: more than may be")
+    })?;
     let report = must("the report", g.dev.report_all())?;
     check(report.len() == geometry.zones as usize, || format!("{} zones in the report", report.len()))?;
     let in_order = report.iter().zip(0..).all(|(info, zone)| info.zone == ZoneId(zone));

@@ -141,6 +141,7 @@ impl EmuOptions {
             max_append: self.max_append.min(longest),
             max_transfer: longest,
             atomic_write: self.atomic_write,
+            optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
             read_past_pointer: self.read_past_pointer,
         })

@@ -127,6 +127,7 @@ impl Facts {
             max_transfer,
             // What the drive says of atomic writes has boundaries and modes: one block holds in all of them.
             atomic_write: Blocks(1),
+            optimal_write: Blocks(1),
             volatile_cache: self.controller.volatile_cache,
             // Answered here, so that all devices do the same.
             read_past_pointer: true,
