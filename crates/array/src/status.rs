@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zoned::{Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::events::Events;
 use crate::jobs::Progress;
@@ -170,6 +170,12 @@ impl Array {
     /// What is counted since the array was opened.
     pub fn counters(&self) -> Counters {
         self.core.tally.read()
+    }
+
+    /// Bytes held in memory for stripes that are not full: for each such zone its running parity, at most a stripe unit.
+    pub fn stripe_buffers(&self) -> Bytes {
+        let zones = (0..self.core.geometry.zones).map(ZoneId);
+        Bytes(zones.map(|id| self.core.zone(id).parity.len() as u64).sum())
     }
 
     /// What happens to the array from now on.
