@@ -39,7 +39,10 @@ pub(super) const FIGURE: Figure = Figure {
 const DILATION: u32 = 50;
 /// A stripe of four units of 64 KiB: the log writes one at a time.
 const STRIPE: usize = 256 << 10;
+/// Of the rates, for little data.
 const MEMTABLE: usize = 8 << 20;
+/// db_bench's own, for the shares of metadata: what a flush costs does not grow with it.
+const WHOLE_MEMTABLE: usize = 64 << 20;
 const CACHE: usize = 8 << 20;
 const READERS: u64 = 8;
 const PATH: &str = "/db";
@@ -87,13 +90,19 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
                 "db_bench's workloads in this process, clock dilated {DILATION} times, {count} values of {value} \
                  bytes, never synced, log buffer of a stripe; published: within 10 % of md"
             );
-            for outcome in outcomes(run, drives, value, count)? {
+            for outcome in outcomes(run, drives, value, count, MEMTABLE, &Workload::ALL)? {
                 let name = outcome.name;
                 rows.push(Row::new(rates, series, name, Unit::Kiops, outcome.kiops).note(&note));
                 rows.push(Row::new(tails, series, name, Unit::Us, outcome.p99).note(&note));
                 rows.extend(outcome.counters.iter().flat_map(|of| metadata(shares, name, of)));
             }
         }
+    }
+    let (value, figure) = (4000, "fig4.13-metadata-64MiB");
+    let (count, writing) =
+        (run.pick(320 << 20, 16 << 20) / value, Workload::ALL.get(..3).unwrap_or_default());
+    for outcome in outcomes(run, true, value, count, run.pick(WHOLE_MEMTABLE, MEMTABLE), writing)? {
+        rows.extend(outcome.counters.iter().flat_map(|of| metadata(figure, outcome.name, of)));
     }
     Ok(rows)
 }
@@ -119,16 +128,23 @@ fn metadata(figure: &'static str, name: &'static str, of: &Counters) -> Vec<Row>
     ]
 }
 
-fn outcomes(run: &Run<'_>, drives: bool, value: u64, count: u64) -> Result<Vec<Outcome>> {
+fn outcomes(
+    run: &Run<'_>,
+    drives: bool,
+    value: u64,
+    count: u64,
+    memtable: usize,
+    workloads: &[(Workload, &'static str)],
+) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     let mut ground = None;
-    for (workload, name) in Workload::ALL {
+    for &(workload, name) in workloads {
         (run.progress)(&format!("{name}, {value} bytes, {}", if drives { "array" } else { "one drive" }));
         let failed = |e: crate::Error| Error::new(format!("{name} on {drives:?} drives"), e);
         if matches!(workload, Workload::FillSeq | Workload::FillRandom) {
             // As in the paper: fillseq has an array of its own.
             close(ground.take()).map_err(failed)?;
-            ground = Some(Ground::new(drives).map_err(failed)?);
+            ground = Some(Ground::new(drives, memtable).map_err(failed)?);
         }
         if let Some(ground) = &ground {
             outcomes.push(ground.run(workload, name, value, count).map_err(failed)?);
@@ -153,7 +169,7 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(drives: bool) -> crate::Result<Ground> {
+    fn new(drives: bool, memtable: usize) -> crate::Result<Ground> {
         let driver = Clock::Dilated(NonZeroU32::new(DILATION).expect("not zero")).driver();
         let setup = Setup { dilation: DILATION, ..setup(16, Bytes(64 << 10)) };
         // Formatting finishes zones, which takes such a drive a second each: that is done in virtual time.
@@ -172,7 +188,7 @@ impl Ground {
             let log = LogOptions { buffer: STRIPE, ..LogOptions::default() };
             Fs::mount(device, &MountOptions { log, ..MountOptions::default() }).await
         })?;
-        let options = DbOptions { write_buffer: MEMTABLE, block_cache: CACHE, ..DbOptions::default() };
+        let options = DbOptions { write_buffer: memtable, block_cache: CACHE, ..DbOptions::default() };
         let db = Arc::new(Db::open(&fs, PATH, &options)?);
         Ok(Ground { driver, array, fs, db })
     }
