@@ -325,12 +325,18 @@ impl Inner {
             return Err((Error::Busy(waiting), work));
         }
         state.schedule.push(Waiting { work, claims });
-        let wake = if state.schedule.is_worth_a_look() { state.idle.take_one() } else { None };
+        let wake = if self.is_worth_a_look(&state.schedule) { state.idle.take_one() } else { None };
         drop(state);
         if let Some(waker) = wake {
             waker.wake();
         }
         Ok(())
+    }
+
+    /// Whether there may be a group to take, and the store wants one more on its way.
+    fn is_worth_a_look(&self, schedule: &Schedule) -> bool {
+        // One that lands while this is asked leaves the schedule after that, and then its writer looks.
+        schedule.is_worth_a_look() && (schedule.flying() == 0 || self.store.takes_more())
     }
 
     async fn sync_until_closed(&self) {

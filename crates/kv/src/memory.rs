@@ -110,7 +110,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> Writing<'_> {
         let batch = batch.clone();
         Box::pin(async move { self.write_now(&batch, sync) })
     }

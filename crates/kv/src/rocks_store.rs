@@ -313,10 +313,10 @@ impl Store for RocksStore {
         cursor.status().map_err(|e| failed(DOING, &e))
     }
 
-    fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, overlay: &Overlay, sync: bool, writers: usize) -> Writing<'_> {
         let mut batch = self.batch(overlay);
         Box::pin(async move {
-            let written = self.database.write_ordered(&mut batch, sync).await;
+            let written = self.database.write_ordered(&mut batch, sync, writers).await;
             let small = batch.byte_size() <= BATCH_KEPT;
             let mut batches = self.batches.lock();
             if small && batches.len() < BATCHES {
@@ -332,6 +332,10 @@ impl Store for RocksStore {
             WalMode::Waltz => Batching::Alone,
             WalMode::Auto => Batching::Together,
         }
+    }
+
+    fn takes_more(&self) -> bool {
+        self.database.goes_at_once()
     }
 
     fn log(&self) -> Option<LogStats> {

@@ -20,7 +20,7 @@ pub enum Batching {
     /// One after another, each with everything that waits by then.
     #[default]
     OneAtATime,
-    /// Side by side, each with everything that waits and may go by then.
+    /// Side by side while the store [takes more](Store::takes_more), each with everything that waits and may go by then.
     Together,
     /// Side by side, a pipeline each, but for pipelines that share keys and would wait for each other.
     Alone,
@@ -79,9 +79,15 @@ pub trait Store: Send + Sync + Debug {
     /// Visits what lies at and after `from` in the order of keys, from one state of the store.
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 
-    /// Applies a batch: wholly or not at all, also across a crash. With `sync` it is durable when the future is ready. Nothing
+    /// Applies a batch, which is what `writers` have: wholly or not at all, also across a crash. With `sync` it is durable when the future is ready. Nothing
     /// happens before it is polled; `batch` is free when this returns. Polling may block where RocksDB lets writers wait.
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_>;
+    fn write(&self, batch: &Overlay, sync: bool, writers: usize) -> Writing<'_>;
+
+    /// Whether another batch would be on its way at once. If not, it is better to wait until one of those that are is
+    /// over, and to write everything that has come by then.
+    fn takes_more(&self) -> bool {
+        true
+    }
 
     /// How it wants its batches.
     fn batching(&self) -> Batching {

@@ -284,13 +284,14 @@ impl State {
 }
 
 impl Inner {
-    /// Appends a record alone or with others, whatever serves better; gives its ticket.
-    pub(super) async fn append_auto(self: &Arc<Inner>, record: &[u8]) -> Result<u64> {
+    /// Appends a record alone or with others, whatever serves better; gives its ticket. It is what `writers` have, put together
+    /// by their owner.
+    pub(super) async fn append_auto(self: &Arc<Inner>, record: &[u8], writers: usize) -> Result<u64> {
         self.check_usable()?;
         let len = payload_len(std::iter::once(record.len()));
         // Before it is copied.
         self.check_length(len)?;
-        match self.way(record, len) {
+        match self.way(record, len, writers) {
             Way::Alone(slot) => self.append(Body::Record(record), Some(slot)).await.0,
             Way::Follows(batch, place) => batch.wait().await.map(|first| first + u64::from(place)),
             Way::Leads(batch) => {
@@ -301,11 +302,18 @@ impl Inner {
         }
     }
 
-    fn way(self: &Arc<Inner>, record: &[u8], len: usize) -> Way {
+    /// Whether a record would go to the device now.
+    pub(super) fn goes_at_once(&self) -> bool {
+        let state = self.joiner.state.lock();
+        state.waiting.is_empty() && state.may_go()
+    }
+
+    fn way(self: &Arc<Inner>, record: &[u8], len: usize, writers: usize) -> Way {
         let (room, block_size) = (self.joint_room(), self.cutting.block_size);
         let mut state = self.joiner.state.lock();
-        if state.waiting.is_empty() && state.may_go() && state.has_room_for_all() {
-            let flight = state.go(Load { records: 1, bytes: len }, &self.cutting);
+        // Those whom their owner has put together wait for nobody else.
+        if state.waiting.is_empty() && state.may_go() && (writers > 1 || state.has_room_for_all()) {
+            let flight = state.go(Load { records: writers, bytes: len }, &self.cutting);
             return Way::Alone(Slot { log: Arc::clone(self), flight });
         }
         let batch_of = |expected| {

@@ -83,14 +83,26 @@ impl ParallelLog {
     /// than an entry has. A device's error: a void of the ticket is durable, so the record will never be replayed; the log
     /// goes on. `Poisoned`: that failed too, or a flush did; what became of the record is seen when the log is opened again.
     pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
+        self.append_for(record, sync, 1).await
+    }
+
+    /// [`append`](ParallelLog::append) of what `writers` have, which their owner has put together: a log that joins records
+    /// does not wait for more, and counts so many. It is one record all the same.
+    pub async fn append_for(&self, record: &[u8], sync: bool, writers: usize) -> Result<Ticket> {
         let ticket = match self.inner.join {
-            true => self.inner.append_auto(record).await?,
+            true => self.inner.append_auto(record, writers.max(1)).await?,
             false => self.inner.append(Body::Record(record), None).await.0?,
         };
         if sync {
             self.inner.make_durable().await?;
         }
         Ok(Ticket(ticket))
+    }
+
+    /// Whether a record would go to the drive at once; otherwise as many operations are in flight as pay, and it would wait.
+    /// An owner of many writers puts together what comes until then. Without `join` it is always so.
+    pub fn goes_at_once(&self) -> bool {
+        !self.inner.join || self.inner.goes_at_once()
     }
 
     /// Takes an acknowledged record back, durably: for a writer that could not apply what the log has.

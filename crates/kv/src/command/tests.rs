@@ -44,7 +44,8 @@ impl World {
 
     /// What is decided goes to the store.
     fn commit(&mut self) {
-        let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
+        let written =
+            self.store.write(&self.overlay, true, 1).now_or_never().expect("memory is there at once");
         written.expect("memory takes everything");
         self.overlay.reset();
     }
@@ -180,8 +181,8 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
         fn scan(&self, from: &[u8], visit: &mut crate::Visit<'_>) -> crate::Result<()> {
             self.0.scan(from, visit)
         }
-        fn write(&self, batch: &Overlay, sync: bool) -> crate::Writing<'_> {
-            self.0.write(batch, sync)
+        fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> crate::Writing<'_> {
+            self.0.write(batch, sync, 1)
         }
         fn sync(&self) -> crate::Result<()> {
             Ok(())

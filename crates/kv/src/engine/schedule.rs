@@ -90,6 +90,11 @@ impl Schedule {
         !self.fresh.is_empty() && (self.flying == 0 || self.batching != Batching::OneAtATime)
     }
 
+    /// Groups on their way.
+    pub fn flying(&self) -> usize {
+        self.flying
+    }
+
     /// Nothing waits, and nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.len() == 0 && self.flying == 0

@@ -311,6 +311,8 @@ struct Slow {
     flying: Mutex<Vec<Vec<String>>>,
     /// The writes that may land: those that have this key, or all.
     landing: Mutex<Vec<String>>,
+    /// It takes no more than what is on its way.
+    full: AtomicBool,
     moved: units::sync::Event,
 }
 
@@ -322,6 +324,7 @@ impl Slow {
             batching,
             flying,
             landing,
+            full: AtomicBool::new(false),
             moved: units::sync::Event::new(),
         })
     }
@@ -373,7 +376,7 @@ impl Store for Slow {
         self.memory.scan(from, visit)
     }
 
-    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> Writing<'_> {
         let mut keys: Vec<String> =
             batch.entries().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
         if batch.is_cleared() {
@@ -390,12 +393,16 @@ impl Store for Slow {
                 self.moved.changed_since(seen).await;
             }
             self.landed(&keys);
-            self.memory.write(&batch, sync).await
+            self.memory.write(&batch, sync, 1).await
         })
     }
 
     fn batching(&self) -> Batching {
         self.batching
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.full.load(Ordering::SeqCst)
     }
 
     fn sync(&self) -> Result<()> {
@@ -448,6 +455,28 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
         let value = |key: &[u8]| engine.read(|txn| txn.value(key)).expect("reads").expect("there").value;
         assert_eq!((&value(b"a")[..], &value(b"c")[..]), (&b"20"[..], &b"2"[..]));
         store.land("*");
+        engine.close().expect("closes");
+    }
+}
+
+#[test]
+fn while_the_store_takes_no_more_pipelines_wait_and_go_together_when_a_batch_has_landed() {
+    for writers in [1, 3] {
+        let (store, engine) = slow(Batching::Together, writers);
+        store.full.store(true, Ordering::SeqCst);
+        let first = begin(&engine, &["SET a 1"]);
+        store.wait_for(&[&["a"]]);
+        let waiting: Vec<_> = ["SET b 1", "SET c 1"].iter().map(|set| begin(&engine, &[set])).collect();
+        std::thread::park_timeout(Duration::from_millis(5));
+        store.wait_for(&[&["a"]]);
+        store.land("a");
+        replies(&first);
+        store.wait_for(&[&["b", "c"]]);
+        store.full.store(false, Ordering::SeqCst);
+        let beside = begin(&engine, &["SET d 1"]);
+        store.wait_for(&[&["b", "c"], &["d"]]);
+        store.land("*");
+        waiting.iter().chain([&beside]).for_each(|answers| drop(replies(answers)));
         engine.close().expect("closes");
     }
 }

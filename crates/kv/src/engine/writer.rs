@@ -57,9 +57,9 @@ impl Inner {
         loop {
             let (group, wake) = {
                 let mut state = self.state.lock();
-                let group = state.schedule.take();
+                let group = if self.is_worth_a_look(&state.schedule) { state.schedule.take() } else { None };
                 // There is more than this writer can do at once.
-                let more = group.is_some() && state.schedule.is_worth_a_look();
+                let more = group.is_some() && self.is_worth_a_look(&state.schedule);
                 (group, if more { state.idle.take_one() } else { None })
             };
             if let Some(waker) = wake {
@@ -77,7 +77,7 @@ impl Inner {
                     over.extend(works);
                 }
                 let mut state = self.state.lock();
-                if took || !over.is_empty() || state.schedule.is_worth_a_look() {
+                if took || !over.is_empty() || self.is_worth_a_look(&state.schedule) {
                     return Poll::Ready(true);
                 }
                 if state.closed && state.schedule.is_idle() {
@@ -125,9 +125,10 @@ impl Inner {
                 overlay.reset();
             }
         }
+        let pipelines = group.works.len();
         let begin = || {
             self.room.lock().writes(overlay.byte_size());
-            self.store.write(overlay, self.is_synced())
+            self.store.write(overlay, self.is_synced(), pipelines)
         };
         let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
         let writing = begun.unwrap_or_else(|_| {
@@ -202,7 +203,7 @@ impl Inner {
         if overlay.is_empty() {
             return Ok(());
         }
-        self.store.write(overlay, self.is_synced()).await?;
+        self.store.write(overlay, self.is_synced(), 1).await?;
         self.written(overlay.len(), overlay.byte_size());
         Ok(())
     }

@@ -251,7 +251,8 @@ impl Waltz {
 
     /// [`write`](Waltz::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
     /// this alone. It takes no stripes, and waits for the log without blocking the thread, nor for `apply`, which should not
-    /// either. Whoever is to be alone waits for it: it must be polled to its end, or dropped.
+    /// either. Whoever is to be alone waits for it: it must be polled to its end, or dropped. The batch is what
+    /// `writers` have.
     ///
     /// # Errors
     /// As for `write`; `Invalid` for what is to be applied once only (merges, single deletes) and for range deletes beside
@@ -260,6 +261,7 @@ impl Waltz {
         &self,
         batch: &[u8],
         how: How,
+        writers: usize,
         apply: impl FnOnce(Option<Mark>) -> F,
     ) -> Result<(), WriteError<E>>
     where
@@ -276,13 +278,13 @@ impl Waltz {
         }
         let mut entering = self.enter_ordered().await;
         self.check(&plan, how)?;
-        let mut appended = self.log.append_soon(batch, how.synced).await;
+        let mut appended = self.log.append_soon(batch, how.synced, writers).await;
         if is_full(&appended) && self.held().records > 0 {
             drop(entering);
             self.flush_over().await;
             entering = self.enter_ordered().await;
             self.check(&plan, how)?;
-            appended = self.log.append_soon(batch, how.synced).await;
+            appended = self.log.append_soon(batch, how.synced, writers).await;
         }
         let ticket = appended?;
         let (mark, raise) = self.mark(ticket, &plan);
@@ -357,6 +359,12 @@ impl Waltz {
         if ledger.is_shut() && ledger.is_idle() {
             self.left.notify_all();
         }
+    }
+
+    /// Whether a batch would go to the log's drive at once; otherwise an owner of many writers puts together what comes until
+    /// then.
+    pub fn goes_at_once(&self) -> bool {
+        self.log.goes_at_once()
     }
 
     /// Makes every acknowledged write durable.

@@ -106,19 +106,24 @@ impl Database {
 
     /// [`write`](Database::write) for an owner who sees to it that no two batches on their way share a key, and who writes
     /// through this alone: with a parallel log, any number of batches may be on their way from one thread, and a write stall
-    /// holds up the batches, not the thread. RocksDB's own log blocks the thread that polls.
+    /// holds up the batches, not the thread. RocksDB's own log blocks the thread that polls. The batch is what `writers` have.
     ///
     /// # Errors
     /// As for `write`. Dropped on its way, the batch is written or not.
-    pub async fn write_ordered(&self, batch: &mut WriteBatch, synced: bool) -> Result<()> {
+    pub async fn write_ordered(&self, batch: &mut WriteBatch, synced: bool, writers: usize) -> Result<()> {
         let Some(Parallel { waltz, tables, .. }) = &self.parallel else {
             return self.write(batch, synced);
         };
         let how = if synced { How::SYNCED } else { How::UNSYNCED };
         let batch = batch.data();
         tables.ready().await;
-        let written = waltz.write_ordered(batch, how, |mark| tables.apply_soon(batch, mark)).await;
+        let written = waltz.write_ordered(batch, how, writers, |mark| tables.apply_soon(batch, mark)).await;
         written.map_err(|e| Error::write("writing a batch", e))
+    }
+
+    /// Whether a batch would go to the parallel log's drive at once, rather than wait for those on their way.
+    pub fn goes_at_once(&self) -> bool {
+        self.parallel.as_ref().is_none_or(|parallel| parallel.waltz.goes_at_once())
     }
 
     /// Makes every acknowledged write durable.

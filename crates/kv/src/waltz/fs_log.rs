@@ -76,11 +76,15 @@ impl TicketLog for FsLog {
         self.wait(self.log.append(record, synced)).map(|ticket| Ticket(ticket.0))
     }
 
-    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool) -> LogFuture<'l, Ticket> {
+    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool, writers: usize) -> LogFuture<'l, Ticket> {
         Box::pin(async move {
-            let ticket = self.log.append(record, synced).await.map_err(|e| failed(&e))?;
+            let ticket = self.log.append_for(record, synced, writers).await.map_err(|e| failed(&e))?;
             Ok(Ticket(ticket.0))
         })
+    }
+
+    fn goes_at_once(&self) -> bool {
+        self.log.goes_at_once()
     }
 
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {

@@ -24,9 +24,14 @@ pub trait TicketLog: Send + Sync {
     /// Unless the error is `Poisoned`, the record will never be replayed.
     fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError>;
 
-    /// The same without blocking a thread, where the log can.
-    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool) -> LogFuture<'l, Ticket> {
+    /// The same without blocking a thread, where the log can. The record is what `writers` have.
+    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool, _writers: usize) -> LogFuture<'l, Ticket> {
         Box::pin(async move { self.append(record, synced) })
+    }
+
+    /// Whether a record would go at once, rather than wait for those on their way.
+    fn goes_at_once(&self) -> bool {
+        true
     }
 
     /// Takes an acknowledged record back, durably.

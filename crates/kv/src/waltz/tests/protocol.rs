@@ -140,7 +140,7 @@ fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_wri
 /// A write without stripes whose record the log has, and which is being applied.
 async fn half_way(world: &World, goes_on: &Event) {
     let batch = Build::default().put(0, "a", 1).done();
-    let written = world.waltz.write_ordered(&batch, How::SYNCED, |mark| {
+    let written = world.waltz.write_ordered(&batch, How::SYNCED, 1, |mark| {
         let batch = &batch;
         async move {
             let seen = goes_on.version();
@@ -174,7 +174,7 @@ fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_hi
             let batch = Build::default().put(0, "b", 2).done();
             // Until it is seen to wait: then no write begins.
             let mut second = loop {
-                let write = world.waltz.write_ordered(&batch, How::SYNCED, |mark| {
+                let write = world.waltz.write_ordered(&batch, How::SYNCED, 1, |mark| {
                     std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
                 });
                 let mut write = Box::pin(write);
