@@ -361,6 +361,7 @@ impl Mount {
             atomic_write: Blocks(1),
             optimal_write: Blocks(stripe).min(capacity),
             volatile_cache: all().any(|g| g.volatile_cache),
+            ordered_cache: false,
             read_past_pointer: true,
         })
     }

@@ -298,6 +298,7 @@ impl Forge {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: Forge::LOG,
             generation: self.segment.generation,
             sequence,

@@ -34,6 +34,9 @@ pub struct Geometry {
     pub optimal_write: Blocks,
     /// Whether an acknowledged write may be lost in a power cut until a flush covers it.
     pub volatile_cache: bool,
+    /// Whether a power cut leaves a zone's first acknowledged blocks, none behind one that it took. Where it does not (an array
+    /// whose drives have caches), only a flush keeps blocks in order.
+    pub ordered_cache: bool,
     /// Whether a read past the write pointer succeeds (with unspecified content) or is refused.
     pub read_past_pointer: bool,
 }

@@ -3,7 +3,7 @@
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `FURROWFS` |
-//! | 8 | 4 | version | 1 |
+//! | 8 | 4 | version | 2 |
 //! | 12 | 4 | crc | CRC32C of these 512 bytes with this field zero |
 //! | 16 | 8 | compat | features that older builds may ignore |
 //! | 24 | 8 | ro_compat | features that older builds may read, not write |
@@ -32,7 +32,7 @@ use crate::{Error, ErrorKind, Result, Superblock};
 /// The first eight bytes.
 pub(crate) const MAGIC: [u8; 8] = *b"FURROWFS";
 /// The version this build writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the structure; the rest of its block is zero.
 pub(crate) const SIZE: usize = 512;
 /// The longest label.
@@ -126,7 +126,7 @@ pub(crate) fn decode(block: &[u8]) -> Result<Decoded> {
     if version != VERSION {
         return Err(Error::new(ErrorKind::Version, "reading the superblock").because(format!(
             "the file system has format version {version}, this build reads version {VERSION}: use a build that \
-             reads version {version}"
+             reads version {version}, or format the drive again and lose what is on it"
         )));
     }
     let incompat = raw.incompat.get();
@@ -187,11 +187,23 @@ mod tests {
     }
 
     #[test]
-    fn version_1_reads_as_it_was_written() {
-        let golden = golden("superblock-v1.bin", &encode(&sample(), 0, 1_700_000_000_000));
+    fn version_2_reads_as_it_was_written() {
+        let golden = golden("superblock-v2.bin", &encode(&sample(), 0, 1_700_000_000_000));
         let Ok(Decoded::Good(sb)) = decode(&golden) else { panic!("the golden superblock is good") };
         assert_eq!(sb, sample());
         assert_eq!(encode(&sb, 0, 1_700_000_000_000).as_slice(), golden);
+    }
+
+    /// Its frames and entries have other checksums.
+    #[test]
+    fn version_1_is_refused_and_what_to_do_is_said() {
+        let old =
+            std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/superblock-v1.bin")).unwrap();
+        let error = decode(&old).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Version);
+        for word in ["version 1", "version 2", "format the drive again"] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
-//! | 4 | 2 | version | 1 |
-//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; bit 2: a void, see [`parallel`](super::parallel); the others are zero |
+//! | 4 | 2 | version | 2 |
+//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; bit 2: a void, bit 3: the payload has a list of tickets, see [`parallel`](super::parallel); the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
 //! | 16 | 8 | generation | the generation of the zone that it lies in |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
@@ -51,7 +51,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The first four bytes of a header.
 pub(super) const MAGIC: [u8; 4] = *b"FuLe";
 /// The version of the format.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes of a header.
 pub(crate) const HEADER_SIZE: usize = 64;
 /// The longest part, header included: what a decoder believes of a length.
@@ -59,6 +59,7 @@ pub(crate) const MAX_PART: usize = 8 << 20;
 const FLAG_PADDING: u16 = 1;
 const FLAG_ODD: u16 = 2;
 const FLAG_VOID: u16 = 4;
+const FLAG_KNOWN: u16 = 8;
 /// The first bytes of a further block: what the mask changes.
 const WORD: usize = MAGIC.len();
 
@@ -108,6 +109,8 @@ pub struct EntryHeader {
     pub odd: bool,
     /// Of a parallel log: the tickets from `sequence` on hold nothing.
     pub void: bool,
+    /// Of a parallel log: the payload says which tickets above `needs` were acknowledged before.
+    pub known: bool,
     /// The log's id.
     pub log: u64,
     /// The zone's generation.
@@ -143,7 +146,7 @@ pub enum BadEntry {
     #[error("no log entry begins here")]
     NoMagic,
     /// Written by another version.
-    #[error("the log entry has format version {0}, and this program knows version 1: use a newer one")]
+    #[error("the log entry has format version {0}, and this program knows version 2: use one that knows it")]
     Version(u16),
     /// A field has a value that no writer writes.
     #[error("the log entry's field '{0}' has an impossible value")]
@@ -167,6 +170,7 @@ impl EntryHeader {
             padding: raw.flags.get() & FLAG_PADDING != 0,
             odd: raw.flags.get() & FLAG_ODD != 0,
             void: raw.flags.get() & FLAG_VOID != 0,
+            known: raw.flags.get() & FLAG_KNOWN != 0,
             log: raw.log.get(),
             generation: raw.generation.get(),
             sequence: raw.sequence.get(),
@@ -180,7 +184,7 @@ impl EntryHeader {
             crc: raw.crc.get(),
         };
         let checks = [
-            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD | FLAG_VOID) == 0),
+            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD | FLAG_VOID | FLAG_KNOWN) == 0),
             ("needs", header.needs <= header.sequence),
             ("part", header.part < header.parts),
             ("length", header.total() <= MAX_PART),
@@ -209,7 +213,10 @@ impl EntryHeader {
 
     fn flags(&self) -> u16 {
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
-        bit(self.padding, FLAG_PADDING) | bit(self.odd, FLAG_ODD) | bit(self.void, FLAG_VOID)
+        bit(self.padding, FLAG_PADDING)
+            | bit(self.odd, FLAG_ODD)
+            | bit(self.void, FLAG_VOID)
+            | bit(self.known, FLAG_KNOWN)
     }
 
     fn raw(&self) -> Raw {
@@ -328,6 +335,7 @@ mod tests {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: 0x0102_0304_0506_0708,
             generation: 42,
             sequence: 9,
@@ -359,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_golden_entry_decodes_and_encodes_to_the_same_bytes() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log-entry-v1.bin");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log-entry-v2.bin");
         if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
             std::fs::write(path, sealed(&embedding())).expect("the golden file can be written");
         }

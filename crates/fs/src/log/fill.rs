@@ -288,6 +288,7 @@ impl Fill {
                 padding: false,
                 odd: self.region % 2 == 1,
                 void: false,
+                known: false,
                 log: identity.log,
                 generation: part.generation,
                 sequence,

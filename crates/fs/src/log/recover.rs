@@ -132,6 +132,7 @@ mod tests {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: 1,
             generation: 1,
             sequence,

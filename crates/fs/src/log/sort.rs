@@ -288,6 +288,7 @@ mod tests {
             padding: false,
             odd,
             void: false,
+            known: false,
             log: 1,
             generation: 1,
             sequence,

@@ -18,7 +18,7 @@ use super::keeper::{Reply, VoidJob};
 use super::zone::{Switch, Tops, Zone};
 use crate::format::record::Record;
 use crate::log::entry::EntryHeader;
-use crate::log::parallel::{Cutting, Entered, Tickets};
+use crate::log::parallel::{Cutting, Entered, Known, Tickets};
 use crate::shared::{Handle, Shared};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
@@ -94,6 +94,8 @@ pub(super) struct Inner {
     pub(super) cutting: Cutting,
     /// Acknowledged is not durable.
     pub(super) volatile: bool,
+    /// A power cut may take what was acknowledged in the middle of a zone: entries say what they follow.
+    scattered: bool,
     pub(super) tickets: Tickets,
     /// The first ticket of this opening: what has a lower one was decided before.
     pub(super) first: u64,
@@ -155,6 +157,7 @@ impl Inner {
             identity: Identity { uuid: shared.superblock.uuid, log: handle.file.ino, epoch },
             cutting: Cutting::new(geometry.block_size, longest),
             volatile: geometry.volatile_cache,
+            scattered: geometry.volatile_cache && !geometry.ordered_cache,
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
             first,
             join: options.join,
@@ -243,6 +246,7 @@ impl Inner {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: self.identity.log,
             generation: 0,
             sequence: ticket,
@@ -265,8 +269,28 @@ impl Inner {
         }
     }
 
+    /// What was acknowledged before the entry that begins now: all tickets below the number, and what it knows above. To be
+    /// asked before the entry takes its tickets: of two entries the later one's flush covers what the earlier one knows. Waits
+    /// while that is more than an entry can tell.
+    pub(super) async fn look_back(&self) -> Result<(u64, Known)> {
+        let look = || {
+            let (low, runs) =
+                if self.scattered { self.tickets.all_done() } else { (self.tickets.low(), Vec::new()) };
+            Known::of(low, &runs).map(|known| (low, known))
+        };
+        match look() {
+            Some(before) => Ok(before),
+            None => self.as_low_moves(look).await,
+        }
+    }
+
     /// The next tickets. Waits while too many are open, `turn_back` first: nobody holds up a zone meanwhile.
     pub(super) async fn wait_for_tickets(&self, count: u64) -> Result<()> {
+        self.as_low_moves(|| self.tickets.has(count).then_some(())).await
+    }
+
+    /// Waits until `ready` gives something, which the lowest open ticket decides.
+    async fn as_low_moves<R>(&self, ready: impl Fn() -> Option<R>) -> Result<R> {
         struct Waits<'a>(&'a AtomicUsize);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
@@ -278,8 +302,8 @@ impl Inner {
         loop {
             let seen = self.low_moved.version();
             self.check()?;
-            if self.tickets.has(count) {
-                return Ok(());
+            if let Some(ready) = ready() {
+                return Ok(ready);
             }
             self.low_moved.changed_since(seen).await;
         }

@@ -23,7 +23,7 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     }
     let verdict = found(&handle).await?;
     let epoch = handle.file.content.read().log.epochs.last().map_or(1, |epoch| epoch.epoch + 1);
-    let (first, settled) = (verdict.next, verdict.absent);
+    let (first, settled) = (verdict.next, verdict.stop);
     let (record, retired) = {
         let mut state = shared.state.lock();
         state.commit(Record::Epoch { ino, epoch: Epoch { epoch, first, settled } })?;

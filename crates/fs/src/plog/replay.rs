@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Ticket;
-use crate::log::parallel::{Kept, MAX_RECORD, NUMBER, Verdict, Voids};
+use crate::log::parallel::{KNOWN_LENGTH, Kept, MAX_KNOWN, MAX_RECORD, NUMBER, Verdict, Voids, known_length};
 use crate::log::{Check, LogStream, stream};
 use crate::shared::Handle;
 use crate::{Error, ErrorKind, Result};
@@ -49,6 +49,9 @@ impl Replay {
                 if self.number(kept.ticket).await? != kept.count {
                     return Err(broken(kept.ticket));
                 }
+                if kept.knows {
+                    self.skip_known(kept.ticket).await?;
+                }
                 self.current = Some((kept.ticket, kept.count));
                 continue;
             };
@@ -69,6 +72,15 @@ impl Replay {
         let mut bytes = [0; NUMBER];
         self.fill(ticket, &mut bytes).await?;
         Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Which tickets the entry knew was decided by.
+    async fn skip_known(&mut self, ticket: u64) -> Result<()> {
+        let mut list = [0; MAX_KNOWN];
+        let (length, rest) = list.split_at_mut(KNOWN_LENGTH);
+        self.fill(ticket, length).await?;
+        let rest = known_length(length).and_then(|len| rest.get_mut(..len)).ok_or_else(|| broken(ticket))?;
+        self.fill(ticket, rest).await
     }
 
     async fn fill(&mut self, ticket: u64, into: &mut [u8]) -> Result<()> {

@@ -13,7 +13,7 @@ use super::inner::Inner;
 use super::join::Slot;
 use super::zone::Zone;
 use crate::log::entry::{EntryHeader, Home};
-use crate::log::parallel::{Entered, Joined, MAX_RECORD, Parts, payload_len, seal};
+use crate::log::parallel::{Entered, Joined, Known, MAX_RECORD, Parts, payload_len, seal};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// What is left in a zone when the keeper is told, as a fraction of it, and in longest appends.
@@ -61,6 +61,8 @@ struct Part {
 /// An entry that has a ticket, and a place for its first part.
 struct Begun {
     first: u64,
+    /// Every ticket below was acknowledged when it took its own.
+    low: u64,
     place: Place,
     cut: Parts,
     parts: u16,
@@ -89,9 +91,17 @@ impl Body<'_> {
         }
     }
 
-    fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> zoned::Buf {
+    /// A part of it. `known` is what a single record's entry says of those before; a joint one has it already.
+    fn seal(
+        &mut self,
+        header: EntryHeader,
+        known: &Known,
+        skip: usize,
+        home: &Home,
+        block_size: usize,
+    ) -> zoned::Buf {
         match self {
-            Body::Record(record) => seal(header, &[record], skip, home, block_size),
+            Body::Record(record) => seal(header, known, &[record], skip, home, block_size),
             Body::Joined(joined) => joined.seal(header, skip, home, block_size),
         }
     }
@@ -122,20 +132,33 @@ impl Inner {
         mut body: Body<'_>,
         slot: Option<Slot>,
     ) -> (Result<u64>, Option<Slot>) {
-        let (len, count) = (body.len(), body.count());
+        let (known_from, known) = match self.look_back().await {
+            Ok(before) => before,
+            Err(error) => return (Err(error), slot),
+        };
+        let len = match &mut body {
+            Body::Record(_) => body.len() + known.bytes().len(),
+            Body::Joined(joined) => {
+                joined.know(&known, self.cutting.block_size);
+                joined.len()
+            }
+        };
+        let count = body.count();
         let write = slot.as_ref().is_some_and(Slot::is_exclusive);
         let begun = match self.check_usable().and_then(|()| self.check_length(len)) {
             Ok(()) => self.begin(len, count, write).await,
             Err(error) => Err(error),
         };
-        let Begun { first, place, cut, parts } = match begun {
+        let Begun { first, low, place, cut, parts } = match begun {
             Ok(begun) => begun,
             Err(error) => return (Err(error), slot),
         };
         // Nothing between the ticket and the submission of its first part can fail, or be dropped.
         let mut entry = self.entry(first, count, slot, usize::from(parts));
         entry.held = Some(place);
-        let header = EntryHeader { parts, ..self.header(first) };
+        let knows = !known.bytes().is_empty();
+        let needs = if knows { known_from } else { low };
+        let header = EntryHeader { parts, needs, known: knows, ..self.header(first) };
         for part in 0..parts {
             let length = cut.length(part);
             if part > 0 {
@@ -152,7 +175,7 @@ impl Inner {
             let Place { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
             let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
             let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
-            let data = body.seal(header, cut.skip(part), &zone.home, self.cutting.block_size);
+            let data = body.seal(header, &known, cut.skip(part), &zone.home, self.cutting.block_size);
             entry.fly(data);
         }
         let finished = entry.finish().await;
@@ -207,9 +230,11 @@ impl Inner {
                     Place { zone, blocks: blocks(&cut), pointer: None }
                 }
             };
+            // With its place: what was acknowledged before the zone was gone on with is below, see `turn`. And before its ticket.
+            let low = self.tickets.low();
             if let Some(first) = self.tickets.take(count) {
                 let parts = cut.count().expect("checked against the most parts of an entry");
-                return Ok(Begun { first, place, cut, parts });
+                return Ok(Begun { first, low, place, cut, parts });
             }
             if place.turn_back(self) {
                 self.drained(&place.zone);

@@ -1,10 +1,8 @@
 //! What a database may hold after a power cut.
 //!
 //! Every key is a register of its own: [`kv::waltz::linear`] says whether the writes and reads before the cut and the read
-//! after it have an order. A write must be there if it was promised, if any of its batch is there, or, on one drive, if it
-//! was answered before one began that is there. On an array that does not hold of writes that were not promised: drives that
-//! fill their open zones as the power goes lose their caches each by itself, and what was acknowledged and never flushed may
-//! be garbage in the middle of a zone (docs/adr/0011).
+//! after it have an order. A write must be there if it was promised, if any of its batch is there, or if it was answered
+//! before one began that is there.
 //! A merge sets a digit of its counter that no other merge sets: it shows whether it is there, and how often.
 
 use std::collections::BTreeMap;
@@ -51,8 +49,6 @@ pub(super) struct Judge {
     done: Vec<Vec<Done>>,
     /// For each event, the place of the first later one that changes the drive.
     next_io: Vec<usize>,
-    /// Of writes that were not promised the first ones survive.
-    in_order: bool,
 }
 
 /// One cut's view.
@@ -66,7 +62,7 @@ struct View<'a> {
 }
 
 impl Judge {
-    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event], in_order: bool) -> Judge {
+    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
         let mut done = vec![vec![Done::default(); STEPS]; WRITERS];
         let mut at = |step: Step, with: &dyn Fn(&mut Done, Value)| {
             let (task, number) = Plan::place(step);
@@ -102,7 +98,7 @@ impl Judge {
                 next = place;
             }
         }
-        Judge { salt, plan, done, next_io, in_order }
+        Judge { salt, plan, done, next_io }
     }
 
     /// Every rule that breaks what is found after a cut behind the event `cut`.
@@ -110,7 +106,7 @@ impl Judge {
         // What happens until the drive changes next is before the cut as well as after it: promises count, new writes not.
         let until = self.next_io.get(cut).copied().unwrap_or(cut);
         let mut view = View { judge: self, cut, until, found, latest: 0 };
-        view.latest = if self.in_order { view.latest() } else { 0 };
+        view.latest = view.latest();
         let mut faults = Vec::new();
         let registers = view.registers();
         for (key, ops) in &registers {

@@ -195,8 +195,7 @@ impl EngineOracle {
         // A cut is named by its place among these.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
-        let on_array = events.len() < trace.events.len();
-        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events, !on_array);
+        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
         EngineOracle { shape, judge, broken }
     }
 

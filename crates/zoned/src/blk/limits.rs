@@ -120,6 +120,7 @@ impl Limits {
             optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
             // Answered here, so that all devices do the same.
+            ordered_cache: true,
             read_past_pointer: true,
         })
     }

@@ -143,6 +143,7 @@ impl EmuOptions {
             atomic_write: self.atomic_write,
             optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
+            ordered_cache: true,
             read_past_pointer: self.read_past_pointer,
         })
     }

@@ -130,6 +130,7 @@ impl Facts {
             optimal_write: Blocks(1),
             volatile_cache: self.controller.volatile_cache,
             // Answered here, so that all devices do the same.
+            ordered_cache: true,
             read_past_pointer: true,
         })
     }

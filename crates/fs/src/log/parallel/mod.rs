@@ -2,6 +2,7 @@
 //! docs/adr/0012 has the whole; [`crate::ParallelLog`] is what people use.
 
 mod gate;
+mod known;
 mod payload;
 mod recover;
 mod tickets;
@@ -12,6 +13,7 @@ mod atomic {
 }
 
 pub(crate) use gate::{Entered, Gate};
+pub(crate) use known::{KNOWN_LENGTH, Known, MAX_KNOWN, known_length};
 pub(crate) use payload::{Cutting, Joined, MAX_RECORD, NUMBER, Parts, payload_len, seal, seal_empty};
 pub(crate) use recover::{Kept, Verdict, Voids, recover};
 pub(crate) use tickets::Tickets;
@@ -22,7 +24,7 @@ pub(crate) struct Epoch {
     pub(crate) epoch: u32,
     /// Its first ticket.
     pub(crate) first: u64,
-    /// What was decided of the epoch before it: entries that need more do not count.
+    /// What was decided of the epoch before it: entries with this ticket or a higher one do not count.
     pub(crate) settled: u64,
 }
 

@@ -3,8 +3,9 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | count: records in the entry, from 1; their tickets count up from the header's sequence |
-//! | 4 | 4 | length of the first record |
-//! | 8 | length | its bytes; then the next record's length, and so on |
+//! | 4 | | where the header's flag says so: the tickets that it [knows](super::known) |
+//! | | 4 | length of the first record |
+//! | | length | its bytes; then the next record's length, and so on |
 //!
 //! All numbers are little-endian. Of an entry that is longer than one append, the bytes of the parts one behind the other are
 //! what the table says. A void has the count alone: its tickets hold nothing.
@@ -13,6 +14,7 @@ use units::Bytes;
 use zoned::{Buf, BufMut};
 
 use super::super::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART};
+use super::known::Known;
 
 /// Bytes of the count, and of a record's length.
 pub(crate) const NUMBER: usize = 4;
@@ -101,6 +103,7 @@ impl Parts {
 /// A part as it goes to the device: `header.length` bytes of the payload of `records`, from `skip` on.
 pub(crate) fn seal(
     header: EntryHeader,
+    known: &Known,
     records: &[&[u8]],
     skip: usize,
     home: &Home,
@@ -110,6 +113,7 @@ pub(crate) fn seal(
     data.resize(HEADER_SIZE, 0);
     let mut fill = Fill { data: &mut data, skip, left: header.length as usize };
     fill.put(&u32::try_from(records.len()).expect("an entry has few records").to_le_bytes());
+    fill.put(known.bytes());
     for record in records {
         fill.put(&u32::try_from(record.len()).expect("checked against MAX_RECORD").to_le_bytes());
         fill.put(record);
@@ -152,6 +156,21 @@ impl Joined {
         self.data.extend_from_slice(record);
         self.count += 1;
         self.count - 1
+    }
+
+    /// Says what was acknowledged before, when all records have come.
+    pub(crate) fn know(&mut self, known: &Known, block_size: usize) {
+        if known.bytes().is_empty() {
+            return;
+        }
+        let len = self.data.len() + known.bytes().len();
+        self.capacity = self.capacity.max(len.next_multiple_of(block_size));
+        let mut data = BufMut::with_capacity(self.capacity);
+        let (head, records) = self.data.split_at(HEADER_SIZE + NUMBER);
+        for piece in [head, known.bytes(), records] {
+            data.extend_from_slice(piece);
+        }
+        self.data = data;
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -238,6 +257,7 @@ mod tests {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: 12,
             generation: 42,
             sequence,
@@ -256,23 +276,27 @@ mod tests {
     fn the_golden_entries_decode_and_encode_to_the_same_bytes() {
         let cutting = Cutting::new(BLOCK, 2);
         let long = vec![7_u8; 1200];
-        let mut bytes = Vec::new();
-        // Two records in one entry, one record in two parts, a void of three tickets, padding.
+        let (mut bytes, none) = (Vec::new(), Known::default());
+        // Two records in one entry, one record in two parts, a void of three tickets, padding, a record that knows two runs of tickets.
         let two: [&[u8]; 2] = [b"first", b"second"];
         let len = payload_len(two.iter().map(|r| r.len()));
-        bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &two, 0, &home(), BLOCK as usize));
+        bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &none, &two, 0, &home(), BLOCK as usize));
         let len = payload_len(std::iter::once(long.len()));
         let cut = cutting.whole(len);
         assert_eq!(cut.count(), Some(2));
         for part in 0..2_u16 {
             let header = header(11, cut.length(part), (part, 2));
-            bytes.extend_from_slice(&seal(header, &[&long], cut.skip(part), &home(), BLOCK as usize));
+            bytes.extend_from_slice(&seal(header, &none, &[&long], cut.skip(part), &home(), BLOCK as usize));
         }
         let void = EntryHeader { void: true, ..header(12, NUMBER, (0, 1)) };
         bytes.extend_from_slice(&seal_empty(void, 3, 1, &home(), BLOCK as usize));
         let padding = EntryHeader { padding: true, ..header(15, 2 * BLOCK as usize - HEADER_SIZE, (0, 1)) };
         bytes.extend_from_slice(&seal_empty(padding, 0, 2, &home(), BLOCK as usize));
-        let golden = crate::format::golden("parallel-entries-v1.bin", &bytes);
+        let known = Known::of(14, &[(15, 16), (200, 260)]).unwrap();
+        let len = payload_len(std::iter::once(4)) + known.bytes().len();
+        let knows = EntryHeader { known: true, ..header(16, len, (0, 1)) };
+        bytes.extend_from_slice(&seal(knows, &known, &[b"last"], 0, &home(), BLOCK as usize));
+        let golden = crate::format::golden("parallel-entries-v2.bin", &bytes);
         assert_eq!(bytes, golden);
         let (found, payload) = decode(&golden, &home(), BLOCK).unwrap();
         assert_eq!((found.sequence, found.needs, found.proven(), found.void), (9, 7, 5, false));
@@ -284,17 +308,25 @@ mod tests {
         let (found, payload) = decode(&golden[512 + 1024 + 512..], &home(), BLOCK).unwrap();
         assert!(found.void && !found.padding && count(&payload) == Some(3));
         assert!(decode(&golden[512 + 1024 + 512 + 512..], &home(), BLOCK).unwrap().0.padding);
+        let (found, payload) = decode(&golden[512 + 1024 + 512 + 512 + 1024..], &home(), BLOCK).unwrap();
+        assert!(
+            found.known && payload == b"\x01\0\0\0\x05\0\x01\x01\xb8\x01\x3c\x04\0\0\0last",
+            "{payload:?}"
+        );
     }
 
     #[test]
     fn records_that_come_one_by_one_make_the_same_entry() {
         let records = [&b"first"[..], b"", &[7; 700], b"last"];
-        for expected in [0, 2000] {
+        for (expected, known) in
+            [0, 2000].into_iter().flat_map(|e| [(e, Known::default()), (e, Known::of(7, &[(8, 9)]).unwrap())])
+        {
             let mut joined = Joined::new(expected, BLOCK as usize);
             for (place, record) in (0..).zip(records) {
                 assert_eq!(joined.push(record, BLOCK as usize), place);
             }
-            let len = payload_len(records.iter().map(|r| r.len()));
+            joined.know(&known, BLOCK as usize);
+            let len = payload_len(records.iter().map(|r| r.len())) + known.bytes().len();
             assert_eq!((joined.len(), joined.count()), (len, 4));
             let cutting = Cutting::new(BLOCK, if expected == 0 { 4 } else { 1 });
             let cut = cutting.whole(len);
@@ -302,7 +334,7 @@ mod tests {
             assert_eq!(parts, if expected == 0 { 1 } else { 2 });
             for part in 0..parts {
                 let (header, skip) = (header(9, cut.length(part), (part, parts)), cut.skip(part));
-                let whole = seal(header, &records, skip, &home(), BLOCK as usize);
+                let whole = seal(header, &known, &records, skip, &home(), BLOCK as usize);
                 assert!(*whole == *joined.seal(header, skip, &home(), BLOCK as usize));
             }
         }
@@ -313,7 +345,7 @@ mod tests {
         fn the_parts_of_an_entry_give_its_records_back(
             lens in prop::collection::vec(0..900_usize, 1..5), longest in 1..4_u64, left in 0..4_u64
         ) {
-            let cutting = Cutting::new(BLOCK, longest);
+            let (cutting, none) = (Cutting::new(BLOCK, longest), Known::default());
             let records: Vec<Vec<u8>> = (0_u8..).zip(&lens).map(|(n, len)| vec![n; *len]).collect();
             let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
             let len = payload_len(lens.iter().copied());
@@ -325,7 +357,7 @@ mod tests {
                 let most = if part == 0 && left > 0 { left.min(longest) } else { longest };
                 prop_assert!(length > 0 && cutting.blocks(length) <= most);
                 let header = header(5, length, (part, parts));
-                let data = seal(header, &records, cut.skip(part), &home(), BLOCK as usize);
+                let data = seal(header, &none, &records, cut.skip(part), &home(), BLOCK as usize);
                 prop_assert_eq!(data.len() as u64, cutting.blocks(length) * u64::from(BLOCK));
                 all.extend(decode(&data, &home(), BLOCK).unwrap().1);
             }

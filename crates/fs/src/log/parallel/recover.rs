@@ -1,9 +1,14 @@
 //! What a parallel log holds after a crash: all its entries are found first, then the rule decides.
 //!
-//! The rule: a ticket *exists* if its entry is there whole, or a void of it, or if it is retired. An entry counts if no
-//! ticket below its `needs` is missing. In an epoch that another one followed, what is missing was decided then.
+//! The rule: a ticket *exists* if its entry is there whole, or a void of it, or if it is retired. An entry follows what was
+//! acknowledged before it: all tickets below its `needs`, and those that it [knows](super::known). The first entry that
+//! follows a ticket which does not exist is where recovery stops: it does not count, nor does anything with a higher ticket.
+//! In an epoch that another one followed, where it stops was decided then.
+//!
+//! What was promised lies before that. The entry knew the missing ticket when it took its own; whoever had a higher one
+//! flushed later than that, and the flush would have made the missing one durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use units::{Bytes, Lba};
@@ -14,6 +19,7 @@ use super::super::chunk::{Memory, Payload};
 use super::super::scan::{Found, Scan};
 use super::super::{LogIndex, Segment};
 use super::Epoch;
+use super::known;
 use super::payload::{NUMBER, count};
 use crate::{Result, Sabotage};
 
@@ -23,6 +29,8 @@ pub(crate) struct Kept {
     /// The ticket of the first.
     pub(crate) ticket: u64,
     pub(crate) count: u32,
+    /// Before the records it says which tickets it knew.
+    pub(crate) knows: bool,
 }
 
 /// What was decided.
@@ -35,6 +43,8 @@ pub(crate) struct Verdict {
     pub(crate) voids: Voids,
     /// The lowest ticket that does not exist.
     pub(crate) absent: u64,
+    /// Entries from this ticket on do not count.
+    pub(crate) stop: u64,
     /// Above every ticket that was found.
     pub(crate) next: u64,
     /// Parts that do not count.
@@ -76,6 +86,7 @@ struct Seen {
     segment: u32,
     part: u16,
     parts: u16,
+    knows: bool,
 }
 
 /// Takes what the scan finds and decides in the end. Knows nothing of devices.
@@ -83,11 +94,13 @@ struct Judge {
     epochs: Vec<Epoch>,
     retired: u64,
     seen: Vec<Seen>,
+    /// What entries of the newest epoch knew, by their ticket: the first ticket of each run and the one behind the last.
+    known: HashMap<u64, Vec<(u64, u64)>>,
     voids: Voids,
     proven: u64,
     next: u64,
     tops: Vec<u64>,
-    /// `needs` is not looked at: the rule broken, for tests.
+    /// What an entry follows is not looked at: the rule broken, for tests.
     broken: bool,
 }
 
@@ -112,13 +125,28 @@ pub(crate) async fn recover(
         if !scan.arrive().await? {
             return Ok(judge.decide());
         }
-        scan.look(|found, payload, _| judge.add(&found, first_count(&payload)));
+        scan.look(|found, payload, _| judge.add(&found, &Head::of(&found, &payload)));
     }
 }
 
-/// The number of records, as the part says. The first block of a part is not masked.
-fn first_count(payload: &Payload) -> Option<u32> {
-    count(payload.pieces().next()?)
+/// What the first part of an entry says before its records.
+#[derive(Clone, Debug, Default)]
+struct Head {
+    count: Option<u32>,
+    /// `None` where no writer wrote it.
+    known: Option<Vec<(u64, u64)>>,
+}
+
+impl Head {
+    /// The first block of a part is not masked, and all of this is in it.
+    fn of(found: &Found, payload: &Payload) -> Head {
+        let Some(head) = payload.pieces().next().filter(|_| found.header.part == 0) else {
+            return Head::default();
+        };
+        let list = head.get(NUMBER..).unwrap_or_default();
+        let known = if found.header.known { known::runs(list, found.header.needs) } else { Some(Vec::new()) };
+        Head { count: count(head), known }
+    }
 }
 
 impl Judge {
@@ -128,6 +156,7 @@ impl Judge {
             epochs: epochs.to_vec(),
             retired,
             seen: Vec::new(),
+            known: HashMap::new(),
             voids: Voids::default(),
             proven: 0,
             next: first.max(retired),
@@ -136,13 +165,13 @@ impl Judge {
         }
     }
 
-    /// Takes a part. `count` is what its payload begins with, which says how many records an entry has.
-    fn add(&mut self, found: &Found, count: Option<u32>) {
+    /// Takes a part, and what its payload begins with.
+    fn add(&mut self, found: &Found, head: &Head) {
         let header = found.header;
         let Some((epoch, end)) = self.epoch_of(header.epoch, header.sequence) else { return };
         let newest = end == u64::MAX;
-        let count = match (header.part, count) {
-            (0, Some(count)) if header.length as usize >= NUMBER => count,
+        let count = match (header.part, head.count) {
+            (0, Some(count)) if header.length as usize >= NUMBER && head.known.is_some() => count,
             // No writer writes that; it says nothing.
             (0, _) => return,
             _ => 1,
@@ -158,6 +187,9 @@ impl Judge {
         if header.void {
             self.voids.add(header.sequence, behind);
         } else if behind > self.retired || header.part > 0 {
+            if let Some(known) = head.known.as_ref().filter(|known| newest && !known.is_empty()) {
+                self.known.insert(header.sequence, known.clone());
+            }
             // Of a further part only the first one says how far its tickets go.
             self.seen.push(Seen {
                 ticket: header.sequence,
@@ -170,6 +202,7 @@ impl Judge {
                 segment: u32::try_from(found.segment).unwrap_or(u32::MAX),
                 part: header.part,
                 parts: header.parts,
+                knows: header.known,
             });
         }
     }
@@ -187,12 +220,15 @@ impl Judge {
         // Stable: of the same part twice (an old block that a hole shows again) the first one counts.
         self.seen.sort_by_key(|s| (s.ticket, s.part));
         self.seen.dedup_by_key(|s| (s.ticket, s.part));
-        let absent = self.absent();
+        let there = self.there();
+        let absent = there.first().map_or(0, |(_, end)| *end);
+        let stop = self.stop(&there);
         let mut verdict = Verdict {
             index: LogIndex::starting_at(Bytes::ZERO),
             kept: Vec::new(),
             voids: self.voids,
             absent,
+            stop,
             next: self.next,
             dropped: 0,
             missing: (absent < self.proven && !self.broken).then_some(absent),
@@ -200,8 +236,8 @@ impl Judge {
         };
         for entry in entries(&self.seen) {
             let Some(first) = entry.first() else { continue };
-            let limit = self.epochs.get(first.epoch as usize + 1).map_or(absent, |next| next.settled);
-            if !is_whole(entry) || (first.needs > limit && !self.broken) {
+            let stop = self.epochs.get(first.epoch as usize + 1).map_or(stop, |next| next.settled);
+            if !is_whole(entry) || (first.ticket >= stop && !self.broken) {
                 verdict.dropped += entry.len();
                 continue;
             }
@@ -212,7 +248,7 @@ impl Judge {
                     *top = end.max(*top);
                 }
             }
-            verdict.kept.push(Kept { ticket: first.ticket, count: first.count });
+            verdict.kept.push(Kept { ticket: first.ticket, count: first.count, knows: first.knows });
             for part in entry {
                 verdict.index.push(part.lba, part.length, part.mask);
             }
@@ -220,20 +256,40 @@ impl Judge {
         verdict
     }
 
-    /// The lowest ticket of the newest epoch that does not exist.
-    fn absent(&self) -> u64 {
-        let whole = entries(&self.seen).filter(|entry| is_whole(entry)).filter_map(<[Seen]>::first);
-        let mut there: Vec<(u64, u64)> =
-            whole.map(|s| (s.ticket, s.ticket.saturating_add(s.count.into()))).collect();
-        there.extend(self.voids.0.iter().map(|(first, end)| (*first, *end)));
-        there.sort_unstable();
+    /// The tickets of the newest epoch that exist, as runs that are apart from each other, in order. All before the epoch, and
+    /// those that are retired, are the first one.
+    fn there(&self) -> Vec<(u64, u64)> {
         let first = self.epochs.last().map_or(0, |epoch| epoch.first).max(self.retired);
-        let joined = there.into_iter().filter(|(_, end)| *end > first);
-        joined
-            .fold((first, true), |(absent, more), (from, end)| {
-                if more && from <= absent { (absent.max(end), true) } else { (absent, false) }
-            })
-            .0
+        let whole = entries(&self.seen).filter(|entry| is_whole(entry)).filter_map(<[Seen]>::first);
+        let mut all: Vec<(u64, u64)> =
+            whole.map(|s| (s.ticket, s.ticket.saturating_add(s.count.into()))).collect();
+        all.extend(self.voids.0.iter().map(|(first, end)| (*first, *end)));
+        all.sort_unstable();
+        let mut there = vec![(0, first)];
+        for (from, end) in all {
+            match there.last_mut() {
+                Some((_, last)) if from <= *last => *last = end.max(*last),
+                _ => there.push((from, end)),
+            }
+        }
+        there
+    }
+
+    /// The ticket of the first entry of the newest epoch that follows what is not `there`; above all that were found, if there
+    /// is none.
+    fn stop(&self, there: &[(u64, u64)]) -> u64 {
+        let newest = u32::try_from(self.epochs.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let is_there = |&(first, end): &(u64, u64)| {
+            let behind = there.partition_point(|(from, _)| *from <= first);
+            behind.checked_sub(1).and_then(|at| there.get(at)).is_some_and(|(_, last)| end <= *last)
+        };
+        let follows = |entry: &Seen| {
+            let known = self.known.get(&entry.ticket).map_or(&[][..], Vec::as_slice);
+            is_there(&(0, entry.needs)) && known.iter().all(is_there)
+        };
+        let whole = entries(&self.seen).filter(|entry| is_whole(entry)).filter_map(<[Seen]>::first);
+        let stops = whole.filter(|first| first.epoch == newest && !follows(first));
+        stops.map(|first| first.ticket).min().unwrap_or(self.next)
     }
 }
 
@@ -266,6 +322,7 @@ mod tests {
             padding: false,
             odd: false,
             void: false,
+            known: false,
             log: 1,
             generation: 1,
             sequence,
@@ -282,7 +339,11 @@ mod tests {
 
     fn add(judge: &mut Judge, header: EntryHeader, count: u32) {
         let lba = Lba(header.sequence * 100 + u64::from(header.part));
-        judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, Some(count));
+        judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, &head(count));
+    }
+
+    fn head(count: u32) -> Head {
+        Head { count: Some(count), known: Some(Vec::new()) }
     }
 
     fn tickets(verdict: &Verdict) -> Vec<u64> {
@@ -302,6 +363,40 @@ mod tests {
         let verdict = decided(&[(3, 1), (0, 0), (5, 5), (2, 1)]);
         assert_eq!((tickets(&verdict), verdict.absent), (vec![0, 2, 3], 1));
         assert_eq!((verdict.next, verdict.missing, verdict.dropped), (6, None, 1));
+    }
+
+    #[test]
+    fn recovery_stops_at_the_first_entry_that_follows_what_is_missing() {
+        // 1 is open the whole time. 4 was begun when 2 was acknowledged, and 2 is lost; 3 and 5 did not know it.
+        let decide = |two: bool, retired: u64| {
+            let mut judge = judge(&[(1, 0, 0)], retired);
+            for (ticket, known) in
+                [(0, vec![]), (2, vec![]), (3, vec![]), (4, vec![(2, 4)]), (5, vec![(3, 4)])]
+            {
+                if ticket == 2 && !two {
+                    continue;
+                }
+                let header = EntryHeader { known: !known.is_empty(), ..header(1, ticket, ticket.min(1)) };
+                let found = Found { header, segment: 0, lba: Lba(ticket), end: Blocks(1) };
+                judge.add(&found, &Head { count: Some(1), known: Some(known) });
+            }
+            judge.decide()
+        };
+        let verdict = decide(true, 0);
+        assert_eq!((tickets(&verdict), verdict.stop), (vec![0, 2, 3, 4, 5], 6));
+        let verdict = decide(false, 0);
+        assert_eq!((tickets(&verdict), verdict.stop, verdict.absent), (vec![0, 3], 4, 1));
+        assert_eq!((verdict.dropped, verdict.missing, verdict.next), (2, None, 6));
+        let verdict = decide(false, 3);
+        assert_eq!((tickets(&verdict), verdict.stop), (vec![3, 4, 5], 6), "what is retired exists");
+    }
+
+    #[test]
+    fn a_list_that_no_writer_wrote_says_nothing() {
+        let mut judge = judge(&[(1, 0, 0)], 0);
+        let found = Found { header: header(1, 0, 0), segment: 0, lba: Lba(0), end: Blocks(1) };
+        judge.add(&found, &Head { count: Some(1), known: None });
+        assert_eq!(tickets(&judge.decide()), []);
     }
 
     #[test]
@@ -355,10 +450,10 @@ mod tests {
 
     #[test]
     fn what_a_recovery_left_out_stays_out_whatever_is_retired_later() {
-        // Epoch 1: 2 is missing, and 4 needed it. Epoch 2 began at 5.
+        // Epoch 1: 2 is missing, and 4 needed it: recovery stopped there. Epoch 2 began at 5.
         let all = [(1, 0, 0), (1, 1, 1), (1, 3, 2), (1, 4, 3), (2, 5, 5), (2, 7, 6)];
         for (retired, kept) in [(0, vec![0, 1, 3, 5, 7]), (3, vec![3, 5, 7]), (4, vec![5, 7]), (6, vec![7])] {
-            let mut judge = judge(&[(1, 0, 0), (2, 5, 2)], retired);
+            let mut judge = judge(&[(1, 0, 0), (2, 5, 4)], retired);
             all.iter().for_each(|&(epoch, ticket, needs)| add(&mut judge, header(epoch, ticket, needs), 1));
             let verdict = judge.decide();
             assert_eq!((tickets(&verdict), verdict.absent, verdict.next), (kept, 6, 8), "{retired} retired");
@@ -376,7 +471,7 @@ mod tests {
                 let header = EntryHeader { part, parts: 2, ..header(1, 4, 4) };
                 let lba = Lba(400 + u64::from(part));
                 let found = Found { header, segment: part.into(), lba, end: Blocks(1) };
-                judge.add(&found, (part == 0).then_some(3));
+                judge.add(&found, &if part == 0 { head(3) } else { Head::default() });
             }
             let verdict = judge.decide();
             let last: Vec<u64> = tickets(&verdict).into_iter().filter(|ticket| *ticket >= 4).collect();

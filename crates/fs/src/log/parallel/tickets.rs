@@ -63,6 +63,24 @@ impl Tickets {
         self.ring.get(at).expect("a remainder is below the length")
     }
 
+    /// What is done at a moment: every ticket below the first number, and these runs above it, each the first ticket and the
+    /// one behind the last.
+    pub(crate) fn all_done(&self) -> (u64, Vec<(u64, u64)>) {
+        let low = self.low();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for ticket in low + 1..self.next() {
+            // Also where a later ticket has the slot by now.
+            if self.slot(ticket).load(Ordering::Acquire) <= ticket {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((_, end)) if *end == ticket => *end += 1,
+                _ => runs.push((ticket, ticket + 1)),
+            }
+        }
+        (low, runs)
+    }
+
     /// Every ticket below is done.
     pub(crate) fn low(&self) -> u64 {
         self.low.load(Ordering::Acquire)

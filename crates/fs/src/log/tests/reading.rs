@@ -21,6 +21,7 @@ fn sealed(zone: u32, sequence: u64, (part, parts): (u16, u16), odd: bool, payloa
         padding: false,
         odd,
         void: false,
+        known: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -182,6 +182,7 @@ fn forged(sequence: u64) -> Vec<u8> {
         padding: false,
         odd: false,
         void: false,
+        known: false,
         log: LOG,
         generation: GENERATION,
         sequence,
