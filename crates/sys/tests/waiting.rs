@@ -58,27 +58,28 @@ fn a_thread_that_waits_serves_its_own_completions() {
         let pipe = Arc::new(File::from(OwnedFd::from(reader)));
         let waits = ring_wait_of_this_thread();
         let (round, rounds) = mpsc::channel::<()>();
-        let other = std::thread::spawn(move || {
-            for () in rounds {
-                while !waits() {
-                    std::thread::yield_now();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for () in rounds {
+                    while !waits() {
+                        std::thread::yield_now();
+                    }
+                    writer.write_all(&[7; BLOCK]).expect("it is read");
                 }
-                writer.write_all(&[7; BLOCK]).expect("it is read");
-            }
-        });
-        for _ in 0..100 {
-            let (op, finish) = Op::pair();
-            let own = Arc::clone(&own);
-            let finish = Box::new(move |finished: Finished| {
-                own.fetch_add(u32::from(std::thread::current().id() == me), Ordering::Relaxed);
-                finish(finished);
             });
-            engine.submit(read(&pipe, 0, BufMut::zeroed(BLOCK)), finish);
-            round.send(()).expect("the other thread goes on");
-            assert_eq!(block_on(&*driver, op).result.ok(), Some(BLOCK as u64));
-        }
-        drop(round);
-        other.join().expect("no panic");
+            for _ in 0..100 {
+                let (op, finish) = Op::pair();
+                let own = Arc::clone(&own);
+                let finish = Box::new(move |finished: Finished| {
+                    own.fetch_add(u32::from(std::thread::current().id() == me), Ordering::Relaxed);
+                    finish(finished);
+                });
+                engine.submit(read(&pipe, 0, BufMut::zeroed(BLOCK)), finish);
+                round.send(()).expect("the other thread goes on");
+                assert_eq!(block_on(&*driver, op).result.ok(), Some(BLOCK as u64));
+            }
+            drop(round);
+        });
         assert_eq!(own.load(Ordering::Relaxed), 100);
     });
 }
