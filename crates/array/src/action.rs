@@ -233,6 +233,7 @@ impl Core {
             let mut zone = self.zone(id);
             let state = zone.state;
             zone.empty(generation + 1);
+            self.members.iter().for_each(|member| member.lost.set(id, Vec::new()));
             (zone.state, zone.busy) = (state, true);
         }
         if self.sabotage != Some(Sabotage::Generation) {

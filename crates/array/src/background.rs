@@ -178,7 +178,9 @@ impl Core {
     fn is_held(&self, id: ZoneId, slot: Slot, row: u64) -> bool {
         let zone = self.zone(id);
         let stripe = Stripe(row / self.layout.unit);
-        let parity = self.layout.parity(id, stripe) == slot && zone.relocated.contains_key(&stripe);
+        let parity = self.layout.parity(id, stripe) == slot
+            && zone.relocated.contains_key(&stripe)
+            && !self.member(slot).lost.hits(id, &(row..row + 1));
         parity || zone.patches.held(self.bytes(1), slot, row, 1).is_some()
     }
 }

@@ -8,6 +8,7 @@ use zoned::{Blocks, BufMut, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 use crate::decide::{Child, Verdict};
 use crate::layout::Slot;
 use crate::log_read;
+use crate::lost;
 use crate::member::Member;
 use crate::mount::Mount;
 use crate::status::{MemberState, status};
@@ -136,7 +137,7 @@ impl CheckReport {
 
     async fn zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
         let lost = (0..mount.layout.drives).filter(|slot| mount.child(Slot(*slot), id) == Child::Missing);
-        if lost.count() > 1 {
+        if lost.count() > 1 || mount.entry(id).is_lost() {
             self.add(Severity::Error, None, Some(id), "two drives lack their part of the zone: it is lost");
             return Ok(());
         }
@@ -155,6 +156,12 @@ impl CheckReport {
             Verdict::Open | Verdict::Full | Verdict::Known => {}
         }
         self.zones += u32::from(decision.pointer > Blocks::ZERO);
+        let lost = mount.lost_rows(id, entry.generation);
+        for (slot, ranges) in (0..).map(Slot).zip(&lost).filter(|(_, ranges)| !ranges.is_empty()) {
+            let blocks: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let what = format!("{blocks} blocks were lost when the drive was rebuilt");
+            self.add(Severity::Error, Some(slot), Some(id), what);
+        }
         if !deep {
             return Ok(());
         }
@@ -183,6 +190,8 @@ impl CheckReport {
                     compare = false;
                     continue;
                 };
+                // Nothing fits what is lost.
+                compare &= !lost.get(slot.index()).is_some_and(|lost| lost::hits(lost, &(row..end)));
                 let at = Member::address(&*present.device, id, row);
                 match present.device.read(at, BufMut::zeroed(bytes)).await {
                     Ok(mut data) => {

@@ -8,7 +8,7 @@ use zoned::{Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId
 use crate::CreateOptions;
 use crate::format::record::{self, Body, Place};
 use crate::format::superblock::{
-    LEFT_SYMMETRIC, Limits, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock,
+    LEFT_SYMMETRIC, LOST_ROWS, Limits, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock,
 };
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::layout::Slot;
@@ -145,7 +145,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         config: 1,
         compat: 0,
         ro_compat: 0,
-        incompat: RELOCATION,
+        incompat: RELOCATION | LOST_ROWS,
         parities: 1,
         placement: LEFT_SYMMETRIC,
         block_size: block,

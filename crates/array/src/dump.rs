@@ -1,5 +1,6 @@
 //! The metadata of an array's drives in words, and its end.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Action, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
@@ -46,7 +47,7 @@ pub struct RecordDump {
     /// Its length in blocks.
     pub blocks: u64,
     /// What it is: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`,
-    /// `relocated-data`, `hidden`, `swap`.
+    /// `relocated-data`, `hidden`, `swap`, `lost`.
     pub kind: &'static str,
     /// Part of a checkpoint.
     pub checkpoint: bool,
@@ -160,14 +161,21 @@ fn words(body: &Body) -> (&'static str, String) {
             ("hidden", format!("zone {zone}, generation {generation}, rebuilt: nothing is hidden"))
         }
         Body::Hidden { zone, generation, ranges, .. } => {
-            let rows: Vec<String> = ranges.iter().map(|r| format!("{} to {}", r.start, r.end)).collect();
-            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows.join(", ")))
+            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows(&ranges)))
+        }
+        Body::Lost { zone, generation, ranges } => {
+            ("lost", format!("zone {zone}, generation {generation}, rows {}", rows(&ranges)))
         }
         Body::Swap { zone, generation, rows, swap, .. } => (
             "swap",
             format!("zone {zone}, generation {generation}, {rows} rows are copied to metadata zone {swap}"),
         ),
     }
+}
+
+fn rows(ranges: &[Range<u64>]) -> String {
+    let rows: Vec<String> = ranges.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
+    rows.join(", ")
 }
 
 /// Ends an array: the metadata zones of those of `devices` that are members are reset, so that nobody takes them for

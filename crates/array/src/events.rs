@@ -67,6 +67,15 @@ pub enum EventKind {
         /// What they hold is recorded, so that the next read finds it.
         relocated: bool,
     },
+    /// A new drive was rebuilt without these blocks of a zone: another drive could not read its part of them.
+    BlocksLost {
+        /// The new drive.
+        slot: Slot,
+        /// The logical zone.
+        zone: ZoneId,
+        /// How many, of data or parity.
+        blocks: u64,
+    },
     /// A physical zone became read-only or offline.
     ZoneWorn {
         /// The drive.
@@ -105,6 +114,7 @@ impl EventKind {
             EventKind::RebuildStarted { .. } => "rebuild-started",
             EventKind::RebuildEnded { .. } => "rebuild-ended",
             EventKind::Repaired { .. } => "repaired",
+            EventKind::BlocksLost { .. } => "blocks-lost",
             EventKind::ZoneWorn { .. } => "zone-worn",
             EventKind::ManyErrors { .. } => "many-errors",
             EventKind::ScrubStarted => "scrub-started",
@@ -142,6 +152,9 @@ impl fmt::Display for EventKind {
                     "drive {} could not read {blocks} blocks at block {} of zone {zone}: answered from the others{kept}",
                     slot.0, block.0
                 )
+            }
+            EventKind::BlocksLost { slot, zone, blocks } => {
+                write!(f, "{blocks} blocks of zone {zone} are lost: drive {} is rebuilt without them", slot.0)
             }
             EventKind::ZoneWorn { slot, zone, state } => {
                 write!(f, "zone {zone} of drive {} became {state:?}", slot.0)

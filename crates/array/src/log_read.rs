@@ -76,6 +76,8 @@ pub(crate) struct Told {
     pub hidden: BTreeMap<ZoneId, HiddenRows>,
     /// The newest copy of a physical zone, by zone.
     pub swaps: BTreeMap<ZoneId, SwapCopy>,
+    /// The newest word on lost rows, by zone: generation, sequence, rows.
+    pub lost: BTreeMap<ZoneId, (u64, u64, Vec<Range<u64>>)>,
     /// Metadata zones that hold records of the epoch.
     pub zones: BTreeSet<ZoneId>,
 }
@@ -379,6 +381,13 @@ impl Tale {
                 let sound = ranges.last().is_none_or(|last| last.end <= layout.zone_capacity);
                 if sound && known.is_none_or(|known| known <= newer) {
                     told.hidden.insert(zone, HiddenRows { generation, sequence, ranges, rebuilt });
+                }
+            }
+            Body::Lost { zone, generation, ranges } => {
+                let newer = (generation, record.place.sequence);
+                let sound = ranges.last().is_none_or(|last| last.end <= layout.zone_capacity);
+                if sound && told.lost.get(&zone).is_none_or(|(of, at, _)| (*of, *at) <= newer) {
+                    told.lost.insert(zone, (newer.0, newer.1, ranges));
                 }
             }
             Body::Swap { zone, generation, rows, swap, mask } => {

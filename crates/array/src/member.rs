@@ -12,6 +12,7 @@ use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
 
 use crate::format::record::{self, Body, Place};
 use crate::layout::Slot;
+use crate::lost::{self, LostRows};
 use crate::metrics::Tally;
 
 /// Physical zones for metadata, from the first on: two may hold records that count, and one more is free for the
@@ -48,6 +49,8 @@ pub(crate) struct Member {
     flushed: AtomicU64,
     /// Reads that gave errors of the medium.
     pub media_errors: AtomicU64,
+    /// Rows that the drive holds nothing for.
+    pub lost: LostRows,
     tally: Arc<Tally>,
 }
 
@@ -110,6 +113,7 @@ impl Member {
             flushes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             media_errors: AtomicU64::new(0),
+            lost: LostRows::default(),
             tally,
         }
     }
@@ -231,7 +235,14 @@ impl Member {
     /// Reads blocks of a logical zone's physical zone.
     pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
-            Some(Drive(device)) => Ok(device.read(Member::address(&**device, zone, row), into)),
+            Some(Drive(device)) => {
+                let at = Member::address(&**device, zone, row);
+                let rows = (into.len() / device.geometry().block_size as usize) as u64;
+                if self.lost.hits(zone, &(row..row + rows)) {
+                    return Ok(Io::ready(Err(lost::error(&**device, at).with_buffer(into))).typed());
+                }
+                Ok(device.read(at, into))
+            }
             None => Err(into),
         }
     }

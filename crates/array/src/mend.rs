@@ -5,6 +5,7 @@
 //! log: a log that moves meanwhile takes along what memory has, not durable, and must not name rows whose content a crash
 //! may take away. A crash between the two leaves the place as it was. One at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +23,11 @@ use crate::zone::Relocated;
 
 impl Core {
     /// A drive could not read: counts it, and says whether that is of its medium, so that its place is to be mended.
-    pub(crate) fn misread(&self, id: ZoneId, slot: Slot, error: &Error) -> bool {
+    pub(crate) fn misread(&self, id: ZoneId, slot: Slot, rows: Range<u64>, error: &Error) -> bool {
+        if self.member(slot).lost.hits(id, &rows) {
+            // That is not the drive's fault.
+            return true;
+        }
         add(&self.tally.read_errors, 1);
         match error.kind() {
             ErrorKind::ZoneOffline => {
@@ -86,11 +91,12 @@ impl Core {
             if zone.generation != generation || zone.resetting || !self.member(slot).is_good() {
                 return Ok(false);
             }
-            zone.patches.hide(slot, rows);
+            zone.patches.hide(slot, rows.clone());
             zone.patches.hidden(slot).to_vec()
         };
         let hidden = Body::Hidden { zone: id, generation, ranges, rebuilt: false };
         self.record_on(slot, &hidden).await?;
+        self.found_again(id, generation, slot, &rows).await?;
         add(&self.tally.relocations, 1);
         Ok(true)
     }
@@ -118,8 +124,25 @@ impl Core {
             zone.relocated.insert(stripe, Relocated { end, unit: unit.clone() });
         }
         self.record_on(slot, &Body::Relocated { zone: id, generation, start, end, unit }).await?;
+        let row = self.layout.row(stripe);
+        self.found_again(id, generation, slot, &(row..row + self.layout.unit_of(stripe))).await?;
         add(&self.tally.relocations, 1);
         Ok(true)
+    }
+
+    /// What belongs in rows of a drive is in its log: if they were lost they are not any more.
+    async fn found_again(
+        self: &Arc<Core>,
+        id: ZoneId,
+        generation: u64,
+        slot: Slot,
+        rows: &Range<u64>,
+    ) -> Result<()> {
+        let lost = &self.member(slot).lost;
+        if !lost.remove(id, rows) {
+            return Ok(());
+        }
+        self.record_on(slot, &Body::Lost { zone: id, generation, ranges: lost.of(id) }).await
     }
 
     /// A record in the log of a drive, durable.

@@ -2,6 +2,7 @@
 //! Nothing is written here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
@@ -330,6 +331,13 @@ impl Mount {
         (patches, relocated)
     }
 
+    /// The rows of each drive's part of a zone that are lost.
+    pub(crate) fn lost_rows(&self, id: ZoneId, generation: u64) -> Vec<Vec<Range<u64>>> {
+        let told = |slot| self.told(Slot(slot))?.lost.get(&id).filter(|(of, ..)| *of == generation);
+        let slots = 0..self.layout.drives;
+        slots.map(|slot| told(slot).map(|(.., ranges)| ranges.clone()).unwrap_or_default()).collect()
+    }
+
     pub(crate) fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
         let (patches, relocated) = self.relocations(id, entry.generation);
@@ -346,7 +354,7 @@ impl Mount {
             children: &children,
             patches: &patches,
             relocated: &relocated,
-            entry,
+            entry: ZoneEntry { end: entry.end.filter(|_| !entry.is_lost()), ..entry },
             intent,
             partials: &partials,
             doubt: self.doubt,

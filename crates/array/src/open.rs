@@ -5,6 +5,7 @@
 //! until then. Repairs only ever state what lies on the drives, so that doing them again does no harm.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -117,14 +118,16 @@ impl Mount {
         // What a new drive holds already is known by generations.
         let restart = !self.superblock.members.iter().any(|member| member.rebuilding);
         let mut finish = BTreeSet::new();
+        let mut lost = Vec::new();
         for id in (0..self.superblock.zones).map(ZoneId) {
             let (entry, decision) = self.decide(id);
             let worn = self.worn(id);
             // An empty zone's next life differs from every one that a stale record may be of.
             let fresh = entry.generation.saturating_add(1);
             let mut zone = match decision.verdict {
-                _ if self.absent(id) > 1 => {
-                    tracing::error!(zone = id.0, "two drives lack their part of the zone: it is offline");
+                _ if self.absent(id) > 1 || entry.is_lost() => {
+                    tracing::error!(zone = id.0, "two drives lack their part of the zone: it is lost");
+                    // Also when both are replaced: new drives have nothing of it.
                     Zone::new(ZoneState::Offline, entry.generation, decision.pointer, BufMut::default())
                 }
                 Verdict::Empty if !worn => {
@@ -134,7 +137,11 @@ impl Mount {
                     self.reset(id).await?;
                     Zone::new(ZoneState::Empty, fresh.saturating_add(1), Blocks::ZERO, BufMut::default())
                 }
-                _ => self.restore(id, entry, decision, worn).await?,
+                _ => {
+                    let (zone, rows) = self.restore(id, entry, decision, worn).await?;
+                    lost.push((id, rows));
+                    zone
+                }
             };
             if zone.generation >= HIGH_GENERATION && restart {
                 // Records of the epoch that begins are compared with each other only: nothing older counts.
@@ -148,6 +155,9 @@ impl Mount {
         self.flush().await?;
         let targets = self.targets().await?;
         let core = Arc::new(self.core(zones, &targets)?);
+        for (id, rows) in lost {
+            core.members.iter().zip(rows).for_each(|(member, rows)| member.lost.set(id, rows));
+        }
         checkpoint(&core).await?;
         // The new epoch is whole everywhere: what the old one left goes.
         for (present, target) in self.present.iter().zip(&targets) {
@@ -203,7 +213,14 @@ impl Mount {
     }
 
     /// Looks at the stripes of a zone that may have been in flight, and makes their parity fit.
-    async fn restore(&self, id: ZoneId, entry: ZoneEntry, decision: Decision, worn: bool) -> Result<Zone> {
+    /// Gives the lost rows of each drive's part too.
+    async fn restore(
+        &self,
+        id: ZoneId,
+        entry: ZoneEntry,
+        decision: Decision,
+        worn: bool,
+    ) -> Result<(Zone, Vec<Vec<Range<u64>>>)> {
         let devices = self.present.iter().map(|p| p.as_ref().map(|p| Arc::clone(&p.device))).collect();
         let children = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
         let (patches, relocated) = self.relocations(id, entry.generation);
@@ -216,6 +233,7 @@ impl Mount {
             relocated,
             patches,
             partials: self.partials(id, entry.generation),
+            lost: self.lost_rows(id, entry.generation),
             sabotage: self.options.sabotage,
         };
         let old = self.superblock.incompat & superblock::RELOCATION == 0;
@@ -224,7 +242,8 @@ impl Mount {
             Verdict::Hide if old => Verdict::Full,
             verdict => verdict,
         };
-        let Repaired { parity, relocated, mut patches, children } = repair.run(&decision, verdict).await?;
+        let repaired = repair.run(&decision, verdict).await?;
+        let Repaired { parity, relocated, mut patches, children, lost, verdict } = repaired;
         let pointer = decision.pointer;
         for (slot, child) in (0..).map(Slot).zip(&children) {
             let used = self.layout.used(id, slot, pointer);
@@ -254,7 +273,7 @@ impl Mount {
         }
         zone.relocated = relocated;
         zone.patches = patches;
-        Ok(zone)
+        Ok((zone, lost))
     }
 
     async fn flush(&self) -> Result<()> {
@@ -379,8 +398,7 @@ async fn checkpoint(core: &Arc<Core>) -> Result<()> {
     }
     for id in (0..core.geometry.zones).map(ZoneId) {
         let zone = core.zone(id);
-        let end = zone.end.filter(|_| zone.state == ZoneState::Full);
-        entries.push(ZoneEntry { generation: zone.generation, end });
+        entries.push(zone.entry());
         for (stripe, relocated) in &zone.relocated {
             let body = Body::Relocated {
                 zone: id,
@@ -395,6 +413,11 @@ async fn checkpoint(core: &Arc<Core>) -> Result<()> {
         for slot in zone.patches.slots() {
             for body in core.patched(&zone, id, slot) {
                 ios.extend(core.member(slot).append(&body, true, Durability::Cached).map_err(full)?);
+            }
+        }
+        for member in core.good() {
+            if let Some(body) = core.lost(&zone, id, member.slot) {
+                ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
             }
         }
         if let Some(stripe) = zone.open_stripe(&core.layout) {

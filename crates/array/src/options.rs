@@ -100,6 +100,8 @@ pub enum Sabotage {
     Hole,
     /// A durable write flushes only those drives that durable writes landed on.
     Persistence,
+    /// What a rebuild noted of a zone is believed after a restart, though the zone was changed since.
+    Notes,
     /// What a mount hid is not recorded.
     Hidden,
     /// That a zone being rebuilt has its content in a metadata zone is not recorded.

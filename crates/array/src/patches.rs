@@ -55,6 +55,27 @@ impl Overlay {
     }
 }
 
+/// Adds a range to disjoint ones in order.
+pub(crate) fn insert(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    ranges.push(range);
+    ranges.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges.drain(..) {
+        match merged.last_mut().filter(|last| last.end >= range.start) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => merged.push(range),
+        }
+    }
+    *ranges = merged;
+}
+
+/// Takes a range out of disjoint ones.
+pub(crate) fn remove(ranges: &mut Vec<Range<u64>>, rows: &Range<u64>) {
+    let cut =
+        |range: &Range<u64>| [range.start..range.end.min(rows.start), range.start.max(rows.end)..range.end];
+    *ranges = ranges.iter().flat_map(cut).filter(|range| range.start < range.end).collect();
+}
+
 impl Patches {
     /// Nothing is hidden.
     pub(crate) fn is_empty(&self) -> bool {
@@ -114,26 +135,13 @@ impl Patches {
         if rows.start >= rows.end {
             return;
         }
-        let part = self.0.entry(slot).or_default();
-        part.hidden.push(rows);
-        part.hidden.sort_by_key(|range| range.start);
-        let mut merged: Vec<Range<u64>> = Vec::with_capacity(part.hidden.len());
-        for range in part.hidden.drain(..) {
-            match merged.last_mut().filter(|last| last.end >= range.start) {
-                Some(last) => last.end = last.end.max(range.end),
-                None => merged.push(range),
-            }
-        }
-        part.hidden = merged;
+        insert(&mut self.0.entry(slot).or_default().hidden, rows);
     }
 
     /// These rows hold what they should.
     pub(crate) fn show(&mut self, slot: Slot, rows: &Range<u64>) {
         let Some(part) = self.0.get_mut(&slot) else { return };
-        let cut = |range: &Range<u64>| {
-            [range.start..range.end.min(rows.start), range.start.max(rows.end)..range.end]
-        };
-        part.hidden = part.hidden.iter().flat_map(cut).filter(|range| range.start < range.end).collect();
+        remove(&mut part.hidden, rows);
         if part.hidden.is_empty() {
             self.0.remove(&slot);
         }

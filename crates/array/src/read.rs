@@ -7,6 +7,7 @@ use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, 
 use crate::core::{After, Core};
 use crate::failure::{fails_the_drive, may_pass};
 use crate::layout::{Piece, Slot};
+use crate::lost;
 use crate::metrics::add;
 use crate::patches::Overlay;
 use crate::xor::xor;
@@ -56,7 +57,7 @@ impl Rebuild {
                     xor(into, &read);
                 }
                 Err(e) => {
-                    core.misread(id, slot, &e);
+                    core.misread(id, slot, row..row + rows, &e);
                     if fails_the_drive(e.kind()) {
                         let _broken = core.fail(slot, &e).await;
                     }
@@ -192,7 +193,7 @@ impl Core {
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
         add(&self.tally.degraded_reads, 1);
-        let medium = self.misread(id, piece.slot, &error);
+        let medium = self.misread(id, piece.slot, row..row + piece.len, &error);
         let rebuild = {
             let zone = self.zone(id);
             if zone.generation != generation {
@@ -210,20 +211,25 @@ impl Core {
             add(&self.tally.read_repairs, 1);
             self.mend_later(id, generation, piece, Buf::copy_from(&buf));
         }
+        let rows = row..row + piece.len;
+        let why = |second: Error| match self.member(piece.slot).lost.hits(id, &rows) {
+            true => format!("{}: {second}", lost::WORDS),
+            false => second.to_string(),
+        };
         // The first error says more than that its remedy failed too.
-        (buf, result.map_err(|second| error.because(second.to_string())))
+        (buf, result.map_err(|second| error.because(why(second))))
     }
 
     /// Reads whatever the blocks of `piece` follow from. Under the zone's lock, so that parity and pointer fit. What is
     /// in flight may be on its drives or not: it counts neither in data nor in parity, and is taken from memory.
     pub(crate) fn rebuild(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Rebuild> {
         let layout = &self.layout;
-        let gone = |what: &str| {
+        let gone = |slot: Slot, what: &str| {
             let at = self.geometry.start(id).plus(piece.offset);
             self.error(ErrorKind::Media, "read").in_zone(id).at(at).because(format!(
-                "{what} on {:?} is needed to make up for {:?}, and is not to be had: replace both drives and restore \
+                "{what} on drive {} is needed to make up for drive {}, and is not to be had: replace both drives and restore \
                  what is lost",
-                "a block", piece.slot
+                slot.0, piece.slot.0
             ))
         };
         let (row, len) = (piece.row, piece.len);
@@ -241,6 +247,12 @@ impl Core {
             let runs = zone.flying(piece.offset, piece.offset.plus(Blocks(len)));
             flying.extend(runs.map(|(at, data)| (self.bytes(at.minus(piece.offset).0), data)));
         } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
+            let first = layout.row(piece.stripe) + row;
+            let slot = layout.parity(id, piece.stripe);
+            if self.member(slot).lost.hits(id, &(first..first + len)) {
+                let at = self.geometry.start(id).plus(piece.offset);
+                return Err(self.error(ErrorKind::Media, "read").in_zone(id).at(at).because(lost::WORDS));
+            }
             limit = limit.min(relocated.end);
             held = Some(relocated.unit.slice(rows));
         } else if zone.open_stripe(layout) == Some(piece.stripe) {
@@ -248,7 +260,7 @@ impl Core {
         } else {
             let slot = layout.parity(id, piece.stripe);
             let row = layout.row(piece.stripe) + row;
-            let io = self.read_rows(id, slot, row, len).ok_or_else(|| gone("parity"))?;
+            let io = self.read_rows(id, slot, row, len).ok_or_else(|| gone(slot, "parity"))?;
             sources.push(Source { slot, row, rows: len, io, overlay: Overlay::default() });
         }
         for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
@@ -266,7 +278,7 @@ impl Core {
                     (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
                 }
                 None => {
-                    let io = self.read_rows(id, slot, row, count).ok_or_else(|| gone("data"))?;
+                    let io = self.read_rows(id, slot, row, count).ok_or_else(|| gone(slot, "data"))?;
                     (io, zone.patches.over(self.bytes(1), slot, row, count))
                 }
             };

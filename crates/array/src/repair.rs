@@ -5,7 +5,8 @@
 //! from the record that was written for it: the data of later writes may be garbage. Hidden rows are read from what
 //! the logs have for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Lba, Result, ZoneId, ZonedDevice};
@@ -14,8 +15,9 @@ use crate::Sabotage;
 use crate::decide::{Child, Decision, Verdict, best};
 use crate::layout::{Layout, Slot, Stripe};
 use crate::log_read::Partial;
+use crate::lost;
 use crate::member::{METADATA_ZONES, Member};
-use crate::patches::Patches;
+use crate::patches::{self, Patches};
 use crate::xor::xor;
 use crate::zone::Relocated;
 
@@ -33,6 +35,8 @@ pub(crate) struct Repair {
     pub patches: Patches,
     /// Partial parity that was logged of the zone.
     pub partials: BTreeMap<Stripe, Vec<Partial>>,
+    /// Lost rows of each drive's physical zone.
+    pub lost: Vec<Vec<Range<u64>>>,
     pub sabotage: Option<Sabotage>,
 }
 
@@ -46,10 +50,14 @@ pub(crate) struct Repaired {
     pub patches: Patches,
     /// Rows of each physical zone that are written.
     pub children: Vec<Child>,
+    /// Lost rows of each drive's physical zone.
+    pub lost: Vec<Vec<Range<u64>>>,
+    /// What becomes of the zone: one goes on only if the parity of its last stripe is known.
+    pub verdict: Verdict,
 }
 
 impl Repair {
-    pub(crate) async fn run(mut self, decision: &Decision, verdict: Verdict) -> Result<Repaired> {
+    pub(crate) async fn run(mut self, decision: &Decision, mut verdict: Verdict) -> Result<Repaired> {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
@@ -61,17 +69,39 @@ impl Repair {
             if layout.start(stripe) >= pointer {
                 break;
             }
-            let units = self.units(stripe, pointer).await?;
+            let (units, unknown) = self.units(stripe, pointer).await?;
             let mut sum = BufMut::zeroed(self.bytes(layout.unit_of(stripe)));
             units.iter().for_each(|unit| xor(&mut sum, unit));
-            let whole = layout.end(stripe) <= pointer;
-            if whole {
-                self.whole(stripe, sum.freeze()).await?;
-            } else if matches!(verdict, Verdict::Open | Verdict::Hide) {
-                self.partly(stripe, &sum, pointer).await?;
-                sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
-                parity = sum;
-            } else if self.device(layout.parity(self.zone, stripe)).is_some() {
+            let slot = layout.parity(self.zone, stripe);
+            if !unknown.is_empty() {
+                let rows = unknown.len();
+                tracing::error!(
+                    zone = self.zone.0,
+                    stripe = stripe.0,
+                    rows,
+                    "two drives lack these: they are lost"
+                );
+            }
+            let there = self.device(slot).is_some();
+            if let Some(lost) = self.lost.get_mut(slot.index()).filter(|_| there) {
+                // Parity of what nobody knows.
+                let rows = unknown.iter().map(|row| layout.row(stripe) + row);
+                rows.for_each(|row| patches::insert(lost, row..row + 1));
+            }
+            if layout.end(stripe) <= pointer {
+                self.whole(stripe, sum, &unknown).await?;
+                continue;
+            }
+            if matches!(verdict, Verdict::Open | Verdict::Hide) {
+                if unknown.is_empty() {
+                    self.partly(stripe, &sum, pointer).await?;
+                    sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
+                    parity = sum;
+                    continue;
+                }
+                verdict = Verdict::Full;
+            }
+            if self.device(slot).is_some() {
                 self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
             }
         }
@@ -79,8 +109,8 @@ impl Repair {
             // The stripe at the pointer changes still: its parity is in memory.
             self.relocated.retain(|stripe, _| layout.end(*stripe) <= pointer);
         }
-        let Repair { relocated, patches, children, .. } = self;
-        Ok(Repaired { parity, relocated, patches, children })
+        let Repair { relocated, patches, children, lost, .. } = self;
+        Ok(Repaired { parity, relocated, patches, children, lost, verdict })
     }
 
     /// Parity in the logs that was written for data above the pointer is of a stripe that never became whole: what is
@@ -114,105 +144,144 @@ impl Repair {
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
             return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
         };
+        if self.is_lost(slot, row..row + count) {
+            return Err(lost::error(&**device, self.at(device, row)));
+        }
         device.read(self.at(device, row), BufMut::zeroed(self.bytes(count))).await
     }
 
-    /// The units of data of a stripe, as far as they lie below the pointer.
-    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<Vec<BufMut>> {
+    fn is_lost(&self, slot: Slot, rows: Range<u64>) -> bool {
+        self.lost.get(slot.index()).is_some_and(|lost| lost::hits(lost, &rows))
+    }
+
+    /// The same; nothing where that cannot be read.
+    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+        match self.read(slot, row, count).await {
+            Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
+            found => found,
+        }
+    }
+
+    /// The first `count` blocks of what a drive has of a stripe, and the rows of these that it cannot read, or has not: zeros.
+    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>)> {
+        let (row, size) = (self.layout.row(stripe), self.bytes(1));
+        let mut blocks = BufMut::zeroed(self.bytes(count));
+        if self.device(slot).is_none() {
+            return Ok((blocks, (0..count).collect()));
+        }
+        match self.read(slot, row, count).await {
+            Ok(mut blocks) => {
+                self.patches.over(size, slot, row, count).apply(&mut blocks);
+                return Ok((blocks, Vec::new()));
+            }
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+            Err(e) => {
+                tracing::warn!(zone = self.zone.0, stripe = stripe.0, error = %e, "a unit is unreadable")
+            }
+        }
+        let mut lacking = Vec::new();
+        for (place, at) in blocks.chunks_mut(size).zip(0..) {
+            if let Some(held) = self.patches.held(size, slot, row + at, 1) {
+                held.apply(place);
+                continue;
+            }
+            match self.read(slot, row + at, 1).await {
+                Ok(block) => place.copy_from_slice(&block),
+                Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+                Err(_) => lacking.push(at),
+            }
+        }
+        Ok((blocks, lacking))
+    }
+
+    /// The units of data of a stripe, as far as they lie below the pointer, and the rows that two drives lack: zeros.
+    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<(Vec<BufMut>, BTreeSet<u64>)> {
         let layout = &self.layout;
-        let mut units = Vec::new();
-        let mut lost = None;
+        let (mut units, mut lacking) = (Vec::new(), Vec::new());
         for index in 0..layout.data_units() {
             let slot = layout.data(self.zone, stripe, index);
             let count = layout.filled(stripe, index, pointer);
-            if count == 0 {
-                units.push(BufMut::default());
-                continue;
-            }
-            let row = layout.row(stripe);
-            if let Some(held) = self.patches.held(self.bytes(1), slot, row, count) {
+            if let Some(held) = self.patches.held(self.bytes(1), slot, layout.row(stripe), count) {
                 let mut unit = BufMut::zeroed(self.bytes(count));
                 held.apply(&mut unit);
                 units.push(unit);
-                continue;
-            }
-            if self.device(slot).is_none() {
-                lost = Some((index, count));
+            } else if count > 0 {
+                let (unit, rows) = self.blocks(slot, stripe, count).await?;
+                lacking.extend(rows.into_iter().map(|row| (row, index)));
+                units.push(unit);
+            } else {
                 units.push(BufMut::default());
-                continue;
-            }
-            match self.read(slot, row, count).await {
-                Ok(mut unit) => {
-                    self.patches.over(self.bytes(1), slot, row, count).apply(&mut unit);
-                    units.push(unit);
-                }
-                // As good as a missing one.
-                Err(e) if e.kind() == ErrorKind::Media && lost.is_none() => {
-                    tracing::warn!(zone = self.zone.0, stripe = stripe.0, error = %e, "a unit is unreadable");
-                    lost = Some((index, count));
-                    units.push(BufMut::default());
-                }
-                Err(e) => return Err(e),
             }
         }
-        if let Some((index, count)) = lost {
-            let unit = self.rebuild(stripe, index, count, pointer, &units).await?;
-            if let Some(place) = units.get_mut(usize::try_from(index).expect("a small number")) {
-                *place = unit;
+        lacking.sort_unstable();
+        let (mut unknown, mut in_place) = (BTreeSet::new(), None);
+        for (n, (row, index)) in lacking.iter().enumerate() {
+            let twice =
+                |n: Option<usize>| n.and_then(|n| lacking.get(n)).is_some_and(|(other, _)| other == row);
+            let block = match twice(n.checked_sub(1)) || twice(n.checked_add(1)) {
+                true => None,
+                false => self.rebuild(stripe, *index, *row, pointer, &units, &mut in_place).await?,
+            };
+            let unit = units.get_mut(usize::try_from(*index).expect("a small number"));
+            let place = unit.and_then(|unit| unit.get_mut(self.bytes(*row)..self.bytes(row + 1)));
+            match block.zip(place) {
+                Some((block, place)) => place.copy_from_slice(&block),
+                None => drop(unknown.insert(*row)),
             }
         }
-        Ok(units)
+        Ok((units, unknown))
     }
 
-    /// The first `count` blocks of a unit whose drive is missing. `units` are the others.
+    /// A block of a unit that its drive lacks; `None` where parity cannot be read either. `units` are all, with zeros in the
+    /// place of this block. `in_place`: the parity where it belongs, once it is read.
     async fn rebuild(
         &self,
         stripe: Stripe,
         index: u64,
-        count: u64,
+        row: u64,
         pointer: Blocks,
         units: &[BufMut],
-    ) -> Result<BufMut> {
+        in_place: &mut Option<(Buf, Vec<u64>)>,
+    ) -> Result<Option<BufMut>> {
         let layout = &self.layout;
         let slot = layout.parity(self.zone, stripe);
-        let start = layout.unit_start(stripe, index);
-        let mut unit = BufMut::zeroed(self.bytes(count));
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
-        let mut in_place: Option<(Buf, Blocks)> = None;
-        for row in 0..count {
-            let at = start.plus(Blocks(row));
-            let place = self.bytes(row)..self.bytes(row + 1);
-            let block = unit.get_mut(place.clone()).expect("a block of the unit");
-            let relocated = self.relocated.get(&stripe);
-            let (source, limit) = match (relocated, best(partials, at, pointer)) {
-                (_, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
-                // Written as the stripe became whole, or by a mount: there is no partial parity then.
-                (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
-                (None, None) => {
-                    let (parity, limit) = match in_place.clone() {
-                        Some(known) => known,
-                        None => {
-                            let written = match self.children.get(slot.index()) {
-                                Some(Child::At(row)) => row.saturating_sub(layout.row(stripe)),
-                                _ => u64::MAX,
-                            };
-                            let rows = layout.unit_of(stripe).min(written);
-                            let parity = self.read(slot, layout.row(stripe), rows).await?;
-                            in_place.insert((parity.freeze(), layout.end(stripe))).clone()
-                        }
+        let at = layout.unit_start(stripe, index).plus(Blocks(row));
+        let place = self.bytes(row)..self.bytes(row + 1);
+        let (source, limit) = match (self.relocated.get(&stripe), best(partials, at, pointer)) {
+            (_, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
+            _ if self.is_lost(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
+                return Ok(None);
+            }
+            // Written as the stripe became whole, or by a mount: there is no partial parity then.
+            (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
+            (None, None) => {
+                if in_place.is_none() {
+                    let written = match self.children.get(slot.index()) {
+                        Some(Child::At(row)) => row.saturating_sub(layout.row(stripe)),
+                        _ => u64::MAX,
                     };
-                    (parity.slice(place.clone()), limit)
+                    let rows = layout.unit_of(stripe).min(written);
+                    let (parity, lacking) = self.blocks(slot, stripe, rows).await?;
+                    *in_place = Some((parity.freeze(), lacking));
                 }
-            };
-            xor(block, &source);
-            for (other, index) in units.iter().zip(0..) {
-                let below = layout.unit_start(stripe, index).plus(Blocks(row)) < limit;
-                if let Some(data) = other.get(place.clone()).filter(|_| below) {
-                    xor(block, data);
+                match in_place {
+                    Some((parity, lacking)) if !lacking.contains(&row) && place.end <= parity.len() => {
+                        (parity.slice(place.clone()), layout.end(stripe))
+                    }
+                    _ => return Ok(None),
                 }
             }
+        };
+        let mut block = BufMut::zeroed(self.bytes(1));
+        xor(&mut block, &source);
+        for (other, index) in units.iter().zip(0..) {
+            let below = layout.unit_start(stripe, index).plus(Blocks(row)) < limit;
+            if let Some(data) = other.get(place.clone()).filter(|_| below) {
+                xor(&mut block, data);
+            }
         }
-        Ok(unit)
+        Ok(Some(block))
     }
 
     /// One row of logged parity.
@@ -246,10 +315,7 @@ impl Repair {
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);
-        let found = match self.read(slot, first, there).await {
-            Err(e) if e.kind() == ErrorKind::Media => BufMut::default(),
-            found => found?,
-        };
+        let found = self.found(slot, first, there).await?;
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         fits |= self.sabotage == Some(Sabotage::Hole);
         if there < needed {
@@ -274,8 +340,8 @@ impl Repair {
         Ok(())
     }
 
-    /// Makes the parity of a whole stripe fit.
-    async fn whole(&mut self, stripe: Stripe, sum: Buf) -> Result<()> {
+    /// Makes the parity of a whole stripe fit, but for the rows that are not known.
+    async fn whole(&mut self, stripe: Stripe, mut sum: BufMut, unknown: &BTreeSet<u64>) -> Result<()> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let Some(device) = self.device(slot).cloned() else {
@@ -290,11 +356,14 @@ impl Repair {
             Some(Child::At(at)) => at.saturating_sub(row).min(unit),
             _ => unit,
         };
-        let found = match self.read(slot, row, there).await {
-            Err(e) if e.kind() == ErrorKind::Media => None,
-            found => Some(found?),
-        };
-        let found = found.unwrap_or_default();
+        let found = self.found(slot, row, there).await?;
+        for place in unknown.iter().map(|row| self.bytes(*row)..self.bytes(row + 1)) {
+            // Whatever lies there is as good.
+            if let Some((place, found)) = sum.get_mut(place.clone()).zip(found.get(place)) {
+                place.copy_from_slice(found);
+            }
+        }
+        let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         let mut placed = true;
         if there < unit {

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZonedDevice};
 
 use crate::Sabotage;
 use crate::core::{After, Core};
 use crate::format::record::Body;
-use crate::format::zones::{ZoneEntry, per_block};
+use crate::format::zones::per_block;
 use crate::layout::{Slot, Stripe};
 use crate::member::{METADATA_ZONES, NoRoom};
 use crate::write::Children;
@@ -186,6 +186,12 @@ impl Core {
         bodies
     }
 
+    /// The record of what a drive lost of a zone; `None` where that is nothing.
+    pub(crate) fn lost(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Option<Body> {
+        let ranges = self.member(slot).lost.of(id);
+        (!ranges.is_empty()).then(|| Body::Lost { zone: id, generation: zone.generation, ranges })
+    }
+
     /// Writes everything that counts to the log of `slot`: all but the superblock before it and the end. `commits` are
     /// those that the records bring to an end; `barriers` fall when everything in flight now is acknowledged. `life` is
     /// that of the drive that it is for.
@@ -201,9 +207,7 @@ impl Core {
         let mut entries = Vec::with_capacity(self.zones.len());
         for id in (0..self.geometry.zones).map(ZoneId) {
             let mut zone = self.zone(id);
-            // A worn zone is one that is written again once its drive is replaced.
-            let end = zone.end.filter(|_| zone.state != ZoneState::ReadOnly);
-            entries.push(ZoneEntry { generation: zone.generation, end });
+            entries.push(zone.entry());
             if zone.resetting {
                 let intent = Body::ResetIntent { zone: id, generation: zone.generation };
                 ios.extend(member.append_of(life, &intent)?);
@@ -221,6 +225,9 @@ impl Core {
                 }
             }
             for body in self.patched(&zone, id, slot) {
+                ios.extend(member.append_of(life, &body)?);
+            }
+            if let Some(body) = self.lost(&zone, id, slot) {
                 ios.extend(member.append_of(life, &body)?);
             }
             if let Some(stripe) = zone.open_stripe(&self.layout)

@@ -255,7 +255,7 @@ impl Walk {
                 Ok(data) => xor(&mut sum, &data),
                 Err(_) if core.is_another(id, generation) => return Ok(()),
                 Err(e) => {
-                    of_the_medium &= core.misread(id, slot, &e);
+                    of_the_medium &= core.misread(id, slot, row..row + rows, &e);
                     self.failed(core, slot, e).await?;
                     bad.push(slot);
                 }

@@ -9,6 +9,7 @@ use crate::events::Events;
 use crate::jobs::Progress;
 use crate::layout::Slot;
 use crate::log_read;
+use crate::member::Member;
 use crate::metrics::Counters;
 use crate::mount::Mount;
 use crate::{Array, MemberInfo, OpenOptions, Superblock};
@@ -66,6 +67,17 @@ pub struct WornZone {
     pub state: ZoneState,
 }
 
+/// Blocks that a drive was rebuilt without. Reads of them are errors until the zone is reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostBlocks {
+    /// The drive.
+    pub slot: Slot,
+    /// The logical zone.
+    pub zone: ZoneId,
+    /// How many, of data or parity.
+    pub blocks: u64,
+}
+
 /// An array and its members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
@@ -79,6 +91,8 @@ pub struct Status {
     pub scrub: Option<Progress>,
     /// Physical zones that wore out.
     pub worn: Vec<WornZone>,
+    /// What is lost. Of an array that is not assembled this is not known.
+    pub lost: Vec<LostBlocks>,
     /// A second drive failed while the array was in use: nothing is written any more.
     pub broken: bool,
 }
@@ -137,6 +151,12 @@ impl Status {
                 worn.state
             ));
         }
+        for lost in &self.lost {
+            advice.push(format!(
+                "{} blocks of zone {} were lost when drive {} was rebuilt: copy what can be read of the zone, and reset it.",
+                lost.blocks, lost.zone, lost.slot.0
+            ));
+        }
         advice
     }
 }
@@ -164,7 +184,12 @@ impl Array {
         let mut worn = core.worn.lock().clone();
         worn.sort_by_key(|worn| (worn.zone, worn.slot));
         let (scrub, broken) = (core.jobs.scrubbing(), core.is_broken());
-        Status { superblock, members, rebuild, scrub, worn, broken }
+        let of = |member: &Member| {
+            let slot = member.slot;
+            member.lost.all().into_iter().map(move |(zone, blocks)| LostBlocks { slot, zone, blocks })
+        };
+        let lost = core.good().flat_map(of).collect();
+        Status { superblock, members, rebuild, scrub, worn, lost, broken }
     }
 
     /// What is counted since the array was opened.
@@ -234,5 +259,13 @@ pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Statu
         MemberStatus { slot, info: *info, state, device, media_errors: 0 }
     };
     let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
-    Ok(Status { superblock, members, rebuild: None, scrub: None, worn: Vec::new(), broken: false })
+    Ok(Status {
+        superblock,
+        members,
+        rebuild: None,
+        scrub: None,
+        worn: Vec::new(),
+        lost: Vec::new(),
+        broken: false,
+    })
 }

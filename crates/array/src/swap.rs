@@ -115,7 +115,7 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     while row < rows {
         let count = chunk(&device, block).min(if row < there { there - row } else { rows - row });
         let mut data = if row < there {
-            core.rows_of(id, slot, row, count).await?
+            copied(core, id, slot, row, count).await?
         } else {
             let mut data = BufMut::zeroed(core.bytes(count));
             content(core, id, slot, row, &mut data);
@@ -145,6 +145,22 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     }
     device.zone(swap, Action::Reset).await?;
     device.flush().await
+}
+
+/// Rows of a physical zone that is rebuilt. Lost ones stay lost: in their place zeros do.
+async fn copied(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+    let lost = &core.member(slot).lost;
+    if !lost.hits(id, &(row..row + count)) {
+        return core.rows_of(id, slot, row, count).await;
+    }
+    let mut data = BufMut::with_capacity(core.bytes(count));
+    for row in row..row + count {
+        match lost.hits(id, &(row..row + 1)) {
+            true => data.extend_from_slice(&BufMut::zeroed(core.bytes(1))),
+            false => data.extend_from_slice(&core.rows_of(id, slot, row, 1).await?),
+        }
+    }
+    Ok(data)
 }
 
 /// Puts relocated units over rows that were read from a drive.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneId, ZoneState};
 
+use crate::format::zones::ZoneEntry;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::patches::Patches;
 use crate::xor::xor;
@@ -165,6 +166,17 @@ impl Zone {
     /// Blocks that hold something; those above read as zeros.
     pub(crate) fn readable(&self) -> Blocks {
         self.end.unwrap_or(self.pointer)
+    }
+
+    /// What a checkpoint says of it.
+    pub(crate) fn entry(&self) -> ZoneEntry {
+        let end = match self.state {
+            ZoneState::Offline => Some(ZoneEntry::LOST),
+            // A worn zone is one that is written again once its drive is replaced.
+            ZoneState::ReadOnly => None,
+            _ => self.end,
+        };
+        ZoneEntry { generation: self.generation, end }
     }
 
     /// Whether nothing of it is left for a new drive: its reset is on its way, or failed, and is brought to its end by the

@@ -61,9 +61,11 @@ pub(crate) enum Kind {
     Hidden,
     /// A metadata zone holds a copy of a physical zone that is being written anew: [`super::hidden`].
     Swap,
+    /// Rows of the drive's physical zone whose content is lost: [`super::hidden`].
+    Lost,
 }
 
-const KINDS: [(Kind, u16); 10] = [
+const KINDS: [(Kind, u16); 11] = [
     (Kind::Superblock, 1),
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
@@ -74,6 +76,7 @@ const KINDS: [(Kind, u16); 10] = [
     (Kind::RelocatedData, 8),
     (Kind::Hidden, 9),
     (Kind::Swap, 10),
+    (Kind::Lost, 11),
 ];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]

@@ -7,6 +7,10 @@
 //! | 8 | 8 | reserved | zero |
 //! | 16 | 16 each | ranges | first row (8), one past the last (8); disjoint, in order |
 //!
+//! The payload of a lost record is the same, with no flags: rows of the drive's physical zone that were rebuilt of nothing, as
+//! another drive could not read its part. They read as if the drive could not read them. The newest record of a zone's
+//! generation counts, also one without ranges.
+//!
 //! And of a swap record, which says that the metadata zone `swap` holds a whole copy of the rows of a physical zone
 //! (the header's `end` counts them), from which that zone is being written anew:
 //!
@@ -117,6 +121,15 @@ mod tests {
         let golden_swap = golden("swap-v1.bin", &fresh);
         assert_eq!(decode_swap(&golden_swap), Some((ZoneId(2), 0x0123_4567_89ab_cdef)));
         assert_eq!(fresh, golden_swap);
+    }
+
+    #[test]
+    fn lost_rows_read_as_they_were_written_in_version_1() {
+        let ranges = [0..1, 7..9];
+        let fresh = encode(&ranges, false);
+        let golden_lost = golden("lost-v1.bin", &fresh);
+        assert_eq!(decode(&golden_lost), Some((ranges.to_vec(), false)));
+        assert_eq!(fresh, golden_lost);
     }
 
     #[test]

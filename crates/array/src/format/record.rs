@@ -36,6 +36,8 @@ pub(crate) enum Body {
     Hidden { zone: ZoneId, generation: u64, ranges: Vec<Range<u64>>, rebuilt: bool },
     /// The metadata zone `swap` holds the first `rows` rows of this drive's physical zone, masked.
     Swap { zone: ZoneId, generation: u64, rows: u64, swap: ZoneId, mask: u64 },
+    /// Rows of this drive's physical zone whose content is lost: all of them.
+    Lost { zone: ZoneId, generation: u64, ranges: Vec<Range<u64>> },
 }
 
 /// Where a record belongs.
@@ -67,6 +69,7 @@ impl Body {
             | Body::Relocated { unit: data, .. }
             | Body::RelocatedData { data, .. } => data.len(),
             Body::Hidden { ranges, rebuilt, .. } => hidden::encode(ranges, *rebuilt).len(),
+            Body::Lost { ranges, .. } => hidden::encode(ranges, false).len(),
             Body::Swap { swap, mask, .. } => hidden::encode_swap(*swap, *mask).len(),
             Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
         };
@@ -126,6 +129,11 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             own = hidden::encode(ranges, *rebuilt);
             &own
         }
+        Body::Lost { zone, generation, ranges } => {
+            (header.kind, header.zone, header.generation) = (Kind::Lost, *zone, *generation);
+            own = hidden::encode(ranges, false);
+            &own
+        }
         Body::Swap { zone, generation, rows, swap, mask } => {
             (header.kind, header.zone, header.generation) = (Kind::Swap, *zone, *generation);
             header.end = Blocks(*rows);
@@ -167,6 +175,10 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
         Kind::RelocatedData => Body::RelocatedData { zone, generation, start, end, data: data() },
         Kind::Hidden => match hidden::decode(payload) {
             Some((ranges, rebuilt)) => Body::Hidden { zone, generation, ranges, rebuilt },
+            None => return Ok(None),
+        },
+        Kind::Lost => match hidden::decode(payload) {
+            Some((ranges, _)) => Body::Lost { zone, generation, ranges },
             None => return Ok(None),
         },
         Kind::Swap => match hidden::decode_swap(payload) {
@@ -230,6 +242,7 @@ mod tests {
             Body::RelocatedData { zone, generation, start, end, data: Buf::copy_from(&[9; 1024]) },
             Body::Hidden { zone, generation, ranges: vec![3..5, 9..10], rebuilt: true },
             Body::Swap { zone, generation, rows: 20, swap: ZoneId(1), mask: 77 },
+            Body::Lost { zone, generation, ranges: vec![2..3] },
         ]
     }
 

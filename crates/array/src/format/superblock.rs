@@ -9,7 +9,7 @@
 //! | 4 | 4 | members | number of drives |
 //! | 8 | 8 | compat | features that older builds may ignore |
 //! | 16 | 8 | ro_compat | features that older builds may read, not write |
-//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, hidden rows and relocated data |
+//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, hidden rows and relocated data; bit 1, lost rows |
 //! | 32 | 8 | config | counts changes of this superblock |
 //! | 40 | 4 | parities | units of parity in a stripe: 1 |
 //! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; others are to come |
@@ -57,8 +57,10 @@ const KNOWN_RO_COMPAT: u64 = 0;
 /// Zones may hold hidden rows, whose content is relocated to the metadata log. Without this bit a zone with such rows
 /// comes back full.
 pub(crate) const RELOCATION: u64 = 1;
+/// A rebuild may have found nothing for some rows, which a record says. Without this bit such a row ends it.
+pub(crate) const LOST_ROWS: u64 = 2;
 /// The incompatible features this build knows.
-const KNOWN_INCOMPAT: u64 = RELOCATION;
+const KNOWN_INCOMPAT: u64 = RELOCATION | LOST_ROWS;
 /// Left-symmetric rotation over all drives.
 pub(crate) const LEFT_SYMMETRIC: u32 = 1;
 

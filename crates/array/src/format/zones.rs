@@ -5,7 +5,7 @@
 //! | 0 | 4 | first | the logical zone of the first entry |
 //! | 4 | 4 | count | entries |
 //! | 8 | 8 | reserved | zero |
-//! | 16 | 16 each | entries | generation (8), end (8: all ones where the zone is not known to be full) |
+//! | 16 | 16 each | entries | generation (8), end (8: all ones where the zone is not known to be full; one less where two drives lack their part of it, so that it is lost) |
 //!
 //! A zone with an end is full, its blocks below the end are durable, and their parity fits. A generation counts the
 //! lives of a zone; the highest one that any drive has is true.
@@ -47,6 +47,14 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
+    /// The end of a zone that two drives lack their part of: nothing of it is believed any more. Above every other end.
+    pub(crate) const LOST: Blocks = Blocks(u64::MAX - 1);
+
+    /// Whether the zone is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.end == Some(ZoneEntry::LOST)
+    }
+
     /// Takes in what another record says: the higher generation counts, and within one the higher end.
     pub(crate) fn learn(&mut self, other: ZoneEntry) {
         if other.generation > self.generation {
@@ -115,6 +123,9 @@ mod tests {
         zone.learn(ZoneEntry { generation: 3, end: Some(Blocks(1)) });
         zone.learn(ZoneEntry { generation: 4, end: None });
         assert_eq!(zone, ZoneEntry { generation: 4, end: Some(Blocks(9)) });
+        zone.learn(ZoneEntry { generation: 4, end: Some(ZoneEntry::LOST) });
+        zone.learn(ZoneEntry { generation: 4, end: Some(Blocks(10)) });
+        assert!(zone.is_lost());
         zone.learn(ZoneEntry { generation: 5, end: None });
         assert_eq!(zone, ZoneEntry { generation: 5, end: None });
         zone.learn(ZoneEntry { generation: 5, end: Some(Blocks(2)) });

@@ -6,8 +6,11 @@
 //! writes go to the new drive too. A reset meanwhile begins the zone anew.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use zoned::{
     Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice,
     join_all,
@@ -16,9 +19,12 @@ use zoned::{
 use crate::background::Runner;
 use crate::core::Core;
 use crate::failure::may_pass;
+use crate::format::superblock::LOST_ROWS;
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Piece, Slot, Stripe};
+use crate::lost::MOST_LOST;
 use crate::member::{METADATA_ZONES, Member};
+use crate::patches;
 use crate::xor::xor;
 use crate::zone::{Relocated, Work};
 
@@ -39,8 +45,12 @@ pub(crate) enum Copied {
 
 /// The new drive of a slot.
 pub(crate) struct Target {
-    pub slot: Slot,
+    slot: Slot,
     pub device: Arc<dyn ZonedDevice>,
+    /// Rows of the zone that is being filled that follow from nothing.
+    lost: Mutex<Vec<Range<u64>>>,
+    /// And how many these are of all zones.
+    given_up: AtomicU64,
 }
 
 /// What a zone is like while it is in use.
@@ -71,6 +81,10 @@ impl Core {
 }
 
 impl Target {
+    pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> Target {
+        Target { slot, device, lost: Mutex::default(), given_up: AtomicU64::new(0) }
+    }
+
     fn physical(id: ZoneId) -> ZoneId {
         ZoneId(id.0 + METADATA_ZONES)
     }
@@ -99,8 +113,12 @@ impl Target {
         let Look { generation, .. } = core.look(id);
         let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
         let mut row = match kept {
-            Some(end) => core.layout.used(id, self.slot, end),
+            Some(end) => {
+                *self.lost.lock() = core.member(self.slot).lost.of(id);
+                core.layout.used(id, self.slot, end)
+            }
             None => {
+                self.lost.lock().clear();
                 self.clear(id).await?;
                 0
             }
@@ -136,6 +154,8 @@ impl Target {
             zone.busy = false;
             if let Ok(Copied::Done(_)) = &result {
                 core.member(self.slot).has_zone(id, true);
+                // Until here the slot had what was lost of the drive before, whose parity memory may still have.
+                core.member(self.slot).lost.set(id, std::mem::take(&mut *self.lost.lock()));
                 // On the new drive everything lies in its place.
                 zone.patches.forget(self.slot);
                 let whole = |stripe: &Stripe, parity: &Relocated| parity.end == core.layout.end(*stripe);
@@ -177,26 +197,21 @@ impl Target {
             let at = from - layout.row(last);
             let offset = layout.unit_start(last, index).plus(Blocks(at));
             let piece = Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
-            let mut part = BufMut::zeroed(core.bytes(rows - from));
-            let rebuild = core.rebuild(&core.zone(id), id, piece)?;
-            rebuild.run(&core, id, &mut part).await?;
+            let part = self.data(&core, id, piece).await?;
             self.write(id, from, part).await?;
             runner.job.add(core.bytes(rows - from) as u64);
         }
         if from < rows && layout.index_on(id, last, self.slot).is_none() {
             // Rows of parity that change no more.
             let first = layout.row(last);
-            let mut unit = BufMut::zeroed(core.bytes(rows - first));
-            core.sum(id, last, end, &mut unit).await?;
-            drop(unit.split_to(core.bytes(from - first)));
-            self.write(id, from, unit).await?;
+            let part = self.parity(&core, id, last, end, from - first..rows - first).await?;
+            self.write(id, from, part).await?;
             runner.job.add(core.bytes(rows - from) as u64);
         }
         // Nothing more is written: the parity of the last stripe is in the logs.
         let torn = over && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
-            let mut unit = BufMut::zeroed(core.bytes(layout.unit_of(last)));
-            core.sum(id, last, end, &mut unit).await?;
+            let unit = self.parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
             core.zone(id).relocated.insert(last, Relocated { end, unit: unit.freeze() });
         }
         if full && rows < self.device.geometry().zone_capacity.0 {
@@ -211,13 +226,7 @@ impl Target {
     }
 
     /// Copies rows of whole stripes. `paced`: with regard for clients. Nothing is in flight when it returns.
-    async fn copy(
-        &self,
-        runner: &mut Runner,
-        id: ZoneId,
-        rows: std::ops::Range<u64>,
-        paced: bool,
-    ) -> Result<()> {
+    async fn copy(&self, runner: &mut Runner, id: ZoneId, rows: Range<u64>, paced: bool) -> Result<()> {
         let mut writes = VecDeque::new();
         let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
         for (_, io) in writes {
@@ -231,7 +240,7 @@ impl Target {
         &self,
         runner: &mut Runner,
         id: ZoneId,
-        rows: std::ops::Range<u64>,
+        rows: Range<u64>,
         paced: bool,
         writes: &mut VecDeque<(u64, Io<()>)>,
     ) -> Result<()> {
@@ -268,6 +277,10 @@ impl Target {
                 };
                 let data = match data {
                     Ok(data) => data,
+                    Err(e) if e.kind() == ErrorKind::Media => {
+                        sum = Some(self.one_by_one(&core, id, row, count, &others).await?);
+                        break;
+                    }
                     Err(e) => return Err(core.lost_twice(id, self.slot, *slot, e).await),
                 };
                 match &mut sum {
@@ -285,6 +298,101 @@ impl Target {
         while !writes.is_empty() {
             self.landed(runner, writes.pop_front()).await?;
         }
+        Ok(())
+    }
+
+    /// Rows of which some follow from nothing.
+    async fn one_by_one(
+        &self,
+        core: &Arc<Core>,
+        id: ZoneId,
+        row: u64,
+        count: u64,
+        others: &[Slot],
+    ) -> Result<BufMut> {
+        let mut rows = BufMut::with_capacity(core.bytes(count));
+        for row in row..row + count {
+            let mut sum = BufMut::zeroed(core.bytes(1));
+            for slot in others {
+                match core.rows_of(id, *slot, row, 1).await {
+                    Ok(data) => xor(&mut sum, &data),
+                    Err(e) => {
+                        if let Err(e) = self.give_up(core, id, row, e) {
+                            return Err(core.lost_twice(id, self.slot, *slot, e).await);
+                        }
+                        sum.fill(0);
+                        break;
+                    }
+                }
+            }
+            rows.extend_from_slice(&sum);
+        }
+        Ok(rows)
+    }
+
+    /// Blocks of data of a stripe that is not whole; row by row where some follow from nothing.
+    async fn data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
+        let rebuilt = async |piece: Piece| {
+            let mut part = BufMut::zeroed(core.bytes(piece.len));
+            let rebuild = core.rebuild(&core.zone(id), id, piece)?;
+            rebuild.run(core, id, &mut part).await.map(|()| part)
+        };
+        match rebuilt(piece).await {
+            Err(e) if e.kind() == ErrorKind::Media => {}
+            part => return part,
+        }
+        let mut rows = BufMut::with_capacity(core.bytes(piece.len));
+        for n in 0..piece.len {
+            let one = Piece { row: piece.row + n, offset: piece.offset.plus(Blocks(n)), len: 1, ..piece };
+            match rebuilt(one).await {
+                Ok(row) => rows.extend_from_slice(&row),
+                Err(e) => {
+                    self.give_up(core, id, core.layout.row(piece.stripe) + one.row, e)?;
+                    rows.extend_from_slice(&BufMut::zeroed(core.bytes(1)));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Rows of parity of the data of a stripe below `end`; row by row where some follow from nothing.
+    async fn parity(
+        &self,
+        core: &Arc<Core>,
+        id: ZoneId,
+        stripe: Stripe,
+        end: Blocks,
+        rows: Range<u64>,
+    ) -> Result<BufMut> {
+        match core.sum(id, stripe, end, rows.clone()).await {
+            Err(e) if e.kind() == ErrorKind::Media => {}
+            sum => return sum,
+        }
+        let mut unit = BufMut::with_capacity(core.bytes(rows.end - rows.start));
+        for row in rows {
+            match core.sum(id, stripe, end, row..row + 1).await {
+                Ok(row) => unit.extend_from_slice(&row),
+                Err(e) => {
+                    self.give_up(core, id, core.layout.row(stripe) + row, e)?;
+                    unit.extend_from_slice(&BufMut::zeroed(core.bytes(1)));
+                }
+            }
+        }
+        Ok(unit)
+    }
+
+    /// A row follows from nothing: its place holds zeros, and it is recorded as lost. Gives the error back where that is no
+    /// answer: it is not of the medium, or there are too many of them.
+    fn give_up(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
+        let records = core.config.lock().incompat & LOST_ROWS != 0;
+        if error.kind() != ErrorKind::Media || core.is_broken() || !records {
+            return Err(error);
+        }
+        if self.given_up.fetch_add(1, Ordering::Relaxed) >= MOST_LOST {
+            return Err(error);
+        }
+        tracing::error!(slot = self.slot.0, zone = id.0, row, %error, "what belongs there is lost");
+        patches::insert(&mut self.lost.lock(), row..row + 1);
         Ok(())
     }
 
@@ -328,21 +436,28 @@ impl Core {
                 Ok(()) => error,
             };
         }
-        let words = format!(
-            "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
-             that zone, and rebuild again",
-            other.0, slot.0
-        );
+        let words = match error.kind() {
+            ErrorKind::Media => format!(
+                "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
+                 that zone, and rebuild again",
+                other.0, slot.0
+            ),
+            _ => format!(
+                "drive {} could not be read while drive {} was rebuilt: nothing is lost; order the rebuild again",
+                other.0, slot.0
+            ),
+        };
         error.because(words)
     }
 
-    /// The XOR of the data of a stripe below `end`.
-    async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, into: &mut BufMut) -> Result<()> {
+    /// The XOR of these rows of the data of a stripe below `end`.
+    async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, rows: Range<u64>) -> Result<BufMut> {
         let layout = &self.layout;
+        let mut sum = BufMut::zeroed(self.bytes(rows.end - rows.start));
         let (mut ios, mut parts) = (Vec::new(), Vec::new());
-        let row = layout.row(stripe);
+        let row = layout.row(stripe) + rows.start;
         for index in 0..layout.data_units() {
-            let count = layout.filled(stripe, index, end);
+            let count = layout.filled(stripe, index, end).min(rows.end).saturating_sub(rows.start);
             if count > 0 {
                 let from = layout.data(id, stripe, index);
                 let io = self.read_rows(id, from, row, count);
@@ -359,8 +474,8 @@ impl Core {
                 Err(e) if is_read_again(&e) => self.rows_of(id, from, row, count).await?,
                 Err(e) => return Err(e),
             };
-            xor(into, &data);
+            xor(&mut sum, &data);
         }
-        Ok(())
+        Ok(sum)
     }
 }

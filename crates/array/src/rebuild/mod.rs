@@ -168,8 +168,8 @@ impl Core {
         let (core, handle) = (Arc::clone(self), handle.clone());
         let task = async move {
             let mut runner = Runner::new(&core, &handle.job, options.pace);
-            let target = Target { slot, device };
-            let result = core.rebuild_member(&mut runner, &target, from).await;
+            let target = Target::new(slot, device);
+            let result = core.rebuild_member(&mut runner, (slot, &target), from).await;
             if let Err(error) = &result {
                 core.give_up(slot, handle.job.is_stopped(), error).await;
             }
@@ -208,12 +208,14 @@ impl Core {
     async fn rebuild_member(
         self: &Arc<Core>,
         runner: &mut Runner,
-        target: &Target,
+        (slot, target): (Slot, &Target),
         from: Option<Tale>,
     ) -> Result<()> {
-        let slot = target.slot;
         let noted = from.as_ref().map(notes::known).unwrap_or_default();
         let kept = self.still_there(slot, &target.device, &noted).await?;
+        for (id, ranges) in from.as_ref().map(|tale| notes::lost(tale, &kept)).unwrap_or_default() {
+            self.member(slot).lost.set(id, ranges);
+        }
         let mut notes = Notes::begin(self, slot, &target.device, &kept, from.as_ref()).await?;
         let mut order: Vec<ZoneId> = (0..self.geometry.zones).map(ZoneId).collect();
         self.count(runner, slot, &kept);
@@ -274,6 +276,11 @@ impl Core {
             return Ok(());
         }
         runner.job.zones_done.fetch_add(1, Ordering::Relaxed);
+        let lost = runner.job.slot.map(|slot| (slot, self.member(slot).lost.of(id)));
+        if let Some((slot, lost)) = lost.filter(|(_, lost)| !lost.is_empty()) {
+            let blocks = lost.iter().map(|range| range.end - range.start).sum();
+            self.tell(EventKind::BlocksLost { slot, zone: id, blocks });
+        }
         if noted {
             return Ok(());
         }

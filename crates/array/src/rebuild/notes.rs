@@ -6,11 +6,13 @@
 //! restart a zone whose generation or end differ is copied again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use uuid::Uuid;
 use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState, ZonedDevice};
 
+use crate::Sabotage;
 use crate::core::Core;
 use crate::format::record::{self, Body, Place};
 use crate::format::zones::{ZoneEntry, per_block};
@@ -60,9 +62,12 @@ impl Notes {
         };
         let mut notes = Notes { device: Arc::clone(device), place, zone: target, pointer: 0 };
         notes.write(&Body::Superblock(superblock)).await?;
-        let entries: Vec<ZoneEntry> = (0..core.geometry.zones)
-            .map(|zone| known.get(&ZoneId(zone)).copied().unwrap_or_default())
-            .collect();
+        let mut entries = Vec::with_capacity(core.geometry.zones as usize);
+        for id in (0..core.geometry.zones).map(ZoneId) {
+            let entry = known.get(&id).copied().unwrap_or_default();
+            entries.push(if notes.lost(core, id, entry).await? { entry } else { ZoneEntry::default() });
+        }
+        device.flush().await?;
         let count = per_block(core.geometry.block_size).max(1);
         for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
             if part.iter().any(|entry| entry.end.is_some()) {
@@ -93,22 +98,35 @@ impl Notes {
         core.flush_members().await?;
         self.device.flush().await?;
         for (zone, entry) in zones {
-            self.write(&Body::Rebuilt { first: *zone, entries: vec![*entry] }).await?;
+            if self.lost(core, *zone, *entry).await? {
+                self.device.flush().await?;
+                self.write(&Body::Rebuilt { first: *zone, entries: vec![*entry] }).await?;
+            }
         }
         self.device.flush().await
     }
 
-    async fn write(&mut self, body: &Body) -> Result<()> {
+    /// Notes what was lost of a zone: durable before it is said that the zone is there. False where there is no room for it.
+    async fn lost(&mut self, core: &Core, zone: ZoneId, entry: ZoneEntry) -> Result<bool> {
+        let ranges = core.member(self.place.member).lost.of(zone);
+        if ranges.is_empty() || entry.end.is_none() {
+            return Ok(true);
+        }
+        self.write(&Body::Lost { zone, generation: entry.generation, ranges }).await
+    }
+
+    /// False where there is no room.
+    async fn write(&mut self, body: &Body) -> Result<bool> {
         let geometry = self.device.geometry();
         let bytes = record::encode(self.place, body, geometry.block_size);
         let blocks = bytes.len() as u64 / u64::from(geometry.block_size);
         if self.pointer + blocks > geometry.zone_capacity.0 {
-            return Ok(());
+            return Ok(false);
         }
         let at = geometry.start(self.zone).plus(Blocks(self.pointer));
         self.pointer += blocks;
         self.place.sequence += 1;
-        self.device.write(at, bytes, Durability::Cached).await
+        self.device.write(at, bytes, Durability::Cached).await.map(|()| true)
     }
 
     /// The drive is a member: they are not needed any more.
@@ -128,6 +146,16 @@ pub(crate) fn known(tale: &Tale) -> Known {
         }
     }
     newest.into_iter().map(|(zone, (_, entry))| (zone, entry)).collect()
+}
+
+/// What the notes say was lost of the zones that are there.
+pub(crate) fn lost(tale: &Tale, there: &Known) -> Vec<(ZoneId, Vec<Range<u64>>)> {
+    let newest = |id: &ZoneId, entry: &ZoneEntry| {
+        let all = tale.epochs.values().filter_map(|told| told.lost.get(id));
+        let ours = all.filter(|(generation, ..)| *generation == entry.generation);
+        ours.max_by_key(|(_, sequence, _)| *sequence).map(|(.., ranges)| (*id, ranges.clone()))
+    };
+    there.iter().filter_map(|(id, entry)| newest(id, entry)).collect()
 }
 
 impl Core {
@@ -158,7 +186,10 @@ impl Core {
                 _ if zone.state == ZoneState::Full => info.pointer.0 >= rows,
                 _ => info.pointer.0 == rows,
             };
-            if same && there {
+            if self.sabotage == Some(Sabotage::Notes) {
+                let end = Some(zone.readable());
+                kept.insert(id, ZoneEntry { generation: zone.generation, end });
+            } else if same && there {
                 kept.insert(id, *entry);
             }
         }

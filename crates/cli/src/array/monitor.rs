@@ -17,7 +17,7 @@ use crate::output;
 /// `furrow array monitor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events: drive-failed, second-failure, rebuild-started, rebuild-ended, repaired, zone-worn, many-errors, scrub-started,
+Events: drive-failed, second-failure, rebuild-started, rebuild-ended, repaired, blocks-lost, zone-worn, many-errors, scrub-started,
 scrub-ended; of drives that nobody has drive-missing too; and whenever the array becomes so, and at the start if it is:
 clean (not at the start), degraded, failed, unreachable.
 The command is run by sh with FURROW_EVENT, FURROW_TEXT, FURROW_ARRAY, FURROW_LABEL, FURROW_HEALTH, FURROW_SLOT and

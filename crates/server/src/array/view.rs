@@ -243,6 +243,7 @@ fn slot_of(kind: &EventKind) -> Option<u32> {
         | EventKind::RebuildStarted { slot, .. }
         | EventKind::RebuildEnded { slot, .. }
         | EventKind::Repaired { slot, .. }
+        | EventKind::BlocksLost { slot, .. }
         | EventKind::ZoneWorn { slot, .. }
         | EventKind::ManyErrors { slot, .. } => Some(slot.0),
         _ => None,

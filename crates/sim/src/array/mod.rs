@@ -5,7 +5,8 @@
 //! new drive meanwhile. Each cut is taken in as many variants as there are drives to lose: none, each *at* the cut,
 //! each *after* the mount; where a drive was replaced the old one may come back. Every state is mounted, compared with
 //! the model and read again; one in a few is written on, or rebuilt, cut again, and mounted again, and in one in a few
-//! the mount itself is cut.
+//! the mount itself is cut. In some rebuilds another drive cannot read a few blocks: what two drives lack may be an error from
+//! then on, and nothing else.
 //!
 //! A state is what the mount finds: the images of the drives that are there, and the drive that is lost after it. It
 //! is counted once, at however many points the same one comes up.
@@ -15,6 +16,7 @@ mod model;
 mod probe;
 mod record;
 mod shape;
+mod spoilt;
 pub(crate) mod stack;
 mod states;
 mod workload;

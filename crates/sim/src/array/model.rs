@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use zoned::ZoneState;
 
+use super::workload::UNREADABLE;
 use crate::model::Fault;
 use crate::report::FailureKind;
 
@@ -227,7 +228,10 @@ fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, Strin
         return Some((FailureKind::Lost, format!("finished, and yet {}", about())));
     }
     let must = if full || !strict { life.durable } else { life.acked.min(pointer).max(life.durable) };
-    let wrong = (0..must).find(|n| shown.blocks.get(*n) != life.blocks.get(*n));
+    let wrong = (0..must).find(|n| {
+        let found = shown.blocks.get(*n);
+        found != life.blocks.get(*n) && found != Some(&UNREADABLE)
+    });
     wrong.map(|n| {
         let kind = if n < life.durable { FailureKind::Lost } else { FailureKind::Invented };
         (kind, format!("block {n} is wrong: {}", about()))

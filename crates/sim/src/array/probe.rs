@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
+use ::array::{Array, Layout, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency};
+use zoned::{Blocks, Lba, ZoneId, ZonedDevice};
 
 use super::model::{Mark, Shown, ZonesModel};
 use super::record::STEPS;
 use super::shape::{Loss, Shape, ZONES, latency};
+use super::spoilt::{Bad, Spoilt};
 use super::states::Images;
 use super::workload::{Task, show};
 use crate::Rng;
@@ -19,6 +20,9 @@ use crate::choose::Sample;
 use crate::explore::TWICE;
 use crate::model::Fault;
 use crate::report::FailureKind;
+
+/// Metadata zones of a drive: logical zone 0 is the physical one behind them.
+const METADATA_ZONES: u32 = 3;
 
 /// What a state is of.
 pub(super) struct State<'a> {
@@ -90,7 +94,18 @@ impl Probe<'_> {
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
-            let shown = show(&device).await.map_err(|what| fault(FailureKind::Lost, what))?;
+            let unit = array.superblock().unit;
+            let layout = Layout {
+                drives: u32::try_from(self.state.shape.drives).expect("a few"),
+                unit: u64::from(unit),
+                zone_capacity: self.state.shape.capacity,
+            };
+            // Of a row of which a drive cannot read its part no other may be had either.
+            let may = |zone: ZoneId, n: u64| {
+                let piece = layout.locate(zone, Blocks(n));
+                bench.bad.was(bench.place(zone, layout.row(piece.stripe) + piece.row))
+            };
+            let shown = show(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
             Ok((array, shown))
         })
     }
@@ -110,6 +125,9 @@ impl Probe<'_> {
         let new = rebuilt
             .filter(|_| resumed.is_none())
             .map(|_| Emu::memory(shape.drive(shape.recorded(), latency()), Arc::clone(&bench.driver)));
+        if new.is_some() && self.rng.chance(40) {
+            bench.spoil(&mut self.rng, missing, shown);
+        }
         let replaced = Arc::new(Mutex::new(false));
         let rng = &mut self.rng;
         block_on(&*bench.driver, async {
@@ -149,6 +167,7 @@ impl Probe<'_> {
         let model = model.lock().clone();
         let replaced = *replaced.lock();
         let mut images = bench.cut(&mut self.rng);
+        let bad = bench.bad.clone();
         if let Some(new) = &new {
             images.push((shape.recorded(), new.power_cut(&mut Sample::new(Rng::new(self.rng.draw())))));
         }
@@ -157,7 +176,8 @@ impl Probe<'_> {
             let drive = self.rng.index(images.len());
             images.remove(drive);
         }
-        let bench = Bench::over(images, self.rng.draw(), Latency::NONE);
+        let mut bench = Bench::over(images, self.rng.draw(), Latency::NONE);
+        bench.bad = bad;
         let mut faults = match self.mount(&bench, None) {
             Ok((_, shown)) => model.judge(&shown, missing.is_none() && !loses),
             Err(fault) => vec![fault],
@@ -186,6 +206,8 @@ pub(super) struct Bench {
     pub driver: Arc<dyn Driver>,
     drives: Vec<(usize, Arc<Emu>)>,
     seed: u64,
+    /// What one of them cannot read.
+    bad: Bad,
 }
 
 impl Bench {
@@ -196,13 +218,39 @@ impl Bench {
     /// On a clock that is there.
     pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> Bench {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
-        let drives = images.into_iter().map(emu).collect();
-        Bench { drives, driver, seed }
+        let drives: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
+        let bad = Bad::of(drives.get(seed as usize % drives.len().max(1)).map_or(0, |(drive, _)| *drive));
+        Bench { drives, driver, seed, bad }
+    }
+
+    /// Makes a few blocks of a drive unreadable, below what its zones hold.
+    fn spoil(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
+        if missing == Some(self.bad.drive) {
+            return;
+        }
+        for _ in 0..1 + rng.below(3) {
+            let zone = rng.index(shown.len());
+            let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.drives.len());
+            if rows > 0 {
+                let row = rng.below(rows as u64);
+                self.bad.add(self.place(ZoneId(u32::try_from(zone).expect("a few")), row));
+            }
+        }
+    }
+
+    /// Where a row of a logical zone lies on every drive.
+    fn place(&self, zone: ZoneId, row: u64) -> Lba {
+        let (_, emu) = self.drives.first().expect("two at least");
+        emu.geometry().start(ZoneId(zone.0 + METADATA_ZONES)).plus(Blocks(row))
     }
 
     pub(super) fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
         let all = self.drives.iter().filter(|(drive, _)| Some(*drive) != without);
-        all.map(|(_, emu)| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
+        let device = |(drive, emu): &(usize, Arc<Emu>)| {
+            let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
+            if *drive == self.bad.drive { Spoilt::over(device, &self.bad) } else { device }
+        };
+        all.map(device).collect()
     }
 
     pub(super) fn cut(&self, rng: &mut Rng) -> Images {

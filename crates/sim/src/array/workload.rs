@@ -36,8 +36,14 @@ pub(crate) fn digest(block: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, block)
 }
 
-/// What an array shows.
-pub(crate) async fn show(device: &Arc<dyn ZonedDevice>) -> Result<Vec<Shown>, String> {
+/// What stands for a block that cannot be read, and need not be.
+pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
+
+/// What an array shows. `may`: the blocks of a zone that need not be readable.
+pub(crate) async fn show(
+    device: &Arc<dyn ZonedDevice>,
+    may: &(dyn Fn(ZoneId, u64) -> bool + Sync),
+) -> Result<Vec<Shown>, String> {
     let geometry = device.geometry();
     let size = geometry.block_size as usize;
     let mut all = Vec::new();
@@ -47,9 +53,22 @@ pub(crate) async fn show(device: &Arc<dyn ZonedDevice>) -> Result<Vec<Shown>, St
         while at < info.pointer.0 {
             let count = (info.pointer.0 - at).min(geometry.max_transfer.0);
             let into = BufMut::zeroed(count as usize * size);
-            let found = device.read(geometry.start(info.zone).plus(Blocks(at)), into).await;
-            let found = found.map_err(|e| format!("a read of zone {}, block {at}: {e}", info.zone))?;
-            blocks.extend(found.chunks(size).map(digest));
+            match device.read(geometry.start(info.zone).plus(Blocks(at)), into).await {
+                Ok(found) => blocks.extend(found.chunks(size).map(digest)),
+                Err(e) if e.kind() == ErrorKind::Media && (at..at + count).any(|n| may(info.zone, n)) => {
+                    for n in at..at + count {
+                        let start = geometry.start(info.zone).plus(Blocks(n));
+                        match device.read(start, BufMut::zeroed(size)).await {
+                            Ok(found) => blocks.push(digest(&found)),
+                            Err(e) if e.kind() == ErrorKind::Media && may(info.zone, n) => {
+                                blocks.push(UNREADABLE)
+                            }
+                            Err(e) => return Err(format!("a read of zone {}, block {n}: {e}", info.zone)),
+                        }
+                    }
+                }
+                Err(e) => return Err(format!("a read of zone {}, block {at}: {e}", info.zone)),
+            }
             at += count;
         }
         all.push(Shown { state: info.state, blocks });
