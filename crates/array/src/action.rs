@@ -85,7 +85,7 @@ impl Core {
     }
 
     fn close(&self, limits: &mut Resources, zone: &mut Zone, id: ZoneId) -> Result<()> {
-        let event = ZoneEvent::Close { empty: zone.pointer == Blocks::ZERO };
+        let event = ZoneEvent::Close { empty: zone.pointer == Blocks::ZERO && zone.poison.is_none() };
         let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, "close"))?;
         limits.moved(id, zone.state, to);
         zone.state = to;
@@ -111,7 +111,8 @@ impl Core {
         };
         let nothing_to_do = match action {
             Action::Finish => zone.state == ZoneState::Full,
-            _ => zone.pointer == Blocks::ZERO && zone.state != ZoneState::Full,
+            // A poisoned one may hold what was taken back.
+            _ => zone.pointer == Blocks::ZERO && zone.state != ZoneState::Full && zone.poison.is_none(),
         };
         if nothing_to_do {
             limits.moved(id, zone.state, to);

@@ -128,8 +128,8 @@ impl Core {
         let mut refused = Ok(());
         let mut worn = Slots::default();
         for (slot, error) in failures {
-            if let Some(state) = wears(&error) {
-                // A zone wore out, not the drive. What was acknowledged stays readable.
+            if let Some(state) = wears(&error).filter(|_| self.member(slot).is_good()) {
+                // A zone wore out, not the drive: one that the array does without wears nothing out. What was acknowledged stays readable.
                 self.wear(id, slot, state, &error);
                 worn.add(slot);
                 refused = refused.and(Err(error));

@@ -210,6 +210,52 @@ fn a_refused_open_of_one_drive_is_the_callers_error_and_costs_no_drive() {
 }
 
 #[test]
+fn a_zone_whose_first_write_was_refused_can_be_reset_and_written() {
+    for close in [false, true] {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let busy =
+                bench.drives.iter().enumerate().map(|(n, drive)| {
+                    Arc::new(Busy(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>
+                });
+            let array = Array::open(busy.collect(), OpenOptions::default()).await.expect("opened");
+            let dev = device(&array);
+            let at = dev.geometry().start(ZoneId(1));
+            dev.write(at, blocks(1, 0, 37), Durability::Cached).await.expect_err("refused");
+            if close {
+                dev.zone(ZoneId(1), zoned::Action::Close).await.expect("closed");
+            }
+            // The other drives hold something of it.
+            dev.zone(ZoneId(1), zoned::Action::Reset).await.expect("reset");
+            write(&dev, 1, 0, 50).await;
+            verify(&dev, 1, 0, 50).await;
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_failed_meanwhile_wears_out_no_zone() {
+    for slot in 0..5 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let mut devices = bench.devices(&[slot]);
+            devices.insert(slot, late(&bench.drives[slot], |op| matches!(op, Op::Write { .. })));
+            let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+            let dev = device(&array);
+            write(&dev, 1, 0, 37).await;
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            let flight = dev.write(at, blocks(1, 37, 80), Durability::Cached);
+            array.fail(Slot(slot as u32)).await.expect("failed");
+            bench.drives[slot].inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+            flight.await.expect("written without it");
+            write(&dev, 1, 80, 130).await;
+            verify(&dev, 1, 0, 130).await;
+        });
+    }
+}
+
+#[test]
 fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
     for lost in [0, 1, 2, 4] {
         let bench = Bench::new(1);

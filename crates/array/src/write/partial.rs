@@ -1,6 +1,7 @@
 //! Partial parity: of stripes that are not full, in the log of the drive that their parity belongs to.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use zoned::{Blocks, BufMut, Durability, Error, ZoneId};
 
@@ -30,8 +31,11 @@ impl Core {
         }
         let slot = self.layout.parity(id, stripe);
         let member = self.member(slot);
-        if !member.is_good() || self.sabotage == Some(Sabotage::PartialParity) {
+        if self.sabotage == Some(Sabotage::PartialParity) {
             return zone.commit(end, true);
+        }
+        if !member.is_good() {
+            return self.without_parity(zone, id, end, after);
         }
         let body = self.partial(zone, id, stripe, start, end);
         let io = {
@@ -58,10 +62,24 @@ impl Core {
                 });
                 self.roll_early(slot, after);
             }
-            // It failed a moment ago: data alone has to do.
-            Some(Ok(None)) => zone.commit(end, true),
+            // It failed a moment ago.
+            Some(Ok(None)) => self.without_parity(zone, id, end, after),
             Some(Err(NoRoom)) => unreachable!("looked at under the same lock"),
         }
+    }
+
+    /// The drive of the parity is lacking: data alone has to do, once that is in the others' superblocks.
+    fn without_parity(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, end: Blocks, after: &mut After) {
+        if self.unpersisted.load(Ordering::Acquire) == 0 {
+            return zone.commit(end, true);
+        }
+        zone.commit(end, false);
+        zone.logging = true;
+        let core = Arc::clone(self);
+        after.run(async move {
+            let settled = core.settled("write").await;
+            core.logged(id, end, settled);
+        });
     }
 
     /// The record of the parity of a stripe that is written up to `end`.
