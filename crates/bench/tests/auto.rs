@@ -24,39 +24,41 @@ const ZN540: &str = "zn540&zones=16&zone-size=256MiB";
 const CONFZNS: &str = "confzns&zones=16&zone-size=256MiB";
 const SMALLZONE: &str = "smallzone&zones=64";
 
-/// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, and what the tail may be of the better one's. It is
-/// within 3 % but for one: there the drive's buffer is always full, for `auto` writes as much as the drive takes, and a group,
-/// which writes less, fills it at times.
-const CELLS: &[(&str, u64, u32, f64)] = &[
-    (ZN540, 4096, 1, 1.03),
-    (ZN540, 4096, 2, 1.03),
-    (ZN540, 4096, 4, 1.03),
-    (ZN540, 4096, 8, 1.03),
-    (ZN540, 4096, 16, 1.08),
-    (ZN540, 4096, 32, 1.03),
-    (ZN540, 4096, 64, 1.03),
-    (ZN540, 512, 16, 1.03),
-    (ZN540, 16 << 10, 2, 1.03),
-    (ZN540, 16 << 10, 32, 1.03),
-    (SMALLZONE, 4096, 1, 1.03),
-    (SMALLZONE, 4096, 8, 1.03),
-    (SMALLZONE, 4096, 16, 1.03),
-    (SMALLZONE, 4096, 64, 1.03),
-    (SMALLZONE, 16 << 10, 16, 1.03),
-    (CONFZNS, 4096, 2, 1.03),
-    (CONFZNS, 4096, 16, 1.03),
-    (CONFZNS, 4096, 64, 1.03),
+const FEW: u64 = 20_000;
+const MANY: u64 = 102_400;
+
+/// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, records. Where the drive's buffer is always
+/// full the slowest records in a thousand are few entries of many records: with 20,000 of them two, which is no percentile.
+const CELLS: &[(&str, u64, u32, u64)] = &[
+    (ZN540, 4096, 1, FEW),
+    (ZN540, 4096, 2, FEW),
+    (ZN540, 4096, 4, FEW),
+    (ZN540, 4096, 8, FEW),
+    (ZN540, 4096, 16, MANY),
+    (ZN540, 4096, 32, FEW),
+    (ZN540, 4096, 64, FEW),
+    (ZN540, 512, 16, FEW),
+    (ZN540, 16 << 10, 2, FEW),
+    (ZN540, 16 << 10, 32, FEW),
+    (SMALLZONE, 4096, 1, FEW),
+    (SMALLZONE, 4096, 8, FEW),
+    (SMALLZONE, 4096, 16, FEW),
+    (SMALLZONE, 4096, 64, FEW),
+    (SMALLZONE, 16 << 10, 16, FEW),
+    (CONFZNS, 4096, 2, FEW),
+    (CONFZNS, 4096, 16, FEW),
+    (CONFZNS, 4096, 64, FEW),
 ];
 
 #[test]
-fn auto_is_at_the_better_of_group_and_waltz_or_ahead_within_what_each_cell_allows() {
-    for &(device, record, threads, tail) in CELLS {
+fn auto_is_within_three_percent_of_the_better_of_group_and_waltz_or_ahead() {
+    for &(device, record, threads, records) in CELLS {
         let compared =
-            wal::compare(&load(device, threads, record, 20_000), threads).expect("the drive has room");
+            wal::compare(&load(device, threads, record, records), threads).expect("the drive has room");
         let (ops, late) = (compared.throughput(), compared.tail());
         println!("{device}, {record} bytes, {threads} writers: {ops:.3} of the rate, {late:.3} of p99.9");
         assert!(
-            ops >= 0.97 && late <= tail,
+            ops >= 0.97 && late <= 1.03,
             "{device}, {record} bytes, {threads} writers: {ops:.3}, {late:.3}"
         );
     }
