@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Blocks, ZoneId};
+use crate::{Blocks, ErrorKind, ZoneId};
 
 const BLOCK: usize = 512;
 const CAPACITY: u64 = 24;

@@ -1,0 +1,233 @@
+//! What may go out next.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::{Flight, Lane, Part, Rules, Span, Step, Task, Told, blocks, overlap};
+use crate::kernel::{Failure, Few};
+use crate::{Action, ErrorKind, ZoneEvent, ZoneState};
+
+impl<W> Lane<W> {
+    /// Sends what may go out.
+    pub(super) fn pump(&mut self, rules: &Rules, out: &mut Few<Step<W>>) {
+        while let Some(head) = self.queue.front() {
+            if self.doubt {
+                if !self.is_changing() {
+                    self.busy = true;
+                    out.push(Step::Report);
+                }
+                return;
+            }
+            let went = match &head.task {
+                Task::Fence => !self.is_changing() && self.answer(Ok(Told::Unit), out),
+                Task::Read { at, into } => {
+                    let (at, len) = (*at, blocks(rules, into.len()));
+                    self.start_read(rules, at, len, out)
+                }
+                Task::Zone(action) => {
+                    let action = *action;
+                    self.start_command(action, out)
+                }
+                Task::Append { data, .. } if rules.native_append && !self.conventional => {
+                    let len = blocks(rules, data.len());
+                    self.start_append(rules, len, out)
+                }
+                Task::Write { at, data, .. } if self.conventional => {
+                    let span = *at..*at + blocks(rules, data.len());
+                    self.start_rewrite(rules, span, out)
+                }
+                Task::Write { .. } | Task::Append { .. } => {
+                    !self.is_changing() && self.start_write(rules, out)
+                }
+            };
+            if !went {
+                return;
+            }
+        }
+        // A zone that is done with gives its room back: there may be very many.
+        if !self.state.is_active() && self.queue.capacity() > 0 && !self.is_changing() {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// Answers the head of the queue.
+    fn answer(&mut self, result: Result<Told, Failure>, out: &mut Few<Step<W>>) -> bool {
+        let Some(item) = self.queue.pop_front() else { return false };
+        let result = match (item.task, result, item.tried) {
+            (Task::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
+            // It did not land, and its place is taken: the first failure is the reason, if the zone is not.
+            (_, Err(failure), Some(first)) => Err(match failure.kind {
+                ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline => failure,
+                _ => first.failure,
+            }),
+            (_, result, _) => result,
+        };
+        out.push(Step::Answer { waiter: item.waiter, result });
+        true
+    }
+
+    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut Few<Step<W>>) -> bool {
+        let range = at..at + len;
+        if self.state == ZoneState::Offline {
+            return self.answer(Err(Failure::new(ErrorKind::ZoneOffline, String::new())), out);
+        }
+        if self.conventional {
+            if self.spans.iter().any(|span| span.write && overlap(&span.blocks, &range)) {
+                return false;
+            }
+        } else if self.clearing || (range.end > self.solid && self.is_changing()) {
+            return false;
+        }
+        // Past the pointer a drive may say anything, or refuse: it is answered here, as zero.
+        let there = if self.conventional { len } else { self.solid.saturating_sub(at).min(len) };
+        let Some(item) = self.queue.pop_front() else { return false };
+        let Task::Read { mut into, .. } = item.task else { return false };
+        if there == 0 {
+            into.fill(0);
+            out.push(Step::Answer { waiter: item.waiter, result: Ok(Told::Read(into)) });
+            return true;
+        }
+        let past = (there < len).then(|| {
+            let head = into.split_to(there as usize * rules.block);
+            std::mem::replace(&mut into, head)
+        });
+        if self.conventional {
+            self.spans.push(Span { blocks: range, write: false });
+        } else {
+            self.reads += 1;
+        }
+        out.push(Step::Read { at, into, past, waiter: item.waiter });
+        true
+    }
+
+    fn start_command(&mut self, action: Action, out: &mut Few<Step<W>>) -> bool {
+        let clears = matches!(action, Action::Reset | Action::Finish);
+        if self.is_changing() || (clears && self.reads > 0) {
+            return false;
+        }
+        let event = match action {
+            Action::Open => ZoneEvent::Open,
+            Action::Close => ZoneEvent::Close { empty: self.sent == 0 },
+            Action::Finish => ZoneEvent::Finish,
+            Action::Reset => ZoneEvent::Reset,
+        };
+        if let Err(failure) = self.allows(event) {
+            self.resets = self.resets.saturating_sub(u32::from(action == Action::Reset));
+            return self.answer(Err(failure), out);
+        }
+        let Some(item) = self.queue.pop_front() else { return false };
+        self.busy = true;
+        self.clearing = action == Action::Reset;
+        out.push(Step::Zone { action, waiter: Some(item.waiter) });
+        true
+    }
+
+    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut Few<Step<W>>) -> bool {
+        if self.busy || (self.appends > 0 && self.sent + len > rules.capacity) {
+            return false;
+        }
+        if self.appends == 0
+            && let Err(failure) = self.takes(rules, None, self.sent, len)
+        {
+            return self.answer(Err(failure), out);
+        }
+        let Some(item) = self.queue.pop_front() else { return false };
+        let Task::Append { data, durable } = item.task else { return false };
+        self.appends += 1;
+        self.sent += len;
+        out.push(Step::Append { data, durable, waiter: item.waiter });
+        true
+    }
+
+    /// A write to a conventional zone: beside any other that it does not touch.
+    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut Few<Step<W>>) -> bool {
+        if self.busy || self.spans.iter().any(|other| overlap(&other.blocks, &span)) {
+            return false;
+        }
+        if let Err(failure) = self.allows(ZoneEvent::Write { fills: false }) {
+            return self.answer(Err(failure), out);
+        }
+        let Some(item) = self.queue.pop_front() else { return false };
+        let Task::Write { at, data, durable } = item.task else { return false };
+        self.spans.push(Span { blocks: span, write: true });
+        let blocks = blocks(rules, data.len());
+        let part = Part { data, durable, append: false, tried: None, waiter: item.waiter };
+        out.push(Step::Write(Flight { at, blocks, durable, parts: vec![part] }));
+        true
+    }
+
+    /// A write to a sequential zone: the head of the queue, and behind it what follows on.
+    fn start_write(&mut self, rules: &Rules, out: &mut Few<Step<W>>) -> bool {
+        let at = self.sent;
+        let mut end = at;
+        let mut parts: Vec<Part<W>> = Vec::new();
+        while let Some(item) = self.queue.front() {
+            let (wanted, len) = match &item.task {
+                Task::Write { at, data, .. } => (Some(*at), blocks(rules, data.len())),
+                Task::Append { data, .. } if !rules.native_append => (None, blocks(rules, data.len())),
+                _ => break,
+            };
+            // What failed once goes alone, so that its neighbours do not suffer for it again.
+            let alone = item.tried.is_some() || parts.last().is_some_and(|last| last.tried.is_some());
+            if !parts.is_empty() && (alone || end - at + len > rules.max_transfer) {
+                break;
+            }
+            if let Err(failure) = self.takes(rules, wanted, end, len) {
+                // Behind a write that may yet fail it is too early to judge.
+                if parts.is_empty() {
+                    return self.answer(Err(failure), out);
+                }
+                break;
+            }
+            let Some(item) = self.queue.pop_front() else { break };
+            let (Task::Write { data, durable, .. } | Task::Append { data, durable }) = item.task else {
+                break;
+            };
+            let append = item.append || wanted.is_none();
+            parts.push(Part { data, durable, append, tried: item.tried, waiter: item.waiter });
+            end += len;
+        }
+        if parts.is_empty() {
+            return false;
+        }
+        self.busy = true;
+        self.sent = end;
+        // Durable for one is durable for all: a durable block makes the blocks below it durable in any case.
+        let durable = parts.iter().any(|part| part.durable);
+        out.push(Step::Write(Flight { at, blocks: end - at, durable, parts }));
+        true
+    }
+
+    /// Whether the zone takes `len` blocks at `wanted` when its pointer is at `pointer`.
+    fn takes(&self, rules: &Rules, wanted: Option<u64>, pointer: u64, len: u64) -> Result<(), Failure> {
+        self.allows(ZoneEvent::Write { fills: false })
+            .map_err(|failure| failure.at(wanted.unwrap_or(pointer)))?;
+        if let Some(wanted) = wanted
+            && wanted != pointer
+        {
+            let kind = ErrorKind::NotAtWritePointer;
+            let why = format!("the pointer is {pointer} blocks into the zone");
+            return Err(Failure::new(kind, why).at(wanted));
+        }
+        if pointer + len > rules.capacity {
+            let why = format!("{len} blocks, {} left", rules.capacity.saturating_sub(pointer));
+            return Err(Failure::new(ErrorKind::ZoneFull, why).at(pointer));
+        }
+        Ok(())
+    }
+
+    /// Whether the zone's state allows the move.
+    fn allows(&self, event: ZoneEvent) -> Result<(), Failure> {
+        self.state.transition(event).map(drop).map_err(|illegal| {
+            let write = matches!(event, ZoneEvent::Write { .. });
+            let kind = match illegal.from {
+                ZoneState::Conventional => ErrorKind::Conventional,
+                ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,
+                ZoneState::Offline => ErrorKind::ZoneOffline,
+                ZoneState::Full if write => ErrorKind::ZoneFull,
+                _ => ErrorKind::IllegalMove,
+            };
+            Failure::new(kind, format!("the zone is {:?}", self.state))
+        })
+    }
+}
