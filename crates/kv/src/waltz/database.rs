@@ -7,11 +7,12 @@ use fs::{Fs, ParallelStats};
 use rocks::{Db, DbOptions, WriteBatch};
 
 use super::batch::Family;
-use super::core::{FamilyInfo, How, Waltz, WaltzOptions};
+use super::core::Waltz;
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::fs_log::{FsLog, log_limits, log_path};
 use super::log::TicketLog;
 use super::mode::WalMode;
+use super::options::{FamilyInfo, How, WaltzOptions};
 use super::rocks_tables::RocksTables;
 use super::tables::Tables;
 use crate::{Error, LogStats, Result};

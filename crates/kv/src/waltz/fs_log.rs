@@ -6,9 +6,9 @@ use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay};
 use parking_lot::Mutex;
 use units::block_on;
 
-use super::core::WaltzOptions;
 use super::error::{LogError, LogErrorKind};
 use super::log::{LogFuture, Ticket, TicketLog, VisitRecord};
+use super::options::WaltzOptions;
 
 /// The file beside a database's own that is its parallel log.
 pub const LOG_FILE: &str = "FURROW-LOG";

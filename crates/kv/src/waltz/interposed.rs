@@ -7,11 +7,12 @@ use rocks::engine::{Apply, Asked, Engine, EngineError, EngineErrorKind, Engines,
 use rocks::{AppliedMark, Db};
 
 use super::batch::Family;
-use super::core::{Applied, FamilyInfo, How, Waltz};
+use super::core::Waltz;
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::fs_log::{FsLog, log_limits};
 use super::log::TicketLog;
 use super::mode::{WAL_VARIABLE, WalMode};
+use super::options::{Applied, FamilyInfo, How};
 use super::rocks_tables::RocksTables;
 use super::tables::{Sequence, Tables};
 

@@ -23,15 +23,14 @@ pub mod linear;
 mod log;
 mod memory_log;
 mod mode;
+mod options;
 mod rocks_tables;
 mod stripes;
 mod tables;
 
 pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use builder::BatchBuilder;
-#[doc(hidden)]
-pub use core::Without;
-pub use core::{Applied, FamilyInfo, HeldRecords, How, Waltz, WaltzOptions};
+pub use core::Waltz;
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
 pub(crate) use fs_log::LOG_ZONES;
@@ -40,6 +39,9 @@ pub use interposed::Interposed;
 pub use log::{LogFuture, Ticket, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
+#[doc(hidden)]
+pub use options::Without;
+pub use options::{Applied, FamilyInfo, HeldRecords, How, WaltzOptions};
 pub use rocks_tables::RocksTables;
 pub use tables::{FlushOver, Mark, Sequence, Tables};
 

@@ -8,9 +8,10 @@ use rocks::{AppliedMark, Db, FlushEvents};
 use units::sync::Turnstile;
 use units::{Driver, Spawned, block_on, spawn};
 
-use super::core::{Applied, Waltz};
+use super::core::Waltz;
 use super::error::{LogError, LogErrorKind};
 use super::log::Ticket;
+use super::options::Applied;
 use super::tables::{FlushOver, Mark, Sequence, Tables};
 
 /// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).

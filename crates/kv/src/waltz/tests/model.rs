@@ -299,4 +299,4 @@ impl World {
 }
 
 pub const DEFAULT: WaltzOptions =
-    WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: super::super::core::Without::Nothing };
+    WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: super::super::options::Without::Nothing };

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use units::sync::Event;
 
 use super::model::*;
-use crate::waltz::core::Without;
+use crate::waltz::options::Without;
 use crate::waltz::*;
 
 /// What is there after a power cut that took everything that was not durable.

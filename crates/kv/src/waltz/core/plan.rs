@@ -1,0 +1,88 @@
+//! What a batch needs, and whether it can be written.
+
+use std::sync::atomic::Ordering;
+
+use super::Waltz;
+use crate::waltz::batch::{Family, Kind, parse};
+use crate::waltz::error::{LogError, LogErrorKind, WriteError};
+use crate::waltz::options::{FamilyInfo, How, Without};
+use crate::waltz::stripes::{Held, StripeSet};
+
+/// What a batch needs, read before anything is held.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) stripes: StripeSet,
+    pub(super) families: Vec<Family>,
+    pub(super) merged: Vec<Family>,
+    pub(super) records: usize,
+    pub(super) exact: bool,
+}
+
+impl Waltz {
+    /// `stripes`: those too; an owner who orders writes has no use for them.
+    pub(super) fn plan(&self, batch: &[u8], stripes: bool) -> Result<Plan, crate::waltz::BatchError> {
+        let mut plan = Plan::default();
+        let families = self.families.read();
+        for record in parse(batch)? {
+            let record = record?;
+            if record.kind == Kind::LogData {
+                continue;
+            }
+            plan.records += 1;
+            if !plan.families.contains(&record.family) {
+                plan.families.push(record.family);
+            }
+            match record.kind {
+                Kind::DeleteRange => plan.stripes = StripeSet::ALL,
+                Kind::Merge | Kind::SingleDelete => plan.exact = true,
+                Kind::Put | Kind::Delete | Kind::LogData => {}
+            }
+            if record.kind == Kind::Merge && !plan.merged.contains(&record.family) {
+                plan.merged.push(record.family);
+            }
+            if !stripes {
+                continue;
+            }
+            let one = families.get(&record.family).is_some_and(|info| info.one_stripe);
+            self.stripes.add(&mut plan.stripes, record.family, (!one).then_some(record.key));
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn hold(&self, stripes: &StripeSet) -> Held<'_> {
+        if self.options.without == Without::Stripes {
+            return self.stripes.hold(&StripeSet::default());
+        }
+        self.stripes.hold(stripes)
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), LogError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(LogError::new(LogErrorKind::Poisoned, "writing a batch: the database is closed"));
+        }
+        match self.log.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// With the stripes held, so that it stays true.
+    pub(super) fn check<E>(&self, plan: &Plan, how: How) -> Result<(), WriteError<E>> {
+        self.check_open()?;
+        self.tables.check_writable()?;
+        let families = self.families.read();
+        let missing = plan.families.iter().find(|family| !families.contains_key(family));
+        if let Some(Family(id)) = missing.filter(|_| !how.ignore_missing) {
+            return Err(WriteError::Invalid(format!(
+                "the write batch names column family {id}, which does not exist (any more)"
+            )));
+        }
+        let merges = |family| families.get(family).is_none_or(|info: &FamilyInfo| info.merges);
+        if let Some(Family(id)) = plan.merged.iter().find(|family| !merges(family)) {
+            return Err(WriteError::Invalid(format!(
+                "the write batch merges in column family {id}, which has no merge operator"
+            )));
+        }
+        Ok(())
+    }
+}
