@@ -3,6 +3,7 @@
 //! `crates/fs/tests/waltz_defects.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -188,17 +189,29 @@ fn batches_of_any_size_survive_with_every_byte() {
     after.end();
 }
 
-/// How many snapshots, taken while two threads write, held a later write of a thread without its earlier one; and how many
-/// had some of the writes. With `early` a thread is told before RocksDB has its batch.
+/// All that a cursor shows from its beginning on.
+fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
+    let mut seen = BTreeMap::new();
+    cursor.seek(b"");
+    while cursor.valid() {
+        let value = u64::from_le_bytes(cursor.value().try_into().unwrap());
+        seen.insert(String::from_utf8(cursor.key().to_vec()).unwrap(), value);
+        cursor.next();
+    }
+    seen
+}
+
+/// How many snapshots, taken while two threads write, held a later write without an earlier one, of the same thread or of the
+/// other one that was told of it, or showed something else when they were read again; and how many had some of the writes. With `early` a thread is told before RocksDB has its batch.
 fn gaps(early: bool) -> (usize, usize) {
     let rounds: u64 = if early { 5 } else { 200 };
     let drive = Drive::new();
     let world = World::open(&drive);
-    let looks = AtomicU64::new(0);
+    let (looks, told) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut gaps, mut in_between) = (0, 0);
     std::thread::scope(|scope| {
         let threads = ["x", "y"].map(|thread| {
-            let (world, looks) = (&world, &looks);
+            let (world, looks, told) = (&world, &looks, &told);
             // Waits until a snapshot was taken from here on.
             let looked = || {
                 let seen = looks.load(Ordering::Acquire);
@@ -215,6 +228,14 @@ fn gaps(early: bool) -> (usize, usize) {
                     if !early {
                         world.write(How::UNSYNCED, put("1")).unwrap();
                         world.write(How::UNSYNCED, put("2")).unwrap();
+                        if thread == "x" {
+                            told.store(n, Ordering::Release);
+                        } else {
+                            // What one thread was told of, the other one writes down.
+                            let other = told.load(Ordering::Acquire).to_le_bytes();
+                            let after = BatchBuilder::new().put(Family::DEFAULT, b"z", &other);
+                            world.write(How::UNSYNCED, after).unwrap();
+                        }
                         if n == rounds / 2 {
                             looked();
                         }
@@ -236,14 +257,10 @@ fn gaps(early: bool) -> (usize, usize) {
         });
         while !threads.iter().all(|thread| thread.is_finished()) {
             let mut cursor = world.db.iter(b"").unwrap();
-            let mut seen = std::collections::BTreeMap::new();
-            while cursor.valid() {
-                let value = u64::from_le_bytes(cursor.value().try_into().unwrap());
-                seen.insert(String::from_utf8(cursor.key().to_vec()).unwrap(), value);
-                cursor.next();
-            }
+            let seen = walk(&mut cursor);
             let of = |key: &str| seen.get(key).copied().unwrap_or(0);
             gaps += ["x", "y"].iter().filter(|t| of(&format!("{t}1")) < of(&format!("{t}2"))).count();
+            gaps += usize::from(of("z") > of("x2")) + usize::from(walk(&mut cursor) != seen);
             in_between += usize::from((1..rounds).contains(&of("x2")));
             looks.fetch_add(1, Ordering::AcqRel);
         }

@@ -1,5 +1,5 @@
 //! Explores a target from the command line, without the `furrow` binary:
-//! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--break RULE] [--trace FILE]`
+//! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--on-array] [--break RULE] [--trace FILE]`
 
 use fs::Sabotage;
 use sim::{CrashOptions, Target, crash};
@@ -8,7 +8,7 @@ use units::{Driver, RealDriver};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = Vec::new();
     let mut args = std::env::args().skip(1);
-    let (mut sabotage, mut trace) = (None, None);
+    let (mut sabotage, mut trace, mut on_array) = (None, None, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--break" => {
@@ -20,12 +20,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Some("gap") => Some(Sabotage::Gap),
                     Some("barrier") => Some(Sabotage::Barrier),
                     Some("syncorder") => Some(Sabotage::SyncOrder),
+                    Some("needs") => Some(Sabotage::Needs),
                     other => {
-                        let known = "sync, rename, torntail, reset, gap, barrier or syncorder";
+                        let known = "sync, rename, torntail, reset, gap, barrier, syncorder or needs";
                         return Err(format!("--break {other:?}: take {known}").into());
                     }
                 }
             }
+            "--on-array" => on_array = true,
             "--trace" => trace = args.next().map(Into::into),
             _ => words.push(arg),
         }
@@ -37,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = word(3).map(str::parse).transpose()?;
     let clock = RealDriver::new();
     let begun = clock.now();
-    let options = CrashOptions { sabotage, trace, only, ..CrashOptions::new(target, seed, states) };
+    let options = CrashOptions { sabotage, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
     let report = crash(&options)?;
     let seconds = clock.now().since(begun).as_secs_f64();
     println!("{} in {seconds:.1} s", serde_json::to_string_pretty(&report)?);
