@@ -110,8 +110,8 @@ impl Work for Deletes {
             return;
         }
         for key in &self.keys {
-            // A client may have written it anew meanwhile.
-            if matches!(txn.exists(key), Ok(false)) {
+            // A client may have written it anew meanwhile, or a walk before this one has deleted it.
+            if matches!(txn.is_past(key), Ok(true)) {
                 txn.delete(key.clone());
                 self.deleted += 1;
             }

@@ -176,6 +176,21 @@ impl<'a> Txn<'a> {
         self.read(key, |record| record.is_some())
     }
 
+    /// Whether `key` is still stored, with its time past.
+    pub(crate) fn is_past(&self, key: &[u8]) -> Result<bool> {
+        self.touch(Some(key));
+        let past = |record: RecordRef<'_>| record.expires.is_past(self.now_ms);
+        if let Some(entry) = self.overlay.as_ref().and_then(|o| o.get(key)) {
+            return Ok(entry.map(Record::as_ref).is_some_and(past));
+        }
+        let mut found = Ok(false);
+        self.store.get(key, &mut |stored| {
+            // As of 1970 nothing is past.
+            found = live(key, stored, 0).map(|record| record.is_some_and(past));
+        })?;
+        found
+    }
+
     /// Visits keys at and after `from` in their order; a key whose time is past comes without a record.
     pub fn scan(
         &self,

@@ -430,6 +430,22 @@ fn is_waiting(answers: &Answers) -> bool {
 }
 
 #[test]
+fn an_expired_key_that_two_walks_find_is_counted_once() {
+    let (store, day) = (Slow::new(Batching::Together), Day::new());
+    let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
+    store.land("other");
+    ask(&engine, &["SET gone v PX 1", "SET other v"]);
+    day.goes_on(5);
+    // The first one's delete is on its way when the second one looks.
+    expiry::slice(&engine.0, &mut Default::default());
+    store.wait_for(&[&["gone"]]);
+    expiry::slice(&engine.0, &mut Default::default());
+    store.land("*");
+    engine.close().expect("closes");
+    assert_eq!(engine.stats().expired, 1);
+}
+
+#[test]
 fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
     for writers in [1, 3] {
         let (store, engine) = slow(Batching::Together, writers);
