@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fs::{FormatOptions, Fs, MountOptions};
+use fs::{FormatOptions, Fs, MountOptions, ParallelOptions};
 use kv::waltz::{Database, DatabaseOptions, LOG_FILE, WalMode, log_limits};
 use rocks::{DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
@@ -156,5 +156,49 @@ fn a_log_takes_a_part_of_the_drive_before_memtables_are_flushed_for_it() {
     }
     assert!(db.log_stats().unwrap().flushes_asked > 0, "{:?}", db.log_stats());
     db.close().unwrap();
+    block_on(&**fs.driver(), fs.unmount()).unwrap();
+}
+
+/// RocksDB is not closed while there are cursors; neither is what lies above it.
+#[test]
+fn a_close_that_is_refused_closes_nothing() {
+    let emu = drive();
+    let fs = mount(&emu, true);
+    for wal in WalMode::ALL {
+        let (db, mut model) = (open(&fs, wal), BTreeMap::new());
+        put(&db, &mut model, "before", "1");
+        let cursor = db.db().iter(b"").unwrap();
+        let error = db.close().unwrap_err().to_string();
+        assert!(error.contains("1 cursors are open"), "{error}");
+        put(&db, &mut model, "after", "2");
+        drop(cursor);
+        assert_eq!(contents(&db), model, "{wal}");
+        db.close().unwrap();
+        assert!(!has_log(&fs), "{wal}");
+    }
+    block_on(&**fs.driver(), fs.unmount()).unwrap();
+}
+
+/// What is left open by an opening that failed would be busy to the next one.
+#[test]
+fn an_opening_that_failed_leaves_nothing_open() {
+    let zone = Blocks(1024);
+    let latency = Latency::all(std::time::Duration::from_millis(2));
+    let options =
+        EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, latency, ..EmuOptions::default() };
+    let emu = Emu::memory(options, RealDriver::new());
+    let fs = mount(&emu, true);
+    open(&fs, WalMode::Waltz).close().unwrap();
+    block_on(&**fs.driver(), async {
+        let path = format!("{DIR}/{LOG_FILE}");
+        let (log, _held) = fs.parallel_log(&path, &ParallelOptions::default()).await.unwrap();
+        // One record, of a kind that there is not.
+        log.append(b"\0\0\0\0\0\0\0\0\x01\0\0\0\x7f", true).await.unwrap();
+        log.close().await.unwrap();
+    });
+    for _ in 0..5 {
+        let error = Database::open(&fs, DIR, &self::options(WalMode::Waltz)).unwrap_err().to_string();
+        assert!(error.contains("WriteBatch"), "{error}");
+    }
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,25 @@ Status Open(const DBOptions& options, const std::string& name, const Descriptors
   return furrow::OpenParallel(options, name, families, handles, db);
 }
 
+Status OpenOne(const Options& options, const std::string& name, DB** db) {
+  Handles handles;
+  Descriptors families;
+  families.emplace_back(rocksdb::kDefaultColumnFamilyName, ColumnFamilyOptions(options));
+  Status status = Open(DBOptions(options), name, families, &handles, db);
+  for (ColumnFamilyHandle* handle : handles) {
+    // The database has one of its own for the default family.
+    (*db)->DestroyColumnFamilyHandle(handle);
+  }
+  return status;
+}
+
+// RocksDB makes its own database of it, and trims that: it must not get one that is wrapped.
+Status RefuseTrim() {
+  return Asked() == Wal::kWrong ? Wrong()
+                                : Status::NotSupported("FURROW_WAL=waltz and auto do not take DB::OpenAndTrimHistory",
+                                                       "it works below the parallel log; use FURROW_WAL=group");
+}
+
 Status RefuseTransactions() {
   return Asked() == Wal::kWrong
              ? Wrong()
@@ -96,18 +116,64 @@ FURROW_EXPORT Status furrow_db_open(const Options& options, const std::string& n
   using F = Status(const Options&, const std::string&, DB**);
   static F* real =
       Real<F>("_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_");
+  return Ours() ? OpenOne(options, name, db) : real(options, name, db);
+}
+
+// Later versions of RocksDB have these two as well, or alone. Where there is no such function nobody calls ours.
+FURROW_EXPORT Status furrow_db_open_unique(const Options& options, const std::string& name, std::unique_ptr<DB>* db) {
+  using F = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
   if (!Ours()) {
+    static F* real = Real<F>(
+      "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt10unique_"
+      "ptrIS0_St14default_deleteIS0_EE");
     return real(options, name, db);
   }
-  Handles handles;
-  Descriptors families;
-  families.emplace_back(rocksdb::kDefaultColumnFamilyName, ColumnFamilyOptions(options));
-  Status status = Open(DBOptions(options), name, families, &handles, db);
-  for (ColumnFamilyHandle* handle : handles) {
-    // The database has one of its own for the default family.
-    (*db)->DestroyColumnFamilyHandle(handle);
-  }
+  DB* opened = nullptr;
+  Status status = OpenOne(options, name, &opened);
+  db->reset(opened);
   return status;
+}
+
+FURROW_EXPORT Status furrow_db_open_families_unique(const DBOptions& options, const std::string& name,
+                                                    const Descriptors& families, Handles* handles,
+                                                    std::unique_ptr<DB>* db) {
+  using F = Status(const DBOptions&, const std::string&, const Descriptors&, Handles*, std::unique_ptr<DB>*);
+  if (!Ours()) {
+    static F* real = Real<F>(
+      "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22C"
+      "olumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EE");
+    return real(options, name, families, handles, db);
+  }
+  DB* opened = nullptr;
+  Status status = Open(options, name, families, handles, &opened);
+  db->reset(opened);
+  return status;
+}
+
+FURROW_EXPORT Status furrow_db_open_trim(const DBOptions& options, const std::string& name, const Descriptors& families,
+                                         Handles* handles, DB** db, std::string newest) {
+  using F = Status(const DBOptions&, const std::string&, const Descriptors&, Handles*, DB**, std::string);
+  if (Ours()) {
+    return RefuseTrim();
+  }
+  static F* real = Real<F>(
+      "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKS"
+      "t6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_S9_");
+  return real(options, name, families, handles, db, newest);
+}
+
+FURROW_EXPORT Status furrow_db_open_trim_unique(const DBOptions& options, const std::string& name,
+                                                const Descriptors& families, Handles* handles,
+                                                std::unique_ptr<DB>* db, std::string newest) {
+  using F = Status(const DBOptions&, const std::string&, const Descriptors&, Handles*, std::unique_ptr<DB>*,
+                   std::string);
+  if (Ours()) {
+    return RefuseTrim();
+  }
+  static F* real = Real<F>(
+      "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKS"
+      "t6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EES9_");
+  return real(options, name, families, handles, db, newest);
 }
 
 FURROW_EXPORT Status furrow_db_list_families(const DBOptions& options, const std::string& name,

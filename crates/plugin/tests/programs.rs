@@ -178,7 +178,7 @@ fn a_stranger_without_a_parallel_log_has_rocksdb_as_it_is() {
 fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
     let opens = |wal| Program::Stranger.works(&tempfile::tempdir().unwrap(), wal, "opens");
     let said = opens("waltz");
-    for what in ["transactions:", "optimistic:"] {
+    for what in ["transactions:", "optimistic:", "trim:"] {
         let line = said.lines().find(|line| line.starts_with(what)).unwrap();
         assert!(line.contains("Not implemented") && line.contains("FURROW_WAL=group"), "{said}");
     }
@@ -209,7 +209,7 @@ fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
 fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
     for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
         let said = program.works(&tempfile::tempdir().unwrap(), wal, "refused");
-        for word in ["persist_stats_to_disk", "inplace_update_support", "no Env"] {
+        for word in ["persist_stats_to_disk", "inplace_update_support", "no Env", "wrapped in wrapping"] {
             assert!(said.contains(word), "{word}: {said}");
         }
     }
@@ -218,6 +218,43 @@ fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
 #[test]
 fn a_flush_does_not_wait_for_compactions() {
     Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "level");
+}
+
+#[test]
+fn the_hidden_family_holds_up_no_writes() {
+    Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
+}
+
+#[test]
+fn a_close_with_a_snapshot_and_ends_without_background_work_leave_no_log() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        program.works(&tempfile::tempdir().unwrap(), wal, "closes");
+    }
+}
+
+#[test]
+fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let drive = tempfile::tempdir().unwrap();
+        program.works(&drive, wal, "features");
+        program.works(&drive, wal, "loaded");
+    }
+}
+
+#[test]
+fn a_recovery_by_best_efforts_is_refused_while_there_is_a_parallel_log() {
+    let drive = tempfile::tempdir().unwrap();
+    Program::Stranger.works(&drive, "waltz", "features");
+    let said = Program::Stranger.works(&drive, "group", "best efforts");
+    assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{said}");
+    Program::Stranger.works(&drive, "waltz", "after");
+}
+
+#[test]
+fn a_forked_process_leaves_the_drive_alone() {
+    let drive = tempfile::tempdir().unwrap();
+    let output = Program::Stranger.command(&drive, "waltz", "fork").output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
 }
 
 #[test]

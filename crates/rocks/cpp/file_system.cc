@@ -52,11 +52,32 @@ std::string WithoutSlashes(std::string directory) {
   return directory;
 }
 
-// The parallel log beside a CURRENT file, which begins every way into a database; empty for other files.
+// With the slash.
+std::string DirectoryOf(const std::string& fname) { return fname.substr(0, fname.rfind('/') + 1); }
+
+// The parallel log beside a CURRENT file, which begins every way into a database but the one below; empty for other files.
 std::string LogBeside(const std::string& fname) {
   constexpr char kCurrent[] = "/CURRENT";
-  constexpr size_t kLen = sizeof(kCurrent) - 1;
-  return EndsWith(fname, kCurrent, kLen) ? fname.substr(0, fname.size() - kLen + 1) + kParallelLogFile : "";
+  return EndsWith(fname, kCurrent, sizeof(kCurrent) - 1) ? DirectoryOf(fname) + kParallelLogFile : "";
+}
+
+// A new one is made by every opening for writing; one with best_efforts_recovery reads no CURRENT before.
+bool IsManifest(const std::string& fname) {
+  constexpr char kManifest[] = "MANIFEST-";
+  return fname.compare(fname.rfind('/') + 1, sizeof(kManifest) - 1, kManifest) == 0;
+}
+
+// Refuses to go on beside a parallel log.
+IOStatus Without(const FurrowFs* fs, const std::string& log) {
+  FurrowStat stat;
+  IOStatus there = ToIOStatus(furrow_stat(fs, log.data(), log.size(), &stat), Missing::kProbe);
+  if (there.IsNotFound()) {
+    return IOStatus::OK();
+  }
+  return there.ok() ? IOStatus::InvalidArgument(
+                          log + " has writes that are not in the database's tables yet: open it for writing once, with "
+                                "FURROW_WAL=auto or waltz")
+                    : there;
 }
 
 }  // namespace
@@ -69,7 +90,7 @@ IOStatus EmptyLogs::Check(const std::string& file) const {
     return IOStatus::OK();
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  if (directories_.count(WithoutSlashes(file.substr(0, file.rfind('/') + 1))) == 0) {
+  if (directories_.count(WithoutSlashes(DirectoryOf(file))) == 0) {
     return IOStatus::OK();
   }
   return IOStatus::NotSupported(
@@ -77,16 +98,24 @@ IOStatus EmptyLogs::Check(const std::string& file) const {
       "write by the database that was opened, or use FURROW_WAL=group");
 }
 
+bool EmptyLogs::IsOpen(const std::string& file) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return databases_.count(WithoutSlashes(DirectoryOf(file))) != 0;
+}
+
 LogsStayEmpty::LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name)
-    : logs_(fs->empty_logs()), directory_(WithoutSlashes(options.wal_dir.empty() ? name : options.wal_dir)) {
+    : logs_(fs->empty_logs()), directory_(WithoutSlashes(options.wal_dir.empty() ? name : options.wal_dir)),
+      database_(WithoutSlashes(name)) {
   std::lock_guard<std::mutex> lock(logs_->mutex_);
   logs_->directories_.insert(directory_);
+  logs_->databases_.insert(database_);
   logs_->count_.fetch_add(1, std::memory_order_release);
 }
 
 LogsStayEmpty::~LogsStayEmpty() {
   std::lock_guard<std::mutex> lock(logs_->mutex_);
   logs_->directories_.erase(logs_->directories_.find(directory_));
+  logs_->databases_.erase(logs_->databases_.find(database_));
   logs_->count_.fetch_sub(1, std::memory_order_release);
 }
 
@@ -95,18 +124,12 @@ IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const Fil
                                              IODebugContext*) {
   result->reset();
   const std::string log = knows_parallel_log > 0 ? "" : LogBeside(fname);
-  if (!log.empty()) {
-    FurrowStat stat;
-    IOStatus there = ToIOStatus(furrow_stat(fs_, log.data(), log.size(), &stat), Missing::kProbe);
-    if (!there.IsNotFound()) {
-      return there.ok() ? IOStatus::InvalidArgument(
-                              log + " has writes that are not in the database's tables yet: open it for writing once, with "
-                                    "FURROW_WAL=auto or waltz")
-                        : there;
-    }
+  IOStatus status = log.empty() ? IOStatus::OK() : Without(fs_, log);
+  if (!status.ok()) {
+    return status;
   }
   FurrowReader* reader = nullptr;
-  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 1, &reader));
+  status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 1, &reader));
   if (status.ok()) {
     *result = std::make_unique<SequentialFile>(reader);
   }
@@ -133,9 +156,17 @@ IOStatus FurrowFileSystem::NewWritableFile(const std::string& fname, const FileO
                                            std::unique_ptr<rocksdb::FSWritableFile>* result,
                                            IODebugContext*) {
   result->reset();
+  IOStatus status;
+  // The engine's own are made while it opens the database, or later by any thread.
+  if (IsManifest(fname) && knows_parallel_log == 0 && !empty_logs_.IsOpen(fname)) {
+    status = Without(fs_, DirectoryOf(fname) + kParallelLogFile);
+    if (!status.ok()) {
+      return status;
+    }
+  }
   const bool wal = IsWal(fname);
   FurrowWriter* writer = nullptr;
-  IOStatus status = ToIOStatus(furrow_create(
+  status = ToIOStatus(furrow_create(
       fs_, fname.data(), fname.size(), wal ? 1 : 0, static_cast<uint8_t>(FirstHint(fname, options)),
       wal ? log_preallocation_.load(std::memory_order_relaxed) : 0, &writer));
   if (status.ok()) {

@@ -34,12 +34,16 @@ class EmptyLogs {
  public:
   // Whether `file`, a log of RocksDB's, may be written.
   rocksdb::IOStatus Check(const std::string& file) const;
+  // Whether such a database is open in the directory of `file`.
+  bool IsOpen(const std::string& file) const;
 
  private:
   friend class LogsStayEmpty;
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
   std::multiset<std::string> directories_;
+  // Where the databases are. Their logs may be elsewhere.
+  std::multiset<std::string> databases_;
 };
 
 class FurrowFileSystem : public rocksdb::FileSystem {
@@ -141,6 +145,7 @@ class LogsStayEmpty {
  private:
   EmptyLogs* logs_;
   std::string directory_;
+  std::string database_;
 };
 
 }  // namespace furrow

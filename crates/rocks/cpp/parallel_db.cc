@@ -140,6 +140,10 @@ class ParallelDb : public rocksdb::StackableDB {
                const std::vector<ColumnFamilyHandle*>& handles, const std::vector<ColumnFamilyDescriptor>& descriptors) {
     std::vector<FurrowFamily> families;
     for (size_t i = 0; i < handles.size(); ++i) {
+      if (descriptors[i].name == kMarksFamily) {
+        // To be looked at: writes to it are refused like those to a family that is gone.
+        continue;
+      }
       families.push_back(Facts(handles[i]->GetID(), descriptors[i].options));
       ranges_.Add(*handles[i], descriptors[i].options);
     }
@@ -153,6 +157,11 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status Close() override {
+    // RocksDB would refuse, with the engine closed already.
+    uint64_t snapshots = 0;
+    if (db_->GetIntProperty(rocksdb::DB::Properties::kNumSnapshots, &snapshots) && snapshots != 0) {
+      return Status::Aborted("Cannot close DB with unreleased snapshot.");
+    }
     Status status = CloseEngine();
     Status closed = db_->Close();
     return status.ok() ? closed : status;
@@ -325,6 +334,10 @@ class ParallelDb : public rocksdb::StackableDB {
     return Status::OK();
   }
   Status DropColumnFamily(ColumnFamilyHandle* family) override {
+    if (family->GetName() == kMarksFamily) {
+      return Status::InvalidArgument("the family is the parallel log's own, and goes when the database is closed",
+                                     kMarksFamily);
+    }
     return Exclusive([&] {
       Status status = db_->DropColumnFamily(family);
       if (status.ok()) {
@@ -382,7 +395,7 @@ class ParallelDb : public rocksdb::StackableDB {
     struct Call {
       const std::function<Status()>* run;
       Status status;
-    } call = {&run, Status::OK()};
+    } call = {&run, Status::Aborted("the engine of the parallel log broke off; this is a bug")};
     furrow_engine_exclusive(engine_, &call, [](void* context) {
       Call* c = static_cast<Call*>(context);
       c->status = (*c->run)();
@@ -406,7 +419,12 @@ class ParallelDb : public rocksdb::StackableDB {
     return status;
   }
 
-  Status CloseEngine() { return ToIOStatus(furrow_engine_close(engine_)); }
+  Status CloseEngine() {
+    // Work that the program holds up is waited for.
+    while (db_->ContinueBackgroundWork().ok()) {
+    }
+    return ToIOStatus(furrow_engine_close(engine_));
+  }
 
   FurrowHub* hub_;
   // Until the database is gone: what was refused is not to be in its log after all.
@@ -470,7 +488,21 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
     return Status::InvalidArgument("FURROW_WAL=waltz and auto keep their log on a zoned drive, and the database is not on one",
                                    name);
   }
-  for (const ColumnFamilyDescriptor& family : families) {
+  if (fs != below.get()) {
+    // The log would go past it: not encrypted, or to another directory.
+    return Status::NotSupported(std::string("the file system is wrapped in ") + below->Name() +
+                                    ", which the parallel log would go past; use FURROW_WAL=group",
+                                name);
+  }
+  std::vector<ColumnFamilyDescriptor> all = families;
+  bool marks_named = false;
+  for (ColumnFamilyDescriptor& family : all) {
+    if (family.name == kMarksFamily) {
+      // By LoadLatestOptions: RocksDB's OPTIONS file has all families.
+      marks_named = true;
+      family.options = MarksOptions();
+      continue;
+    }
     status = CheckFamily(family.name, family.options);
     if (!status.ok()) {
       return status;
@@ -486,9 +518,10 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   if (status.ok()) {
     status = HasMarks(options, name, &has_marks);
   }
-  std::vector<ColumnFamilyDescriptor> all = families;
+  // Named twice it has two handles.
+  has_marks = has_marks || marks_named;
   if (has_marks) {
-    all.emplace_back(kMarksFamily, ColumnFamilyOptions());
+    all.emplace_back(kMarksFamily, MarksOptions());
   }
   DB* opened = nullptr;
   if (status.ok()) {

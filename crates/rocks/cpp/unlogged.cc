@@ -1,6 +1,7 @@
 #include "unlogged.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "rocksdb/options.h"
 #include "rocksdb/version.h"
@@ -89,6 +90,16 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
   return Status::OK();
 }
 
+rocksdb::ColumnFamilyOptions MarksOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.max_write_buffer_number = std::numeric_limits<int>::max() / 2;
+  options.level0_slowdown_writes_trigger = std::numeric_limits<int>::max() / 2;
+  options.level0_stop_writes_trigger = std::numeric_limits<int>::max() / 2;
+  options.soft_pending_compaction_bytes_limit = 0;
+  options.hard_pending_compaction_bytes_limit = 0;
+  return options;
+}
+
 Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has) {
   *has = false;
   Status status = options.env->FileExists(path + "/CURRENT");
@@ -147,6 +158,18 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
     *last = first + records - 1;
   }
   return status;
+}
+
+bool Unlogged::AllInTables() {
+  using Properties = rocksdb::DB::Properties;
+  // In the order in which entries go.
+  for (const std::string& where : {Properties::kNumEntriesActiveMemTable, Properties::kNumEntriesImmMemTables}) {
+    uint64_t entries = 0;
+    if (!db_->GetAggregatedIntProperty(where, &entries) || entries != 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Status Unlogged::Flush() {
@@ -210,7 +233,7 @@ Status Unlogged::IsMarked(uint64_t ticket, bool* marked) {
 Status Unlogged::SetFloor(uint64_t floor) {
   if (marks_ == nullptr) {
     std::unique_lock<std::shared_mutex> lock(handles_);
-    Status status = db_->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), kMarksFamily, &marks_);
+    Status status = db_->CreateColumnFamily(MarksOptions(), kMarksFamily, &marks_);
     if (!status.ok()) {
       return status;
     }

@@ -47,6 +47,9 @@ extern const char kMarksFamily[];
 // Turns off what is about sharing RocksDB's log, and has all families flushed at once. Says what cannot be.
 rocksdb::Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options);
 
+// The hidden family's options. Its memtables are closed with all others': their limits hold up writes, not its own.
+rocksdb::ColumnFamilyOptions MarksOptions();
+
 // Whether the database has the hidden family. A database that is not there has none.
 rocksdb::Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has);
 
@@ -67,6 +70,8 @@ class Unlogged {
     std::unique_lock<std::shared_mutex> lock(handles_);
     others_ = true;
   }
+  // Whether all memtables are empty. Where nobody writes, everything is in tables then.
+  bool AllInTables();
   // Writes all memtables to tables, and waits.
   rocksdb::Status Flush();
   rocksdb::Status Floor(bool* has, uint64_t* floor);

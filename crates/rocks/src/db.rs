@@ -236,13 +236,22 @@ impl Db {
     /// while there are cursors. A second close does nothing.
     pub fn close(&self) -> Result<()> {
         let mut handle = self.inner.handle.write();
+        self.check_unused()?;
+        self.inner.close(&mut handle)
+    }
+
+    /// Whether [`close`](Db::close) would close it.
+    ///
+    /// # Errors
+    /// `Busy` while there are cursors.
+    pub fn check_unused(&self) -> Result<()> {
         let cursors = self.inner.cursors.load(Ordering::Acquire);
         if cursors > 0 {
             let text =
                 format!("closing the database in {}: {cursors} cursors are open: drop them", self.inner.path);
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        self.inner.close(&mut handle)
+        Ok(())
     }
 }
 

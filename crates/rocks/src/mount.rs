@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,15 @@ struct Entry {
 /// Held while a file system is mounted or unmounted, so that the same URL is not mounted twice.
 static MOUNTS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
 
+/// The process that mounted anything, or 0. One that it forked has a copy of the mounted state and none of the threads: it
+/// must leave the drive alone, and the lock above, which another thread may have held.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+fn is_forked() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner != std::process::id()
+}
+
 /// A share in a mounted file system; the last one to go unmounts it.
 #[derive(Debug)]
 pub(crate) struct Mount {
@@ -42,7 +52,16 @@ impl Mount {
 /// A device with nothing in its zones (new memory, a new drive file) is formatted first. One that holds something
 /// else is refused, unless `FURROW_FORMAT=1` says to format it.
 pub(crate) fn mount(url: &str) -> Result<Mount> {
+    if is_forked() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "mounting {url}: the process was forked from one that has mounted a drive; mount after the fork only"
+            ),
+        ));
+    }
     let mut mounts = MOUNTS.lock();
+    OWNER.store(std::process::id(), Ordering::Relaxed);
     let entry = match mounts.entry(url.to_owned()) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(slot) => {
@@ -55,6 +74,9 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
         let mut mounts = MOUNTS.lock();
         let last = mounts.get_mut(&self.url).is_some_and(|entry| {
             entry.users -= 1;
@@ -67,7 +89,11 @@ impl Drop for Mount {
 }
 
 /// Unmounts everything: programs leave through `exit` without letting go of their file system.
+/// One that was forked leaves alone what it inherited.
 pub(crate) fn unmount_all() {
+    if is_forked() {
+        return;
+    }
     let mut mounts = MOUNTS.lock();
     while let Some((url, entry)) = mounts.pop_first() {
         unmount(&url, entry.fs);

@@ -75,6 +75,7 @@ impl Database {
             [(Family::DEFAULT, info)],
             options.waltz.unwrap_or_else(|| log_limits(fs)),
         );
+        let waltz = waltz.inspect_err(|_| log.let_go());
         let waltz = Arc::new(waltz.map_err(|e| Error::log(DOING, e))?);
         tables.tell(&waltz);
         Ok(Database { db, wal, parallel: Some(Parallel { log, waltz, tables }) })
@@ -174,6 +175,7 @@ impl Database {
     /// holds is applied when it is opened again. `Store` while there are cursors: nothing is closed then.
     pub fn close(&self) -> Result<()> {
         const DOING: &str = "closing the database";
+        self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;
         let emptied = match &self.parallel {
             Some(Parallel { waltz, tables, .. }) => {
                 let emptied = waltz.close().map_err(|e| Error::log(DOING, e));

@@ -55,6 +55,13 @@ impl FsLog {
         self.log.stats()
     }
 
+    /// Closes the log, with what it holds, so that it can be opened again at once.
+    pub(crate) fn let_go(&self) {
+        if let Err(error) = self.wait(self.log.close()) {
+            tracing::warn!(%error, path = self.path, "closing a parallel log that could not be used");
+        }
+    }
+
     fn wait<R>(&self, future: impl Future<Output = fs::Result<R>>) -> Result<R, LogError> {
         block_on(&**self.fs.driver(), future).map_err(|e| failed(&e))
     }

@@ -52,13 +52,14 @@ impl Engines for Interposed {
     ) -> Result<Box<dyn Engine>, EngineError> {
         let options = asked(std::env::var(WAL_VARIABLE).ok().as_deref())?;
         let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
-        let log = FsLog::open(fs, dir, &options).map_err(from_log)?;
+        let log = Arc::new(FsLog::open(fs, dir, &options).map_err(from_log)?);
         let waltz = Waltz::open(
-            Arc::new(log) as Arc<dyn TicketLog>,
+            Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             families.iter().map(info),
             log_limits(fs),
         );
+        let waltz = waltz.inspect_err(|_| log.let_go());
         let waltz = Arc::new(waltz.map_err(from_log)?);
         tables.tell(&waltz);
         Ok(Box::new(Opened { waltz, tables }))

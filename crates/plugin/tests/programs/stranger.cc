@@ -1,4 +1,6 @@
 // A program that knows nothing of Furrow but the URI of its file system.
+#include <dlfcn.h>
+
 #include "rocksdb/utilities/db_ttl.h"
 #include "rocksdb/utilities/optimistic_transaction_db.h"
 #include "rocksdb/utilities/transaction_db.h"
@@ -9,6 +11,10 @@ Status OpenDb(const DBOptions& options, const std::string& name, const Families&
 }
 
 namespace {
+
+constexpr char kOpenUnique[] =
+      "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt10unique_"
+      "ptrIS0_St14default_deleteIS0_EE";
 
 // Says what is refused, and opens what opens within another open.
 void Opens(const std::string& url) {
@@ -35,6 +41,26 @@ void Opens(const std::string& url) {
   Ok(DB::Open(options, "/one", &one), "the open without families");
   Ok(one->Put(Synced(), "key", "value"), "put");
   delete one;
+  Families families;
+  families.emplace_back(kDefaultColumnFamilyName, options);
+  status = DB::OpenAndTrimHistory(options, "/one", families, &world.handles, &one, "");
+  printf("trim: %s\n", status.ToString().c_str());
+  if (strcmp(getenv("FURROW_WAL"), "group") != 0) {
+    // As a program meets it that was compiled against a later RocksDB.
+    using OpenUnique = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
+    void* found = dlsym(RTLD_DEFAULT, kOpenUnique);
+    Expect(found != nullptr, "the open that gives a unique_ptr");
+    std::unique_ptr<DB> unique;
+    Ok(reinterpret_cast<OpenUnique*>(found)(options, "/one", &unique), "the open that gives a unique_ptr");
+    Expect(dynamic_cast<StackableDB*>(unique.get()) != nullptr, "it is not wrapped");
+    Ok(unique->Get(ReadOptions(), "key", &value), "get");
+  } else {
+    for (ColumnFamilyHandle* handle : world.handles) {
+      one->DestroyColumnFamilyHandle(handle);
+    }
+    world.handles.clear();
+    delete one;
+  }
   DB* read_only = nullptr;
   Ok(DB::OpenForReadOnly(options, "/one", &read_only), "read-only");
   Ok(read_only->Get(ReadOptions(), "key", &value), "get");

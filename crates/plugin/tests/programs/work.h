@@ -1,6 +1,8 @@
 // What the test programs do with a database. They differ in how they open it.
 #pragma once
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +23,7 @@
 #include "rocksdb/sst_file_writer.h"
 #include "rocksdb/utilities/backup_engine.h"
 #include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/utilities/options_util.h"
 #include "rocksdb/utilities/stackable_db.h"
 
 using namespace rocksdb;  // NOLINT: a test program
@@ -244,6 +247,13 @@ inline void WritePast(World& world) {
   _exit(0);
 }
 
+// Passes all calls on, as one that encrypts or that maps paths.
+class Wrapping : public FileSystemWrapper {
+ public:
+  explicit Wrapping(const std::shared_ptr<FileSystem>& below) : FileSystemWrapper(below) {}
+  const char* Name() const override { return "wrapping"; }
+};
+
 // What cannot be is refused when the database is opened.
 inline void Refused(World& world) {
   const auto open = [&world](const char* what, DBOptions options, const ColumnFamilyOptions& family) {
@@ -264,6 +274,144 @@ inline void Refused(World& world) {
   ColumnFamilyOptions family = world.options;
   family.inplace_update_support = true;
   open("in place", options, family);
+  options = world.options;
+  std::unique_ptr<Env> wrapped = NewCompositeEnv(std::make_shared<Wrapping>(world.fs));
+  options.env = wrapped.get();
+  open("wrapped", options, world.options);
+}
+
+// Holds flushes up as they begin, while told to.
+class Holding : public EventListener {
+ public:
+  void OnFlushBegin(DB*, const FlushJobInfo&) override {
+    while (hold) {
+      usleep(1000);
+    }
+  }
+  std::atomic<bool> hold{false};
+};
+
+// Writes several memtables while none is flushed, as the program's options allow, with marks for every batch.
+inline void WriteWithoutFlushes(World& world) {
+  auto holding = std::make_shared<Holding>();
+  world.options.listeners.push_back(holding);
+  world.options.max_write_buffer_number = 20;
+  world.Open("/db");
+  alarm(120);
+  Ok(world.db->Merge(Synced(), "merged", "1"), "merge");
+  holding->hold = true;
+  WriteOptions options;
+  options.no_slowdown = true;
+  for (int n = 0; n < 400; ++n) {
+    Ok(world.db->Put(options, world.handles[0], Key(0, n), std::string(1000, 'v')), "put " + std::to_string(n));
+  }
+  holding->hold = false;
+  world.Close();
+}
+
+// Ends of a database that are not a plain close: all of them leave no parallel log.
+inline void Closes(World& world) {
+  alarm(120);
+  const auto write = [&world](const char* name) {
+    world.Open(name);
+    Ok(world.db->Put(Synced(), "key", "value"), "put");
+    Ok(world.db->Merge(Synced(), "merged", "1"), "merge");
+  };
+  const auto ended = [&world](const std::string& name) {
+    delete world.db;
+    Expect(world.env->FileExists(name + "/FURROW-LOG").IsNotFound(), name + " has a parallel log");
+    world.Open(name);
+    Expect(world.Get("key") == "value" && world.Get("merged") == "1", name + " lacks something");
+    world.Close();
+  };
+  const auto let_go = [&world] {
+    for (ColumnFamilyHandle* handle : world.handles) {
+      world.db->DestroyColumnFamilyHandle(handle);
+    }
+    world.handles.clear();
+  };
+  write("/refused-once");
+  const Snapshot* snapshot = world.db->GetSnapshot();
+  Expect(world.db->Close().IsAborted(), "a close with a snapshot");
+  Ok(world.db->Put(Synced(), "key", "value"), "put after a close that was refused");
+  world.db->ReleaseSnapshot(snapshot);
+  let_go();
+  Ok(world.db->Close(), "close");
+  ended("/refused-once");
+
+  write("/cancelled");
+  CancelAllBackgroundWork(world.db, true);
+  let_go();
+  ended("/cancelled");
+
+  write("/paused");
+  Ok(world.db->PauseBackgroundWork(), "pause");
+  let_go();
+  Ok(world.db->Close(), "close");
+  ended("/paused");
+}
+
+// As a program opens it that keeps no options of its own.
+inline void OpenLoaded(World& world) {
+  ConfigOptions config;
+  config.env = world.env.get();
+  DBOptions options;
+  Families families;
+  Ok(LoadLatestOptions(config, "/db", &options, &families), "the options");
+  options.env = world.env.get();
+  bool hidden = false;
+  for (ColumnFamilyDescriptor& family : families) {
+    family.options.merge_operator = world.options.merge_operator;
+    hidden = hidden || family.name == "furrow.applied-batches";
+  }
+  Expect(hidden, "the hidden family is in no OPTIONS file");
+  Ok(OpenDb(options, "/db", families, &world.handles, &world.db), "opening with the options");
+  Expect(world.handles.size() == families.size(), "a handle for each family");
+  Expect(world.Get("merged") == "10" && world.Get("copied") == "yes", "something is lost");
+  for (ColumnFamilyHandle* handle : world.handles) {
+    if (handle->GetName() == "furrow.applied-batches") {
+      Expect(world.db->Put(Synced(), handle, "key", "value").IsInvalidArgument(), "the hidden family takes a write");
+      Expect(world.db->DropColumnFamily(handle).IsInvalidArgument(), "the hidden family is dropped");
+    }
+  }
+  Ok(world.db->Merge(Synced(), "merged", "1"), "merge");
+  world.Close();
+}
+
+// Past CURRENT, and with the tables alone.
+inline void OpenByBestEfforts(World& world) {
+  world.options.best_efforts_recovery = true;
+  Families families;
+  for (const char* name : {"default", "other", "made", "furrow.applied-batches"}) {
+    families.emplace_back(name, world.options);
+  }
+  printf("%s\n", OpenDb(world.options, "/db", families, &world.handles, &world.db).ToString().c_str());
+  Expect(world.db == nullptr, "it was opened");
+}
+
+// A forked process ends as programs end, while the drive is mounted and a file is written.
+inline void Fork(World& world) {
+  std::unique_ptr<FSWritableFile> file;
+  Ok(world.fs->NewWritableFile("/file", FileOptions(), &file, nullptr), "a file");
+  Ok(file->Append("before ", IOOptions(), nullptr), "append");
+  fflush(stdout);
+  const pid_t child = fork();
+  Expect(child != -1, "fork");
+  if (child == 0) {
+    // It is ended by a signal if it writes to the drive.
+    const rlimit none = {0, 0};
+    setrlimit(RLIMIT_FSIZE, &none);
+    alarm(120);
+    exit(0);
+  }
+  int status = -1;
+  const pid_t ended = waitpid(child, &status, 0);
+  Expect(ended == child && status == 0, "the forked process ended with " + std::to_string(status));
+  Ok(file->Append("and after", IOOptions(), nullptr), "append");
+  Ok(file->Close(IOOptions(), nullptr), "close");
+  std::string content;
+  Ok(ReadFileToString(world.env.get(), "/file", &content), "read");
+  Expect(content == "before and after", content);
 }
 
 // Holds every compaction up until it is let go.
@@ -289,7 +437,7 @@ inline void FlushFullLevel(World& world) {
   Families families;
   families.emplace_back(kDefaultColumnFamilyName, family);
   Ok(OpenDb(world.options, "/level", families, &world.handles, &world.db), "opening");
-  alarm(60);
+  alarm(120);
   for (int n = 0; n < 5; ++n) {
     Ok(world.db->Put(Synced(), "key", "value"), "put");
     Ok(world.db->Flush(FlushOptions()), "flush");
@@ -347,9 +495,16 @@ inline int Run(int argc, char** argv) {
     world.Close();
     return 0;
   }
-  if (command == "refused" || command == "level") {
-    command == "level" ? FlushFullLevel(world) : Refused(world);
-    return 0;
+  const std::pair<const char*, void (*)(World&)> ways[] = {
+      {"refused", Refused},         {"level", FlushFullLevel}, {"without flushes", WriteWithoutFlushes},
+      {"closes", Closes},           {"loaded", OpenLoaded},    {"best efforts", OpenByBestEfforts},
+      {"fork", Fork},
+  };
+  for (const auto& way : ways) {
+    if (command == way.first) {
+      way.second(world);
+      return 0;
+    }
   }
   if (command == "read-only") {
     DB* db = nullptr;
