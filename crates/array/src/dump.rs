@@ -161,10 +161,10 @@ fn words(body: &Body) -> (&'static str, String) {
             ("hidden", format!("zone {zone}, generation {generation}, rebuilt: nothing is hidden"))
         }
         Body::Hidden { zone, generation, ranges, .. } => {
-            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows(&ranges)))
+            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows(ranges)))
         }
         Body::Lost { zone, generation, ranges } => {
-            ("lost", format!("zone {zone}, generation {generation}, rows {}", rows(&ranges)))
+            ("lost", format!("zone {zone}, generation {generation}, rows {}", rows(ranges)))
         }
         Body::Swap { zone, generation, rows, swap, .. } => (
             "swap",

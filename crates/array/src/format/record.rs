@@ -242,7 +242,7 @@ mod tests {
             Body::RelocatedData { zone, generation, start, end, data: Buf::copy_from(&[9; 1024]) },
             Body::Hidden { zone, generation, ranges: vec![3..5, 9..10], rebuilt: true },
             Body::Swap { zone, generation, rows: 20, swap: ZoneId(1), mask: 77 },
-            Body::Lost { zone, generation, ranges: vec![2..3] },
+            Body::Lost { zone, generation, ranges: vec![2..3, 5..7] },
         ]
     }
 
