@@ -248,3 +248,13 @@ fn hidden_blocks_that_an_array_forgets_are_found() {
 fn a_zone_in_the_swap_zone_that_an_array_forgets_is_found() {
     is_found_in_an_array(37, array::Sabotage::Swap);
 }
+
+#[test]
+fn a_note_of_a_rebuild_that_an_array_does_not_compare_is_found() {
+    is_found_in_an_array(38, array::Sabotage::Notes);
+}
+
+#[test]
+fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
+    is_found_in_an_array(39, array::Sabotage::Persistence);
+}
