@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use units::sync::Turnstile;
 use units::ZoneId;
+use units::sync::Turnstile;
 use zoned::{Geometry, ZoneState};
 
 use crate::cleaner::LEAST_GAIN;
