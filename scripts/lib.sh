@@ -63,7 +63,8 @@ need_packages() {
 free_port() {
   local port tries
   for tries in $(seq 100); do
-    port=$((20000 + (RANDOM + tries) % 30000))
+    # Below 32768: above, a client of somebody else may have it, which no connection shows and a bind fails on.
+    port=$((20000 + (RANDOM + tries) % 12000))
     if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
       printf '%s' "$port"
       return 0
