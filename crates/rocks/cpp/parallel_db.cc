@@ -157,6 +157,9 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status Close() override {
+    if (closed_) {
+      return closing_;
+    }
     // RocksDB would refuse, with the engine closed already.
     uint64_t snapshots = 0;
     if (db_->GetIntProperty(rocksdb::DB::Properties::kNumSnapshots, &snapshots) && snapshots != 0) {
@@ -164,7 +167,9 @@ class ParallelDb : public rocksdb::StackableDB {
     }
     Status status = CloseEngine();
     Status closed = db_->Close();
-    return status.ok() ? closed : status;
+    closed_ = true;
+    closing_ = status.ok() ? closed : status;
+    return closing_;
   }
 
   Status Write(const WriteOptions& options, WriteBatch* batch) override {
@@ -431,6 +436,9 @@ class ParallelDb : public rocksdb::StackableDB {
   std::unique_ptr<LogsStayEmpty> empty_;
   Ranges ranges_;
   FurrowEngine* engine_ = nullptr;
+  // Once is enough, and what it gave is what a second one gives.
+  bool closed_ = false;
+  Status closing_;
   // The engine's.
   Unlogged* unlogged_ = nullptr;
 };

@@ -86,7 +86,11 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
 #if ROCKSDB_MAJOR >= 10
   options->track_and_verify_wals = false;
 #endif
-  options->listeners.push_back(std::make_shared<Listener>(events));
+  // Options of a database that is open under a parallel log name that one's: its flushes are not those of this one.
+  auto& listeners = options->listeners;
+  auto ours = [](const std::shared_ptr<rocksdb::EventListener>& one) { return one && one->Name() == kListener; };
+  listeners.erase(std::remove_if(listeners.begin(), listeners.end(), ours), listeners.end());
+  listeners.push_back(std::make_shared<Listener>(events));
   return Status::OK();
 }
 

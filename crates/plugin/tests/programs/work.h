@@ -337,7 +337,22 @@ inline void Closes(World& world) {
   world.db->ReleaseSnapshot(snapshot);
   let_go();
   Ok(world.db->Close(), "close");
+  Ok(world.db->Close(), "a second close");
   ended("/refused-once");
+
+  // The options of an open database name what listens to its flushes.
+  write("/again");
+  const Options before = world.options;
+  static_cast<DBOptions&>(world.options) = world.db->GetDBOptions();
+  let_go();
+  Ok(world.db->Close(), "close");
+  delete world.db;
+  world.Open("/again");
+  Expect(world.db->GetDBOptions().listeners.size() == 1, "a listener of a database that is gone");
+  world.options = before;
+  let_go();
+  Ok(world.db->Close(), "close");
+  ended("/again");
 
   write("/cancelled");
   CancelAllBackgroundWork(world.db, true);
