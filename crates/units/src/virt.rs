@@ -36,6 +36,10 @@ struct State {
     sequence: u64,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
+    /// All that were spawned, but for those that were seen to be over.
+    tasks: Vec<Weak<Task>>,
+    /// So many of them are looked through.
+    many: usize,
     random: SplitMix64,
 }
 
@@ -93,6 +97,27 @@ impl VirtualDriver {
             shared,
             epoch_millis: 1_700_000_000_000,
         })
+    }
+
+    /// Drops what still runs or sleeps. At the end of a simulation: tasks hold the driver, which holds them, so that none of it
+    /// would ever be freed.
+    pub fn abandon(&self) {
+        loop {
+            let (tasks, ready, timers) = {
+                let mut state = self.shared.state.lock();
+                let state = &mut *state;
+                let tasks = std::mem::take(&mut state.tasks);
+                (tasks, std::mem::take(&mut state.ready), std::mem::take(&mut state.timers))
+            };
+            if tasks.is_empty() && ready.is_empty() && timers.is_empty() {
+                return;
+            }
+            // Without the locks: what is dropped may wake others, or spawn.
+            for task in tasks.iter().filter_map(Weak::upgrade) {
+                let future = task.future.lock().take();
+                drop(future);
+            }
+        }
     }
 
     fn run(task: &Arc<Task>) {
@@ -158,7 +183,16 @@ impl Driver for VirtualDriver {
             queued: AtomicBool::new(false),
             home: Arc::downgrade(&self.shared),
         };
-        Arc::new(task).wake();
+        let task = Arc::new(task);
+        {
+            let mut state = self.shared.state.lock();
+            if state.tasks.len() >= state.many {
+                state.tasks.retain(|task| task.strong_count() > 0);
+                state.many = (2 * state.tasks.len()).max(64);
+            }
+            state.tasks.push(Arc::downgrade(&task));
+        }
+        task.wake();
     }
 
     fn drive(&self, task: BoxFuture) {
@@ -186,6 +220,27 @@ mod tests {
 
     use super::*;
     use crate::{block_on, sleep_until, spawn};
+
+    #[test]
+    fn what_is_abandoned_is_freed_whatever_it_waits_for() {
+        let driver = VirtualDriver::new(1);
+        let event = Arc::new(crate::sync::Event::default());
+        for sleeps in [false, true] {
+            let (d, event) = (Arc::clone(&driver), Arc::clone(&event));
+            drop(spawn(&*driver, "waits", async move {
+                if sleeps {
+                    sleep_until(&*d, Instant::ORIGIN.after(Duration::from_secs(9))).await;
+                }
+                event.changed_since(event.version()).await;
+                drop(d);
+            }));
+        }
+        let before = Arc::clone(&driver);
+        block_on(&*driver, sleep_until(&*before, Instant::ORIGIN.after(Duration::from_millis(1))));
+        assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (4, 3));
+        driver.abandon();
+        assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (2, 1));
+    }
 
     #[test]
     fn time_moves_only_when_nothing_can_run() {

@@ -208,11 +208,24 @@ pub(super) struct Bench {
     seed: u64,
     /// What one of them cannot read.
     bad: Bad,
+    /// The clock, where it is this bench's own.
+    own: Option<Arc<VirtualDriver>>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(clock) = &self.own {
+            clock.abandon();
+        }
+    }
 }
 
 impl Bench {
     pub(super) fn over(images: Images, seed: u64, latency: Latency) -> Bench {
-        Bench::on(VirtualDriver::new(seed), images, seed, latency)
+        let clock = VirtualDriver::new(seed);
+        let mut bench = Bench::on(Arc::clone(&clock) as Arc<dyn Driver>, images, seed, latency);
+        bench.own = Some(clock);
+        bench
     }
 
     /// On a clock that is there.
@@ -220,7 +233,7 @@ impl Bench {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
         let drives: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
         let bad = Bad::of(drives.get(seed as usize % drives.len().max(1)).map_or(0, |(drive, _)| *drive));
-        Bench { drives, driver, seed, bad }
+        Bench { drives, driver, seed, bad, own: None }
     }
 
     /// Makes a few blocks of a drive unreadable, below what its zones hold.
