@@ -23,7 +23,7 @@ use crate::core::{Core, Place};
 use crate::decide::{Child, Decision, Verdict};
 use crate::events::Bus;
 use crate::format::record::Body;
-use crate::format::superblock::{self, Limits, Superblock};
+use crate::format::superblock::{self, LOST_ROWS, Limits, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::jobs::Jobs;
 use crate::layout::Slot;
@@ -128,7 +128,7 @@ impl Mount {
                 _ if self.absent(id) > 1 || entry.is_lost() => {
                     tracing::error!(zone = id.0, "two drives lack their part of the zone: it is lost");
                     // Also when both are replaced: new drives have nothing of it.
-                    Zone::new(ZoneState::Offline, entry.generation, decision.pointer, BufMut::default())
+                    Zone::new(ZoneState::Offline, entry.generation, Blocks::ZERO, BufMut::default())
                 }
                 Verdict::Empty if !worn => {
                     Zone::new(ZoneState::Empty, fresh, Blocks::ZERO, BufMut::default())
@@ -311,6 +311,12 @@ impl Mount {
         if self.superblock.limits.is_none() && self.present.iter().all(Option::is_some) {
             let Geometry { max_open, max_active, .. } = geometry;
             self.superblock.limits = Some(Limits { max_open, max_active });
+            self.superblock.config += 1;
+        }
+        if self.superblock.incompat & LOST_ROWS == 0 {
+            // From now on what is lost may be recorded: older builds would take it for what is there.
+            self.superblock.incompat |= LOST_ROWS;
+            self.superblock.config += 1;
         }
         let tally: Arc<Tally> = Arc::default();
         let mut limits = Resources::default();

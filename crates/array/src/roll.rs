@@ -147,6 +147,8 @@ impl Core {
         self.write_checkpoint(slot, life, &mut ios, &mut barriers, commits).map_err(full)?;
         ios.into_iter().for_each(|io| children.push(slot, Some(io)));
         children.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
+        // If the drive failed meanwhile, data alone has to do, once that is in the others' superblocks.
+        self.settled("write").await?;
         for (id, end) in commits.drain(..) {
             self.logged_by_checkpoint(id, end, &Ok(()));
         }
@@ -238,7 +240,7 @@ impl Core {
                 let body = self.partial(&zone, id, stripe, self.layout.start(stripe), end);
                 let io = member.append_of(life, &body)?;
                 if zone.logged < end {
-                    zone.commit(end, io.is_none());
+                    zone.commit(end, false);
                     commits.push((id, end));
                 }
                 ios.extend(io);

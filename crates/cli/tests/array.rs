@@ -431,8 +431,12 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     let monitor = Command::new(env!("CARGO_BIN_EXE_furrow"))
         .args(["array", "monitor", "--url", &server.pages, "--interval", "50ms", "--exec", &exec, "--json"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn();
     let mut monitor = Killed(monitor.expect("a monitor"));
+    // Before its first look it tells nothing of what happens.
+    let mut stderr = BufReader::new(monitor.0.stderr.take().expect("a pipe")).lines();
+    assert_eq!(stderr.next().expect("it looks").expect("a line"), "furrow: watching array barn: clean");
     let mut lines = BufReader::new(monitor.0.stdout.take().expect("a pipe")).lines();
     let mut next = || -> Value {
         let line = lines.next().expect("the monitor goes on").expect("a line");

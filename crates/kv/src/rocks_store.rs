@@ -211,27 +211,45 @@ impl RocksStore {
         let fits = step >= least;
         // Deletes do not fill a memtable: without a flush a parallel log keeps its zones.
         let held = self.database.log_stats().is_some_and(|log| log.held_bytes > 0);
-        if !enough || !(fits || held) || self.compacting.load(Ordering::Acquire) {
+        if !enough || !(fits || held) {
             return;
         }
-        if !self.retry.lock().look(free) || self.compacting.swap(true, Ordering::AcqRel) {
+        let (database, counted) = (Arc::clone(&self.database), Arc::clone(&self.deletes));
+        self.in_background(free, move || {
+            if !fits {
+                return database.flush();
+            }
+            counted.fetch_sub(deletes, Ordering::Relaxed);
+            let done = database.db().compact_within(step).map_err(|e| failed("compacting", &e));
+            if done.is_err() {
+                counted.fetch_add(deletes, Ordering::Relaxed);
+            }
+            done
+        });
+    }
+
+    /// Sets the bound of compactions back, where a compaction for room could not: that takes room as well.
+    fn unbind(&self) {
+        let database = Arc::clone(&self.database);
+        self.in_background(self.fs.statfs().free.0, move || {
+            database.db().unbound().map_err(|e| failed("setting back the bound of compactions", &e))
+        });
+    }
+
+    /// Does what may free some of the `free` bytes, or needs them, unless something like it is under way, or failed just now.
+    fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
+        if self.compacting.load(Ordering::Acquire)
+            || !self.retry.lock().look(free)
+            || self.compacting.swap(true, Ordering::AcqRel)
+        {
             return;
         }
-        let (database, compacting) = (Arc::clone(&self.database), Arc::clone(&self.compacting));
-        let (counted, retry) = (Arc::clone(&self.deletes), Arc::clone(&self.retry));
+        let (compacting, retry) = (Arc::clone(&self.compacting), Arc::clone(&self.retry));
         let task = spawn(&**self.driver(), "kv-compact", async move {
-            let done = if fits {
-                counted.fetch_sub(deletes, Ordering::Relaxed);
-                database.db().compact_within(step).map_err(|e| failed("compacting", &e))
-            } else {
-                database.flush()
-            };
+            let done = work();
             retry.lock().ended(free, done.is_ok());
             if let Err(error) = done {
                 tracing::warn!(%error, "finding room failed");
-                if fits {
-                    counted.fetch_add(deletes, Ordering::Relaxed);
-                }
             }
             compacting.store(false, Ordering::Release);
         });
@@ -348,13 +366,11 @@ impl Store for RocksStore {
 
     fn room(&self) -> Option<Room> {
         let room = Room { free: self.fs.statfs().free, reserve: self.reserve };
-        if !self.compacting.load(Ordering::Acquire)
-            && let Err(error) = self.database.db().unbound()
-        {
-            tracing::warn!(%error, "compactions stay bounded for now");
-        }
         if room.is_short() {
             self.compact_for_room();
+        }
+        if self.database.db().is_bound() {
+            self.unbind();
         }
         Some(room)
     }

@@ -242,11 +242,13 @@ fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
 }
 
 #[test]
-fn a_recovery_by_best_efforts_is_refused_while_there_is_a_parallel_log() {
+fn a_recovery_by_best_efforts_or_a_repair_is_refused_while_there_is_a_parallel_log_and_leaves_all_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
     Program::Stranger.works(&drive, "waltz", "features");
-    let said = Program::Stranger.works(&drive, "group", "best efforts");
-    assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{said}");
+    for way in ["best efforts", "repair"] {
+        let said = Program::Stranger.works(&drive, "group", way);
+        assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{way}: {said}");
+    }
     Program::Stranger.works(&drive, "waltz", "after");
 }
 

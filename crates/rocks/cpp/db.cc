@@ -1,5 +1,6 @@
 #include "db.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -40,7 +41,7 @@ struct RocksDb {
   // compactions want that.
   std::mutex bound;
   uint64_t usual = 0;
-  bool narrow = false;
+  std::atomic<bool> narrow{false};
   int bounded = 0;
 
   rocksdb::Status Bind(uint64_t bytes) {
@@ -315,10 +316,6 @@ RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const Furr
 }
 
 RocksStatus rocks_flush_all(RocksDb* db) noexcept {
-  if (db->unlogged && db->unlogged->AllInTables()) {
-    // Whoever has ended RocksDB's own work, or holds it up, has brought everything into tables first.
-    return RocksStatus{};
-  }
   return ToRocksStatus(db->unlogged ? db->unlogged->Flush() : kLogged);
 }
 
@@ -435,6 +432,8 @@ char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept {
 RocksStatus rocks_flush(RocksDb* db) noexcept { return ToRocksStatus(db->db->Flush(rocksdb::FlushOptions())); }
 
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept { return ToRocksStatus(db->db->FlushWAL(true)); }
+
+uint8_t rocks_is_bound(RocksDb* db) noexcept { return db->narrow ? 1 : 0; }
 
 RocksStatus rocks_unbound(RocksDb* db) noexcept {
   std::lock_guard<std::mutex> lock(db->bound);

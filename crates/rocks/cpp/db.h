@@ -109,6 +109,7 @@ RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
 // Each step of it takes about `most` bytes, where that is not 0.
 RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept;
 // Sets that bound back, where rocks_compact could not.
+uint8_t rocks_is_bound(RocksDb* db) noexcept;
 RocksStatus rocks_unbound(RocksDb* db) noexcept;
 
 RocksBatch* rocks_batch_new(void) noexcept;

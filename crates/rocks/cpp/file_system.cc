@@ -119,6 +119,14 @@ LogsStayEmpty::~LogsStayEmpty() {
   logs_->count_.fetch_sub(1, std::memory_order_release);
 }
 
+IOStatus FurrowFileSystem::MayChangeManifest(const std::string& fname) const {
+  // The engine's own are made while it opens the database, or later by any thread.
+  if (!IsManifest(fname) || knows_parallel_log > 0 || empty_logs_.IsOpen(fname)) {
+    return IOStatus::OK();
+  }
+  return Without(fs_, DirectoryOf(fname) + kParallelLogFile);
+}
+
 IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const FileOptions&,
                                              std::unique_ptr<rocksdb::FSSequentialFile>* result,
                                              IODebugContext*) {
@@ -156,13 +164,9 @@ IOStatus FurrowFileSystem::NewWritableFile(const std::string& fname, const FileO
                                            std::unique_ptr<rocksdb::FSWritableFile>* result,
                                            IODebugContext*) {
   result->reset();
-  IOStatus status;
-  // The engine's own are made while it opens the database, or later by any thread.
-  if (IsManifest(fname) && knows_parallel_log == 0 && !empty_logs_.IsOpen(fname)) {
-    status = Without(fs_, DirectoryOf(fname) + kParallelLogFile);
-    if (!status.ok()) {
-      return status;
-    }
+  IOStatus status = MayChangeManifest(fname);
+  if (!status.ok()) {
+    return status;
   }
   const bool wal = IsWal(fname);
   FurrowWriter* writer = nullptr;
@@ -287,6 +291,11 @@ IOStatus FurrowFileSystem::GetFileModificationTime(const std::string& fname, con
 
 IOStatus FurrowFileSystem::RenameFile(const std::string& src, const std::string& target, const IOOptions&,
                                       IODebugContext*) {
+  // RepairDB puts the old ones away before it makes one.
+  IOStatus status = MayChangeManifest(src);
+  if (!status.ok()) {
+    return status;
+  }
   return ToIOStatus(furrow_rename(fs_, src.data(), src.size(), target.data(), target.size()));
 }
 

@@ -127,6 +127,9 @@ class FurrowFileSystem : public rocksdb::FileSystem {
 #endif
 
  private:
+  // Refuses to make or put away a database's manifest beside a parallel log that is not open.
+  rocksdb::IOStatus MayChangeManifest(const std::string& fname) const;
+
   FurrowFs* fs_;
   // What RocksDB preallocated for its latest write-ahead log: the size that the next one will have.
   std::atomic<uint64_t> log_preallocation_{0};

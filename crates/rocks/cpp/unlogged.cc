@@ -164,6 +164,12 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
   return status;
 }
 
+void Unlogged::Flushed(uint64_t largest) {
+  if (listener_ != nullptr) {
+    listener_->Flushed(largest);
+  }
+}
+
 bool Unlogged::AllInTables() {
   using Properties = rocksdb::DB::Properties;
   // In the order in which entries go.
@@ -178,6 +184,14 @@ bool Unlogged::AllInTables() {
 
 Status Unlogged::Flush() {
   std::shared_lock<std::shared_mutex> lock(handles_);
+  // What has a sequence up to this one is in memtables, or was flushed before.
+  const uint64_t written = db_->GetLatestSequenceNumber();
+  if (AllInTables()) {
+    // Whoever has ended RocksDB's own work, or holds it up, has brought everything into tables first. That may have been past
+    // this object, which nobody was told of.
+    Flushed(written);
+    return Status::OK();
+  }
   if (!others_) {
     std::vector<rocksdb::ColumnFamilyHandle*> families = families_;
     if (marks_ != nullptr) {
@@ -186,11 +200,9 @@ Status Unlogged::Flush() {
     rocksdb::FlushOptions options;
     // Otherwise it waits first until there are few tables in level 0: on a full drive, for ever.
     options.allow_write_stall = true;
-    // What has a sequence up to this one is in memtables, or was flushed before.
-    const uint64_t written = db_->GetLatestSequenceNumber();
     Status status = db_->Flush(options, families);
-    if (status.ok() && listener_ != nullptr) {
-      listener_->Flushed(written);
+    if (status.ok()) {
+      Flushed(written);
     }
     return status;
   }

@@ -70,8 +70,6 @@ class Unlogged {
     std::unique_lock<std::shared_mutex> lock(handles_);
     others_ = true;
   }
-  // Whether all memtables are empty. Where nobody writes, everything is in tables then.
-  bool AllInTables();
   // Writes all memtables to tables, and waits.
   rocksdb::Status Flush();
   rocksdb::Status Floor(bool* has, uint64_t* floor);
@@ -80,6 +78,10 @@ class Unlogged {
   rocksdb::Status DropMarks();
 
  private:
+  // Whether all memtables are empty: what was written before this is asked is in tables then.
+  bool AllInTables();
+  void Flushed(uint64_t largest);
+
   rocksdb::DB* db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;
   // That of PrepareUnlogged, if the database has it.

@@ -223,7 +223,14 @@ impl Db {
         unsafe { ffi::rocks_compact(handle.0, most) }.check(|| format!("compacting {}", self.inner.path))
     }
 
-    /// Sets the bound of [`compact_within`](Db::compact_within) back, where that could not: to be called now and then.
+    /// Whether compactions have the bound of [`compact_within`](Db::compact_within): while that runs, and after one that could
+    /// not set it back.
+    pub fn is_bound(&self) -> bool {
+        // SAFETY: the database is open while the guard lives.
+        self.inner.open_handle().is_ok_and(|handle| unsafe { ffi::rocks_is_bound(handle.0) } != 0)
+    }
+
+    /// Sets the bound back. Blocks as a write does: nothing that writes waits for.
     pub fn unbound(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.

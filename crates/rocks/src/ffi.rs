@@ -168,6 +168,7 @@ unsafe extern "C" {
     pub(crate) fn rocks_flush(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_sync_wal(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_compact(db: *mut RocksDb, most: u64) -> RocksStatus;
+    pub(crate) fn rocks_is_bound(db: *mut RocksDb) -> u8;
     pub(crate) fn rocks_unbound(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_batch_new() -> *mut RocksBatch;
     pub(crate) fn rocks_batch_of(data: RocksSlice) -> *mut RocksBatch;

@@ -442,6 +442,11 @@ impl Core {
                  that zone, and rebuild again",
                 other.0, slot.0
             ),
+            ErrorKind::ZoneOffline => format!(
+                "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost. Open the array \
+                 anew: that is recorded then, and the rebuild goes on with the other zones",
+                other.0, slot.0
+            ),
             _ => format!(
                 "drive {} could not be read while drive {} was rebuilt: nothing is lost; order the rebuild again",
                 other.0, slot.0

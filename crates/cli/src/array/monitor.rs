@@ -52,6 +52,10 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
     loop {
         match args.at.look(context) {
             Ok(view) => {
+                if before.is_none() && !args.once {
+                    // For people, and for programs that order something once they are watched.
+                    eprintln!("furrow: watching array {}: {}", name(&view), view.health);
+                }
                 let events = changes(before.as_ref(), &view, context.unix_millis());
                 for event in &events {
                     tell(context, args, &view, event)?;
@@ -136,11 +140,15 @@ fn of_member(old: &MemberView, new: &MemberView) -> Option<(&'static str, String
     })
 }
 
+/// What people call the array.
+fn name(view: &ArrayView) -> &str {
+    if view.label.is_empty() { &view.array } else { &view.label }
+}
+
 /// Prints an event and runs the command.
 fn tell(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Happened) -> Result<()> {
     let drive = event.slot.and_then(|slot| view.members.iter().find(|member| member.slot == slot));
     let drive = drive.and_then(|member| member.drive.clone()).unwrap_or_default();
-    let name = if view.label.is_empty() { &view.array } else { &view.label };
     if context.json {
         let line = json!({
             "unix_ms": event.unix_ms, "event": event.event, "text": event.text, "array": view.array,
@@ -148,7 +156,7 @@ fn tell(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Happene
         });
         output::line(line.to_string())?;
     } else {
-        output::line(format!("{name}: {}: {}", event.event, event.text))?;
+        output::line(format!("{}: {}: {}", name(view), event.event, event.text))?;
     }
     let Some(command) = &args.exec else { return Ok(()) };
     let ended = Command::new("/bin/sh")

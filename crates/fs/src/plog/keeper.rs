@@ -201,9 +201,10 @@ impl Inner {
     /// There is no room for voids: nobody waits for them any more, and they are written before anything else when there is.
     fn put_voids_off(&self, error: &Error) {
         for job in &mut *self.voids.lock() {
-            job.reply.set(Err(error.clone()));
-            job.put_off = true;
+            // Before its caller hears: whatever that does next comes behind the void.
             self.owing.store(true, Ordering::Release);
+            job.put_off = true;
+            job.reply.set(Err(error.clone()));
         }
     }
 

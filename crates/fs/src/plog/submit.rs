@@ -132,7 +132,11 @@ impl Inner {
         mut body: Body<'_>,
         slot: Option<Slot>,
     ) -> (Result<u64>, Option<Slot>) {
-        let (known_from, known) = match self.look_back().await {
+        let before = match self.pay().await {
+            Ok(()) => self.look_back().await,
+            Err(error) => Err(error),
+        };
+        let (known_from, known) = match before {
             Ok(before) => before,
             Err(error) => return (Err(error), slot),
         };

@@ -404,6 +404,8 @@ inline void OpenByBestEfforts(World& world) {
   Expect(world.db == nullptr, "it was opened");
 }
 
+inline void Repair(World& world) { printf("%s\n", RepairDB("/db", world.options).ToString().c_str()); }
+
 // A forked process ends as programs end, while the drive is mounted and a file is written.
 inline void Fork(World& world) {
   std::unique_ptr<FSWritableFile> file;
@@ -513,7 +515,7 @@ inline int Run(int argc, char** argv) {
   const std::pair<const char*, void (*)(World&)> ways[] = {
       {"refused", Refused},         {"level", FlushFullLevel}, {"without flushes", WriteWithoutFlushes},
       {"closes", Closes},           {"loaded", OpenLoaded},    {"best efforts", OpenByBestEfforts},
-      {"fork", Fork},
+      {"fork", Fork},               {"repair", Repair},
   };
   for (const auto& way : ways) {
     if (command == way.first) {
