@@ -13,7 +13,7 @@ cleanup() {
 }
 
 # No step takes longer than this many seconds; one that does hangs.
-LIMIT=100
+LIMIT=400
 
 # Runs a command, its output to a file; shows the output where it fails.
 quiet() {

@@ -182,17 +182,18 @@ impl Core {
             let lacking = self.members.iter().any(|member| !member.is_good());
             if lacking {
                 tracing::error!(slot = slot.0, %why, "a second drive failed: the array writes nothing more");
-                self.broken.store(true, Ordering::Release);
+                // Before it shows: whoever sees the state can have heard why.
                 self.tell(EventKind::SecondFailure { slot, why: why.to_string() });
+                self.broken.store(true, Ordering::Release);
                 return Err(self.broken_error("write"));
             }
             self.unpersisted.fetch_add(1, Ordering::AcqRel);
+            self.tell(EventKind::DriveFailed { slot, why: why.to_string() });
             self.member(slot).set_failed();
             add(&self.tally.drive_failures, 1);
             tracing::error!(slot = slot.0, %why, "a drive failed: the array goes on without it");
             let failures = self.persist(slot).await;
             self.unpersisted.fetch_sub(1, Ordering::AcqRel);
-            self.tell(EventKind::DriveFailed { slot, why: why.to_string() });
             match failures.into_iter().next() {
                 None => return Ok(()),
                 Some((second, _)) => slot = second,

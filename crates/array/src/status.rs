@@ -165,8 +165,9 @@ impl Array {
     /// How the array is now, with the jobs that run. Touches no drive.
     pub fn status(&self) -> Status {
         let core = &self.core;
-        let superblock = self.superblock();
+        // Before the superblock: a rebuild that ends in between shows as one that runs.
         let rebuild = core.jobs.rebuilding();
+        let superblock = self.superblock();
         let member = |(slot, info): (Slot, &MemberInfo)| {
             let member = core.member(slot);
             let filling = member.filling().filter(|_| info.rebuilding);

@@ -198,8 +198,8 @@ fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
 fn the_second_process_on_a_drive_is_told_who_holds_it() {
     let drive = Drive::new();
     let mut holder = writer(&drive);
-    wait_for(|| drive.file().is_file());
-    // The holder may be between making the file and taking it: then the second process takes it, and lets go.
+    // Who writes, holds: between making the file and taking it the second process could take it.
+    wait_for(|| written(&drive) > 1 << 20);
     let mut output = None;
     wait_for(|| {
         output = Some(run(Program::Ldb, &drive.url(), &["list_column_families"]));

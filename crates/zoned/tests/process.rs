@@ -3,13 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use units::RealDriver;
 use zoned::{Action, Blocks, Buf, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 /// Tells the child, this same program, which file to hold.
 const HELD_FILE: &str = "FURROW_TEST_HELD_FILE";
+
+/// A child that is being started holds what this process has open: nobody starts one while another test opens drives anew.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn open(path: &Path) -> zoned::Result<Arc<dyn ZonedDevice>> {
     zoned::open_or_create(&format!("emu:{}?zones=8&zone-size=1MiB", path.display()), RealDriver::new())
@@ -56,7 +59,9 @@ fn start(path: &Path) -> Child {
 fn a_killed_process_loses_what_was_not_flushed_and_leaves_no_lock() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("drive.img");
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = start(&path);
+    drop(alone);
     let error = open(&path).expect_err("held by the child");
     assert_eq!(error.kind(), ErrorKind::Held { pid: child.id() });
     child.kill().expect("killed");
@@ -77,6 +82,7 @@ fn a_killed_process_loses_what_was_not_flushed_and_leaves_no_lock() {
 
 #[test]
 fn a_dropped_drive_can_be_opened_again_at_once() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("drive.img");
     for round in 0..50_u64 {

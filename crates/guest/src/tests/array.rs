@@ -30,9 +30,9 @@ const HTTP: &str = "127.0.0.1:9121";
 const URL: &str = "http://127.0.0.1:9121";
 
 /// For one array through the conformance suite.
-const CONFORMANCE: Duration = Duration::from_secs(240);
+const CONFORMANCE: Duration = Duration::from_secs(600);
 /// For the failure, the rebuild and the proof of it.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);
 /// Until something comes to pass that is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.

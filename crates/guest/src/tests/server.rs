@@ -11,7 +11,7 @@ use crate::{clock, shell};
 pub const PORT: &str = "7777";
 
 /// For its start, its end, and whatever it is asked.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A server, killed with the test.
 pub struct Server(Child);

@@ -16,7 +16,7 @@ use crate::shell;
 const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
 
 /// For one program; the machine is emulated.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
 
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     let one = [device];

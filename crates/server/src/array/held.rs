@@ -48,11 +48,13 @@ impl Held {
     /// How it is now.
     pub fn view(&self) -> ArrayView {
         let counters = self.array.counters().each().map(|(name, value)| (name.to_owned(), value)).collect();
+        // Before the events: what it shows has its event among them.
+        let status = self.array.status();
         let mut view = ArrayView {
             counters,
             opened_ms: self.opened_ms,
             events: self.events(),
-            ..ArrayView::from(&self.array.status())
+            ..ArrayView::from(&status)
         };
         view.advice.extend(self.unlisted.lock().iter().map(|url| {
             format!(

@@ -12,7 +12,7 @@ use crate::guest::machine::{Machine, serial};
 use crate::guest::qmp::Monitor;
 
 /// For all of it.
-const LIMIT: Duration = Duration::from_secs(1000);
+const LIMIT: Duration = Duration::from_secs(2000);
 /// The drives of an array, and a spare one.
 const DRIVES: usize = 5;
 
