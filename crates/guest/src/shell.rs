@@ -70,6 +70,12 @@ pub fn good(line: &[&str], limit: Duration) -> Result<String> {
     Ok(ended.output)
 }
 
+/// Reads what a program in the background says from now on, and forgets it: a full pipe would hold it up.
+pub fn ignore(child: &mut Child) -> Result<()> {
+    drop((reader(child.stdout.take())?, reader(child.stderr.take())?));
+    Ok(())
+}
+
 type Reading = std::thread::JoinHandle<String>;
 
 fn reader(from: Option<impl Read + Send + 'static>) -> Result<Reading> {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Op, engines, file, pattern, read, within_two_minutes, write};
+use common::{Op, engines, file, pattern, read, within_ten_minutes, write};
 use sys::{Buf, BufMut, Request};
 use units::{RealDriver, block_on};
 
@@ -112,7 +112,7 @@ fn a_call_gives_what_it_gave_even_a_panic() {
 
 #[test]
 fn many_threads_have_many_in_flight_and_each_finishes_once() {
-    within_two_minutes(|| {
+    within_ten_minutes(|| {
         for engine in engines() {
             let file = file(64 << 20);
             std::thread::scope(|scope| {
@@ -162,7 +162,7 @@ fn a_finish_may_submit_more() {
 
 #[test]
 fn what_a_thread_leaves_in_flight_finishes_after_it() {
-    within_two_minutes(|| {
+    within_ten_minutes(|| {
         for engine in engines() {
             let file = file(16 << 20);
             let finished = Arc::new(AtomicU64::new(0));

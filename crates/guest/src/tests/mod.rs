@@ -37,7 +37,7 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
 }
 
 /// How often it is tried to open a device.
-const ATTEMPTS: u32 = 100;
+const ATTEMPTS: u32 = 1500;
 
 /// Opens a device of the guest's. The one who had it before may need a moment to let it go.
 fn open(url: &str) -> Result<Arc<dyn ZonedDevice>> {

@@ -19,7 +19,7 @@ use super::open;
 use crate::checks::Checks;
 use crate::{clock, shell};
 
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(900);
 /// Pairs of runs.
 const RUNS: usize = 5;
 /// Operations in flight.

@@ -38,6 +38,7 @@ impl Server {
         loop {
             let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], LIMIT)?;
             if pong.output.trim() == "PONG" {
+                shell::ignore(&mut server.0)?;
                 return Ok(server);
             }
             if let Some(status) = server.0.try_wait()? {

@@ -7,7 +7,7 @@ use super::room::ROOM_AGE_MS;
 use super::*;
 use crate::{Args, MemoryStore, Overlay, Reply, Span, Writing, execute, find};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The real driver, with a time of day that goes on only when told to.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use units::{Blocks, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::EmuOptions;
 
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Whatever takes longer hangs.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
     let size = Blocks(zone_mib << 8);

@@ -212,18 +212,18 @@ fn conformance(lab: &Lab, report: &Report) -> Result<()> {
     let null_blk = vec![NullBlk::default(), conventional];
     let job = Job { null_blk, loops: vec![NullBlk::for_loop()], ..Job::default() };
     let mut running = lab.start(&machine, &["furrow"], "conformance", "-", job)?;
-    follow(&mut running, report, Duration::from_secs(300), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(900), nobody_asks)
 }
 
 fn stock(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(2), ..Machine::default() };
     let mut running =
         lab.start(&machine, &["furrow", "redis-cli", "redis-benchmark"], "stock", "-", Job::default())?;
-    follow(&mut running, report, Duration::from_secs(600), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(1800), nobody_asks)
 }
 
 fn rates(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
     let mut running = lab.start(&machine, &["fio"], "rates", "-", Job::default())?;
-    follow(&mut running, report, Duration::from_secs(600), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(1800), nobody_asks)
 }
