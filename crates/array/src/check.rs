@@ -109,6 +109,11 @@ impl CheckReport {
                 let what = "the last mount was cut short: what it began does not count";
                 self.add(Severity::Warning, Some(slot), None, what);
             }
+            if present.tale.unsound > 0 {
+                let what =
+                    format!("{} records of its log say what cannot be: passed over", present.tale.unsound);
+                self.add(Severity::Warning, Some(slot), None, what);
+            }
             for info in &present.zones {
                 if matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline) {
                     let what = format!("metadata zone {} is {:?}: replace the drive", info.zone, info.state);

@@ -44,6 +44,7 @@ mod rebuild;
 mod repair;
 mod roll;
 mod scrub;
+mod sound;
 mod status;
 mod swap;
 pub mod url;

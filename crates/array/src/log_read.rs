@@ -13,6 +13,7 @@ use crate::format::superblock::Superblock;
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::METADATA_ZONES;
+use crate::sound::{HIGHEST, Shape};
 use crate::zone::Relocated;
 
 /// Bytes read at a time.
@@ -88,6 +89,8 @@ pub(crate) struct Tale {
     pub epochs: BTreeMap<u64, Told>,
     pub newest: Option<Superblock>,
     pub sequence: u64,
+    /// Records with a right checksum that say what cannot be: passed over.
+    pub unsound: u64,
     /// Blocks of each metadata zone that the drive cannot read: what they said is not known.
     unreadable: BTreeMap<ZoneId, u64>,
 }
@@ -198,10 +201,12 @@ fn foreign(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
     Error::new(ErrorKind::Unsupported, &device.geometry().name, "read the superblock").because(why)
 }
 
-/// Reads all metadata zones of a member.
+/// Reads all metadata zones of a member of an array of this shape.
+///
+/// Errors: [`ErrorKind::Damaged`] where its records are counted beyond [`HIGHEST`], besides those of the drive.
 pub(crate) async fn read(
     device: &Arc<dyn ZonedDevice>,
-    layout: &Layout,
+    shape: &Shape,
     array: Uuid,
     slot: Slot,
     needed: &Needed,
@@ -209,15 +214,28 @@ pub(crate) async fn read(
     let mut tale = Tale::default();
     let zones = device.report(0..METADATA_ZONES).await?;
     for info in &zones {
-        let unreadable = each_record(device, layout.unit, info, &mut |_, _, record| {
+        let unreadable = each_record(device, shape.layout.unit, info, &mut |_, _, record| {
             if record.place.array == array && record.place.member == slot {
-                tale.hear(layout, info.zone, needed, record);
+                tale.hear(shape, info.zone, needed, record);
             }
         })
         .await?;
         if unreadable > 0 {
             tale.unreadable.insert(info.zone, unreadable);
         }
+    }
+    let epoch = tale.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
+    if epoch.max(tale.sequence) > HIGHEST {
+        let error = Error::new(ErrorKind::Damaged, &device.geometry().name, "read the metadata log");
+        return Err(error.because(format!(
+            "its records have epochs up to {epoch} and numbers up to {}: no array counts that far. Leave the drive out, and \
+             replace it",
+            tale.sequence
+        )));
+    }
+    if tale.unsound > 0 {
+        let records = tale.unsound;
+        tracing::error!(?device, records, "records that say what cannot be are passed over");
     }
     tale.epochs.values_mut().for_each(Told::settle);
     Ok((tale, zones))
@@ -296,10 +314,15 @@ impl Tale {
     }
 
     /// Takes a record in. Partial parity that no mount needs is not kept.
-    fn hear(&mut self, layout: &Layout, from: ZoneId, needed: &Needed, record: Record) {
+    fn hear(&mut self, shape: &Shape, from: ZoneId, needed: &Needed, record: Record) {
+        let layout = &shape.layout;
         self.sequence = self.sequence.max(record.place.sequence);
         let told = self.epochs.entry(record.place.epoch).or_default();
         told.zones.insert(from);
+        if !shape.allows(from, &record.place, &record.body) {
+            self.unsound += 1;
+            return;
+        }
         match record.body {
             Body::Superblock(superblock) => {
                 told.config = told.config.max(superblock.config);
@@ -308,7 +331,7 @@ impl Tale {
                 }
             }
             Body::Zones { first, entries } => {
-                for (entry, id) in entries.into_iter().zip(first.0..) {
+                for (id, entry) in (first.0..shape.zones).zip(entries) {
                     told.entries.entry(ZoneId(id)).or_default().learn(entry);
                 }
             }
@@ -320,14 +343,10 @@ impl Tale {
                 if *newest < generation {
                     (*newest, *stripes) = (generation, BTreeMap::new());
                 }
-                let stripe = layout.stripe_of(start);
-                let sound = start < end
-                    && end <= layout.end(stripe)
-                    && stripe.0 < layout.stripes()
-                    && *newest == generation;
-                if !sound {
+                if *newest != generation {
                     return;
                 }
+                let stripe = layout.stripe_of(start);
                 // A copy: the record's buffer is a part of a large one.
                 let rows = Buf::copy_from(&rows);
                 stripes.entry(stripe).or_default().push(Partial { start, end, rows });
@@ -349,23 +368,18 @@ impl Tale {
                 }
             }
             Body::Rebuilt { first, entries } => {
-                for (entry, id) in entries.into_iter().zip(first.0..) {
+                for (id, entry) in (first.0..shape.zones).zip(entries) {
                     told.rebuilt.insert(ZoneId(id), (record.place.sequence, entry));
                 }
             }
             Body::CheckpointEnd => told.complete = true,
-            Body::RelocatedData { zone, generation, start, end, data } => {
+            Body::RelocatedData { zone, generation, start, data, .. } => {
                 let piece = layout.locate(zone, start);
                 let known = told.data.entry(zone).or_default();
                 if known.0 < generation {
                     *known = (generation, BTreeMap::new());
                 }
-                let sound = known.0 == generation
-                    && start < end
-                    && end <= layout.capacity()
-                    && end.minus(start).0 <= piece.len
-                    && piece.slot == record.place.member;
-                if sound {
+                if known.0 == generation {
                     let row = layout.row(piece.stripe) + piece.row;
                     // The same row may be in a longer run, of a checkpoint.
                     let longer = known.1.get(&row).is_some_and(|other| other.len() >= data.len());
@@ -378,22 +392,20 @@ impl Tale {
                 let sequence = record.place.sequence;
                 let newer = (generation, sequence);
                 let known = told.hidden.get(&zone).map(|known| (known.generation, known.sequence));
-                let sound = ranges.last().is_none_or(|last| last.end <= layout.zone_capacity);
-                if sound && known.is_none_or(|known| known <= newer) {
+                if known.is_none_or(|known| known <= newer) {
                     told.hidden.insert(zone, HiddenRows { generation, sequence, ranges, rebuilt });
                 }
             }
             Body::Lost { zone, generation, ranges } => {
                 let newer = (generation, record.place.sequence);
-                let sound = ranges.last().is_none_or(|last| last.end <= layout.zone_capacity);
-                if sound && told.lost.get(&zone).is_none_or(|(of, at, _)| (*of, *at) <= newer) {
+                if told.lost.get(&zone).is_none_or(|(of, at, _)| (*of, *at) <= newer) {
                     told.lost.insert(zone, (newer.0, newer.1, ranges));
                 }
             }
             Body::Swap { zone, generation, rows, swap, mask } => {
                 let sequence = record.place.sequence;
                 let known = told.swaps.get(&zone).map(|known| known.sequence);
-                if known.is_none_or(|known| known <= sequence) && rows <= layout.zone_capacity {
+                if known.is_none_or(|known| known <= sequence) {
                     told.swaps.insert(zone, SwapCopy { generation, sequence, rows, swap, mask });
                 }
             }

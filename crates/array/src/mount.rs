@@ -17,6 +17,7 @@ use crate::member::METADATA_ZONES;
 use crate::open::MAX_TRANSFER;
 use crate::patches::Patches;
 use crate::rebuild::Candidate;
+use crate::sound::Shape;
 use crate::status::WornZone;
 use crate::zone::{Relocated, WINDOW};
 
@@ -61,10 +62,10 @@ impl Mount {
         let mut begun = Vec::new();
         let lowest = lowest(&claims).await?;
         for (device, claim) in claims {
-            let layout = layout_of(&claim.superblock);
-            let needed = Needed { doubt: doubt_of(&claim.superblock, &layout), lowest: lowest.clone() };
+            let shape = Shape::of(&claim.superblock);
+            let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
-            let (mut tale, zones) = log_read::read(&device, &layout, uuid, claim.slot, &needed).await?;
+            let (mut tale, zones) = log_read::read(&device, &shape, uuid, claim.slot, &needed).await?;
             let blocks = tale.unreadable();
             if blocks > 0 {
                 tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
@@ -106,7 +107,16 @@ impl Mount {
         if let Some(why) = superblock::unwritable(&newest) {
             return refuse(ErrorKind::Unsupported, why);
         }
-        let layout = layout_of(&newest);
+        let shape = Shape::of(&newest);
+        // What a drive says was read by what it says itself that the array is like.
+        if let Some((device, ..)) = claims.iter().find(|(_, claim, ..)| Shape::of(&claim.superblock) != shape)
+        {
+            let why = format!(
+                "{device:?} says that the array has other zones, stripe units or drives than its newest superblock: leave it out"
+            );
+            return refuse(ErrorKind::Damaged, why);
+        }
+        let layout = shape.layout;
         let doubt = doubt_of(&newest, &layout);
         let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
         let superblock = newest;
@@ -150,6 +160,7 @@ impl Mount {
             let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
             let known = superblock.member(claim.slot);
             claim.superblock.uuid == superblock.uuid
+                && Shape::of(&claim.superblock) == shape
                 && uuid(&claim.superblock) == uuid(&superblock)
                 && known.is_some_and(|known| known.rebuilding || !known.failed)
         };
@@ -239,10 +250,10 @@ impl Mount {
             needed.lowest.push(lowest);
         }
         if again {
-            let array = self.superblock.uuid;
+            let (array, shape) = (self.superblock.uuid, Shape::of(&self.superblock));
             for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
                 let Some(present) = present else { continue };
-                (present.tale, _) = log_read::read(&present.device, &layout, array, slot, &needed).await?;
+                (present.tale, _) = log_read::read(&present.device, &shape, array, slot, &needed).await?;
                 if present.tale.unreadable_from(self.epoch) > 0 {
                     let error = Error::new(ErrorKind::Media, &self.name, "open");
                     return Err(error.because(format!(
@@ -382,14 +393,6 @@ fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
     epochs().next()?.keys().rev().find(whole).copied()
 }
 
-fn layout_of(superblock: &Superblock) -> Layout {
-    Layout {
-        drives: u32::try_from(superblock.members.len()).expect("no more than MAX_MEMBERS"),
-        unit: u64::from(superblock.unit),
-        zone_capacity: superblock.zone_capacity.0,
-    }
-}
-
 /// Rows of each logical zone's physical zones that all drives have written which tell.
 async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>> {
     let mut lowest: Vec<u64> = Vec::new();
@@ -417,7 +420,7 @@ pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot:
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
         && g.conventional == 0
-        && g.zones >= superblock.zones + METADATA_ZONES
+        && g.zones >= superblock.zones.saturating_add(METADATA_ZONES)
         && g.zone_capacity >= superblock.zone_capacity
         // A unit and its record's header are one write.
         && g.max_transfer.0 > u64::from(superblock.unit)

@@ -36,6 +36,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::layout::Slot;
+use crate::sound::HIGHEST;
 use zoned::Geometry;
 
 /// The version this build writes and reads.
@@ -276,7 +277,15 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == REBUILDING });
     }
     let block = raw.block_size.get();
+    // The array's bytes are counted in 64 bits, as are the changes of this superblock, and its zones in 32.
+    let bytes = u64::from(raw.zones.get())
+        .checked_mul(u64::from(count))
+        .and_then(|parts| parts.checked_mul(raw.zone_size.get()))
+        .and_then(|blocks| blocks.checked_mul(u64::from(block)));
     let sound = (3..=MAX_MEMBERS).contains(&count)
+        && bytes.is_some()
+        && raw.config.get() <= HIGHEST
+        && raw.zones.get().checked_add(raw.metadata_zones.get()).is_some()
         && block.is_power_of_two()
         && (512..=65_536).contains(&block)
         && raw.unit.get() > 0

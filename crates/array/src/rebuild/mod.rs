@@ -106,7 +106,9 @@ impl Core {
     fn has_the_limits(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
         let own = device.geometry();
         let lacks = |promised: Option<u32>, has: Option<u32>| {
-            has.is_some_and(|has| promised.is_none_or(|n| n + crate::member::METADATA_ZONES > has.max(4)))
+            has.is_some_and(|has| {
+                promised.is_none_or(|n| n.saturating_add(crate::member::METADATA_ZONES) > has.max(4))
+            })
         };
         if lacks(self.geometry.max_open, own.max_open) || lacks(self.geometry.max_active, own.max_active) {
             let error = self.error(ErrorKind::Invalid, "replace");
