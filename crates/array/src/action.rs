@@ -37,6 +37,9 @@ pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
 impl Core {
     pub(crate) fn illegal(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
+        if zone.state == ZoneState::Offline {
+            return self.lost_error(id, name);
+        }
         let kind = match zone.state {
             ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,
             ZoneState::Offline => ErrorKind::ZoneOffline,
@@ -105,14 +108,20 @@ impl Core {
             Action::Finish => ("finish", ZoneEvent::Finish),
             _ => ("reset", ZoneEvent::Reset),
         };
+        let lost = zone.state == ZoneState::Offline;
         let to = match zone.state.transition(event) {
             Ok(to) => to,
+            // With every part there it can begin anew.
+            Err(_) if lost && action == Action::Reset && self.keeps_lost(id).is_none() => ZoneState::Empty,
             Err(_) => return after.complete(completer, Err(self.illegal(zone, id, name))),
         };
         let nothing_to_do = match action {
             Action::Finish => zone.state == ZoneState::Full,
             // A poisoned one may hold what was taken back.
-            _ => zone.pointer == Blocks::ZERO && zone.state != ZoneState::Full && zone.poison.is_none(),
+            _ => {
+                let written = zone.pointer > Blocks::ZERO || zone.state == ZoneState::Full || lost;
+                !written && zone.poison.is_none()
+            }
         };
         if nothing_to_do {
             limits.moved(id, zone.state, to);
@@ -173,7 +182,7 @@ impl Core {
     }
 
     /// Writes a record about a zone to the logs of its two drives. Where one fails meanwhile, the next takes over.
-    async fn record(self: &Arc<Core>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
+    pub(crate) async fn record(self: &Arc<Core>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
         let mut wrote: Vec<Slot> = Vec::new();
         loop {
             let left: Vec<Slot> = self.homes(id).into_iter().filter(|slot| !wrote.contains(slot)).collect();
@@ -210,7 +219,7 @@ impl Core {
     }
 
     /// A command to all physical zones of a zone.
-    async fn everywhere(self: &Arc<Core>, id: ZoneId, action: Action) -> Result<()> {
+    pub(crate) async fn everywhere(self: &Arc<Core>, id: ZoneId, action: Action) -> Result<()> {
         let mut children = Children::default();
         // One that is being filled too, where it has the zone.
         for member in &self.members {
@@ -232,7 +241,8 @@ impl Core {
         {
             // Before its record is written, for the same reason; and nothing of the old life may be taken along.
             let mut zone = self.zone(id);
-            let state = zone.state;
+            // A lost zone is not, from here on, and its next life is not said to be.
+            let state = if zone.state == ZoneState::Offline { ZoneState::Empty } else { zone.state };
             zone.empty(generation + 1);
             self.members.iter().for_each(|member| member.lost.set(id, Vec::new()));
             (zone.state, zone.busy) = (state, true);

@@ -141,12 +141,12 @@ impl CheckReport {
     }
 
     async fn zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
-        let lost = (0..mount.layout.drives).filter(|slot| mount.child(Slot(*slot), id) == Child::Missing);
-        if lost.count() > 1 || mount.entry(id).is_lost() {
-            self.add(Severity::Error, None, Some(id), "two drives lack their part of the zone: it is lost");
+        let (entry, decision) = mount.decide(id);
+        if mount.loses(id, &entry, &decision) {
+            let what = "two drives lack their part of the zone: it is lost, until it is reset";
+            self.add(Severity::Error, None, Some(id), what);
             return Ok(());
         }
-        let (entry, decision) = mount.decide(id);
         match decision.verdict {
             Verdict::Empty => return Ok(()),
             Verdict::Reset => {

@@ -256,8 +256,12 @@ impl Core {
         let mut zone = self.zone(id);
         if zone.state.is_active() {
             limits.moved(id, zone.state, ZoneState::Closed);
+            zone.worn_active = true;
         }
-        zone.state = ZoneState::ReadOnly;
+        // A lost one stays so.
+        if zone.state != ZoneState::Offline {
+            zone.state = ZoneState::ReadOnly;
+        }
     }
 
     /// Makes everything acknowledged so far durable.

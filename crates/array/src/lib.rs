@@ -27,6 +27,7 @@ mod format;
 mod jobs;
 mod layout;
 mod log_read;
+mod lose;
 mod loss;
 mod lost;
 mod member;

@@ -349,12 +349,16 @@ impl Mount {
         slots.map(|slot| told(slot).map(|(.., ranges)| ranges.clone()).unwrap_or_default()).collect()
     }
 
+    /// Whether a reset of a zone of this generation was begun.
+    pub(crate) fn intent(&self, id: ZoneId, generation: u64) -> bool {
+        let mut told = (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot)));
+        told.any(|told| told.intents.contains(&(id, generation)))
+    }
+
     pub(crate) fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
         let (patches, relocated) = self.relocations(id, entry.generation);
-        let intent = (0..self.layout.drives)
-            .filter_map(|slot| self.told(Slot(slot)))
-            .any(|told| told.intents.contains(&(id, entry.generation)));
+        let intent = self.intent(id, entry.generation);
         let children: Vec<Child> = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
         let partials = self.partials(id, entry.generation);
         tracing::debug!(zone = id.0, ?entry, intent, ?children, "found");

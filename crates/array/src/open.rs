@@ -118,16 +118,17 @@ impl Mount {
         // What a new drive holds already is known by generations.
         let restart = !self.superblock.members.iter().any(|member| member.rebuilding);
         let mut finish = BTreeSet::new();
-        let mut lost = Vec::new();
+        let (mut lost, mut lost_zones) = (Vec::new(), Vec::new());
         for id in (0..self.superblock.zones).map(ZoneId) {
             let (entry, decision) = self.decide(id);
             let worn = self.worn(id);
             // An empty zone's next life differs from every one that a stale record may be of.
             let fresh = entry.generation.saturating_add(1);
             let mut zone = match decision.verdict {
-                _ if self.absent(id) > 1 || entry.is_lost() => {
+                _ if self.loses(id, &entry, &decision) => {
                     tracing::error!(zone = id.0, "two drives lack their part of the zone: it is lost");
-                    // Also when both are replaced: new drives have nothing of it.
+                    // Also when both are replaced, until it is reset: new drives have nothing of it.
+                    lost_zones.push(id);
                     Zone::new(ZoneState::Offline, entry.generation, Blocks::ZERO, BufMut::default())
                 }
                 Verdict::Empty if !worn => {
@@ -176,6 +177,7 @@ impl Mount {
                 }
             }
         }
+        self.finish_lost(&lost_zones).await?;
         self.flush().await?;
         swap::rebuild_zones(&core, self.options.rebuild_above).await?;
         Ok(core)
@@ -306,7 +308,7 @@ impl Mount {
         Ok(targets)
     }
 
-    fn core(&mut self, zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Core> {
+    fn core(&mut self, mut zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Core> {
         let geometry = self.geometry()?;
         if self.superblock.limits.is_none() && self.present.iter().all(Option::is_some) {
             let Geometry { max_open, max_active, .. } = geometry;
@@ -320,10 +322,10 @@ impl Mount {
         }
         let tally: Arc<Tally> = Arc::default();
         let mut limits = Resources::default();
-        for (id, zone) in (0..).map(ZoneId).zip(&zones) {
-            // Nobody writes to a worn zone, or closes it: its parts on other drives stay active.
-            let worn = matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline) && self.is_active(id);
-            limits.moved(id, ZoneState::Empty, if worn { ZoneState::Closed } else { zone.state });
+        for (id, zone) in (0..).map(ZoneId).zip(&mut zones) {
+            // Nobody writes to a worn zone, or closes it: its parts on other drives stay active. Those of a lost one do not.
+            zone.worn_active = zone.state == ZoneState::ReadOnly && self.is_active(id);
+            limits.moved(id, ZoneState::Empty, if zone.worn_active { ZoneState::Closed } else { zone.state });
         }
         let member = |(slot, (present, target)): (Slot, (&Option<Present>, &Option<ZoneId>))| {
             let capacity = present.as_ref().map_or(0, |p| p.device.geometry().zone_capacity.0);

@@ -82,7 +82,7 @@ impl Core {
     ) {
         if zone.state == ZoneState::Offline {
             let at = self.geometry.start(id).plus(offset);
-            let error = self.error(ErrorKind::ZoneOffline, "read").in_zone(id).at(at);
+            let error = self.lost_error(id, "read").at(at);
             return after.complete(completer, Err(error.with_buffer(into)));
         }
         let mut rest = into;

@@ -62,6 +62,8 @@ impl Repair {
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
         let mut stripes = self.patches.suspects(&layout, self.zone, &self.relocated);
+        // And those whose parity is lost: this mount may be able to read all that it follows from.
+        stripes.extend(self.lost_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
         self.forget_above(decision);
@@ -82,14 +84,16 @@ impl Repair {
                     "two drives lack these: they are lost"
                 );
             }
-            let there = self.device(slot).is_some();
-            if let Some(lost) = self.lost.get_mut(slot.index()).filter(|_| there) {
-                // Parity of what nobody knows.
-                let rows = unknown.iter().map(|row| layout.row(stripe) + row);
-                rows.for_each(|row| patches::insert(lost, row..row + 1));
+            if self.device(slot).is_some()
+                && let Some(lost) = self.lost.get_mut(slot.index())
+            {
+                // Parity that is known is written anew where it does not lie there.
+                let row = layout.row(stripe);
+                patches::remove(lost, &(row..row + layout.unit_of(stripe)));
             }
             if layout.end(stripe) <= pointer {
                 self.whole(stripe, sum, &unknown).await?;
+                self.lose(stripe, &unknown);
                 continue;
             }
             if matches!(verdict, Verdict::Open | Verdict::Hide) {
@@ -103,6 +107,7 @@ impl Repair {
             }
             if self.device(slot).is_some() {
                 self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
+                self.lose(stripe, &unknown);
             }
         }
         if matches!(verdict, Verdict::Open | Verdict::Hide) {
@@ -111,6 +116,29 @@ impl Repair {
         }
         let Repair { relocated, patches, children, lost, .. } = self;
         Ok(Repaired { parity, relocated, patches, children, lost, verdict })
+    }
+
+    /// The stripes whose parity is lost, or a part of it.
+    fn lost_parity(&self) -> BTreeSet<Stripe> {
+        let layout = self.layout;
+        let of = |(slot, ranges): (Slot, &Vec<Range<u64>>)| {
+            let rows =
+                ranges.iter().flat_map(|range| range.start / layout.unit..range.end.div_ceil(layout.unit));
+            rows.map(Stripe)
+                .filter(move |stripe| layout.parity(self.zone, *stripe) == slot)
+                .collect::<Vec<_>>()
+        };
+        (0..).map(Slot).zip(&self.lost).flat_map(of).collect()
+    }
+
+    /// Parity of what nobody knows is lost.
+    fn lose(&mut self, stripe: Stripe, unknown: &BTreeSet<u64>) {
+        let (slot, first) = (self.layout.parity(self.zone, stripe), self.layout.row(stripe));
+        if self.device(slot).is_some()
+            && let Some(lost) = self.lost.get_mut(slot.index())
+        {
+            unknown.iter().for_each(|row| patches::insert(lost, first + row..first + row + 1));
+        }
     }
 
     /// Parity in the logs that was written for data above the pointer is of a stripe that never became whole: what is

@@ -41,6 +41,9 @@ pub enum MemberState {
 /// Errors of the medium after which a drive should be replaced: one or two are a drive's daily bread.
 pub const MANY_ERRORS: u64 = 16;
 
+/// Lost zones that the advice names.
+const NAMED: usize = 8;
+
 /// A member and its drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
@@ -93,6 +96,8 @@ pub struct Status {
     pub worn: Vec<WornZone>,
     /// What is lost. Of an array that is not assembled this is not known.
     pub lost: Vec<LostBlocks>,
+    /// Logical zones that two drives lacked their part of: offline until they are reset.
+    pub lost_zones: Vec<ZoneId>,
     /// A second drive failed while the array was in use: nothing is written any more.
     pub broken: bool,
 }
@@ -151,6 +156,16 @@ impl Status {
                 worn.state
             ));
         }
+        if !self.lost_zones.is_empty() {
+            let named: Vec<String> = self.lost_zones.iter().take(NAMED).map(ToString::to_string).collect();
+            let more = if self.lost_zones.len() > NAMED { ", ..." } else { "" };
+            advice.push(format!(
+                "{} zones are lost, as two drives lacked their parts ({}{more}): with every drive there and none of \
+                 their parts worn, reset them to have them back.",
+                self.lost_zones.len(),
+                named.join(", ")
+            ));
+        }
         for lost in &self.lost {
             advice.push(format!(
                 "{} blocks of zone {} were lost when drive {} was rebuilt: copy what can be read of the zone, and reset it.",
@@ -190,7 +205,8 @@ impl Array {
             member.lost.all().into_iter().map(move |(zone, blocks)| LostBlocks { slot, zone, blocks })
         };
         let lost = core.good().flat_map(of).collect();
-        Status { superblock, members, rebuild, scrub, worn, lost, broken }
+        let lost_zones = core.lost_zones();
+        Status { superblock, members, rebuild, scrub, worn, lost, lost_zones, broken }
     }
 
     /// What is counted since the array was opened.
@@ -225,6 +241,7 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
             }
         }
         status.worn = mount.worn_zones();
+        status.lost_zones = mount.lost_zones();
     }
     Ok(status)
 }
@@ -267,6 +284,7 @@ pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Statu
         scrub: None,
         worn: Vec::new(),
         lost: Vec::new(),
+        lost_zones: Vec::new(),
         broken: false,
     })
 }

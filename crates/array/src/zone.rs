@@ -107,6 +107,8 @@ pub(crate) struct Zone {
     pub patches: Patches,
     /// By slot: the flush of the drive that makes durable what the zone has there. Empty where nothing is volatile.
     stamps: Vec<u64>,
+    /// It is worn, and counts as active: its parts on other drives are.
+    pub worn_active: bool,
     /// Why no more can be written: the array lost a second drive in the middle of a write, say.
     pub poison: Option<Error>,
 }
@@ -135,6 +137,7 @@ impl Zone {
             relocated: BTreeMap::new(),
             patches: Patches::default(),
             stamps: Vec::new(),
+            worn_active: false,
             poison: None,
         }
     }

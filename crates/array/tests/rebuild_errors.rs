@@ -4,12 +4,12 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot};
+use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot, Stripe};
 use common::{BLOCK, Bench, CONTENT, block, blocks, device, furnish, verify, verify_all};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -117,7 +117,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
         let array = bench.open(&[]).await;
         furnish(&device(&array)).await;
     });
-    let mut kinds = BTreeSet::new();
+    let (mut kinds, mut mended) = (BTreeSet::new(), 0);
     for (n, (slot, zone, row)) in (2..).zip(rows().chain((20..27).map(|row| (4, 4, row)))) {
         let what = format!("row {row} of zone {zone} on drive {slot}");
         let mut bench = bench.cut(n);
@@ -125,6 +125,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
         let bad = Arc::clone(&bench.drives[slot]);
         bad.unreadable.lock().insert(bad.row(zone, row));
         let both = blocks_of(zone, &[slot, SLOT], row);
+        let was_lost = AtomicBool::new(false);
         let lost = block_on(&*bench.driver, async {
             let array = bench.open(&[SLOT]).await;
             let events = array.events();
@@ -140,6 +141,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             let told = told.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
             // A mount may find out that of a stripe which may have been in flight the parity cannot be known: of another drive.
             let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
+            was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
             assert_eq!(told, new, "{what}: {status:?}");
             for (zone, n) in errors.iter().take(1) {
                 let at = device(&array).geometry().start(ZoneId(*zone)).plus(Blocks(*n));
@@ -176,11 +178,17 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
                 assert!(errors.iter().all(|(of, _)| *of == zone), "{what}, without {without:?}: {errors:?}");
             });
         }
+        let was_lost = was_lost.load(Ordering::Relaxed);
         // The row can be read again: so can all that follows from it, and nothing is wrong.
         let again = bench.cut(n);
         again.drives[slot].unreadable.lock().clear();
         block_on(&*again.driver, async {
             let array = again.open(&[]).await;
+            // The mount mends parity where it can read all data, and so it can unless the new drive lacks some.
+            if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(SLOT as u32) {
+                assert_eq!(array.status().lost, [], "{what}");
+                mended += u32::from(was_lost);
+            }
             read_all(&array).await;
             let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
             assert_eq!(report.mismatch_count, 0, "{what}: {report:?}");
@@ -199,6 +207,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             assert_eq!(array.status().lost, [], "{what}");
         });
     }
+    assert!(mended > 3, "parity was lost and found again {mended} times");
     // Both data, parity of either, nothing that anybody needs.
     let (data, parity) =
         (kinds.contains(&(1, 1, 2)), kinds.iter().any(|(new, other, _)| (*new, *other) == (0, 1)));

@@ -5,9 +5,9 @@ mod ground;
 use std::sync::Arc;
 
 use array::{OpenOptions, Slot};
-use ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use ground::{Ground, METADATA_ZONES, blocks};
 use zoned::emu::{Emu, Latency};
-use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
 
@@ -70,37 +70,6 @@ fn writes_and_resets_are_refused_in_clear_words() {
             ground.write(&array, ZoneId(2), 1, 0, 40, 4);
             ground.check(&array, ZoneId(2), 1, 40);
         }
-    }
-}
-
-#[test]
-fn a_worn_zone_and_a_lost_drive_cost_that_zone_only() {
-    let (ground, array) = worn(ZoneState::Offline, false);
-    ground.write(&array, ZoneId(2), 1, 0, 40, 4);
-    drop(array);
-    let array = ground.open_without(0);
-    assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Offline);
-    ground.check(&array, ZoneId(2), 1, 40);
-    ground.write(&array, ZoneId(2), 1, 40, 60, 4);
-    // New drives have nothing of the zone: it stays lost, and is no zone of zeros.
-    let mut ground = ground;
-    for slot in [0, 2] {
-        let new = Ground::new(4, 5, 96, 4).emus[0].media();
-        let new = Emu::from_media(new, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
-        if slot == 2 {
-            ground.wait(array.fail(Slot(slot))).expect("failed");
-        }
-        ground.wait(array.replace(Slot(slot), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
-        ground.emus[slot as usize] = new;
-    }
-    drop(array);
-    for _ in 0..2 {
-        let array = ground.open(OpenOptions::default());
-        assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Offline);
-        let device: &dyn ZonedDevice = &*array;
-        let read = device.read(device.geometry().start(ZONE), BufMut::zeroed(BLOCK as usize));
-        assert_eq!(ground.wait(read).expect_err("lost").kind(), ErrorKind::ZoneOffline);
-        ground.check(&array, ZoneId(2), 1, 60);
     }
 }
 

@@ -102,7 +102,28 @@ impl Target {
 
     /// Fills a zone. `kept`: what the drive has of it already; what clients have written since follows. `patient`: not
     /// if that would take long.
+    /// A zone that another drive's part of is offline is lost.
     pub(crate) async fn fill(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        kept: Option<ZoneEntry>,
+        patient: bool,
+    ) -> Result<Copied> {
+        let core = Arc::clone(&runner.core);
+        match self.fill_zone(runner, id, kept, patient).await {
+            Err(e) if e.kind() == ErrorKind::ZoneOffline => {
+                // Of the new drive's own zone that is the end.
+                let Some(slot) = core.offline_part(id).await else { return Err(e) };
+                tracing::error!(zone = id.0, error = %e, "the rebuild goes on without the zone");
+                core.worn_out(id, slot, ZoneState::Offline);
+                core.lose(id).await.map(|()| Copied::Again)
+            }
+            result => result,
+        }
+    }
+
+    async fn fill_zone(
         &self,
         runner: &mut Runner,
         id: ZoneId,
@@ -443,8 +464,7 @@ impl Core {
                 other.0, slot.0
             ),
             ErrorKind::ZoneOffline => format!(
-                "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost. Open the array \
-                 anew: that is recorded then, and the rebuild goes on with the other zones",
+                "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost",
                 other.0, slot.0
             ),
             _ => format!(

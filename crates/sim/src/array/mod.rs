@@ -6,7 +6,8 @@
 //! each *after* the mount; where a drive was replaced the old one may come back. Every state is mounted, compared with
 //! the model and read again; one in a few is written on, or rebuilt, cut again, and mounted again, and in one in a few
 //! the mount itself is cut. In some rebuilds another drive cannot read a few blocks: what two drives lack may be an error from
-//! then on, and nothing else.
+//! then on, and nothing else. Where all drives are there a zone is lost at the beginning, as if two drives lacked their part of it,
+//! and comes back with a reset.
 //!
 //! A state is what the mount finds: the images of the drives that are there, and the drive that is lost after it. It
 //! is counted once, at however many points the same one comes up.

@@ -44,12 +44,30 @@ pub(crate) enum Mark {
     Finished {
         zone: usize,
     },
+    /// What the zone holds is about to be lost, and is.
+    Losing {
+        zone: usize,
+    },
+    Lost {
+        zone: usize,
+    },
+    /// The reset of a lost zone was refused: a drive is lacking.
+    Refused {
+        zone: usize,
+    },
 }
 
 impl Mark {
     /// Whether this is a promise, not an attempt.
     pub(crate) fn is_promise(&self) -> bool {
-        matches!(self, Mark::Acked { .. } | Mark::Flushed { .. } | Mark::Reset { .. } | Mark::Finished { .. })
+        matches!(
+            self,
+            Mark::Acked { .. }
+                | Mark::Flushed { .. }
+                | Mark::Reset { .. }
+                | Mark::Finished { .. }
+                | Mark::Lost { .. }
+        )
     }
 }
 
@@ -67,6 +85,9 @@ struct Life {
     ending: bool,
     ended: bool,
     gone: bool,
+    /// Its content may be lost, and is.
+    losing: bool,
+    lost: bool,
 }
 
 /// Lives that a zone may still be in: a reset that no flush covers may not have happened.
@@ -98,7 +119,10 @@ impl ZonesModel {
         let life = |shown: &Shown| {
             let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
+            let lost = shown.state == ZoneState::Offline;
             vec![Life {
+                losing: lost,
+                lost,
                 blocks: Arc::new(shown.blocks.clone()),
                 acked: known,
                 durable: known,
@@ -156,6 +180,9 @@ impl ZonesModel {
                     lives.drain(..extra);
                 }
             }
+            Mark::Losing { zone } => self.last(*zone, |life| life.losing = true),
+            Mark::Lost { zone } => self.last(*zone, |life| life.lost = true),
+            Mark::Refused { zone } => self.last(*zone, |life| life.ending = false),
             Mark::Finishing { zone } => self.last(*zone, |life| life.finishing = true),
             Mark::Finished { zone } => self.last(*zone, |life| life.finished = true),
         }
@@ -214,6 +241,12 @@ fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, Strin
     let full = state == ZoneState::Full;
     if life.gone {
         return Some((FailureKind::Invented, format!("a life that is over: {}", about())));
+    }
+    if state == ZoneState::Offline {
+        return (!life.losing).then(|| (FailureKind::Lost, about()));
+    }
+    if life.lost {
+        return Some((FailureKind::Invented, format!("a life that was lost: {}", about())));
     }
     if state == ZoneState::Empty {
         return (life.durable > 0).then(|| (FailureKind::Lost, about()));
@@ -275,6 +308,33 @@ mod tests {
         }
         assert_eq!(kinds(&model, ZoneState::Empty, &[]), [FailureKind::Lost]);
         assert_eq!(kinds(&model, ZoneState::Full, &[1, 2, 7, 7, 7, 7]), []);
+    }
+
+    #[test]
+    fn a_lost_zone_stays_so_until_a_reset() {
+        let mut model = model(&[
+            Mark::Write { zone: 0, blocks: vec![1] },
+            Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
+        ]);
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
+        model.apply(&Mark::Losing { zone: 0 });
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
+        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), []);
+        model.apply(&Mark::Lost { zone: 0 });
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
+        for (state, blocks) in
+            [(ZoneState::Closed, &[1][..]), (ZoneState::Full, &[1]), (ZoneState::Empty, &[])]
+        {
+            assert_eq!(kinds(&model, state, blocks), [FailureKind::Invented]);
+        }
+        model.apply(&Mark::Resetting { zone: 0 });
+        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
+        for mark in [Mark::Reset { zone: 0 }, Mark::Flushing { id: 1 }, Mark::Flushed { id: 1 }] {
+            model.apply(&mark);
+        }
+        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Invented]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ::array::{Array, CreateOptions, OpenOptions, Sabotage};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::ZonedDevice;
 use zoned::emu::{Emu, FaultOp, FaultSpec, Late};
+use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
 use super::probe::replace;
@@ -93,8 +93,14 @@ async fn run(
             let sink = Arc::clone(journal);
             let sink = Arc::new(move |mark| sink.lock().push(Entry::Did(mark)));
             let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            let (array, first) = (Arc::clone(&stand.array), ZoneId(zones.start));
+            // Where all drives are there one zone is lost first: cuts around that, and around its reset.
+            let loses = shape.lost == Lost::None && task == 0;
             let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS);
-            spawn(&*driver, "workload", task.run())
+            spawn(&*driver, "workload", async move {
+                let task = if loses { task.loses(array.lose_zone(first)).await? } else { task };
+                task.run().await
+            })
         })
         .collect();
     if stand.befall(shape, drives, Duration::from_micros(200 + seed % 3_000)).await? {

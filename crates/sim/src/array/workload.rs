@@ -19,6 +19,8 @@ struct Ours {
     life: usize,
     written: usize,
     over: bool,
+    /// What it held is lost: it takes a reset only, and none while a drive is lacking.
+    lost: bool,
 }
 
 /// A task with zones of its own.
@@ -90,7 +92,8 @@ impl Task {
             let shown = shown.get(zone as usize);
             let written = shown.map_or(0, |shown| shown.blocks.len());
             let over = shown.is_some_and(|shown| shown.state == ZoneState::Full);
-            Ours { zone: ZoneId(zone), life: 0, written, over }
+            let lost = shown.is_some_and(|shown| shown.state == ZoneState::Offline);
+            Ours { zone: ZoneId(zone), life: 0, written, over, lost }
         };
         Task {
             device: Arc::clone(device),
@@ -102,10 +105,32 @@ impl Task {
         }
     }
 
+    /// Writes to its first zone, which loses all of that: `lose` makes it.
+    pub(crate) async fn loses(
+        mut self,
+        lose: impl Future<Output = zoned::Result<()>>,
+    ) -> Result<Task, String> {
+        for _ in 0..3 {
+            self.write(0).await?;
+        }
+        let Some(ours) = self.zones.first_mut() else { return Ok(self) };
+        ours.lost = true;
+        let zone = ours.zone.index();
+        (self.sink)(Mark::Losing { zone });
+        lose.await.map_err(|e| format!("to lose a zone: {e}"))?;
+        (self.sink)(Mark::Lost { zone });
+        Ok(self)
+    }
+
     /// Runs to its end. The error is what the array should not have answered.
     pub(crate) async fn run(mut self) -> Result<(), String> {
         for _ in 0..self.steps {
             let at = self.rng.index(self.zones.len());
+            if self.zones.get(at).is_some_and(|ours| ours.lost) {
+                // Nothing else can be done with it.
+                self.reset(at).await?;
+                continue;
+            }
             match self.rng.below(20) {
                 0 => self.flush().await?,
                 1 => self.reset(at).await?,
@@ -129,9 +154,16 @@ impl Task {
         let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = ours.zone.index();
         (self.sink)(Mark::Resetting { zone });
-        self.device.zone(ours.zone, Action::Reset).await.map_err(|e| format!("a reset: {e}"))?;
+        match self.device.zone(ours.zone, Action::Reset).await {
+            Ok(()) => {}
+            Err(e) if ours.lost && e.to_string().contains("is lacking") => {
+                (self.sink)(Mark::Refused { zone });
+                return Ok(());
+            }
+            Err(e) => return Err(format!("a reset: {e}")),
+        }
         (self.sink)(Mark::Reset { zone });
-        *ours = Ours { zone: ours.zone, life: ours.life + 1, written: 0, over: false };
+        *ours = Ours { zone: ours.zone, life: ours.life + 1, written: 0, over: false, lost: false };
         Ok(())
     }
 
