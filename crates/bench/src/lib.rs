@@ -15,6 +15,7 @@ pub mod kv;
 mod latency;
 mod load;
 pub mod recovery;
+mod scratch;
 pub mod wal;
 pub mod ycsb;
 

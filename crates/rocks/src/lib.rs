@@ -10,6 +10,7 @@
 //! ```
 
 pub mod abi;
+mod counters;
 mod mount;
 pub mod stock;
 

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 
+use array::Array;
 use fs::{FormatOptions, Fs, MountOptions};
 use parking_lot::Mutex;
 use units::{Driver, RealDriver, block_on};
 use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
+use crate::counters::{self, COUNTERS, Tally};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::log_options;
 
@@ -18,8 +20,14 @@ use crate::settings::log_options;
 const FORMAT: &str = "FURROW_FORMAT";
 
 struct Entry {
-    fs: Fs,
+    mounted: Mounted,
     users: usize,
+}
+
+struct Mounted {
+    fs: Fs,
+    /// Where the environment asks for it.
+    tally: Option<Tally>,
 }
 
 /// Held while a file system is mounted or unmounted, so that the same URL is not mounted twice.
@@ -65,11 +73,11 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
     let entry = match mounts.entry(url.to_owned()) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(slot) => {
-            slot.insert(Entry { fs: bring_up(url)?, users: 0 })
+            slot.insert(Entry { mounted: bring_up(url)?, users: 0 })
         }
     };
     entry.users += 1;
-    Ok(Mount { fs: entry.fs.clone(), url: url.to_owned() })
+    Ok(Mount { fs: entry.mounted.fs.clone(), url: url.to_owned() })
 }
 
 impl Drop for Mount {
@@ -83,7 +91,7 @@ impl Drop for Mount {
             entry.users == 0
         });
         if last && let Some(entry) = mounts.remove(&self.url) {
-            unmount(&self.url, entry.fs);
+            unmount(&self.url, entry.mounted);
         }
     }
 }
@@ -96,18 +104,22 @@ pub(crate) fn unmount_all() {
     }
     let mut mounts = MOUNTS.lock();
     while let Some((url, entry)) = mounts.pop_first() {
-        unmount(&url, entry.fs);
+        unmount(&url, entry.mounted);
     }
 }
 
 /// On a thread of its own: at the end of a process the calling thread may have lost its thread-local state.
-fn unmount(url: &str, fs: Fs) {
+fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
     driver.spawn(
         "unmount",
         Box::pin(async move {
-            let _nobody_waits = done.send(fs.unmount().await);
+            let ended = fs.unmount().await;
+            if let Some(tally) = tally {
+                tally.write();
+            }
+            let _nobody_waits = done.send(ended);
         }),
     );
     if let Ok(Err(error)) = wait.recv() {
@@ -120,10 +132,15 @@ fn driver() -> Arc<dyn Driver> {
     Arc::clone(DRIVER.get_or_init(RealDriver::new)) as Arc<dyn Driver>
 }
 
-fn bring_up(url: &str) -> Result<Fs> {
+fn bring_up(url: &str) -> Result<Mounted> {
+    let counters = counters::named()?;
     let options = MountOptions { log: log_options()?, ..MountOptions::default() };
     let driver = driver();
-    let device = open(url, Arc::clone(&driver))?;
+    let (device, array) = open(url, &driver)?;
+    if counters.is_some() && array.is_none() {
+        let text = format!("mounting {url}: {COUNTERS} is set, and only an array counts: unset it");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
     let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
     let format = |force: bool| {
         let options = FormatOptions { force, ..FormatOptions::default() };
@@ -140,24 +157,31 @@ fn bring_up(url: &str) -> Result<Fs> {
     if asked || blank {
         format(asked)?;
     }
-    block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
+    let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
         let mut error = failed(e);
         error.add(&format!("; {FORMAT}=1 formats it, and what it holds is lost"));
         error
-    })
+    })?;
+    Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| Tally::new(array, file)) })
 }
 
+/// A device, and the array that it is.
+type Opened = (Arc<dyn ZonedDevice>, Option<Arc<Array>>);
+
 /// Makes the drive file where there is none, if it can be formatted.
-fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |e: zoned::Error| Error::device(url, &e);
-    zoned::know_arrays(array::url::open);
     let parsed: DeviceUrl = url.parse().map_err(failed)?;
     if !parsed.exists() {
         let geometry = parsed.options().and_then(|settings| settings.geometry()).map_err(failed)?;
         Fs::check_format(&geometry, &FormatOptions::default())
             .map_err(|e| Error::fs(format!("formatting {url}"), &e))?;
     }
-    parsed.open_or_create(driver).map_err(failed)
+    if let DeviceUrl::Array(members) = &parsed {
+        let array = array::url::assemble(members, driver).map_err(failed)?;
+        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(array)));
+    }
+    Ok((parsed.open_or_create(Arc::clone(driver)).map_err(failed)?, None))
 }
 
 /// Whether the device never held anything: a file system has at least its superblock in a zone.

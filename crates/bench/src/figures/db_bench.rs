@@ -1,4 +1,4 @@
-//! The machine's own `db_bench` on an emulated drive in memory, on the real clock.
+//! The machine's own `db_bench` on emulated drives, on the real clock.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct DbBench {
-    /// The drive.
+    /// The drive, or an array.
     pub url: String,
     /// `fillrandom`.
     pub benchmark: &'static str,
@@ -29,9 +29,18 @@ pub struct DbBench {
     pub environment: Vec<(&'static str, String)>,
 }
 
+/// What it prints. Where a benchmark reads and writes, of the reads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measured {
+    /// Operations a second.
+    pub rate: f64,
+    /// The 99th percentile of their times, in us; with `--histogram` only.
+    pub p99: Option<f64>,
+}
+
 impl DbBench {
-    /// Runs it; gives operations a second as it prints them.
-    pub fn run(&self) -> Result<f64> {
+    /// Runs it.
+    pub fn run(&self) -> Result<Measured> {
         let doing = || format!("db_bench {} on {}", self.benchmark, self.url);
         let failed = |why: String| Error::new(doing(), why);
         let benchmarks = format!("--benchmarks={}", self.benchmark);
@@ -50,7 +59,7 @@ impl DbBench {
         if !ended {
             return Err(failed(format!("no end after {} s; {}", LONGEST.as_secs(), last())));
         }
-        rate(&output, self.benchmark).ok_or_else(|| failed(last()))
+        measured(&output, self.benchmark).ok_or_else(|| failed(last()))
     }
 }
 
@@ -84,12 +93,20 @@ fn drain(driver: &dyn Driver, pipe: Option<impl Read + Send + 'static>) -> Spawn
     })
 }
 
-/// `fillrandom : 1.604 micros/op 623223 ops/sec ...`
-fn rate(output: &str, benchmark: &str) -> Option<f64> {
-    let line = output.lines().find(|line| line.split([' ', ':']).next() == Some(benchmark))?;
+/// `fillrandom : 1.604 micros/op 623223 ops/sec ...`, and further down `Percentiles: P50: 8.36 P75: 9.64 P99: 1156.67 ...`
+fn measured(output: &str, benchmark: &str) -> Option<Measured> {
+    let mut lines = output.lines();
+    let line = lines.find(|line| line.split([' ', ':']).next() == Some(benchmark))?;
+    let rate = beside(line, |first, second| (second == "ops/sec").then_some(first))?;
+    let tail = lines.find(|line| line.starts_with("Percentiles:")).unwrap_or_default();
+    Some(Measured { rate, p99: beside(tail, |first, second| (first == "P99:").then_some(second)) })
+}
+
+/// The first number that two neighbouring words tell of.
+fn beside(line: &str, number: impl for<'a> Fn(&'a str, &'a str) -> Option<&'a str>) -> Option<f64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(2).find_map(|pair| match pair {
-        [number, "ops/sec"] => number.parse().ok(),
+        [first, second] => number(first, second)?.parse().ok(),
         _ => None,
     })
 }
@@ -128,11 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_benchmark() {
-        let output = "RocksDB:    version 7.8.3\nfillseq      :   1 micros/op 9 ops/sec;\n\
-                      fillrandom   :      31.604 micros/op 31641 ops/sec 9.481 seconds 300000 operations;  124.1 MB/s\n";
-        assert_eq!(rate(output, "fillrandom"), Some(31641.0));
-        assert_eq!(rate(output, "readrandom"), None);
-        assert_eq!(rate("fillrandom: failed", "fillrandom"), None);
+    fn the_numbers_are_those_of_the_benchmark() {
+        let output = "RocksDB:    version 7.8.3\nPercentiles: P50: 1.00 P99: 2.00\nfillseq      :   1 micros/op 9 ops/sec\n\
+                      fillrandom   :      31.604 micros/op 31641 ops/sec 9.481 seconds 300000 operations;  124.1 MB/s\n\
+                      Microseconds per write:\nPercentiles: P50: 8.36 P75: 9.64 P99: 1156.67 P99.9: 50000.00\n";
+        assert_eq!(measured(output, "fillrandom"), Some(Measured { rate: 31641.0, p99: Some(1156.67) }));
+        assert_eq!(measured(output, "fillseq").unwrap().rate, 9.0);
+        assert_eq!(measured(output, "readrandom"), None);
+        let bare = "fillrandom   :      31.604 micros/op 31641 ops/sec";
+        assert_eq!(measured(bare, "fillrandom"), Some(Measured { rate: 31641.0, p99: None }));
+        assert_eq!(measured("fillrandom: failed", "fillrandom"), None);
     }
 }

@@ -17,6 +17,7 @@ use units::{Blocks, Bytes, Driver, RealDriver, SplitMix64, VirtualDriver, ZoneId
 use zoned::emu::{Emu, EmuOptions, Latency, Timing};
 use zoned::{Buf, BufMut, DeviceUrl, Durability, ZonedDevice, join_all};
 
+use crate::scratch::Scratch;
 use crate::{Error, Result};
 use paced::Paced;
 
@@ -180,7 +181,7 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
         )));
     }
     check_sizes(load, &options)?;
-    Scratch::sweep(load)?;
+    Scratch::sweep(&load.scratch, SCRATCH)?;
     let read = bandwidth(&options)?;
     let logs = load.sizes.iter().map(|size| one(load, &options, *size, read)).collect::<Result<_>>()?;
     Ok(RecoveryOutcome {
@@ -285,7 +286,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
     block_on(&*driver, fs.unmount())?;
     drop(fs);
 
-    let scratch = Scratch::new(load)?;
+    let scratch = Scratch::new(&load.scratch, SCRATCH)?;
     let db = Db::open_on_host(scratch.path(), &settings)?;
     fill(&db, load, pairs)?;
     db.close()?;
@@ -381,54 +382,6 @@ fn fill(db: &Db, load: &RecoveryLoad, pairs: u64) -> Result<()> {
     Ok(())
 }
 
-/// A directory that goes when this is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(load: &RecoveryLoad) -> Result<Scratch> {
-        let path = load.scratch.join(format!("{SCRATCH}{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| {
-            let path = path.display();
-            Error::settings(format!(
-                "making {path} for what is compared with: {error}; name another directory"
-            ))
-        })?;
-        Ok(Scratch(path))
-    }
-
-    /// Removes what processes that are gone, killed perhaps, left behind.
-    fn sweep(load: &RecoveryLoad) -> Result<()> {
-        let why = |why: String| {
-            Error::settings(format!("--scratch {}: {why}; name another directory", load.scratch.display()))
-        };
-        if load.scratch.to_str().is_none() {
-            return Err(why("the name is not UTF-8".into()));
-        }
-        let processes = std::path::Path::new("/proc");
-        for entry in std::fs::read_dir(&load.scratch).map_err(|error| why(error.to_string()))?.flatten() {
-            let name = entry.file_name();
-            let process = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)?.parse::<u32>().ok());
-            let Some(process) = process else { continue };
-            let gone = processes.join("self").exists() && !processes.join(process.to_string()).exists();
-            if gone || process == std::process::id() {
-                // Another user's may stay: it is in nobody's way.
-                let _stays_behind = std::fs::remove_dir_all(entry.path());
-            }
-        }
-        Ok(())
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap_or("/dev/shm")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _stays_behind = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,20 +423,6 @@ mod tests {
             let error = run(&load).expect_err(word).to_string();
             assert!(error.contains(word), "{error}");
         }
-    }
-
-    #[test]
-    fn what_a_process_that_is_gone_left_is_removed_and_nothing_else() {
-        let scratch = std::env::temp_dir().join(format!("furrow-sweep-{}", std::process::id()));
-        // Above any process number.
-        let names = [format!("{SCRATCH}4294967295"), format!("{SCRATCH}1"), format!("{SCRATCH}x")];
-        for name in &names {
-            std::fs::create_dir_all(scratch.join(name)).expect("a directory");
-        }
-        Scratch::sweep(&RecoveryLoad { scratch: scratch.clone(), ..RecoveryLoad::default() }).expect("swept");
-        let left: Vec<bool> = names.iter().map(|name| scratch.join(name).exists()).collect();
-        std::fs::remove_dir_all(&scratch).expect("it goes");
-        assert_eq!(left, [false, true, true]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod micro;
 mod overwrite;
 mod repair;
 mod rocks;
+mod shares;
 
 #[cfg(test)]
 mod tests;

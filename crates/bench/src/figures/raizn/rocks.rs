@@ -1,23 +1,19 @@
-//! Fig. 4.13: db_bench's workloads on RocksDB over the file system, on the array and on one drive, in dilated time; and
-//! what share of the bytes written is the array's metadata.
-//!
-//! The workloads are db_bench's, run in this process: the counters of the array are read here.
+//! Fig. 4.13: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on what md's array of
+//! conventional drives is modelled as ([`md`]), in dilated time; and what share of the bytes written the array adds.
 
-use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use array::Counters;
-use fs::log::LogOptions;
+use array::{Array, CreateOptions, OpenOptions};
 use fs::{FormatOptions, Fs, MountOptions};
-use rocks::{Db, DbOptions, WriteBatch};
-use units::{Bytes, Driver, SplitMix64, VirtualDriver, block_on, spawn};
+use units::{Driver, block_on};
 use zoned::ZonedDevice;
 
-use super::setup;
-use crate::array::Setup;
-use crate::figures::{Better, Error, Figure, Panel, Result, Row, Run, Shape, Unit};
-use crate::{Clock, Recorder};
+use super::{DRIVES, OURS, md, setup, shares};
+use crate::Clock;
+use crate::figures::db_bench::{DbBench, Measured};
+use crate::figures::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use crate::scratch::Scratch;
 
 const X: &str = "db_bench workload";
 const Y: &str = "thousand operations a second";
@@ -25,7 +21,7 @@ const Y: &str = "thousand operations a second";
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig13",
-    title: "Fig. 4.13: RocksDB on the array and on one drive",
+    title: "Fig. 4.13: RocksDB on the array, on one drive, and on md as a model",
     panels: &[
         Panel { figure: "fig4.13a", title: "values of 4,000 bytes", x: X, y: Y, shape: Shape::Bars },
         Panel { figure: "fig4.13b", title: "values of 8,000 bytes", x: X, y: Y, shape: Shape::Bars },
@@ -38,246 +34,254 @@ pub(super) const FIGURE: Figure = Figure {
 /// So much slower are the drives: the host's own slowness counts that much less.
 const DILATION: u32 = 50;
 /// A stripe of four units of 64 KiB: the log writes one at a time.
-const STRIPE: usize = 256 << 10;
+const STRIPE: u64 = 256 << 10;
 /// Of the rates, for little data.
-const MEMTABLE: usize = 8 << 20;
-/// db_bench's own, for the shares of metadata: what a flush costs does not grow with it.
-const WHOLE_MEMTABLE: usize = 64 << 20;
-const CACHE: usize = 8 << 20;
+const MEMTABLE: u64 = 8 << 20;
+/// db_bench's own, for the shares: what a flush costs does not grow with it.
+const WHOLE_MEMTABLE: u64 = 64 << 20;
+/// As in the paper; the drives are made anew after the first.
+const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
+const READS: &str = "readwhilewriting";
 const READERS: u64 = 8;
-const PATH: &str = "/db";
+/// Files of drives are in memory: the machine's disk takes no part.
+const MEMORY: &str = "/dev/shm";
+const SCRATCH: &str = "furrow-fig13-";
 
-/// db_bench's names, in its order; the array is made anew after the first.
+/// What db_bench runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Workload {
-    FillSeq,
-    FillRandom,
-    Overwrite,
-    ReadWhileWriting,
+enum Place {
+    Array,
+    Alone,
+    /// md's array, as one drive.
+    Model {
+        collecting: bool,
+    },
 }
 
-impl Workload {
-    const ALL: [(Workload, &str); 4] = [
-        (Workload::FillSeq, "fillseq"),
-        (Workload::FillRandom, "fillrandom"),
-        (Workload::Overwrite, "overwrite"),
-        (Workload::ReadWhileWriting, "readwhilewriting"),
-    ];
+impl Place {
+    const ALL: [Place; 4] =
+        [Place::Array, Place::Alone, Place::Model { collecting: false }, Place::Model { collecting: true }];
+
+    fn series(self) -> &'static str {
+        match self {
+            Place::Array => OURS,
+            Place::Alone => "one drive",
+            Place::Model { collecting: false } => "md (model), new drives",
+            Place::Model { collecting: true } => "md (model), collecting garbage",
+        }
+    }
+
+    fn note(self) -> String {
+        match self {
+            Place::Array => format!("{DRIVES} zn540; published: within 10 % of md"),
+            Place::Alone => "one zn540".into(),
+            Place::Model { collecting: false } => {
+                "a model, not md: one drive as fast as md's array, never in mid-stripe".into()
+            }
+            Place::Model { collecting: true } => format!(
+                "a model, not md: likewise, and {:.0} % of the bandwidth of writes left by drives with 7 % spare that \
+                 are full",
+                md::collecting() * 100.0
+            ),
+        }
+    }
 }
 
-/// What a workload gave.
-struct Outcome {
-    name: &'static str,
-    /// Thousand operations a second: reads where it reads, else writes.
-    kiops: f64,
-    /// Of the same, in us.
-    p99: f64,
-    /// What the array wrote meanwhile.
-    counters: Option<Counters>,
+/// The load of a panel.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    value: u64,
+    count: u64,
+    memtable: u64,
 }
+
+impl Size {
+    fn note(&self) -> String {
+        let Size { value, count, memtable } = self;
+        format!(
+            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes, never synced, log buffer \
+             of a stripe, --write_buffer_size={}MiB",
+            memtable >> 20
+        )
+    }
+}
+
+/// Runs db_bench.
+pub(super) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    rows(run, Path::new(MEMORY), &DbBench::run)
+}
+
+/// The rows, with drives in files of `dir`.
+pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Row>> {
+    Scratch::sweep(dir, SCRATCH).map_err(|e| Error::new("making the drives", e))?;
     let mut rows = Vec::new();
-    let data = run.pick(64 << 20, 8 << 20);
     let panels = [
         (4000, "fig4.13a", "fig4.13a-p99", "fig4.13a-metadata"),
         (8000, "fig4.13b", "fig4.13b-p99", "fig4.13b-metadata"),
     ];
-    for (value, rates, tails, shares) in panels.into_iter().take(run.pick(2, 1)) {
-        for (drives, series) in [(true, "Furrow, five drives"), (false, "one drive")] {
-            let count = data / value;
-            let note = format!(
-                "db_bench's workloads in this process, clock dilated {DILATION} times, {count} values of {value} \
-                 bytes, never synced, log buffer of a stripe; published: within 10 % of md"
-            );
-            for outcome in outcomes(run, drives, value, count, MEMTABLE, &Workload::ALL)? {
-                let name = outcome.name;
-                rows.push(Row::new(rates, series, name, Unit::Kiops, outcome.kiops).note(&note));
-                rows.push(Row::new(tails, series, name, Unit::Us, outcome.p99).note(&note));
-                rows.extend(outcome.counters.iter().flat_map(|of| metadata(shares, name, of)));
+    for (value, rates, tails, shared) in panels.into_iter().take(run.pick(2, 1)) {
+        let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE };
+        for place in Place::ALL {
+            let how = format!("{}; {}", size.note(), place.note());
+            for (name, ran) in workloads(run, dir, bench, place, size, &WORKLOADS)? {
+                let (kiops, p99) =
+                    (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
+                rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
+                rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how));
+                rows.extend(ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note())));
             }
         }
     }
-    let (value, figure) = (4000, "fig4.13-metadata-64MiB");
-    let (count, writing) =
-        (run.pick(320 << 20, 16 << 20) / value, Workload::ALL.get(..3).unwrap_or_default());
-    for outcome in outcomes(run, true, value, count, run.pick(WHOLE_MEMTABLE, MEMTABLE), writing)? {
-        rows.extend(outcome.counters.iter().flat_map(|of| metadata(figure, outcome.name, of)));
+    let value = 4000;
+    let size = Size { value, count: run.pick(320 << 20, 4 << 20) / value, memtable: WHOLE_MEMTABLE };
+    let fills = WORKLOADS.get(..3).unwrap_or_default();
+    for (name, ran) in workloads(run, dir, bench, Place::Array, size, fills)? {
+        let of = ran.written.iter();
+        rows.extend(of.flat_map(|of| shares::rows("fig4.13-metadata-64MiB", name, of, &size.note())));
     }
     Ok(rows)
 }
 
-/// Shares of all bytes that the array wrote.
-fn metadata(figure: &'static str, name: &'static str, of: &Counters) -> Vec<Row> {
-    let all = of.data_bytes + of.parity_bytes + of.partial_parity_bytes + of.metadata_bytes;
-    let share = |series: &str, bytes: u64, note: &str| Row {
-        better: Better::Lower,
-        ..Row::new(figure, series, name, Unit::Times, bytes as f64 / (all.max(1)) as f64).note(note)
-    };
-    vec![
-        share(
-            "metadata of all bytes written",
-            of.metadata_bytes,
-            "published: below 0.001, partial parity included or not is not said",
-        ),
-        share(
-            "partial parity of all bytes written",
-            of.partial_parity_bytes,
-            "logged for stripes that were not full when a write ended",
-        ),
-    ]
+/// What a workload gave.
+struct Ran {
+    measured: Measured,
+    p99: f64,
+    /// By an array.
+    written: Option<shares::Written>,
 }
 
-fn outcomes(
+fn workloads(
     run: &Run<'_>,
-    drives: bool,
-    value: u64,
-    count: u64,
-    memtable: usize,
-    workloads: &[(Workload, &'static str)],
-) -> Result<Vec<Outcome>> {
-    let mut outcomes = Vec::new();
-    let mut ground = None;
-    for &(workload, name) in workloads {
-        (run.progress)(&format!("{name}, {value} bytes, {}", if drives { "array" } else { "one drive" }));
-        let failed = |e: crate::Error| Error::new(format!("{name} on {drives:?} drives"), e);
-        if matches!(workload, Workload::FillSeq | Workload::FillRandom) {
-            // As in the paper: fillseq has an array of its own.
-            close(ground.take()).map_err(failed)?;
-            ground = Some(Ground::new(drives, memtable).map_err(failed)?);
-        }
-        if let Some(ground) = &ground {
-            outcomes.push(ground.run(workload, name, value, count).map_err(failed)?);
-        }
+    dir: &Path,
+    bench: Bench<'_>,
+    place: Place,
+    size: Size,
+    names: &[&'static str],
+) -> Result<Vec<(&'static str, Ran)>> {
+    let mut ran = Vec::new();
+    let mut ground: Option<Ground> = None;
+    for &name in names {
+        (run.progress)(&format!("db_bench {name}, {} bytes, {}", size.value, place.series()));
+        let failed = |e: crate::Error| Error::new("making the drives", e);
+        let there = match ground.take().filter(|_| !is_fresh(name)) {
+            Some(there) => {
+                there.settle().map_err(failed)?;
+                there
+            }
+            None => Ground::new(dir, place).map_err(failed)?,
+        };
+        let measured = bench(&there.bench(name, size))?;
+        let p99 =
+            measured.p99.ok_or_else(|| Error::new(format!("db_bench {name}"), "it prints no percentiles"))?;
+        let written = match place {
+            Place::Array => Some(shares::counted(there.files.path().as_ref())?),
+            _ => None,
+        };
+        ran.push((name, Ran { measured, p99, written }));
+        ground = Some(there);
     }
-    close(ground).map_err(|e| Error::new("closing the database", e))?;
-    Ok(outcomes)
+    Ok(ran)
 }
 
-fn close(ground: Option<Ground>) -> crate::Result<()> {
-    let Some(ground) = ground else { return Ok(()) };
-    ground.db.close()?;
-    Ok(block_on(&*ground.driver, ground.fs.unmount())?)
+/// Whether a workload begins with empty drives.
+fn is_fresh(name: &str) -> bool {
+    ["fillseq", "fillrandom"].contains(&name)
 }
 
-/// A database on an array or on a drive.
+/// Drives in files, with a file system: db_bench is another process.
 struct Ground {
-    driver: Arc<dyn Driver>,
-    array: Option<Arc<array::Array>>,
-    fs: Fs,
-    db: Arc<Db>,
+    /// Without what they are slowed by.
+    drives: Vec<String>,
+    place: Place,
+    files: Scratch,
 }
 
 impl Ground {
-    fn new(drives: bool, memtable: usize) -> crate::Result<Ground> {
-        let driver = Clock::Dilated(NonZeroU32::new(DILATION).expect("not zero")).driver();
-        let setup = Setup { dilation: DILATION, ..setup(16, Bytes(64 << 10)) };
-        // Formatting finishes zones, which takes such a drive a second each: that is done in virtual time.
-        let (array, device): (_, Arc<dyn ZonedDevice>) = if drives {
-            let bed = Setup { dilation: 1, ..setup }.build()?;
-            block_on(&*bed.driver, Fs::format(&bed.device, &FormatOptions::default()))?;
-            let bed = setup.build_from(&bed, Arc::clone(&driver))?;
-            (Some(bed.array), bed.device)
-        } else {
-            let emu = Setup { dilation: 1, ..setup }.drive(&(VirtualDriver::new(1) as Arc<dyn Driver>), 0);
-            let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
-            block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))?;
-            (None, setup.drive_with(&driver, 0, emu.media()))
-        };
-        let fs = block_on(&*driver, async {
-            let log = LogOptions { buffer: STRIPE, ..LogOptions::default() };
-            Fs::mount(device, &MountOptions { log, ..MountOptions::default() }).await
-        })?;
-        let options = DbOptions { write_buffer: memtable, block_cache: CACHE, ..DbOptions::default() };
-        let db = Arc::new(Db::open(&fs, PATH, &options)?);
-        Ok(Ground { driver, array, fs, db })
-    }
-
-    fn run(&self, workload: Workload, name: &'static str, value: u64, count: u64) -> crate::Result<Outcome> {
-        let before = self.array.as_ref().map(|array| array.counters());
-        let begin = self.driver.now();
-        let stop = Arc::new(AtomicBool::new(false));
-        let reads = workload == Workload::ReadWhileWriting;
-        let writer = {
-            let (db, driver, stop) = (Arc::clone(&self.db), Arc::clone(&self.driver), Arc::clone(&stop));
-            spawn(&*self.driver, "writer", async move { write(&db, &driver, workload, value, count, &stop) })
-        };
-        let readers: Vec<_> = (0..if reads { READERS } else { 0 })
-            .map(|reader| {
-                let (db, driver) = (Arc::clone(&self.db), Arc::clone(&self.driver));
-                spawn(&*self.driver, "reader", async move { read(&db, &driver, reader, count) })
-            })
-            .collect();
-        let mut recorder = Recorder::new();
-        block_on(&*self.driver, async {
-            for reader in readers {
-                recorder.add(&reader.await?);
+    fn new(dir: &Path, place: Place) -> crate::Result<Ground> {
+        let files = Scratch::new(dir, SCRATCH)?;
+        let setup = setup(16, CreateOptions::default().stripe_unit);
+        let (count, profile) = match place {
+            Place::Array => (DRIVES, setup.profile.to_owned()),
+            Place::Alone => (1, setup.profile.to_owned()),
+            Place::Model { collecting } => {
+                let path = format!("{}/md.toml", files.path());
+                std::fs::write(&path, md::profile(if collecting { md::collecting() } else { 1.0 }))
+                    .map_err(|e| crate::Error::settings(format!("writing {path}: {e}")))?;
+                (1, path)
             }
-            stop.store(reads, Ordering::Relaxed);
-            let written = writer.await?;
-            if !reads {
-                recorder.add(&written);
+        };
+        let drives = (0..count).map(|n| format!("emu:{}/{n}?profile={profile}", files.path())).collect();
+        let ground = Ground { drives, place, files };
+        let driver = Clock::Virtual.driver();
+        let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;
+        block_on(&*driver, async {
+            if place == Place::Array {
+                array::create(&made, &CreateOptions::default()).await?;
             }
+            Fs::format(&assembled(made).await?, &FormatOptions::default()).await?;
             Ok::<(), crate::Error>(())
         })?;
-        let seconds = self.driver.now().since(begin).as_secs_f64() / f64::from(DILATION);
-        let counters = self.array.as_ref().map(|array| array.counters()).zip(before);
-        let counters = counters.map(|(after, before)| Counters {
-            data_bytes: after.data_bytes - before.data_bytes,
-            parity_bytes: after.parity_bytes - before.parity_bytes,
-            partial_parity_bytes: after.partial_parity_bytes - before.partial_parity_bytes,
-            metadata_bytes: after.metadata_bytes - before.metadata_bytes,
-            ..after
-        });
-        let kiops = recorder.count() as f64 / seconds / 1e3;
-        Ok(Outcome { name, kiops, p99: recorder.summary(DILATION).p99, counters })
+        Ok(ground)
     }
-}
 
-fn key(n: u64) -> [u8; 16] {
-    let mut key = [b'0'; 16];
-    key[8..].copy_from_slice(&n.to_be_bytes());
-    key
-}
+    fn opened(&self, driver: &Arc<dyn Driver>, more: &str) -> zoned::Result<Vec<Arc<dyn ZonedDevice>>> {
+        self.drives
+            .iter()
+            .map(|url| zoned::open_or_create(&format!("{url}{more}"), Arc::clone(driver)))
+            .collect()
+    }
 
-fn write(
-    db: &Db,
-    driver: &Arc<dyn Driver>,
-    workload: Workload,
-    value: u64,
-    count: u64,
-    stop: &AtomicBool,
-) -> crate::Result<Recorder> {
-    let mut random = SplitMix64::new(workload as u64 + 1);
-    let mut recorder = Recorder::new();
-    // Nothing to compress.
-    let mut bytes: Vec<u8> = (0..value.div_ceil(8)).flat_map(|_| random.draw().to_le_bytes()).collect();
-    for n in 0.. {
-        let ends =
-            if workload == Workload::ReadWhileWriting { stop.load(Ordering::Relaxed) } else { n == count };
-        if ends {
-            break;
+    /// Mounts and unmounts, in virtual time: the next mount finds nothing to finish, which takes such drives a second a zone.
+    fn settle(&self) -> crate::Result<()> {
+        let driver = Clock::Virtual.driver();
+        let drives = self.opened(&driver, "")?;
+        block_on(&*driver, async {
+            let fs = Fs::mount(assembled(drives).await?, &MountOptions::default()).await?;
+            Ok(fs.unmount().await?)
+        })
+    }
+
+    fn url(&self) -> String {
+        let drives: Vec<String> =
+            self.drives.iter().map(|drive| format!("{drive}&dilated={DILATION}")).collect();
+        format!("{}{}", if self.place == Place::Array { "array:" } else { "" }, drives.join(","))
+    }
+
+    /// As in the paper, but for the numbers.
+    fn bench(&self, name: &'static str, Size { value, count, memtable }: Size) -> DbBench {
+        let readers = if name == READS { READERS } else { 1 };
+        let settings = [
+            ("num", count),
+            ("reads", count / readers),
+            ("threads", readers),
+            ("value_size", value),
+            ("write_buffer_size", memtable),
+            ("seed", 1),
+            ("use_existing_db", u64::from(!is_fresh(name))),
+        ];
+        let mut args: Vec<String> =
+            settings.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+        let flags = [
+            "compression_type=none",
+            "use_direct_reads",
+            "use_direct_io_for_flush_and_compaction",
+            "histogram",
+        ];
+        args.extend(flags.iter().map(|flag| format!("--{flag}")));
+        let mut environment = vec![("FURROW_WAL_BUFFER", STRIPE.to_string())];
+        if self.place == Place::Array {
+            environment.push(shares::environment(self.files.path().as_ref()));
         }
-        let at = if workload == Workload::FillSeq { n } else { random.draw() % count };
-        if let Some(head) = bytes.first_chunk_mut::<8>() {
-            *head = random.draw().to_le_bytes();
-        }
-        let mut batch = WriteBatch::new();
-        batch.put(&key(at), &bytes);
-        let begin = driver.now();
-        db.write(&batch, false)?;
-        recorder.record(driver.now().since(begin));
+        DbBench { url: self.url(), benchmark: name, args, environment }
     }
-    Ok(recorder)
 }
 
-fn read(db: &Db, driver: &Arc<dyn Driver>, reader: u64, count: u64) -> crate::Result<Recorder> {
-    let mut random = SplitMix64::new(reader + 100);
-    let mut recorder = Recorder::new();
-    for _ in 0..count / READERS {
-        let begin = driver.now();
-        let _found_or_not = db.get(&key(random.draw() % count))?;
-        recorder.record(driver.now().since(begin));
+/// The one drive, or the array of all.
+async fn assembled(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
+    match &drives[..] {
+        [alone] => Ok(Arc::clone(alone)),
+        _ => Ok(Array::open(drives, OpenOptions::default()).await?),
     }
-    Ok(recorder)
 }

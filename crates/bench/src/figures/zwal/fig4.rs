@@ -95,5 +95,5 @@ fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
         ("FURROW_WAL_WINDOW", WINDOW.to_string()),
         ("FURROW_WAL_BARRIER", String::from("0")),
     ];
-    DbBench { url: drive.url(), benchmark: "fillrandom", args, environment }.run()
+    Ok(DbBench { url: drive.url(), benchmark: "fillrandom", args, environment }.run()?.rate)
 }

@@ -1,0 +1,75 @@
+//! What an array wrote while its file system was mounted, for whoever runs an unmodified program on it.
+//!
+//! `FURROW_COUNTERS=FILE` adds a line of JSON to a file of the host at the end of each mount: the array's counters
+//! ([`array::Counters`]) without those of assembling it and of mounting.
+
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use array::{Array, Counters};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Names the file.
+pub(crate) const COUNTERS: &str = "FURROW_COUNTERS";
+
+/// The file that the environment names, opened: one that cannot be written is an error before anything is done.
+pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
+    let Some(path) = env::var_os(COUNTERS).map(PathBuf::from) else { return Ok(None) };
+    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(|error| {
+        Error::new(ErrorKind::Invalid, format!("{COUNTERS}: opening {}: {error}", path.display()))
+    })?;
+    Ok(Some((path, file)))
+}
+
+/// Counts from now on.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    array: Arc<Array>,
+    before: Counters,
+    path: PathBuf,
+    file: File,
+}
+
+impl Tally {
+    /// Of an array that is mounted now.
+    pub(crate) fn new(array: Arc<Array>, (path, file): (PathBuf, File)) -> Tally {
+        let before = array.counters();
+        Tally { array, before, path, file }
+    }
+
+    /// Adds the line. The program's own work is done: what goes wrong is said, and no more.
+    pub(crate) fn write(mut self) {
+        let line = line(&self.before, &self.array.counters());
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            eprintln!("furrow: {COUNTERS}: writing {}: {error}", self.path.display());
+        }
+    }
+}
+
+fn line(before: &Counters, after: &Counters) -> String {
+    let counted = before.each().zip(after.each());
+    let fields: Vec<String> =
+        counted.map(|((name, from), (_, to))| format!("\"{name}\":{}", to.saturating_sub(from))).collect();
+    format!("{{{}}}\n", fields.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_what_was_counted_since() {
+        let before = Counters { data_bytes: 10, flushes: 7, ..Counters::default() };
+        let after = Counters { data_bytes: 4106, flushes: 7, metadata_bytes: 3, ..before };
+        let line = line(&before, &after);
+        assert!(
+            line.starts_with("{\"data_bytes\":4096,\"parity_bytes\":0,") && line.ends_with("}\n"),
+            "{line}"
+        );
+        assert!(line.contains("\"metadata_bytes\":3,") && line.contains("\"flushes\":0,"), "{line}");
+    }
+}
