@@ -334,7 +334,7 @@ mod tests {
             model.apply(&mark);
         }
         assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Invented]);
+        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
     }
 
     #[test]
