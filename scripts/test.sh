@@ -7,7 +7,7 @@ use_cargo
 step "tests" cargo test --workspace --locked --no-fail-fast
 examples() {
   local example
-  for example in zoned:appends fs:power_cut rocks:database; do
+  for example in zoned:appends array:lost_drive fs:power_cut rocks:database; do
     cargo run --profile test --locked --quiet -p "furrow-${example%:*}" --example "${example#*:}"
   done
 }

@@ -187,6 +187,16 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
 }
 
 #[test]
+fn units_written_32_at_a_time_have_the_tail_of_one_drive() {
+    // With their parity five drives have 8 each in flight.
+    let drive = writes(&one(), 32 << 10, UNIT, 8);
+    let array = writes(&fresh(), 128 << 10, UNIT, 32);
+    let share = array.p999 / drive.p999;
+    println!("64 KiB, depth 32: writes p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
+    assert!(share < 1.1, "{:.1} us, one drive {:.1}", array.p999, drive.p999);
+}
+
+#[test]
 fn small_writes_have_the_tail_of_one_drive() {
     let drive = writes(&one(), 8 << 10, 1, 1);
     let array = writes(&fresh(), 32 << 10, 1, 1);

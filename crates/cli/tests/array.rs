@@ -353,6 +353,12 @@ fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_fin
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).contains("barn: degraded: "), "{}", printed(&output));
     assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
+    // What cannot be told has neither the code of a lacking drive nor that of two.
+    for nobody in ["array:nobody", "array:"] {
+        let output = run(Some(nobody), &once);
+        assert_eq!(output.status.code(), run(Some(nobody), &["array", "status"]).status.code());
+        assert!(output.status.code() > Some(2), "{}", said(&output));
+    }
 }
 
 /// A process that ends with the test.

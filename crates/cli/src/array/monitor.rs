@@ -67,6 +67,7 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
                 before = Some(view);
             }
             // What is wrong at the start stays so: a wrong argument, say.
+            Err(error) if args.once => return Err(status::cannot_tell(error)),
             Err(error) if before.is_none() => return Err(error),
             Err(error) => {
                 if reachable {

@@ -72,6 +72,7 @@ pub struct ScrubArgs {
     #[command(flatten)]
     at: At,
     /// Make parity fit its data where it does not: which of the two is wrong nobody can tell, and this believes the data.
+    /// Without this a scrub says how many stripes that would be, and changes no parity.
     #[arg(long)]
     repair_parity: bool,
     /// End the one under way instead; only where a server has the array.

@@ -25,13 +25,17 @@ pub struct StatusArgs {
 
 /// Shows it.
 pub fn run(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
-    let view = args.at.look(context).map_err(|error| match exit::code(&error) {
-        // These say that a drive is lacking, or that two are.
-        Code::Failure | Code::Usage => Failure::unknown(exit::message(&error)),
-        _ => error,
-    })?;
+    let view = args.at.look(context).map_err(cannot_tell)?;
     show(context, &view)?;
     Ok(code(&view))
+}
+
+/// An error whose exit code does not say that a drive is lacking, or that two are.
+pub fn cannot_tell(error: anyhow::Error) -> anyhow::Error {
+    match exit::code(&error) {
+        Code::Failure | Code::Usage => Failure::unknown(exit::message(&error)),
+        _ => error,
+    }
 }
 
 /// The exit code that says how the array is.
