@@ -169,7 +169,7 @@ fn a_joint_entry_that_fails_fails_all_its_records_and_none_comes_back() {
                 spawn(&**fs.driver(), "writer", async move { log.append(&[n; 50], true).await })
             })
             .collect();
-        drive.emu.fail(FaultSpec::next(FaultOp::Write));
+        drive.emu.fail(FaultSpec::next(FaultOp::Write).landed());
         flies.await.unwrap();
         let mut failed = 0;
         for task in lost {

@@ -220,7 +220,7 @@ fn one_failed_append_costs_a_parallel_log_nothing() {
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
         let engine = engine(&fs, wal);
         assert_eq!(ask(&engine, &["SET a 1"]), [ok()]);
-        emu.fail(FaultSpec::next(FaultOp::Write));
+        emu.fail(FaultSpec::next(FaultOp::Write).landed());
         // The second attempt goes to another zone.
         assert_eq!(ask(&engine, &["INCR a", "SET b 1"]), [Reply::Integer(2), ok()], "{wal}");
         assert_eq!((engine.failure(), engine.log().unwrap().voids), (None, 1), "{wal}");

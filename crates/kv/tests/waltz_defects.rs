@@ -125,12 +125,13 @@ fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
     assert_eq!(overtaken(Without::Stripes), (Some(1), Some(2)), "without stripes a crash changes the value");
 }
 
-/// Whether a put whose append the drive failed said so, and what is there then, now and after a crash.
-fn after_a_failed_append(sabotage: Option<Sabotage>) -> (bool, Option<u64>, Vec<Option<u64>>) {
+/// Whether a put whose append the drive failed, though it may have `landed`, said so, and what is there then, now and after a
+/// crash.
+fn after_a_failed_append(sabotage: Option<Sabotage>, landed: bool) -> (bool, Option<u64>, Vec<Option<u64>>) {
     let drive = Drive::new();
     let world = World::without(&drive, sabotage, Without::Nothing);
     world.put("a", 1).unwrap();
-    drive.emu.fail(FaultSpec::next(FaultOp::Write));
+    drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
     let failed = world.put("a", 2).is_err();
     world.put("b", 1).unwrap();
     let now = world.get("a");
@@ -147,7 +148,12 @@ fn after_a_failed_append(sabotage: Option<Sabotage>) -> (bool, Option<u64>, Vec<
 
 #[test]
 fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
-    assert_eq!(after_a_failed_append(None), (true, Some(1), vec![Some(1); 12]));
+    for landed in [false, true] {
+        assert_eq!(after_a_failed_append(None, landed), (true, Some(1), vec![Some(1); 12]), "{landed}");
+    }
+    let (failed, now, later) = after_a_failed_append(Some(Sabotage::Void), true);
+    assert_eq!((failed, now), (true, Some(1)));
+    assert!(later.contains(&Some(2)), "without voids it comes back: {later:?}");
 }
 
 /// The same with a batch that RocksDB refuses once the log has it.

@@ -117,20 +117,20 @@ impl Emu {
         self.faulty.store(false, Ordering::Release);
     }
 
-    fn fault(&self, op: &Op) -> Option<Error> {
+    /// The error of an operation that a fault hits, and whether it lands.
+    fn fault(&self, op: &Op) -> Option<(Error, bool)> {
         let zone = match op {
             Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
             Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
             Op::Flush | Op::Report { .. } => None,
         };
-        let hit = self.faults.lock().iter_mut().any(|fault| fault.hits(op, zone));
-        hit.then(|| {
-            let error = Error::new(ErrorKind::Media, &self.geometry.name, op.name()).because("injected");
-            match zone {
-                Some(zone) => error.in_zone(zone),
-                None => error,
-            }
-        })
+        let landed = self.faults.lock().iter_mut().find_map(|fault| fault.hits(op, zone))?;
+        let error = Error::new(ErrorKind::Media, &self.geometry.name, op.name()).because("injected");
+        let error = match zone {
+            Some(zone) => error.in_zone(zone),
+            None => error,
+        };
+        Some((error, landed))
     }
 
     /// Acknowledges what has come due. The order of acknowledgements matters only to flushes and power cuts, so
@@ -239,8 +239,10 @@ impl ZonedDevice for Emu {
             return self.land_at(at, id, writes);
         }
         let result = match fault {
-            Some(error) => Err(match op {
+            Some((error, landed)) => Err(match op {
                 Op::Read { into, .. } => error.with_buffer(into),
+                // What the drive refuses has its own error.
+                _ if landed => self.apply(id, op).err().unwrap_or(error),
                 _ => error,
             }),
             None => self.apply(id, op),

@@ -15,7 +15,7 @@ pub enum FaultOp {
     Zone,
 }
 
-/// Makes operations fail with `ErrorKind::Media`, without any effect on the medium.
+/// Makes operations fail with `ErrorKind::Media`: without any effect on the medium, unless they [land](FaultSpec::landed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSpec {
     /// Which operations.
@@ -28,17 +28,26 @@ pub struct FaultSpec {
     pub every: u64,
     /// How many fail in all; `u64::MAX` for no end.
     pub count: u64,
+    /// They have their effect on the medium all the same, as where a drive's answer is lost.
+    pub landed: bool,
 }
 
 impl FaultSpec {
     /// The next operation of this kind fails, and no other.
     pub fn next(op: FaultOp) -> FaultSpec {
-        FaultSpec { op, zone: None, after: 0, every: 1, count: 1 }
+        FaultSpec { op, zone: None, after: 0, every: 1, count: 1, landed: false }
     }
 
     /// Every operation of this kind fails.
     pub fn all(op: FaultOp) -> FaultSpec {
         FaultSpec { count: u64::MAX, ..FaultSpec::next(op) }
+    }
+
+    /// Failed operations have their effect all the same.
+    #[must_use]
+    pub fn landed(mut self) -> FaultSpec {
+        self.landed = true;
+        self
     }
 
     /// Restricts the fault to a zone.
@@ -62,17 +71,17 @@ impl Fault {
         Fault { spec, seen: 0, failed: 0 }
     }
 
-    /// Whether it hits this operation.
-    pub(super) fn hits(&mut self, op: &Op, zone: Option<ZoneId>) -> bool {
+    /// Whether it hits this operation; and whether that lands.
+    pub(super) fn hits(&mut self, op: &Op, zone: Option<ZoneId>) -> Option<bool> {
         let kind = match op {
             Op::Read { .. } => FaultOp::Read,
             Op::Write { .. } | Op::Append { .. } => FaultOp::Write,
             Op::Flush => FaultOp::Flush,
             Op::Zone { .. } => FaultOp::Zone,
-            Op::Report { .. } => return false,
+            Op::Report { .. } => return None,
         };
         if kind != self.spec.op || (self.spec.zone.is_some() && self.spec.zone != zone) {
-            return false;
+            return None;
         }
         let nth = self.seen;
         self.seen += 1;
@@ -80,6 +89,6 @@ impl Fault {
             && (nth - self.spec.after).is_multiple_of(self.spec.every.max(1))
             && self.failed < self.spec.count;
         self.failed += u64::from(hit);
-        hit
+        hit.then_some(self.spec.landed)
     }
 }
