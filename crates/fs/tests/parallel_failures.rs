@@ -16,15 +16,33 @@ use units::Driver;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-/// Where an entry has its flags (none for records, one for a void) and the number of its records.
+/// Where an entry has its flags (none for records; 4 is a void) and the number of its records.
 const FLAGS: usize = 6;
 const COUNT: usize = 64;
 
-/// A drive whose driver panics when it is handed an entry with so many records.
+/// A drive whose driver panics when it is handed an entry like this.
 #[derive(Debug)]
 struct Panicking {
     emu: Arc<Emu>,
-    records: u32,
+    at: Entry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Entry {
+    /// With so many records.
+    Records(u32),
+    Void,
+}
+
+impl Entry {
+    fn of(data: &[u8]) -> Option<Entry> {
+        match data[FLAGS..FLAGS + 2] {
+            _ if !data.starts_with(b"FuLe") => None,
+            [0, 0] => Some(Entry::Records(u32::from_le_bytes(data[COUNT..COUNT + 4].try_into().unwrap()))),
+            [4, 0] => Some(Entry::Void),
+            _ => None,
+        }
+    }
 }
 
 impl ZonedDevice for Panicking {
@@ -34,8 +52,7 @@ impl ZonedDevice for Panicking {
 
     fn submit(&self, op: Op) -> Io {
         if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
-            let records = data.starts_with(b"FuLe") && data[FLAGS..FLAGS + 2] == [0, 0];
-            assert!(!records || data[COUNT..COUNT + 4] != self.records.to_le_bytes(), "the driver's fault");
+            assert_ne!(Entry::of(data), Some(self.at), "the driver's fault");
         }
         self.emu.submit(op)
     }
@@ -45,8 +62,8 @@ impl ZonedDevice for Panicking {
     }
 }
 
-async fn on_panicking(drive: &Drive, records: u32, options: &ParallelOptions) -> (Fs, ParallelLog) {
-    let device = Arc::new(Panicking { emu: drive.emu.clone(), records });
+async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (Fs, ParallelLog) {
+    let device = Arc::new(Panicking { emu: drive.emu.clone(), at });
     let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
     let (log, _) = fs.parallel_log(PATH, options).await.unwrap();
     (fs, log)
@@ -77,7 +94,7 @@ fn those_who_follow_a_leader_that_panics_are_told() {
     drive.format();
     drive.run(async {
         let joined = ParallelOptions { join: true, ..ParallelOptions::default() };
-        let (fs, log) = on_panicking(&drive, 3, &joined).await;
+        let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
         // The first one flies alone; the second one leads the others, and their entry has three records.
         let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
         let outcomes = outcomes(appends).await;
@@ -106,7 +123,7 @@ fn a_writer_that_panics_alone_holds_up_nobody() {
         drive.format();
         drive.run(async {
             let options = ParallelOptions { join, ..ParallelOptions::default() };
-            let (fs, log) = on_panicking(&drive, 1, &options).await;
+            let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
             let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
             assert!(outcomes[0].is_none(), "it panicked");
             // Its ticket is void, and the zone was left.
@@ -118,6 +135,34 @@ fn a_writer_that_panics_alone_holds_up_nobody() {
         });
         drive.check();
     }
+}
+
+#[test]
+fn a_keeper_that_panics_poisons_the_log_and_whoever_waits_for_it_is_told() {
+    let drive = Drive::new(parallel::options());
+    drive.format();
+    drive.run(async {
+        let options = ParallelOptions::default();
+        let (fs, log) = on_panicking(&drive, Entry::Void, &options).await;
+        let kept = log.append(b"record", true).await.unwrap();
+        let refused = log.append(b"refused", true).await.unwrap();
+        for error in [
+            log.void(refused).await.unwrap_err(),
+            log.void(kept).await.unwrap_err(),
+            log.append(b"later", true).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+            let words = format!("{error} {:?}", error);
+            assert!(words.contains("keeper panicked"), "{words}");
+        }
+        assert_eq!(log.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
+        let (log, replay) = fs.parallel_log(PATH, &options).await.unwrap();
+        assert_eq!(all(replay).await, [(kept, b"record".to_vec()), (refused, b"refused".to_vec())]);
+        log.append(b"again", true).await.unwrap();
+        log.close().await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
 }
 
 /// Appends records of one block until there is no room for another; gives the tickets of the first and the last.

@@ -1,7 +1,11 @@
 //! The keeper of a parallel log: everything that no writer should wait for.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 use parking_lot::Mutex;
 use units::Blocks;
@@ -17,7 +21,7 @@ use crate::log::parallel::{Entered, NUMBER, seal_empty};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
 /// Tickets to be voided.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct VoidJob {
     pub(super) first: u64,
     pub(super) count: u64,
@@ -62,7 +66,12 @@ pub(super) async fn run(log: Weak<Inner>, work: Event) {
     loop {
         let seen = work.version();
         let Some(log) = log.upgrade() else { return };
-        let progress = log.keep().await;
+        let Some(progress) = unless_it_panics(log.keep()).await else {
+            let why = "its keeper panicked, which is a bug; close it and open it again";
+            log.poison(Error::new(ErrorKind::Poisoned, "keeping a parallel log").because(why));
+            log.end_keeper();
+            return;
+        };
         if !progress && log.stopping.load(Ordering::Acquire) {
             log.end_keeper();
             return;
@@ -70,6 +79,30 @@ pub(super) async fn run(log: Weak<Inner>, work: Event) {
         drop(log);
         if !progress {
             work.changed_since(seen).await;
+        }
+    }
+}
+
+/// What comes of a future; none if it panics. What it held is let go of.
+async fn unless_it_panics<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |poll| poll.map(Some))
+    })
+    .await
+}
+
+/// A place in a zone, left when it is dropped.
+struct Inside<'a> {
+    log: &'a Inner,
+    zone: &'a Arc<Zone>,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if self.zone.gate.leave() {
+            self.log.drained(self.zone);
         }
     }
 }
@@ -117,7 +150,8 @@ impl Inner {
                 return true;
             }
         }
-        let job = self.voids.lock().pop();
+        // It stays there until it is done: whoever poisons the log answers it.
+        let job = self.voids.lock().last().cloned();
         match job {
             Some(job) => self.write_void(job).await,
             None => false,
@@ -312,10 +346,12 @@ impl Inner {
 
     /// Writes a void, makes it durable, answers. False where it has to wait for room, which somebody will give.
     async fn write_void(&self, job: VoidJob) -> bool {
+        let is_this = |other: &VoidJob| Arc::ptr_eq(&other.reply, &job.reply);
         if self.sabotage == Some(Sabotage::Void) {
             if job.open {
                 self.done(job.first, job.count);
             }
+            self.voids.lock().retain(|other| !is_this(other));
             job.reply.set(Ok(()));
             return true;
         }
@@ -326,7 +362,6 @@ impl Inner {
                     // Nobody asks for a zone: who waits for the void is to hear if there is still none.
                     self.asked.store(true, Ordering::Release);
                 }
-                self.voids.lock().push(job);
                 if entered == Entered::Taken {
                     return self.get_behind();
                 }
@@ -336,6 +371,7 @@ impl Inner {
                     || self.left_for_next().is_some();
             }
         };
+        let inside = Inside { log: self, zone: &zone };
         let (id, generation) = (zone.segment.zone, zone.segment.generation);
         let length = u32::try_from(NUMBER).expect("four");
         let header = EntryHeader { void: true, generation, length, ..self.header(job.first) };
@@ -345,19 +381,20 @@ impl Inner {
         if written.is_ok() && job.open {
             self.done(job.first, job.count);
         }
-        if zone.gate.leave() {
-            self.drained(&zone);
-        }
+        drop(inside);
         let durable = match written {
             Ok(_) => self.make_durable().await,
             // What failed before may come to life: nobody can say any more.
             Err(error) => Err(self.poison(Error::device("taking a record back", error))),
         };
         self.counters.voids.fetch_add(1, Ordering::Relaxed);
-        job.reply.set(durable);
-        if !self.voids.lock().iter().any(|job| job.put_off) {
+        let mut voids = self.voids.lock();
+        voids.retain(|other| !is_this(other));
+        if !voids.iter().any(|job| job.put_off) {
             self.owing.store(false, Ordering::Release);
         }
+        drop(voids);
+        job.reply.set(durable);
         self.switched.notify();
         true
     }
