@@ -24,6 +24,10 @@ shm=$(mktemp -d /dev/shm/furrow-compare.XXXXXX)
 pids=()
 cleanup() {
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+  if [ "${code:-0}" != 0 ] && [ -s "$shm/server.err" ]; then
+    say "the server's last words:"
+    tail -n 20 "$shm/server.err" >&2
+  fi
   rm -rf "$shm"
 }
 
@@ -101,7 +105,7 @@ compare_redis() {
     say "redis-benchmark, run $i of $runs"
     port=$(free_port)
     FURROW_LOG=warn "$furrow" serve --device "emu:$shm/drive.img?zones=128&zone-size=64MiB" --port "$port" --http none \
-      >/dev/null 2>&1 </dev/null &
+      >/dev/null 2>"$shm/server.err" </dev/null &
     pids=($!)
     wait_ready "$port" "${pids[0]}"
     redis_figures "$port" >>"$shm/ours"
@@ -110,7 +114,7 @@ compare_redis() {
     port=$(free_port)
     # Acknowledged means durable for both. redis-tools has the server's program; its name says what it is to be.
     (exec -a redis-server redis-check-rdb --port "$port" --bind 127.0.0.1 --dir "$shm" --appendonly yes --appendfsync always --save '' \
-      >/dev/null 2>&1 </dev/null) &
+      >"$shm/server.err" 2>&1 </dev/null) &
     pids=($!)
     wait_ready "$port" "${pids[0]}"
     redis_figures "$port" >>"$shm/theirs"
@@ -160,7 +164,7 @@ logs_pair() { # title, device, options of redis-benchmark...
       [ "$wal" != - ] || flags=()
       port=$(free_port)
       FURROW_LOG=warn "$program" serve --device "$device" --port "$port" --http none "${flags[@]}" \
-        >/dev/null 2>&1 </dev/null &
+        >/dev/null 2>"$shm/server.err" </dev/null &
       pids=($!)
       wait_ready "$port" "${pids[0]}"
       set_figures "$port" "$@" >>"$shm/logs.$name" || die "redis-benchmark gave no figures"

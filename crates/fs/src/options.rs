@@ -87,6 +87,8 @@ pub enum Sabotage {
     SyncOrder,
     /// A parallel log's recovery keeps entries though a ticket that they need is missing.
     Needs,
+    /// A parallel log on an array does not say what its entries follow.
+    Known,
     /// A parallel log writes no voids.
     Void,
     /// A parallel log gives up what lands behind its padding, instead of waiting for what is in flight.

@@ -239,15 +239,16 @@ impl RocksStore {
     /// Does what may free some of the `free` bytes, or needs them, unless something like it is under way, or failed just now.
     fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
         if self.compacting.load(Ordering::Acquire)
-            || !self.retry.lock().look(free)
+            || !self.retry.lock().is_due(self.driver().now(), free)
             || self.compacting.swap(true, Ordering::AcqRel)
         {
             return;
         }
         let (compacting, retry) = (Arc::clone(&self.compacting), Arc::clone(&self.retry));
+        let driver = Arc::clone(self.driver());
         let task = spawn(&**self.driver(), "kv-compact", async move {
             let done = work();
-            retry.lock().ended(free, done.is_ok());
+            retry.lock().ended(driver.now(), free, done.is_ok());
             if let Err(error) = done {
                 tracing::warn!(%error, "finding room failed");
             }

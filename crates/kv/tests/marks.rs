@@ -3,15 +3,16 @@
 
 mod cut;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use cut::{Drive, options};
 use fs::Fs;
 use kv::waltz::{
     BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables,
-    Tables, TicketLog, WalMode, Waltz, WaltzOptions, WriteError,
+    Sequence, Tables, TicketLog, WalMode, Waltz, WaltzOptions, WriteError,
 };
-use rocks::{Db, DbOptions, WriteBatch};
+use parking_lot::{Condvar, Mutex};
+use rocks::{Db, DbOptions, FlushEvents, WriteBatch};
 use units::Blocks;
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
 
@@ -31,6 +32,11 @@ impl World {
 
     /// With so many families beside the default one.
     fn with_families(drive: &Drive, families: u8) -> World {
+        World::behind(None, drive, families)
+    }
+
+    /// Whose flushes go through a gate.
+    fn behind(gate: Option<Arc<Gate>>, drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
@@ -42,6 +48,10 @@ impl World {
             WaltzOptions::default(),
         );
         let waltz = Arc::new(waltz.unwrap());
+        if let Some(gate) = gate {
+            gate.waltz.set(Arc::downgrade(&waltz)).unwrap();
+            db.tell_flushes(gate);
+        }
         tables.tell(&waltz);
         World { _fs: fs, db, log, tables, waltz }
     }
@@ -64,6 +74,57 @@ impl World {
     /// The power is gone: nothing is closed.
     fn leave(self) {
         std::mem::forget(self);
+    }
+}
+
+/// Holds up RocksDB's flushes when they begin.
+#[derive(Default)]
+struct Gate {
+    waltz: OnceLock<Weak<Waltz>>,
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    begun: usize,
+    /// So many may go on.
+    open: usize,
+    over: usize,
+}
+
+impl Gate {
+    fn open(&self, flushes: usize) {
+        self.counts.lock().open = flushes;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, until: impl Fn(&Counts) -> bool) {
+        self.changed.wait_while(&mut self.counts.lock(), |counts| !until(counts));
+    }
+}
+
+impl FlushEvents for Gate {
+    fn begins(&self) {
+        self.waltz.get().and_then(Weak::upgrade).unwrap().flush_begins().unwrap();
+        let number = {
+            let mut counts = self.counts.lock();
+            counts.begun += 1;
+            counts.begun
+        };
+        self.changed.notify_all();
+        self.wait(|counts| counts.open >= number);
+    }
+
+    fn family_flushed(&self, family: Option<u32>, largest: u64) {
+        let waltz = self.waltz.get().and_then(Weak::upgrade).unwrap();
+        waltz.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
+        self.counts.lock().over += 1;
+        self.changed.notify_all();
+    }
+
+    fn all_flushed(&self, largest: u64) {
+        self.waltz.get().and_then(Weak::upgrade).unwrap().all_flushed(Sequence(largest));
     }
 }
 
@@ -166,6 +227,58 @@ fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
     assert_eq!(world.waltz.held().records, 1);
     world.tables.flush().unwrap();
     assert_eq!(world.waltz.held().records, 0, "ours is of all");
+    world.waltz.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
+}
+
+/// Before RocksDB 7.10 the reason that a flush gives is its family's last one: here that of a flush of all.
+#[test]
+fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_the_others() {
+    let drive = Drive::new();
+    let gate = Arc::new(Gate::default());
+    let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
+    let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
+    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.put("a", 2).unwrap();
+    let mut written = 2;
+    std::thread::scope(|scope| {
+        let past = scope.spawn(|| world.db.flush());
+        gate.wait(|counts| counts.begun == 1);
+        // A memtable that is full, so that RocksDB flushes all. The write that comes next asks for that before it returns.
+        while world.db.property("rocksdb.num-immutable-mem-table").as_deref() != Some("2") {
+            let mut batch = WriteBatch::new();
+            batch.put(format!("fill {written}").as_bytes(), &[7; 3000]);
+            world.write(batch).unwrap();
+            written += 1;
+        }
+        gate.open(1);
+        gate.wait(|counts| counts.over == 1);
+        let held = world.waltz.held().records;
+        gate.open(usize::MAX);
+        past.join().unwrap().unwrap();
+        assert_eq!(held, written, "the other family was in memory");
+    });
+    world.tables.flush().unwrap();
+    assert_eq!(world.waltz.held().records, 0);
+    world.waltz.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
+}
+
+/// A table ends where its family's last record did not become a part of it. Our flush says that all is in tables, also where it
+/// finds nothing to do.
+#[test]
+fn a_record_that_leaves_nothing_in_tables_is_given_up_by_the_next_flush() {
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    world.put("a", 1).unwrap();
+    let batch = BatchBuilder::new().delete_range(Family::DEFAULT, b"b", b"b").build();
+    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.db.flush().unwrap();
+    assert_eq!(world.waltz.held().records, 1, "the table ends with the put");
+    world.tables.flush().unwrap();
+    assert_eq!(world.waltz.held().records, 0);
     world.waltz.close().unwrap();
     world.tables.settle();
     world.db.close().unwrap();

@@ -70,6 +70,15 @@ fn db_bench_writes_and_reads_under_a_parallel_log_through_flushes_and_compaction
 }
 
 #[test]
+fn db_bench_may_count_file_operations() {
+    let drive = Drive::new();
+    let args = ["--benchmarks=fillrandom,readrandom", "--num=500", "--report_file_operations=1"];
+    let output = drive.run("waltz", Program::DbBench, &[&BENCH[..], &args[..]].concat());
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("found") && said.contains("Num files opened"), "{said}");
+}
+
+#[test]
 fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log() {
     let drive = Drive::new();
     let args = ["--benchmarks=fillseq", "--num=1000000", "--sync=1", "--value_size=300"];

@@ -45,14 +45,12 @@ class Listener : public rocksdb::EventListener {
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
   const char* Name() const override { return kListener; }
   // All families are flushed up to here.
-  void Flushed(uint64_t largest) { events_.completed(events_.context, largest); }
+  void AllFlushed(uint64_t largest) { events_.all_flushed(events_.context, largest); }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
-    // RocksDB's own flushes are of all families. One that is asked for is of those that it names, one alone perhaps
-    // (GetRootDB()->Flush()): it says nothing of the others. Ours says so itself when it is over.
-    if (info.flush_reason != rocksdb::FlushReason::kManualFlush) {
-      Flushed(info.largest_seqno);
-    }
+    // It says nothing of other families: one that is asked for may be of one alone (GetRootDB()->Flush()).
+    const uint32_t family = info.cf_name == kMarksFamily ? FURROW_MARKS_FAMILY : info.cf_id;
+    events_.family_flushed(events_.context, family, info.largest_seqno);
   }
   void OnBackgroundError(rocksdb::BackgroundErrorReason, Status*) override { events_.fails(events_.context); }
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
@@ -164,12 +162,6 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
   return status;
 }
 
-void Unlogged::Flushed(uint64_t largest) {
-  if (listener_ != nullptr) {
-    listener_->Flushed(largest);
-  }
-}
-
 bool Unlogged::AllInTables() {
   using Properties = rocksdb::DB::Properties;
   // In the order in which entries go.
@@ -186,12 +178,16 @@ Status Unlogged::Flush() {
   std::shared_lock<std::shared_mutex> lock(handles_);
   // What has a sequence up to this one is in memtables, or was flushed before.
   const uint64_t written = db_->GetLatestSequenceNumber();
-  if (AllInTables()) {
-    // Whoever has ended RocksDB's own work, or holds it up, has brought everything into tables first. That may have been past
-    // this object, which nobody was told of.
-    Flushed(written);
-    return Status::OK();
+  // Whoever has ended RocksDB's own work, or holds it up, has brought everything into tables first.
+  Status status = AllInTables() ? Status::OK() : FlushAll();
+  if (status.ok() && listener_ != nullptr) {
+    // Tables need not say so: a single delete and its put leave nothing of themselves.
+    listener_->AllFlushed(written);
   }
+  return status;
+}
+
+Status Unlogged::FlushAll() {
   if (!others_) {
     std::vector<rocksdb::ColumnFamilyHandle*> families = families_;
     if (marks_ != nullptr) {
@@ -200,11 +196,7 @@ Status Unlogged::Flush() {
     rocksdb::FlushOptions options;
     // Otherwise it waits first until there are few tables in level 0: on a full drive, for ever.
     options.allow_write_stall = true;
-    Status status = db_->Flush(options, families);
-    if (status.ok()) {
-      Flushed(written);
-    }
-    return status;
+    return db_->Flush(options, families);
   }
   // All families at once, without having their handles.
   std::vector<std::string> files;

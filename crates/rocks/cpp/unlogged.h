@@ -24,13 +24,20 @@ typedef struct {
   uint8_t reserved[7];
 } FurrowMark;
 
+enum {
+  // What the hidden family is called there, whatever its number is.
+  FURROW_MARKS_FAMILY = UINT32_MAX,
+};
+
 // Whom flushes are told to. May be called from RocksDB's threads, several at once.
 typedef struct {
   void* context;
   // Memtables are closed; none of their tables counts yet.
   void (*begins)(void* context);
-  // Everything up to `largest` is in tables, durably.
-  void (*completed)(void* context, uint64_t largest);
+  // Everything up to `largest` that is of this family is in tables, durably.
+  void (*family_flushed)(void* context, uint32_t family, uint64_t largest);
+  // The same of all families.
+  void (*all_flushed)(void* context, uint64_t largest);
   // So many column families more (or fewer, below zero) have their writes delayed or stopped.
   void (*stalls)(void* context, int32_t more);
   // A flush or a compaction failed: writes may be refused until that is over.
@@ -80,7 +87,8 @@ class Unlogged {
  private:
   // Whether all memtables are empty: what was written before this is asked is in tables then.
   bool AllInTables();
-  void Flushed(uint64_t largest);
+  // The flush itself.
+  rocksdb::Status FlushAll();
 
   rocksdb::DB* db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;

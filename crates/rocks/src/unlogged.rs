@@ -16,8 +16,12 @@ pub trait FlushEvents: Send + Sync {
     /// Memtables are closed; none of their tables counts yet.
     fn begins(&self);
 
-    /// Everything up to the sequence `largest` is in tables, durably.
-    fn completed(&self, largest: u64);
+    /// Everything of a family up to the sequence `largest` is in tables, durably; of the hidden one where none is named. A
+    /// table may end before its family's last record: `largest` is never too high.
+    fn family_flushed(&self, family: Option<u32>, largest: u64);
+
+    /// The same of all families.
+    fn all_flushed(&self, largest: u64);
 }
 
 /// What goes into the hidden family along with a batch.
@@ -50,6 +54,9 @@ pub(crate) struct Hub {
     failing: AtomicBool,
 }
 
+/// `FURROW_MARKS_FAMILY`.
+const MARKS_FAMILY: u32 = u32::MAX;
+
 /// A batch of nothing, as RocksDB serialises it.
 const EMPTY: [u8; 12] = [0; 12];
 
@@ -57,8 +64,12 @@ extern "C" fn begins(context: *mut c_void) {
     tell(context, |events| events.begins());
 }
 
-extern "C" fn completed(context: *mut c_void, largest: u64) {
-    tell(context, |events| events.completed(largest));
+extern "C" fn family_flushed(context: *mut c_void, family: u32, largest: u64) {
+    tell(context, |events| events.family_flushed((family != MARKS_FAMILY).then_some(family), largest));
+}
+
+extern "C" fn all_flushed(context: *mut c_void, largest: u64) {
+    tell(context, |events| events.all_flushed(largest));
 }
 
 extern "C" fn stalls(context: *mut c_void, more: i32) {
@@ -108,7 +119,14 @@ impl Hub {
 
     /// What C++ is given. The hub must stay until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
-        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, completed, stalls, fails }
+        FlushCalls {
+            context: Arc::as_ptr(self).cast_mut().cast(),
+            begins,
+            family_flushed,
+            all_flushed,
+            stalls,
+            fails,
+        }
     }
 }
 

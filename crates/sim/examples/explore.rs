@@ -21,8 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Some("barrier") => Some(Sabotage::Barrier),
                     Some("syncorder") => Some(Sabotage::SyncOrder),
                     Some("needs") => Some(Sabotage::Needs),
+                    Some("known") => Some(Sabotage::Known),
                     other => {
-                        let known = "sync, rename, torntail, reset, gap, barrier, syncorder or needs";
+                        let known = "sync, rename, torntail, reset, gap, barrier, syncorder, needs or known";
                         return Err(format!("--break {other:?}: take {known}").into());
                     }
                 }

@@ -191,6 +191,15 @@ fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
     is_found_in_the_engine(leave_many_zones, 500, Some(Sabotage::Replacement), Without::Nothing);
 }
 
+/// The first workload of these has no merges, syncs seldom, flushes one family past the engine again and again, and has zones of a
+/// few records.
+const FLUSH_PAST: [u64; 12] = [71, 279, 302, 347, 72, 252, 8, 241, 288, 379, 214, 303];
+
+#[test]
+fn an_engine_that_takes_a_flush_of_one_family_for_one_of_all_is_found() {
+    is_found_in_the_engine(FLUSH_PAST, 500, None, Without::OtherFamilies);
+}
+
 #[test]
 fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
     shows_in_any_engine(47, Some(Sabotage::Needs), Without::Nothing);

@@ -157,7 +157,9 @@ impl Inner {
             identity: Identity { uuid: shared.superblock.uuid, log: handle.file.ino, epoch },
             cutting: Cutting::new(geometry.block_size, longest),
             volatile: geometry.volatile_cache,
-            scattered: geometry.volatile_cache && !geometry.ordered_cache,
+            scattered: geometry.volatile_cache
+                && !geometry.ordered_cache
+                && shared.options.sabotage != Some(Sabotage::Known),
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
             first,
             join: options.join,

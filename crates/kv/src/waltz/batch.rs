@@ -22,6 +22,8 @@ pub struct Family(pub u32);
 impl Family {
     /// The one that every database has.
     pub const DEFAULT: Family = Family(0);
+    /// What the hidden one is called where flushes are told: no batch of a client names it.
+    pub const MARKS: Family = Family(u32::MAX);
 }
 
 /// What a record does.

@@ -141,7 +141,7 @@ impl Waltz {
         Raise::end(raise, applied.is_ok());
         match applied {
             Ok(applied) => {
-                let full = entering.applied(ticket, applied, batch.len());
+                let full = entering.applied(ticket, self.needs(&plan, applied, mark), batch.len());
                 drop(held);
                 self.flush_if(full);
                 Ok(())
@@ -199,7 +199,7 @@ impl Waltz {
         Raise::end(raise, applied.is_ok());
         match applied {
             Ok(applied) => {
-                let full = entering.applied(ticket, applied, batch.len());
+                let full = entering.applied(ticket, self.needs(&plan, applied, mark), batch.len());
                 self.flush_if(full);
                 Ok(())
             }
@@ -287,11 +287,24 @@ impl Waltz {
         self.log.sync()
     }
 
-    /// To be called when a flush of all families has put everything up to `largest` into tables, durably.
-    pub fn flushed(&self, largest: Sequence) {
+    /// To be called when a flush has put everything of a family up to `largest` into tables, durably.
+    pub fn flushed(&self, family: Family, largest: Sequence) {
+        if self.options.without == Without::OtherFamilies {
+            return self.all_flushed(largest);
+        }
+        self.retire(|ledger| ledger.flushed(family, largest));
+    }
+
+    /// The same of all families.
+    pub fn all_flushed(&self, largest: Sequence) {
+        self.retire(|ledger| ledger.all_flushed(largest));
+    }
+
+    /// Gives up what is in tables, by what `told` notes.
+    fn retire(&self, told: impl FnOnce(&mut Ledger)) {
         let retired = {
             let mut ledger = self.ledger.lock();
-            ledger.flushed(largest);
+            told(&mut ledger);
             ledger.retired(self.log.next_ticket())
         };
         if let Err(error) = self.log.retire(retired) {
@@ -342,6 +355,8 @@ impl Waltz {
             }
             None => {
                 families.remove(&family);
+                // Nothing of it will ever be in tables, nor is it needed there.
+                self.ledger.lock().flushed(family, Sequence::LAST);
             }
         }
     }
@@ -367,7 +382,7 @@ impl Waltz {
             return Err(error);
         }
         self.tables.flush()?;
-        self.ledger.lock().all_flushed();
+        self.ledger.lock().all_flushed(Sequence::LAST);
         self.log.retire(self.log.next_ticket())?;
         // The log is there until the hidden family is gone: whoever opens the database without it is told so, and a log that
         // is empty for good needs no marks.

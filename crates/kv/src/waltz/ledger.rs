@@ -1,22 +1,24 @@
 //! Which tickets are in tables.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::batch::Family;
 use super::log::Ticket;
 use super::tables::Sequence;
 
 /// Flushes that are asked for, for each time that the limit is applied.
 const FLUSH_STEPS: u64 = 4;
 
+/// The families that a batch touched, each with its last sequence there: so far each must be flushed.
+pub(crate) type Needs = Box<[(Family, Sequence)]>;
+
 /// What a ticket's batch became.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 struct Slot {
-    /// Its last sequence; none while it is being written, or if the ticket was never used.
-    last: Option<Sequence>,
+    /// None while it is being written, or if the ticket was never used.
+    needs: Option<Needs>,
     bytes: u64,
 }
-
-const EMPTY: Slot = Slot { last: None, bytes: 0 };
 
 /// A write on its way: its ticket will not be below.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,8 @@ pub(crate) struct Entered(u64);
 
 /// Follows tickets from before they are given until their batches are in tables.
 ///
-/// All families are flushed together, so everything up to the largest sequence of a finished flush is in tables.
+/// Each flush tells of its own family. A batch is in tables when all families that it touched are, up to it; it makes no
+/// difference whether they were flushed together, or why.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// All below is retired.
@@ -33,9 +36,9 @@ pub(crate) struct Ledger {
     slots: VecDeque<Slot>,
     /// The bounds of writes on their way, with how many have each.
     entered: BTreeMap<u64, u32>,
-    /// The largest sequence that was applied, and that is in tables.
-    written: Sequence,
+    /// The largest sequence that is in tables, of all families and of each.
     flushed: Sequence,
+    by_family: HashMap<Family, Sequence>,
     bytes: u64,
     records: u64,
     /// Bytes of batches that were applied so far, and when a flush was asked for last.
@@ -54,8 +57,8 @@ impl Ledger {
             base: next.0,
             slots: VecDeque::new(),
             entered: BTreeMap::new(),
-            written: Sequence(0),
             flushed: Sequence(0),
+            by_family: HashMap::new(),
             bytes: 0,
             records: 0,
             applied: 0,
@@ -123,49 +126,55 @@ impl Ledger {
         }
     }
 
-    /// A batch of `bytes` was applied up to the sequence `last`. Its write leaves next.
-    pub fn applied(&mut self, ticket: Ticket, last: Sequence, bytes: u64) {
-        self.written = self.written.max(last);
+    /// A batch of `bytes` was applied. Its write leaves next.
+    pub fn applied(&mut self, ticket: Ticket, needs: Needs, bytes: u64) {
         // Tickets below the base were given before the bound was taken: there are none.
         let Some(at) = ticket.0.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
             return;
         };
         if at >= self.slots.len() {
-            self.slots.resize(at + 1, EMPTY);
+            self.slots.resize_with(at + 1, Slot::default);
         }
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { last: Some(last), bytes };
+            *slot = Slot { needs: Some(needs), bytes };
             self.bytes += bytes;
             self.applied += bytes;
             self.records += 1;
         }
     }
 
-    /// A flush has finished, with tables up to `largest`.
-    pub fn flushed(&mut self, largest: Sequence) {
+    /// A flush of a family has finished, with tables up to `largest`.
+    pub fn flushed(&mut self, family: Family, largest: Sequence) {
+        let before = self.by_family.entry(family).or_insert(largest);
+        *before = largest.max(*before);
+    }
+
+    /// All families are in tables up to `largest`.
+    pub fn all_flushed(&mut self, largest: Sequence) {
         self.flushed = self.flushed.max(largest);
     }
 
-    /// Everything applied so far is in tables. For one who flushed while nobody wrote.
-    pub fn all_flushed(&mut self) {
-        self.flushed = self.flushed.max(self.written);
+    fn is_in_tables(&self, needs: &Needs) -> bool {
+        let flushed = |family| self.by_family.get(family).copied().unwrap_or(self.flushed).max(self.flushed);
+        needs.iter().all(|(family, last)| flushed(family) >= *last)
     }
 
     /// The ticket below which all is in tables; `next` is the log's next ticket now.
     pub fn retired(&mut self, next: Ticket) -> Ticket {
         let limit = self.entered.first_key_value().map_or(next.0, |(&bound, _)| bound);
         while self.base < limit {
-            match self.slots.front() {
-                Some(slot) if slot.last.is_some_and(|last| last > self.flushed) => break,
-                Some(slot) => {
-                    self.bytes -= slot.bytes;
-                    self.records -= u64::from(slot.last.is_some());
-                    self.slots.pop_front();
-                    self.base += 1;
-                }
+            let Some(slot) = self.slots.front() else {
                 // Nothing of what follows was used.
-                None => self.base = limit,
+                self.base = limit;
+                break;
+            };
+            if slot.needs.as_ref().is_some_and(|needs| !self.is_in_tables(needs)) {
+                break;
             }
+            self.bytes -= slot.bytes;
+            self.records -= u64::from(slot.needs.is_some());
+            self.slots.pop_front();
+            self.base += 1;
         }
         Ticket(self.base)
     }
@@ -187,8 +196,12 @@ mod tests {
 
     fn write(ledger: &mut Ledger, ticket: u64, last: u64) {
         let entered = ledger.enter(Ticket(ticket));
-        ledger.applied(Ticket(ticket), Sequence(last), 10);
+        ledger.applied(Ticket(ticket), alone(last), 10);
         ledger.leave(entered);
+    }
+
+    fn alone(last: u64) -> Needs {
+        Box::new([(Family::DEFAULT, Sequence(last))])
     }
 
     #[test]
@@ -198,10 +211,10 @@ mod tests {
             write(&mut ledger, 5 + n, 100 + n);
         }
         assert_eq!(ledger.retired(Ticket(9)), Ticket(5));
-        ledger.flushed(Sequence(101));
+        ledger.flushed(Family::DEFAULT, Sequence(101));
         assert_eq!(ledger.retired(Ticket(9)), Ticket(7));
         assert_eq!(ledger.bytes(), 20);
-        ledger.flushed(Sequence(103));
+        ledger.flushed(Family::DEFAULT, Sequence(103));
         assert_eq!(ledger.retired(Ticket(9)), Ticket(9));
     }
 
@@ -210,13 +223,36 @@ mod tests {
         let mut ledger = Ledger::new(Ticket(0));
         let slow = ledger.enter(Ticket(0));
         write(&mut ledger, 1, 50);
-        ledger.flushed(Sequence(50));
+        ledger.flushed(Family::DEFAULT, Sequence(50));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0));
-        ledger.applied(Ticket(0), Sequence(51), 10);
+        ledger.applied(Ticket(0), alone(51), 10);
         ledger.leave(slow);
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "51 is not flushed");
-        ledger.flushed(Sequence(51));
+        ledger.flushed(Family::DEFAULT, Sequence(51));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(2));
+    }
+
+    #[test]
+    fn a_batch_retires_when_every_family_that_it_touched_is_flushed_past_it() {
+        let mut ledger = Ledger::new(Ticket(0));
+        let other = Family(3);
+        let entered = ledger.enter(Ticket(0));
+        ledger.applied(Ticket(0), Box::new([(Family::DEFAULT, Sequence(7)), (other, Sequence(8))]), 10);
+        ledger.leave(entered);
+        write(&mut ledger, 1, 9);
+        ledger.flushed(Family::DEFAULT, Sequence(9));
+        assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "the other family is in memory");
+        ledger.flushed(other, Sequence(7));
+        assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "up to the batch");
+        ledger.flushed(other, Sequence(8));
+        assert_eq!(ledger.retired(Ticket(2)), Ticket(2));
+        ledger.flushed(other, Sequence(5));
+        let entered = ledger.enter(Ticket(2));
+        ledger.applied(Ticket(2), Box::new([(other, Sequence(8)), (Family(4), Sequence(10))]), 10);
+        ledger.leave(entered);
+        assert_eq!(ledger.retired(Ticket(3)), Ticket(2), "nothing of that family was ever flushed");
+        ledger.all_flushed(Sequence(10));
+        assert_eq!(ledger.retired(Ticket(3)), Ticket(3));
     }
 
     #[test]
@@ -225,7 +261,7 @@ mod tests {
         let failed = ledger.enter(Ticket(0));
         ledger.leave(failed);
         write(&mut ledger, 7, 1);
-        ledger.flushed(Sequence(1));
+        ledger.flushed(Family::DEFAULT, Sequence(1));
         assert_eq!(ledger.retired(Ticket(20)), Ticket(20));
         assert_eq!(ledger.bytes(), 0);
     }
@@ -234,8 +270,8 @@ mod tests {
     fn a_flush_that_ends_before_its_write_is_noted_counts() {
         let mut ledger = Ledger::new(Ticket(0));
         let entered = ledger.enter(Ticket(0));
-        ledger.flushed(Sequence(9));
-        ledger.applied(Ticket(0), Sequence(9), 10);
+        ledger.flushed(Family::DEFAULT, Sequence(9));
+        ledger.applied(Ticket(0), alone(9), 10);
         ledger.leave(entered);
         assert_eq!(ledger.retired(Ticket(1)), Ticket(1));
     }

@@ -31,6 +31,8 @@ pub enum Without {
     Marks,
     /// Only batches that need it have a mark.
     MarksOfOthers,
+    /// A flush of one family counts as one of all.
+    OtherFamilies,
 }
 
 impl Default for WaltzOptions {

@@ -8,6 +8,7 @@ use rocks::{AppliedMark, Db, FlushEvents};
 use units::sync::Turnstile;
 use units::{Driver, Spawned, block_on, spawn};
 
+use super::batch::Family;
 use super::core::Waltz;
 use super::error::{LogError, LogErrorKind};
 use super::log::Ticket;
@@ -208,9 +209,15 @@ impl FlushEvents for Told {
         }
     }
 
-    fn completed(&self, largest: u64) {
+    fn family_flushed(&self, family: Option<u32>, largest: u64) {
         if let Some(waltz) = self.waltz.upgrade() {
-            waltz.flushed(Sequence(largest));
+            waltz.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
+        }
+    }
+
+    fn all_flushed(&self, largest: u64) {
+        if let Some(waltz) = self.waltz.upgrade() {
+            waltz.all_flushed(Sequence(largest));
         }
     }
 }

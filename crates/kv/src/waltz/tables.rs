@@ -7,6 +7,11 @@ use super::log::Ticket;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Sequence(pub u64);
 
+impl Sequence {
+    /// None is beyond.
+    pub const LAST: Sequence = Sequence(u64::MAX);
+}
+
 /// What goes into the hidden family with a batch, in the same batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {

@@ -202,7 +202,7 @@ impl View<'_> {
                         registers.entry(Key::register(*register)).or_default().push(read);
                     }
                 }
-                Act::Flush | Act::Sync => {}
+                Act::Flush | Act::FlushPast | Act::Sync => {}
             }
         }
         registers

@@ -126,6 +126,7 @@ impl Run {
                     self.world.sync()?;
                     self.promise(before);
                 }
+                Act::FlushPast => self.world.flush_past()?,
                 Act::Flush => {
                     self.world.flush()?;
                     // RocksDB's own flush is of one family.

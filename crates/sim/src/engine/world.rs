@@ -134,6 +134,11 @@ impl World {
         }
     }
 
+    /// A flush of the default family, as somebody asks for it who goes past the engine.
+    pub(super) fn flush_past(&self) -> Result<(), String> {
+        self.db.flush().map_err(words)
+    }
+
     pub(super) fn content(&self) -> Result<Content, String> {
         let mut content = Content::new();
         for family in 0..=u32::from(FAMILIES) {

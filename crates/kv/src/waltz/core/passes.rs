@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use super::Waltz;
 use super::plan::Plan;
+use crate::waltz::batch::Family;
 use crate::waltz::error::LogError;
-use crate::waltz::ledger::Entered;
+use crate::waltz::ledger::{Entered, Needs};
 use crate::waltz::log::Ticket;
 use crate::waltz::options::{Applied, Without};
 use crate::waltz::stripes::Held;
-use crate::waltz::tables::Mark;
+use crate::waltz::tables::{Mark, Sequence};
 
 /// What a record takes besides its bytes: the entry's header, the number of records and the length.
 const RECORD_HEAD: u64 = 64 + 4 + 4;
@@ -27,6 +28,16 @@ impl Waltz {
         }
         let raise = Raise::begin(self);
         (Some(Mark { ticket, floor: raise.as_ref().map(|raise| raise.to) }), raise)
+    }
+
+    /// How far its families must be flushed until a batch is in tables; with its families held where they are.
+    pub(super) fn needs(&self, plan: &Plan, applied: Applied, mark: Option<Mark>) -> Needs {
+        let families = self.families.read();
+        let behind = |at: &usize| Sequence(applied.last.0.saturating_sub((plan.records - 1 - at) as u64));
+        // Records of families that are not there were left out.
+        let there = plan.families.iter().filter(|(family, _)| families.contains_key(family));
+        let marked = mark.map(|_| (Family::MARKS, Sequence(applied.last.0 + 1)));
+        there.map(|(family, at)| (*family, behind(at))).chain(marked).collect()
     }
 
     /// Takes back a batch that the tables refused.
@@ -102,12 +113,12 @@ impl<'a> Entering<'a> {
     }
 
     /// Its batch was applied. Whether a flush is to be asked for.
-    pub(super) fn applied(mut self, ticket: Ticket, applied: Applied, len: usize) -> bool {
+    pub(super) fn applied(mut self, ticket: Ticket, needs: Needs, len: usize) -> bool {
         let options = &self.waltz.options;
         let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
         let mut ledger = self.waltz.ledger.lock();
         if let Some(entered) = self.entered.take() {
-            ledger.applied(ticket, applied.last, bytes);
+            ledger.applied(ticket, needs, bytes);
             self.waltz.leave(&mut ledger, entered);
         }
         ledger.wants_flush(options.log_limit)

@@ -12,7 +12,8 @@ use crate::waltz::stripes::{Held, StripeSet};
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) stripes: StripeSet,
-    pub(super) families: Vec<Family>,
+    /// Each with its last record's place among those that take a sequence.
+    pub(super) families: Vec<(Family, usize)>,
     pub(super) merged: Vec<Family>,
     pub(super) records: usize,
     pub(super) exact: bool,
@@ -28,10 +29,11 @@ impl Waltz {
             if record.kind == Kind::LogData {
                 continue;
             }
-            plan.records += 1;
-            if !plan.families.contains(&record.family) {
-                plan.families.push(record.family);
+            match plan.families.iter_mut().find(|(family, _)| *family == record.family) {
+                Some((_, last)) => *last = plan.records,
+                None => plan.families.push((record.family, plan.records)),
             }
+            plan.records += 1;
             match record.kind {
                 Kind::DeleteRange => plan.stripes = StripeSet::ALL,
                 Kind::Merge | Kind::SingleDelete => plan.exact = true,
@@ -71,8 +73,8 @@ impl Waltz {
         self.check_open()?;
         self.tables.check_writable()?;
         let families = self.families.read();
-        let missing = plan.families.iter().find(|family| !families.contains_key(family));
-        if let Some(Family(id)) = missing.filter(|_| !how.ignore_missing) {
+        let missing = plan.families.iter().find(|(family, _)| !families.contains_key(family));
+        if let Some((Family(id), _)) = missing.filter(|_| !how.ignore_missing) {
             return Err(WriteError::Invalid(format!(
                 "the write batch names column family {id}, which does not exist (any more)"
             )));

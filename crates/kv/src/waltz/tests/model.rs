@@ -75,13 +75,15 @@ impl Contents {
                 Kind::LogData => {}
             }
         }
+        let last = self.sequence;
         if let Some(mark) = mark {
+            self.sequence += 1;
             self.marks.insert(mark.ticket.0);
             if let Some(floor) = mark.floor {
                 self.set_floor(floor);
             }
         }
-        self.sequence
+        last
     }
 
     fn set_floor(&mut self, floor: Ticket) {
@@ -131,6 +133,19 @@ impl ModelTables {
     /// What RocksDB's `Write` does with the log off.
     pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> Applied {
         Applied { last: Sequence(self.state.lock().live.apply(batch, mark)) }
+    }
+
+    /// A flush of one family alone, as of somebody who goes past the engine.
+    pub fn flush_family(&self, family: u32) {
+        let waltz = self.waltz.get().and_then(Weak::upgrade).unwrap();
+        waltz.flush_begins().unwrap();
+        let mut state = self.state.lock();
+        state.durable.data.retain(|(f, _), _| *f != family);
+        let live = state.live.data.clone();
+        state.durable.data.extend(live.into_iter().filter(|((f, _), _)| *f == family));
+        let largest = Sequence(state.live.sequence);
+        drop(state);
+        waltz.flushed(Family(family), largest);
     }
 
     pub fn get(&self, family: u32, key: &str) -> Option<i64> {
@@ -186,7 +201,7 @@ impl Tables for ModelTables {
             }
         }
         if let Some(waltz) = waltz {
-            waltz.flushed(Sequence(sealed.sequence));
+            waltz.all_flushed(Sequence(sealed.sequence));
         }
         let over = self.asked.lock().take();
         if let Some(over) = over {

@@ -96,12 +96,45 @@ fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
     for _ in 0..10 {
         world.write(How::UNSYNCED, &batch).unwrap();
     }
-    world.waltz.flushed(Sequence(11));
+    world.waltz.all_flushed(Sequence(11));
     assert_eq!(world.log.len(), 5, "the sixth batch is half in tables");
-    world.waltz.flushed(Sequence(20));
+    world.waltz.all_flushed(Sequence(20));
     assert_eq!(world.log.len(), 0);
+    world.write(How::UNSYNCED, &batch).unwrap();
+    world.waltz.flushed(Family(0), Sequence(21));
+    assert_eq!(world.log.len(), 1, "the batch has a record of the other family");
     world.waltz.exclusive(|| world.waltz.set_family(Family(1), None));
     assert!(world.write(How::UNSYNCED, &batch).is_err());
+    world.waltz.flushed(Family(0), Sequence(21));
+    assert_eq!(world.log.len(), 0, "that one is needed by nobody");
+    let missing_too = How { ignore_missing: true, ..How::UNSYNCED };
+    world.write(missing_too, &batch).unwrap();
+    world.waltz.flushed(Family(0), Sequence(23));
+    assert_eq!(world.log.len(), 0, "nor is it where it was named all the same");
+}
+
+#[test]
+fn a_flush_of_one_family_gives_up_nothing_that_another_one_has_in_memory() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
+    world.write(How::SYNCED, &Build::default().put(1, "c", 2)).unwrap();
+    world.write(How::SYNCED, &Build::default().put(0, "a", 3)).unwrap();
+    let all = |after: World| (after.tables.get(0, "a"), after.tables.get(1, "b"), after.tables.get(1, "c"));
+    let there = (Some(3), Some(1), Some(2));
+    world.tables.flush_family(0);
+    assert_eq!((world.log.len(), all(after_cut(&world))), (3, there));
+    world.tables.flush_family(1);
+    assert_eq!((world.log.len(), all(after_cut(&world))), (0, there));
+}
+
+#[test]
+fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
+    let world = World::new(DEFAULT);
+    world.write(How::SYNCED, &Build::default().merge(0, "a", 1)).unwrap();
+    world.tables.flush_family(0);
+    assert_eq!(world.log.len(), 1, "its mark tells that it is in tables");
+    world.tables.flush().unwrap();
+    assert_eq!(world.log.len(), 0);
 }
 
 #[test]
@@ -380,7 +413,7 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     (0..1200).for_each(|_| merge());
     let flushed = Sequence(sealed.sequence);
     world.tables.state.lock().durable = sealed;
-    world.waltz.flushed(flushed);
+    world.waltz.all_flushed(flushed);
     let slow = Build::default().put(0, "slow", 1).done();
     let outcome = world.waltz.write(&slow, How::SYNCED, |mark| {
         assert!(mark.unwrap().floor.is_some(), "it raises the floor");
