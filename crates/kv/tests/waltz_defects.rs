@@ -20,6 +20,7 @@ struct World {
     fs: Fs,
     db: Arc<Db>,
     tables: Arc<RocksTables>,
+    log: Arc<FsLog>,
     waltz: Arc<Waltz>,
 }
 
@@ -32,17 +33,17 @@ impl World {
         let fs = drive.mount_without(sabotage);
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
-        let log = FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap();
+        let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
         let info = FamilyInfo { merges: true, one_stripe: false };
         let waltz = Waltz::open(
-            Arc::new(log) as Arc<dyn TicketLog>,
+            Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
             WaltzOptions { without, ..WaltzOptions::default() },
         );
         let waltz = Arc::new(waltz.unwrap());
         tables.tell(&waltz);
-        World { fs, db, tables, waltz }
+        World { fs, db, tables, log, waltz }
     }
 
     fn write(&self, how: How, batch: BatchBuilder) -> Result<(), WriteError<rocks::Error>> {
@@ -75,7 +76,7 @@ impl World {
     /// Closes without the engine's own close: the log stays with what it holds.
     fn end(self) {
         self.tables.settle();
-        drop(self.waltz);
+        drop((self.waltz, self.log));
         self.db.close().unwrap();
         let _broken_drives_fail = block_on(&**self.fs.driver(), self.fs.unmount());
     }
@@ -297,6 +298,9 @@ fn writes_that_race_the_replacement_of_zones_are_all_there_after_a_cut() {
                 scope.spawn(move || (0..100).for_each(|n| world.put(&format!("{thread}.{n}"), n).unwrap()));
             }
         });
+        // 400 records of a block or two, in zones of 16.
+        let replaced = world.log.stats().replaced;
+        assert!(replaced > 12, "{replaced} replacements");
         let after = world.cut(&drive, seed);
         let missing = |thread| (0..100).filter(|n| after.get(&format!("{thread}.{n}")) != Some(*n)).count();
         assert_eq!((0..4).map(missing).sum::<usize>(), 0, "seed {seed}");

@@ -41,6 +41,8 @@ const LONGEST_VALUE: u64 = 64 << 20;
 const SMALLEST_TABLE: u64 = 1 << 20;
 /// The most of the longest writes that are kept.
 const MOST_SLOW: usize = 10_000;
+/// The shortest interval.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Whose log the database has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,10 +237,12 @@ impl KvLoad {
             String::from("no record is inserted, so none is the latest: use uniform or zipfian")
         } else if self.slowest > MOST_SLOW {
             format!("the {} longest writes: up to {MOST_SLOW}", self.slowest)
-        } else if self.interval == Some(Duration::ZERO) {
-            String::from("an interval is above 0")
+        } else if self.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL) {
+            String::from("an interval is 1 ms at least")
         } else if self.wal == Wal::Base && self.io == IoMode::Append {
             String::from("base writes at the zone's pointer: leave --io away, or say --wal group")
+        } else if self.wal.is_parallel() && self.io == IoMode::Write {
+            format!("{} appends: leave --io away, or say --wal group", self.wal)
         } else if self.clock == Some(Clock::Virtual) {
             String::from("RocksDB's threads cannot run on the virtual clock: use real, or dilated=N")
         } else {

@@ -18,6 +18,8 @@ use crate::{Recorder, Result};
 
 /// Records that the filling writes at a time.
 const FILL: u64 = 16;
+/// Intervals whose writes are summed up by themselves.
+const MOST_INTERVALS: usize = 10_000;
 
 /// What the threads share.
 pub(super) struct Work {
@@ -221,7 +223,8 @@ impl Work {
     fn in_interval(&self, tally: &mut Tally, end: Duration, took: Duration) {
         let Some(each) = self.load.interval else { return };
         let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
-        let Ok(at) = usize::try_from(at) else { return };
+        // The last takes what is later.
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(MOST_INTERVALS - 1);
         if tally.intervals.len() <= at {
             tally.intervals.resize_with(at + 1, Recorder::new);
         }

@@ -57,7 +57,9 @@ impl MemoryLog {
             ticket < state.settled || state.entries.contains_key(&ticket) || state.void.contains(&ticket)
         };
         let missing = (state.settled..state.next).find(|t| !exists(&state, *t)).unwrap_or(state.next);
-        state.entries.retain(|_, entry| entry.needs <= missing);
+        // As recovery does: what follows something missing ends the log.
+        let stop = state.entries.iter().find(|(_, entry)| entry.needs > missing).map(|(ticket, _)| *ticket);
+        stop.map(|ticket| state.entries.split_off(&ticket));
         let void = std::mem::take(&mut state.void);
         state.entries.retain(|ticket, _| !void.contains(ticket));
         if keep_mark {
