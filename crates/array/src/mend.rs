@@ -156,11 +156,7 @@ impl Core {
     /// Whether the log of a drive has room for more relocated units, which every checkpoint takes along.
     fn may_mend(&self, slot: Slot) -> bool {
         let relocates = self.config.lock().incompat & RELOCATION != 0;
-        let taken = |id: ZoneId| {
-            let zone = self.zone(id);
-            let parity = zone.relocated.keys().filter(|stripe| self.layout.parity(id, **stripe) == slot);
-            parity.count() as u64 * (self.layout.unit + 1) + zone.patches.cost(&self.layout, slot)
-        };
+        let taken = |id: ZoneId| self.zone(id).relocated_cost(&self.layout, id, slot);
         let more = 2 * (self.layout.unit + 1) + 1;
         let member = self.member(slot);
         relocates

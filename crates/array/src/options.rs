@@ -67,7 +67,7 @@ pub struct OpenOptions {
     pub rebuild: RebuildOptions,
     /// A rule to break, to prove that it would be noticed. Default none.
     pub sabotage: Option<Sabotage>,
-    /// A zone with more hidden rows than this, on all its drives together, is rebuilt when the array is opened: until
+    /// A zone with more hidden rows than this, on all its drives together, and other parity in the logs, is rebuilt when the array is opened: until
     /// then what is written there goes to the metadata logs, and stays in memory. Default 4 MiB: it costs that much
     /// memory, or reading and writing the zone's content twice. A zone is rebuilt earlier where what is relocated
     /// on one drive would pass 16 MiB, or a quarter of a metadata zone.

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zoned::{
-    Action, Blocks, BufMut, Bytes, Done, Durability, Io, Lba, Result, ZoneId, ZoneState, ZonedDevice,
-    join_all,
+    Action, Blocks, BufMut, Bytes, Done, Durability, ErrorKind, Io, Lba, Result, ZoneId, ZoneState,
+    ZonedDevice, join_all,
 };
 
 use crate::Sabotage;
@@ -26,7 +26,7 @@ use crate::format::record::Body;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::{METADATA_ZONES, Member};
 use crate::patches::Patches;
-use crate::zone::Relocated;
+use crate::zone::{Relocated, Zone};
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -38,36 +38,40 @@ const SHARE: u64 = 4;
 /// Blocks of the two records of a physical zone that is rebuilt.
 const RECORDS: u64 = 2;
 
-/// Rebuilds the zones of which more than `above` is hidden, and those for which there is no room in the logs.
+/// Rebuilds the zones of which more than `above` is relocated, and those for which there is no room in the logs.
 pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
     let block = u64::from(core.geometry.block_size);
     let mut taken = vec![0; core.members.len()];
     let mut open = Vec::new();
     for id in (0..core.geometry.zones).map(ZoneId) {
         let zone = core.zone(id);
-        if zone.patches.is_empty() {
+        let rows = zone.relocated_rows(&core.layout, id);
+        if rows == 0 {
             continue;
         }
         if zone.state.is_active() {
-            open.push((zone.patches.rows(), id));
+            open.push((rows, id));
         } else {
             // It stays as it is until it is reset.
-            take(core, &mut taken, &zone.patches.slots(), |slot| zone.patches.cost(&core.layout, slot));
+            take(core, &mut taken, &zone, id);
         }
     }
     // Small ones first: these stay.
     open.sort_unstable();
     for (rows, id) in open {
-        let patches = core.zone(id).patches.clone();
         let mut with = taken.clone();
-        take(core, &mut with, &patches.slots(), |slot| patches.cost(&core.layout, slot));
+        let slots = {
+            let zone = core.zone(id);
+            take(core, &mut with, &zone, id);
+            zone.relocates(&core.layout, id)
+        };
         let room = with.iter().zip(&*core.members).all(|(blocks, member)| *blocks <= most(core, member));
         if rows * block <= above.0 && room {
             taken = with;
             continue;
         }
-        tracing::info!(zone = id.0, rows, "rebuilding: too much of it is hidden");
-        let parts = patches.slots().into_iter().map(|slot| {
+        tracing::info!(zone = id.0, rows, "rebuilding: too much of it is relocated");
+        let parts = slots.into_iter().map(|slot| {
             let core_of = Arc::clone(core);
             Io::spawn(&core.driver, &core.geometry.name, async move {
                 rebuild_physical(&core_of, id, slot).await.map(|()| Done::Unit)
@@ -78,10 +82,11 @@ pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
     Ok(())
 }
 
-fn take(core: &Core, taken: &mut [u64], slots: &[Slot], cost: impl Fn(Slot) -> u64) {
-    for slot in slots.iter().filter(|slot| core.member(**slot).device().is_some()) {
-        if let Some(taken) = taken.get_mut(slot.index()) {
-            *taken += cost(*slot);
+/// Adds what is relocated of a zone.
+fn take(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
+    for (slot, taken) in (0..).map(Slot).zip(taken) {
+        if core.member(slot).is_good() {
+            *taken += zone.relocated_cost(&core.layout, id, slot);
         }
     }
 }
@@ -115,7 +120,16 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     while row < rows {
         let count = chunk(&device, block).min(if row < there { there - row } else { rows - row });
         let mut data = if row < there {
-            copied(core, id, slot, row, count).await?
+            match copied(core, id, slot, row, count).await {
+                Err(e) if e.kind() == ErrorKind::Media => {
+                    // The others cannot be asked: their parts are being rebuilt too. This one stays as it is.
+                    tracing::warn!(slot = slot.0, zone = id.0, error = %e, "not rebuilt: it cannot be read in full");
+                    member.unreserve(RECORDS);
+                    device.zone(swap, Action::Reset).await?;
+                    return device.flush().await;
+                }
+                data => data?,
+            }
         } else {
             let mut data = BufMut::zeroed(core.bytes(count));
             content(core, id, slot, row, &mut data);

@@ -11,7 +11,7 @@
 //! by a stripe that became whole meanwhile. A write is acknowledged when a commit covers it and every write below
 //! the commit's end has landed: what is acknowledged can be rebuilt, and everything below it too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneId, ZoneState};
 
@@ -169,6 +169,33 @@ impl Zone {
     /// Blocks that hold something; those above read as zeros.
     pub(crate) fn readable(&self) -> Blocks {
         self.end.unwrap_or(self.pointer)
+    }
+
+    /// The drives that have relocated units of zone `id`.
+    pub(crate) fn relocates(&self, layout: &Layout, id: ZoneId) -> BTreeSet<Slot> {
+        let parity = self.relocated.keys().map(|stripe| layout.parity(id, *stripe));
+        self.patches.slots().into_iter().chain(parity).collect()
+    }
+
+    /// Stripes whose parity is in the log of a drive, while their rows there are not hidden.
+    fn parity_alone(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
+        let alone = |stripe: &&Stripe| {
+            let row = layout.row(**stripe);
+            layout.parity(id, **stripe) == slot
+                && !self.patches.hides(slot, &(row..row + layout.unit_of(**stripe)))
+        };
+        self.relocated.keys().filter(alone).count() as u64
+    }
+
+    /// Blocks of records that the log of a drive may need in a checkpoint for what is relocated of zone `id`.
+    pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
+        self.patches.cost(layout, slot) + self.parity_alone(layout, id, slot) * (layout.unit + 1)
+    }
+
+    /// Rows of all drives whose content is, or will be, in the logs.
+    pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
+        let alone: u64 = (0..layout.drives).map(|slot| self.parity_alone(layout, id, Slot(slot))).sum();
+        self.patches.rows() + alone * layout.unit
     }
 
     /// What a checkpoint says of it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use array::{Layout, OpenOptions, Slot, Stripe};
 use ground::Ground;
 use units::{Driver, VirtualDriver};
-use zoned::emu::{Emu, Latency};
+use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
 use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(2);
@@ -212,5 +212,71 @@ fn a_finish_over_hidden_rows_keeps_the_content() {
         let array = ground.open_without(lost);
         assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
         ground.check(&array, ZONE, 1, BEFORE + 3);
+    }
+}
+
+/// Parity that a mount makes to fit lies in the logs too, though no row is hidden: it counts, and goes to its place where
+/// there is no room.
+#[test]
+fn parity_without_hidden_rows_is_counted_too() {
+    let (drive, zones, end) = (1, 6, 100);
+    let layout = Layout { drives: 4, unit: 4, zone_capacity: CAPACITY };
+    let ground = Ground::new(4, zones, CAPACITY, 4);
+    let array = ground.open(OpenOptions::default());
+    (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    drop(array);
+    // Two stripes of each zone, or more, have their parity on the drive: none fits.
+    for zone in (0..zones).map(ZoneId) {
+        let rows = layout.stripe_of(zoned::Blocks(end)).0 * layout.unit;
+        ground.rewrite(drive, zone, |row| {
+            row < rows && layout.parity(zone, Stripe(row / layout.unit)) == Slot(drive as u32)
+        });
+    }
+    for (options, most) in [(never(), 32), (OpenOptions { rebuild_above: Bytes(0), ..never() }, 0)] {
+        let array = ground.open(options);
+        let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+        let of =
+            |kind: &str| drives[drive].records.iter().filter(|record| record.kind == kind).count() as u64;
+        assert!(of("swap") >= 1, "{} swaps", of("swap"));
+        // A zone's records of before it was rebuilt are there still.
+        drop(array);
+        let array = ground.open(never());
+        let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+        let left = drives[drive].records.iter().filter(|record| record.kind == "relocated").count();
+        assert!(left as u64 * (layout.unit + 1) <= most, "{left} units");
+        (0..zones).for_each(|zone| ground.check(&array, ZoneId(zone), 1, end));
+        drop(array);
+    }
+    for lost in 0..4 {
+        let emus = ground
+            .emus
+            .iter()
+            .map(|emu| Emu::from_media(emu.media(), "again", Latency::NONE, Arc::clone(&ground.driver)));
+        let again = Ground { driver: Arc::clone(&ground.driver), emus: emus.collect() };
+        let array = again.open_without(lost);
+        (0..zones).for_each(|zone| again.check(&array, ZoneId(zone), 1, end));
+    }
+}
+
+/// What a drive cannot read of a zone is no reason to refuse the mount: its part stays as it is, with what is relocated of it.
+#[test]
+fn a_part_that_cannot_be_read_is_not_rebuilt_and_costs_nothing() {
+    for slot in [0, 3] {
+        let ground = ground();
+        let physical = ZoneId(ZONE.0 + ground::METADATA_ZONES);
+        ground.emus[slot].fail(FaultSpec::all(FaultOp::Read).in_zone(physical));
+        let rebuild = || OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() };
+        let array = ground.open(rebuild());
+        ground.check(&array, ZONE, 1, BEFORE);
+        ground.write(&array, ZONE, 1, BEFORE, 60, 5);
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        ground.emus[slot].heal();
+        let array = ground.open(rebuild());
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        let array = ground.open_without(3 - slot);
+        ground.check(&array, ZONE, 1, 60);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use array::{Array, CreateOptions, OpenOptions};
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
-use zoned::{Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
 pub const BLOCK: u32 = 512;
 pub const METADATA_ZONES: u32 = 3;
@@ -119,6 +119,25 @@ impl Ground {
             let info = device.report(physical.0..physical.0 + 1).await.expect("reported")[0];
             let at = Lba(device.geometry().start(physical).0 + info.pointer.0);
             device.write(at, blocks(0xbad, 0, count), Durability::Durable).await.expect("written");
+        });
+    }
+
+    /// Writes a drive's part of a zone once more, with garbage in the rows that are `bad`.
+    pub fn rewrite(&self, slot: usize, zone: ZoneId, bad: impl Fn(u64) -> bool) {
+        let device = Arc::clone(&self.emus[slot]) as Arc<dyn ZonedDevice>;
+        self.wait(async {
+            let physical = ZoneId(zone.0 + METADATA_ZONES);
+            let count = device.report(physical.0..physical.0 + 1).await.expect("reported")[0].pointer.0;
+            let start = device.geometry().start(physical);
+            let into = BufMut::zeroed((count * u64::from(BLOCK)) as usize);
+            let mut data = device.read(start, into).await.expect("read");
+            for (row, block) in (0..count).zip(data.chunks_mut(BLOCK as usize)) {
+                if bad(row) {
+                    block.fill(0xee);
+                }
+            }
+            device.zone(physical, Action::Reset).await.expect("reset");
+            device.write(start, data.freeze(), Durability::Durable).await.expect("written");
         });
     }
 }
