@@ -155,6 +155,7 @@ impl Core {
         for barrier in barriers {
             barrier.await?;
         }
+        self.log_taken_back(slot, life).await?;
         if let Some(io) = member.append_end(life, Durability::Cached).map_err(full)? {
             io.await?;
         }
@@ -166,6 +167,30 @@ impl Core {
             Some(io) => io.await,
             None => Ok(()),
         }
+    }
+
+    /// Once everything that was in flight at a checkpoint's beginning has come to an end: what it says of a stripe may cover
+    /// blocks that were refused since, and were taken back, so that no mount can use it. The parity of what is left of such
+    /// a zone, which takes no more writes, is logged once more.
+    pub(crate) async fn log_taken_back(self: &Arc<Core>, slot: Slot, life: u64) -> Result<()> {
+        for id in (0..self.geometry.zones).map(ZoneId) {
+            let io = {
+                let zone = self.zone(id);
+                let ours = |stripe: &Stripe| self.layout.parity(id, *stripe) == slot;
+                let open = zone.open_stripe(&self.layout).filter(ours);
+                let Some(stripe) = open.filter(|_| zone.poison.is_some()) else { continue };
+                let body = self.partial(&zone, id, stripe, self.layout.start(stripe), zone.pointer);
+                self.member(slot).append_of(life, &body)
+            };
+            let full = |_| {
+                self.error(ErrorKind::ZoneFull, "checkpoint")
+                    .because("the metadata that counts does not fit a zone")
+            };
+            if let Some(io) = io.map_err(full)? {
+                io.await?;
+            }
+        }
+        Ok(())
     }
 
     /// The records of what is hidden on a drive, and of what belongs there.
@@ -257,5 +282,77 @@ impl Core {
             ios.extend(member.append_of(life, &body)?);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use units::{Driver, VirtualDriver, block_on, sleep_until};
+    use zoned::emu::{Emu, EmuOptions, Late, Latency};
+    use zoned::{Buf, BufMut, Bytes, ZoneState};
+
+    use super::*;
+    use crate::{Array, CreateOptions, OpenOptions, create};
+
+    const BLOCK: usize = 512;
+    const ZONE: ZoneId = ZoneId(1);
+
+    fn blocks(from: u64, to: u64) -> Buf {
+        Buf::copy_from(&(from..to).flat_map(|n| [n as u8 ^ 0x5a; BLOCK]).collect::<Vec<_>>())
+    }
+
+    /// A write of a stripe is in flight when the log with its parity moves, and is refused then: what was acknowledged of
+    /// the stripe follows from the log all the same, whichever other drive is lost.
+    #[test]
+    fn a_write_that_is_refused_while_a_log_moves_costs_nothing_that_was_acknowledged() {
+        let layout = crate::Layout { drives: 5, unit: 4, zone_capacity: 256 };
+        let parity = layout.parity(ZONE, Stripe(2));
+        let worn = layout.data(ZONE, Stripe(2), 1);
+        for lost in (0..5).filter(|slot| *slot != worn.index()) {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let drive = |n: u32| {
+                let options = EmuOptions {
+                    name: format!("emu:{n}"),
+                    block_size: BLOCK as u32,
+                    zones: 6,
+                    zone_size: Blocks(256),
+                    zone_capacity: Blocks(256),
+                    latency: Latency::all(Duration::from_micros(10)),
+                    ..EmuOptions::default()
+                };
+                Emu::memory(options, Arc::clone(&driver))
+            };
+            let emus: Vec<Arc<Emu>> = (0..5).map(drive).collect();
+            let mut devices: Vec<Arc<dyn ZonedDevice>> =
+                emus.iter().map(|emu| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect();
+            block_on(&*driver, async {
+                let options = CreateOptions { stripe_unit: Bytes(4 * 512), ..CreateOptions::default() };
+                create(&devices, &options).await.expect("created");
+                let mut some = devices.clone();
+                some[worn.index()] = Late::over(Arc::clone(&devices[worn.index()]), Duration::from_millis(5));
+                let array = Array::open(some, OpenOptions::default()).await.expect("opened");
+                let device: &dyn ZonedDevice = &*array;
+                let start = device.geometry().start(ZONE);
+                device.write(start, blocks(0, 37), Durability::Durable).await.expect("written");
+                let flight = device.write(start.plus(Blocks(37)), blocks(37, 42), Durability::Cached);
+                let core = &array.core;
+                let mut after = After::default();
+                core.roll(parity, &mut after);
+                after.finish(core);
+                emus[worn.index()].wear(ZoneId(ZONE.0 + METADATA_ZONES), ZoneState::ReadOnly);
+                flight.await.expect_err("refused");
+                while core.member(parity).log.lock().rolling {
+                    sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+                }
+                drop(array);
+                devices.remove(lost);
+                let array = Array::open(devices, OpenOptions::default()).await.expect("opened again");
+                let device: &dyn ZonedDevice = &*array;
+                let found = device.read(start, BufMut::zeroed(37 * BLOCK)).await.expect("read");
+                assert!(*found == *blocks(0, 37), "without drive {lost}");
+            });
+        }
     }
 }

@@ -67,6 +67,7 @@ impl Core {
         for barrier in barriers {
             barrier.await?;
         }
+        self.log_taken_back(slot, life).await?;
         // The data of every record on the new drive is durable before any of them counts.
         self.flush_members().await?;
         let end = {
