@@ -205,3 +205,80 @@ pub(crate) fn best(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<
     let covers = |partial: &&Partial| partial.start <= at && at < partial.end && partial.end <= pointer;
     partials.iter().filter(covers).min_by_key(|partial| partial.end)
 }
+
+#[cfg(test)]
+mod tests {
+    use zoned::Buf;
+
+    use super::*;
+
+    fn partial(start: u64, end: u64) -> Partial {
+        Partial { start: Blocks(start), end: Blocks(end), rows: Buf::copy_from(&[]) }
+    }
+
+    #[test]
+    fn a_checkpointed_partial_parity_yields_to_one_that_was_written_for_the_block() {
+        // A checkpoint's record covers the stripe from its beginning to the pointer then.
+        let (checkpoint, normal) = (partial(0, 20), partial(2, 12));
+        for partials in [[checkpoint.clone(), normal.clone()], [normal, checkpoint]] {
+            let end = |at, pointer| best(&partials, Blocks(at), Blocks(pointer)).map(|best| best.end.0);
+            for (at, pointer, wanted) in [
+                (3, 15, Some(12)),
+                // What the checkpoint covers never landed in full: it does not count.
+                (13, 15, None),
+                (0, 15, None),
+                (3, 20, Some(12)),
+                (13, 20, Some(20)),
+                (0, 20, Some(20)),
+                (12, 19, None),
+                (3, 11, None),
+                (20, 30, None),
+            ] {
+                assert_eq!(end(at, pointer), wanted, "block {at}, pointer {pointer}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_pointer_is_at_the_first_block_that_is_not_there() {
+        // Four drives, units of 2 blocks, zone 0: stripe 0 has its parity on drive 3, stripe 1 on drive 2.
+        let layout = Layout { drives: 4, unit: 2, zone_capacity: 8 };
+        let (patches, relocated, stripe) = (Patches::default(), BTreeMap::new(), Stripe(1));
+        let none: BTreeMap<Stripe, Vec<Partial>> = BTreeMap::new();
+        let one: BTreeMap<Stripe, Vec<Partial>> = [(stripe, vec![partial(6, 8)])].into();
+        let later: BTreeMap<Stripe, Vec<Partial>> = [(stripe, vec![partial(6, 10)])].into();
+        let known = ZoneEntry { generation: 1, end: Some(Blocks(7)) };
+        let open = ZoneEntry { generation: 1, end: None };
+        use Child::{At, Full, Missing};
+        for (children, partials, entry, intent, wanted) in [
+            ([At(0); 4], &none, open, false, (Verdict::Empty, 0)),
+            ([At(2); 4], &none, open, false, (Verdict::Open, 6)),
+            ([At(2), At(2), At(2), At(0)], &none, open, false, (Verdict::Open, 6)),
+            ([At(2), At(1), At(2), At(2)], &none, open, false, (Verdict::Hide, 3)),
+            ([At(0), At(2), At(2), At(2)], &none, open, false, (Verdict::Reset, 0)),
+            ([At(2), At(2), At(2), Full], &none, open, false, (Verdict::Full, 8)),
+            ([At(2); 4], &none, known, false, (Verdict::Known, 7)),
+            ([At(2); 4], &none, known, true, (Verdict::Reset, 0)),
+            // Stripe 1's first unit is on drive 3: missing, its blocks follow from a record with all its data there.
+            ([At(2), At(2), At(2), Missing], &none, open, false, (Verdict::Open, 6)),
+            ([At(2), At(2), At(2), Missing], &one, open, false, (Verdict::Open, 8)),
+            ([At(2), At(2), At(2), Missing], &later, open, false, (Verdict::Open, 6)),
+            ([At(4), At(2), At(2), Missing], &later, open, false, (Verdict::Open, 10)),
+        ] {
+            let evidence = Evidence {
+                layout,
+                zone: ZoneId(0),
+                block: 512,
+                children: &children,
+                patches: &patches,
+                relocated: &relocated,
+                entry,
+                intent,
+                partials,
+                doubt: 4,
+            };
+            let found = decide(&evidence);
+            assert_eq!((found.verdict, found.pointer.0), wanted, "{children:?} {partials:?} {entry:?}");
+        }
+    }
+}
