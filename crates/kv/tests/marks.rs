@@ -4,6 +4,7 @@
 mod cut;
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use cut::{Drive, options};
 use fs::Fs;
@@ -77,6 +78,8 @@ impl World {
     }
 }
 
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Holds up RocksDB's flushes when they begin.
 #[derive(Default)]
 struct Gate {
@@ -100,7 +103,8 @@ impl Gate {
     }
 
     fn wait(&self, until: impl Fn(&Counts) -> bool) {
-        self.changed.wait_while(&mut self.counts.lock(), |counts| !until(counts));
+        let waited = self.changed.wait_while_for(&mut self.counts.lock(), |counts| !until(counts), PATIENCE);
+        assert!(!waited.timed_out(), "a guard against a hang");
     }
 }
 
