@@ -233,6 +233,17 @@ fn a_close_with_a_snapshot_and_ends_without_background_work_leave_no_log() {
 }
 
 #[test]
+fn a_close_that_cannot_empty_the_log_is_an_error_and_loses_nothing() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let drive = tempfile::tempdir().unwrap();
+        for merged in ["none", "1", "2"] {
+            let said = program.works(&drive, wal, "close broken");
+            assert!(said.contains(&format!("merged {merged}\n")), "{said}");
+        }
+    }
+}
+
+#[test]
 fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
     for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();

@@ -167,6 +167,8 @@ class ParallelDb : public rocksdb::StackableDB {
       return Status::Aborted("Cannot close DB with unreleased snapshot.");
     }
     Status status = CloseEngine();
+    // Where the engine could not be emptied it has the hidden family still.
+    unlogged_->LetGo();
     Status closed = db_->Close();
     closed_ = true;
     closing_ = status.ok() ? closed : status;
@@ -249,6 +251,11 @@ class ParallelDb : public rocksdb::StackableDB {
     db_->GetAllColumnFamilyMetaData(families);
     const auto hidden = [](const rocksdb::ColumnFamilyMetaData& family) { return family.name == kMarksFamily; };
     families->erase(std::remove_if(families->begin(), families->end(), hidden), families->end());
+  }
+  void GetLiveFilesMetaData(std::vector<rocksdb::LiveFileMetaData>* files) override {
+    db_->GetLiveFilesMetaData(files);
+    const auto hidden = [](const rocksdb::LiveFileMetaData& file) { return file.column_family_name == kMarksFamily; };
+    files->erase(std::remove_if(files->begin(), files->end(), hidden), files->end());
   }
 #if ROCKSDB_MAJOR < 8
   using DB::Get;

@@ -256,6 +256,16 @@ Status Unlogged::SetFloor(uint64_t floor) {
   return db_->Write(options, &batch);
 }
 
+void Unlogged::LetGo() {
+  std::unique_lock<std::shared_mutex> lock(handles_);
+  if (marks_ != nullptr) {
+    db_->DestroyColumnFamilyHandle(marks_);
+    marks_ = nullptr;
+  }
+  // The hidden family may still be there: a flush would not name all.
+  others_ = true;
+}
+
 Status Unlogged::DropMarks() {
   std::unique_lock<std::shared_mutex> lock(handles_);
   if (marks_ == nullptr) {

@@ -83,6 +83,8 @@ class Unlogged {
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
   rocksdb::Status DropMarks();
+  // Before the database closes: it is to have no handle of the hidden family open then.
+  void LetGo();
 
  private:
   // Whether all memtables are empty: what was written before this is asked is in tables then.

@@ -1,11 +1,13 @@
 //! A new drive that has all zones becomes a member.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use zoned::{Durability, ErrorKind, Result, join_all};
 
 use super::notes::Notes;
 use crate::core::Core;
+use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
@@ -58,10 +60,11 @@ impl Core {
         let joined: Result<Vec<()>> = join_all(ios).await.into_iter().collect();
         if written.is_err() || joined.is_err() {
             // Before anything is acknowledged by these commits: the array does without the drive, as it did.
-            member.set_failed();
+            self.give_up_again(slot).await;
         }
+        let done = if self.is_broken() { Err(self.broken_error("write")) } else { Ok(()) };
         for (id, end) in commits {
-            self.logged_by_checkpoint(id, end, &Ok(()));
+            self.logged_by_checkpoint(id, end, &done);
         }
         written.and(joined)?;
         for barrier in barriers {
@@ -92,6 +95,24 @@ impl Core {
             Some(io) => io.await,
             None => Err(self.broken_error("replace")),
         }
+    }
+}
+
+impl Core {
+    /// A new drive that wrote as a member already is none after all. A drive that failed since then counted on it.
+    async fn give_up_again(&self, slot: Slot) {
+        let _turn = self.persisting.acquire().await;
+        let member = self.member(slot);
+        if !member.is_good() {
+            return;
+        }
+        if self.members.iter().any(|other| other.slot != slot && !other.is_good()) {
+            let why = "the new drive could not become a member, and another one failed meanwhile";
+            tracing::error!(slot = slot.0, why, "a second drive failed: the array writes nothing more");
+            self.tell(EventKind::SecondFailure { slot, why: why.to_owned() });
+            self.broken.store(true, Ordering::Release);
+        }
+        member.set_failed();
     }
 }
 

@@ -230,6 +230,12 @@ inline void Features(World& world) {
     std::unique_ptr<LogFile> file;
     Expect(db->GetCurrentWalFile(&file).IsNotSupported(), "GetCurrentWalFile");
   }
+  std::vector<LiveFileMetaData> files;
+  db->GetLiveFilesMetaData(&files);
+  for (const LiveFileMetaData& file : files) {
+    Expect(file.column_family_name.find("furrow") == std::string::npos, "a table of the hidden family is seen");
+  }
+  Ok(db->Put(WriteOptions(), "synced last", "yes"), "put");
   Ok(db->SyncWAL(), "SyncWAL");
   printf("done\n");
   fflush(stdout);
@@ -431,6 +437,21 @@ inline void Fork(World& world) {
   Expect(content == "before and after", content);
 }
 
+// Closes a database that takes no writes any more, so that the log cannot be emptied; says what was there before.
+inline void CloseBroken(World& world) {
+  world.Open("/db");
+  printf("merged %s\n", world.Get("merged").c_str());
+  Ok(world.db->Merge(Synced(), "merged", "1"), "merge");
+  Expect(!world.db->GetRootDB()->Put(Synced(), "past", "yes").ok(), "a write past the log");
+  for (ColumnFamilyHandle* handle : world.handles) {
+    world.db->DestroyColumnFamilyHandle(handle);
+  }
+  Status status = world.db->Close();
+  printf("close: %s\n", status.ToString().c_str());
+  Expect(!status.ok() && world.db->Close().code() == status.code(), "it closed");
+  delete world.db;
+}
+
 // Holds every compaction up until it is let go.
 class Blocking : public CompactionFilter {
  public:
@@ -476,6 +497,7 @@ inline void AfterFeatures(World& world) {
   has("torn", "none");
   has("copied", "yes");
   has("backed up", "yes");
+  has("synced last", "yes");
   size_t made = world.handles.size();
   for (size_t n = 0; n < world.handles.size(); ++n) {
     Expect(world.handles[n]->GetName() != "dropped", "a dropped family is back");
@@ -515,7 +537,7 @@ inline int Run(int argc, char** argv) {
   const std::pair<const char*, void (*)(World&)> ways[] = {
       {"refused", Refused},         {"level", FlushFullLevel}, {"without flushes", WriteWithoutFlushes},
       {"closes", Closes},           {"loaded", OpenLoaded},    {"best efforts", OpenByBestEfforts},
-      {"fork", Fork},               {"repair", Repair},
+      {"fork", Fork},               {"repair", Repair},        {"close broken", CloseBroken},
   };
   for (const auto& way : ways) {
     if (command == way.first) {
