@@ -37,6 +37,16 @@ fn a_figure_that_fails_is_named_and_the_others_are_written() {
 }
 
 #[test]
+fn db_bench_on_arrays_without_the_plug_in_is_a_clear_error_and_leaves_no_drives_behind() {
+    let output = furrow(&["raizn", "--quick", "--only", "fig13"], "/no/such/plugin.so");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("raizn-fig13") && said.contains("/no/such/plugin.so"), "{said}");
+    let named = said.split("emu:").nth(1).and_then(|rest| rest.split('?').next()).expect("the drive");
+    assert!(named.contains("/furrow-fig13-") && !Path::new(named).exists(), "{named}");
+}
+
+#[test]
 fn a_figure_that_there_is_not_is_a_wrong_argument_and_the_answer_lists_those_there_are() {
     let output = furrow(&["zwal", "--only", "fig9"], "");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

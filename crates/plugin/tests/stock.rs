@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rocks::stock::{Program, StockOptions, prepare};
 use tempfile::TempDir;
+use units::{Driver, VirtualDriver, block_on};
 
 mod common;
 use common::{SMALL, drive_url, plugin, text};
@@ -251,6 +253,37 @@ fn the_log_goes_to_the_host_when_asked() {
     let nowhere = StockOptions { log_dir: Some(drive.path().join("absent")), ..options() };
     let refused = prepare(Program::Ldb, &drive.url(), &args, &nowhere).unwrap_err().to_string();
     assert!(refused.contains("FURROW_LOG_DIR") && refused.contains("absent"), "{refused}");
+}
+
+#[test]
+fn what_an_array_wrote_is_counted_where_asked_and_a_drive_alone_is_refused() {
+    let drive = Drive::new();
+    let file = drive.path().join("counters");
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let url = |n| format!("emu:{}?zones=32&zone-size=4MiB", drive.path().join(format!("{n}.img")).display());
+    let urls: Vec<String> = (0..3).map(url).collect();
+    let made: Vec<_> =
+        urls.iter().map(|url| zoned::open_or_create(url, Arc::clone(&driver)).unwrap()).collect();
+    block_on(&*driver, array::create(&made, &array::CreateOptions::default())).unwrap();
+    drop(made);
+    let put = |url: &str| {
+        let mut command = command(Program::Ldb, url, &["--create_if_missing", "put", "a", "b"]);
+        command.env("FURROW_COUNTERS", &file).output().unwrap()
+    };
+    let array = format!("array:{}", urls.join(","));
+    for mounts in 1..=2 {
+        let output = put(&array);
+        assert!(output.status.success(), "{}", text(&output));
+        let lines = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(
+            lines.lines().filter(|line| line.starts_with("{\"data_bytes\":")).count(),
+            mounts,
+            "{lines}"
+        );
+        assert!(!lines.contains("\"data_bytes\":0,"), "{lines}");
+    }
+    let output = put(&drive.url());
+    assert!(!output.status.success() && text(&output).contains("FURROW_COUNTERS"), "{}", text(&output));
 }
 
 #[test]

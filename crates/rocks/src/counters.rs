@@ -4,7 +4,7 @@
 //! ([`array::Counters`]) without those of assembling it and of mounting.
 
 use std::env;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const COUNTERS: &str = "FURROW_COUNTERS";
 /// The file that the environment names, opened: one that cannot be written is an error before anything is done.
 pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
     let Some(path) = env::var_os(COUNTERS).map(PathBuf::from) else { return Ok(None) };
-    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(|error| {
+    let file = File::options().append(true).create(true).open(&path).map_err(|error| {
         Error::new(ErrorKind::Invalid, format!("{COUNTERS}: opening {}: {error}", path.display()))
     })?;
     Ok(Some((path, file)))
@@ -59,7 +59,45 @@ fn line(before: &Counters, after: &Counters) -> String {
 
 #[cfg(test)]
 mod tests {
+    use array::{CreateOptions, OpenOptions};
+    use units::{Blocks, Driver, VirtualDriver, block_on};
+    use zoned::emu::{Emu, EmuOptions};
+    use zoned::{Buf, Durability, ZonedDevice};
+
     use super::*;
+
+    #[test]
+    fn each_mount_adds_what_was_written_since_it_began() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("counters");
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drive = |n| {
+            let options = EmuOptions { zones: 8, name: format!("emu:{n}"), seed: n, ..EmuOptions::default() };
+            Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+        };
+        let drives: Vec<_> = (0..3).map(drive).collect();
+        block_on(&*driver, async {
+            array::create(&drives, &CreateOptions::default()).await.expect("an array");
+            let array = Array::open(drives, OpenOptions::default()).await.expect("it opens");
+            let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+            for n in 0..2 {
+                let file = File::options().append(true).create(true).open(&path).expect("a file");
+                let tally = Tally::new(Arc::clone(&array), (path.clone(), file));
+                for _ in 0..=n {
+                    let data = Buf::copy_from(&[7; 4096]);
+                    let at = device
+                        .geometry()
+                        .start(units::ZoneId(0))
+                        .plus(Blocks(array.counters().data_bytes / 4096));
+                    device.write(at, data, Durability::Cached).await.expect("written");
+                }
+                tally.write();
+            }
+        });
+        let lines = std::fs::read_to_string(&path).expect("the file");
+        let data: Vec<&str> = lines.lines().map(|line| line.split(',').next().unwrap_or_default()).collect();
+        assert_eq!(data, ["{\"data_bytes\":4096", "{\"data_bytes\":8192"]);
+    }
 
     #[test]
     fn a_line_has_what_was_counted_since() {
