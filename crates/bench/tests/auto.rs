@@ -2,10 +2,11 @@
 //! does not choose, where the number of writers changes, and where zones are replaced.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bench::wal::{self, Batch, Sync, WalLoad, WalOutcome};
 use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
-use units::{Driver, VirtualDriver, block_on, spawn};
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::Bytes;
 
 fn load(device: &str, threads: u32, record: u64, records: u64) -> WalLoad {
@@ -42,7 +43,10 @@ const CELLS: &[(&str, u64, u32, u64)] = &[
     (ZN540, 16 << 10, 32, FEW),
     (SMALLZONE, 4096, 1, FEW),
     (SMALLZONE, 4096, 8, FEW),
+    (SMALLZONE, 4096, 2, FEW),
+    (SMALLZONE, 4096, 4, FEW),
     (SMALLZONE, 4096, 16, FEW),
+    (SMALLZONE, 4096, 32, FEW),
     (SMALLZONE, 4096, 64, FEW),
     (SMALLZONE, 16 << 10, 16, FEW),
     (CONFZNS, 4096, 2, FEW),
@@ -105,6 +109,8 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
             log.append(b"first", true).await.expect("room");
             let mut rates = Vec::new();
             for (writers, records) in phases {
+                // What the phase before left in the drive's buffers is written.
+                sleep_until(&*driver, driver.now().after(Duration::from_millis(20))).await;
                 rates.push(phase(&driver, &log, writers, records).await);
             }
             log.close().await.expect("nothing failed");
@@ -113,9 +119,12 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
         println!("{device}: {rates:.0?}");
         for ((writers, records), rate) in phases.into_iter().zip(rates) {
             let threads = u32::try_from(writers).expect("few");
-            // Long enough for the drive's buffer to be full, as it is here.
-            let fresh = wal::run(&WalLoad { batch: Batch::Auto, ..load(device, threads, 4096, 8 * records) });
-            let fresh = fresh.expect("room").ops_per_s;
+            // As long as here, and long enough for the drive's buffer to be full.
+            let fresh = [1, 8].map(|times| {
+                let load = load(device, threads, 4096, times * records);
+                wal::run(&WalLoad { batch: Batch::Auto, ..load }).expect("room").ops_per_s
+            });
+            let fresh = fresh[0].max(fresh[1]);
             assert!(
                 rate > 0.93 * fresh,
                 "{device}, {writers} writers: {rate:.0} of {fresh:.0} records a second"

@@ -79,6 +79,8 @@ pub(crate) struct Places {
     pub leaving: Vec<Left>,
     /// Empty zones, open for the logs that need one next.
     pub reserved: VecDeque<ZoneId>,
+    /// So many more are opened while there is plenty: logs that write several zones at a time leave them together.
+    pub wide: usize,
     /// One more is being opened.
     pub opening: bool,
     /// Generations that are durable and not used.

@@ -109,9 +109,26 @@ impl State {
         self.missing() == 0
     }
 
+    /// Whether one zone more may be open for logs. What data may have open is not touched.
+    fn reserve_has_room(&self) -> bool {
+        let Some(slots) = self.places.slots else { return false };
+        let others = slots.metadata + self.log_slots_taken() + self.places.rests.len();
+        let room = others + self.places.finishing.len() + self.reserved() + slots.data < slots.total;
+        room && self.slot_free()
+    }
+
     /// Zones that should be reserved and are not.
     fn missing(&self) -> usize {
-        self.places.slots.map_or(0, |slots| slots.reserved).saturating_sub(self.reserved())
+        self.missing_with(0)
+    }
+
+    fn missing_with(&self, more: usize) -> usize {
+        self.places.slots.map_or(0, |slots| slots.reserved + more).saturating_sub(self.reserved())
+    }
+
+    /// Whether there are so many empty zones that nobody wants for one more or less.
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.zones.free_count() > 2 * (self.places.reserve + LOW)
     }
 
     /// Empty zones that data leaves alone, for the keeper to take: while there is a log, and something to reclaim.
@@ -121,11 +138,8 @@ impl State {
 
     /// Sets a zone aside that is to be opened, if there should be one more.
     fn begin_reserve(&mut self) -> Option<ZoneId> {
-        let slots = self.places.slots?;
-        let others = slots.metadata + self.log_slots_taken() + self.places.rests.len();
-        // What data may have open is not touched.
-        let room = others + self.places.finishing.len() + self.reserved() + slots.data < slots.total;
-        if self.reserves_enough() || !room || !self.slot_free() || self.places.hopeless {
+        let wide = self.has_plenty() && self.missing_with(self.places.wide) > 0;
+        if self.reserves_enough() && !wide || !self.reserve_has_room() || self.places.hopeless {
             return None;
         }
         // Where empty zones are few, they are kept for logs only if there is one.
@@ -158,7 +172,8 @@ impl State {
 
     /// Whether a zone that a log has left, and that is not known to be full, keeps others from a slot.
     fn waits_for_a_full_zone(&self) -> bool {
-        let short = !self.reserves_enough() || !self.lease_allowed() || !self.slot_free();
+        let short = !self.reserves_enough() && !self.reserve_has_room();
+        let short = short || !self.lease_allowed() || !self.slot_free();
         !self.places.leaving.is_empty() && short
     }
 }

@@ -145,6 +145,11 @@ impl Shape {
         Drive { emu: Emu::from_media(media, "emu:cut", latency(), driver.clone()), driver }
     }
 
+    /// Zones that are written at a time; more than one where the cache is not volatile.
+    fn zones(&self) -> usize {
+        1 + (self.seed % 3) as usize
+    }
+
     fn mount(&self) -> MountOptions {
         MountOptions { sabotage: self.sabotage, ..MountOptions::default() }
     }
@@ -249,9 +254,9 @@ async fn writer(
 
 type Found = Vec<(Ticket, Vec<u8>)>;
 
-async fn open(fs: &Fs, join: bool) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) =
-        fs.parallel_log(PATH, &ParallelOptions { open: 64, join, ..ParallelOptions::default() }).await?;
+async fn open(fs: &Fs, join: bool, zones: usize) -> fs::Result<(ParallelLog, Found)> {
+    let options = ParallelOptions { open: 64, join, zones, ..ParallelOptions::default() };
+    let (log, mut replay) = fs.parallel_log(PATH, &options).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);
@@ -273,8 +278,9 @@ fn run(shape: Shape) -> Result<usize, String> {
     let mut survived = 0;
     for round in 1..4 {
         let fs = drive.run(Fs::mount(drive.dev(), &shape.mount())).map_err(|e| format!("mount: {e}"))?;
-        let (log, found) =
-            drive.run(open(&fs, shape.seed.is_multiple_of(2))).map_err(|e| format!("open: {e}"))?;
+        let (log, found) = drive
+            .run(open(&fs, shape.seed.is_multiple_of(2), shape.zones()))
+            .map_err(|e| format!("open: {e}"))?;
         survived += found.len();
         model.lock().judge(found)?;
         let log = Arc::new(log);
@@ -294,7 +300,7 @@ fn run(shape: Shape) -> Result<usize, String> {
             let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
             drop(spawn(&*drive.driver, "opener", async move {
                 let Ok(fs) = Fs::mount(dev, &mount).await else { return };
-                let found = open(&fs, true).await;
+                let found = open(&fs, true, 1).await;
                 *to.lock() = found.ok().map(|(log, found)| {
                     std::mem::forget(log);
                     found

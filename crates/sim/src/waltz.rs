@@ -142,7 +142,12 @@ async fn run(
     let (log, _) = fs
         .parallel_log(
             PATH,
-            &ParallelOptions { open: 64, join: !salt.is_multiple_of(4), ..ParallelOptions::default() },
+            &ParallelOptions {
+                open: 64,
+                join: !salt.is_multiple_of(4),
+                zones: 1 + (salt % 3) as usize,
+                ..ParallelOptions::default()
+            },
         )
         .await?;
     fs.sync().await?;

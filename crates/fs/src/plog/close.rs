@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::inner::Inner;
-use super::zone::Zone;
+use super::zone::{Top, Zone};
 use crate::format::record::Record;
 use crate::state::State;
 use crate::zones::Phase;
@@ -19,8 +19,10 @@ impl Inner {
         }
         self.closed.store(true, Ordering::Release);
         let zones = || {
-            let old = self.switch.lock().old.clone();
-            old.into_iter().chain(self.active.load_full()).collect::<Vec<_>>()
+            let switch = self.switch.lock();
+            let (old, sides, active) = (switch.old.clone(), self.spread.sides(), self.active.load_full());
+            drop(switch);
+            old.into_iter().chain(sides).chain(active).collect::<Vec<_>>()
         };
         self.may_pay();
         // What is in flight lands, and the keeper writes what voids that takes.
@@ -42,8 +44,12 @@ impl Inner {
             }
         };
         let shared = self.shared();
-        if let Some(node) = shared.state.lock().file_node(self.identity.log) {
-            node.writing = false;
+        {
+            let mut state = shared.state.lock();
+            if let Some(node) = state.file_node(self.identity.log) {
+                node.writing = false;
+            }
+            state.places.wide -= self.spread.more();
         }
         self.settled.store(true, Ordering::Release);
         shared.kick_cleaner();
@@ -64,9 +70,15 @@ impl Inner {
 
     /// Nothing failed: what was not used goes back.
     async fn let_go(&self, active: Option<&Arc<Zone>>) -> Result<()> {
-        let old = std::mem::take(&mut self.switch.lock().old);
+        let (old, sides) = {
+            let mut switch = self.switch.lock();
+            (std::mem::take(&mut switch.old), self.spread.take())
+        };
         for zone in &old {
             self.leave(zone).await;
+        }
+        for zone in &sides {
+            self.let_side_go(zone)?;
         }
         let next = self.switch.lock().next.take();
         if next.is_some()
@@ -99,10 +111,32 @@ impl Inner {
         self.retire_now(self.retired.load(Ordering::Acquire) > 0)
     }
 
+    /// What a zone beside the newest one has left goes back when the zone is finished, in the background.
+    fn let_side_go(&self, zone: &Arc<Zone>) -> Result<()> {
+        let mut tops = self.tops.0.lock();
+        let mine = |top: &Top| top.zone.as_ref().is_some_and(|z| Arc::ptr_eq(z, zone));
+        let Some(at) = tops.iter().position(mine) else { return Ok(()) };
+        let mut state = self.shared().state.lock();
+        if !zone.is_broken() {
+            let end = units::Blocks(zone.segment.start.0 + zone.gate.used());
+            let segment = u32::try_from(at).expect("few");
+            state.commit(Record::Trim { ino: self.identity.log, segment, end })?;
+            if end == zone.segment.start {
+                tops.remove(at);
+            }
+        }
+        if let Some(top) = tops.iter_mut().find(|top| mine(top)) {
+            top.top = top.top.or(Some(self.tickets.next()));
+        }
+        finish_later(&mut state, zone);
+        Ok(())
+    }
+
     /// Something failed: the zones hold what nobody knows, and are finished in the background.
     fn give_up(&self, active: Option<&Arc<Zone>>) {
         let mut switch = self.switch.lock();
         let mut zones = std::mem::take(&mut switch.old);
+        zones.extend(self.spread.take());
         zones.extend(active.cloned());
         drop(switch);
         let ino = self.identity.log;

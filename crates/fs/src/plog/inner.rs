@@ -15,6 +15,7 @@ use super::ParallelOptions;
 use super::flush::Flusher;
 use super::join::Joiner;
 use super::keeper::{Reply, VoidJob};
+use super::spread::{FIRST, Spread};
 use super::zone::{Switch, Tops, Zone};
 use crate::format::record::Record;
 use crate::log::entry::EntryHeader;
@@ -49,6 +50,8 @@ pub struct ParallelStats {
     pub replaced: u64,
     /// How often a record waited for a zone.
     pub waits: u64,
+    /// Zones that are written at a time, as of now.
+    pub zones: u64,
 }
 
 /// The same, being counted.
@@ -76,6 +79,7 @@ impl Counters {
             voids: get(&self.voids),
             replaced: get(&self.replaced),
             waits: get(&self.waits),
+            zones: 0,
         }
     }
 }
@@ -107,6 +111,8 @@ pub(super) struct Inner {
     /// The zone that is written. Changed under the lock of `switch`.
     pub(super) active: ArcSwapOption<Zone>,
     pub(super) switch: Mutex<Switch>,
+    /// Zones that are written beside it.
+    pub(super) spread: Spread,
     /// There is another zone, or will not be; or the one who had it to itself has left.
     pub(super) switched: Event,
     /// Somebody waits until the one who has the zone to itself has left.
@@ -153,6 +159,13 @@ impl Inner {
         let dev = Arc::clone(&shared.dev);
         let geometry = dev.geometry();
         let longest = geometry.max_append.min(geometry.max_transfer).0;
+        let spread = {
+            let mut state = shared.state.lock();
+            let slots = state.places.slots.map_or(0, |slots| slots.total);
+            let spread = Spread::new(options.zones, slots, geometry.zones, geometry.volatile_cache);
+            state.places.wide += spread.more();
+            spread
+        };
         Arc::new(Inner {
             identity: Identity { uuid: shared.superblock.uuid, log: handle.file.ino, epoch },
             cutting: Cutting::new(geometry.block_size, longest),
@@ -167,6 +180,7 @@ impl Inner {
             joiner: Joiner::new(options.open),
             active: ArcSwapOption::empty(),
             switch: Mutex::default(),
+            spread,
             switched: Event::new(),
             behind: AtomicBool::new(false),
             low_moved: Event::new(),
@@ -313,6 +327,9 @@ impl Inner {
 
     /// A place for `blocks` in the zone that is written, if there is one at once.
     pub(super) fn try_enter(&self, blocks: u64) -> Result<Arc<Zone>, Entered> {
+        if let Some(zone) = self.enter_any(blocks) {
+            return Ok(zone);
+        }
         let zone = self.active.load_full().ok_or(Entered::Shut)?;
         match zone.gate.enter(blocks) {
             Entered::In => Ok(zone),
@@ -320,13 +337,18 @@ impl Inner {
         }
     }
 
-    /// The zone that is written, for one operation of `blocks` that has it to itself, and the block of the zone where its
+    /// A zone that is written, for one operation of `blocks` that has it to itself, and the block of the zone where its
     /// pointer is; `None` where anybody is in it.
     pub(super) fn try_enter_alone(&self, blocks: u64) -> Option<(Arc<Zone>, Blocks)> {
-        let zone = self.active.load_full()?;
-        let used = zone.gate.enter_alone(blocks)?;
-        let pointer = Blocks(zone.segment.start.0 + used);
-        Some((zone, pointer))
+        let enter = |zone: Arc<Zone>| {
+            let used = zone.gate.enter_alone(blocks)?;
+            let pointer = Blocks(zone.segment.start.0 + used);
+            Some((zone, pointer))
+        };
+        if !self.spread.is_wide() {
+            return enter(self.active.load_full()?);
+        }
+        self.in_turn().into_iter().find_map(enter)
     }
 
     /// Before one waits for who has the zone to itself. True if the gate is to be looked at once more: whoever leaves now
@@ -352,6 +374,9 @@ impl Inner {
         loop {
             let seen = self.switched.version();
             self.check_usable()?;
+            if let Some(zone) = self.enter_any(blocks) {
+                return Ok(zone);
+            }
             let active = self.active.load_full();
             if let Some(zone) = &active {
                 match zone.gate.enter(blocks) {
@@ -432,6 +457,7 @@ impl Inner {
     /// The next zone is the active one from now on.
     pub(super) fn install(&self, switch: &mut Switch) {
         let Some(next) = switch.next.take() else { return };
+        self.spread.level(&next, FIRST * self.cutting.longest);
         if let Some(before) = self.active.swap(Some(next)) {
             switch.old.push(before);
             self.counters.replaced.fetch_add(1, Ordering::Relaxed);
@@ -441,6 +467,9 @@ impl Inner {
 
     /// The zone is closed, and nobody is in it any more.
     pub(super) fn drained(&self, zone: &Arc<Zone>) {
+        if self.leave_side(zone) {
+            return;
+        }
         let mut switch = self.switch.lock();
         if self.active.load().as_ref().is_some_and(|active| Arc::ptr_eq(active, zone)) {
             self.turn(&mut switch);

@@ -289,6 +289,9 @@ impl Inner {
     pub(super) async fn append_auto(self: &Arc<Inner>, record: &[u8], writers: usize) -> Result<u64> {
         self.check_usable()?;
         let len = payload_len(std::iter::once(record.len()));
+        if writers > 1 {
+            self.spread_out();
+        }
         // Before it is copied.
         self.check_length(len)?;
         match self.way(record, len, writers) {
@@ -399,6 +402,9 @@ impl Inner {
         let records = batch.records.lock().take()?;
         state.waiting.pop_front();
         let load = load(&records);
+        if load.records > 1 {
+            self.spread_out();
+        }
         state.held.records -= load.records;
         state.held.bytes -= load.bytes;
         let flight = state.go(load, &self.cutting);

@@ -131,6 +131,11 @@ impl Inner {
 
     /// One thing that is to be done; false where there is none.
     async fn keep(self: &Arc<Inner>) -> bool {
+        // Before zones that were left: these may all have come to their ends together.
+        if self.wants_side() {
+            self.fetch().await;
+            return true;
+        }
         if let Some(zone) = self.take_left() {
             self.leave(&zone).await;
             return true;
@@ -242,7 +247,7 @@ impl Inner {
         }
     }
 
-    fn wants_segment(&self) -> bool {
+    fn wants_segment(self: &Arc<Inner>) -> bool {
         {
             let switch = self.switch.lock();
             // The zones that were left may hold the slot that the next one needs.
@@ -260,7 +265,7 @@ impl Inner {
         let starved = self.starved.lock().why.is_some();
         let active = self.active.load();
         let short = active.as_ref().is_none_or(|zone| zone.gate.is_closed() || self.is_nearly_full(zone));
-        short && !starved
+        (short || self.side_is_nearly_full()) && !starved
     }
 
     /// Takes the next segment, and makes its record durable before anything is appended to it.
@@ -276,6 +281,7 @@ impl Inner {
                 if self.active.load().is_none() {
                     self.install(&mut switch);
                 }
+                self.widen(&mut switch);
             }
             Err(error) => {
                 tracing::debug!(%error, "a parallel log got no segment");
@@ -307,7 +313,7 @@ impl Inner {
 
     /// Fails where a further zone would leave less room than the log has then: what it holds could not be written anywhere else,
     /// and it could never be given up.
-    fn check_spare(&self) -> Result<()> {
+    pub(super) fn check_spare(&self) -> Result<()> {
         let with_it = self.tops.0.lock().len() as u64 + 1;
         let capacity = self.dev.geometry().zone_capacity.0;
         let room = self.shared().state.lock().writable(capacity);
@@ -345,7 +351,7 @@ impl Inner {
     }
 
     /// Writes a void, makes it durable, answers. False where it has to wait for room, which somebody will give.
-    async fn write_void(&self, job: VoidJob) -> bool {
+    async fn write_void(self: &Arc<Inner>, job: VoidJob) -> bool {
         let is_this = |other: &VoidJob| Arc::ptr_eq(&other.reply, &job.reply);
         if self.sabotage == Some(Sabotage::Void) {
             if job.open {

@@ -16,6 +16,7 @@ mod join;
 mod keeper;
 mod open;
 mod replay;
+mod spread;
 mod submit;
 mod zone;
 
@@ -47,6 +48,9 @@ pub struct ParallelOptions {
     /// Whether the log leaves as much room as it has: for an engine whose tables hold everything once more before a record can
     /// be retired. Default false.
     pub spare: bool,
+    /// Zones that are written at a time; 0: one for a lone writer, up to eight for several, where the drive allows many open zones. On a
+    /// drive with a volatile cache always one; elsewhere fewer while there are none to spare. Default 0.
+    pub zones: usize,
 }
 
 impl ParallelOptions {
@@ -56,7 +60,7 @@ impl ParallelOptions {
 
 impl Default for ParallelOptions {
     fn default() -> ParallelOptions {
-        ParallelOptions { open: 4096, join: false, spare: false }
+        ParallelOptions { open: 4096, join: false, spare: false, zones: 0 }
     }
 }
 
@@ -152,7 +156,7 @@ impl ParallelLog {
 
     /// What was done so far.
     pub fn stats(&self) -> ParallelStats {
-        self.inner.counters.stats()
+        ParallelStats { zones: self.inner.spread.zones() as u64, ..self.inner.counters.stats() }
     }
 
     /// Refuses further records, waits for all that is in flight, and lets go of the zones. What is retired is given up; the

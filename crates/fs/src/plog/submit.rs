@@ -234,6 +234,9 @@ impl Inner {
                     Place { zone, blocks: blocks(&cut), pointer: None }
                 }
             };
+            if place.zone.gate.in_flight() > 1 {
+                self.spread_out();
+            }
             // With its place: what was acknowledged before the zone was gone on with is below, see `turn`. And before its ticket.
             let low = self.tickets.low();
             if let Some(first) = self.tickets.take(count) {
@@ -250,6 +253,10 @@ impl Inner {
     /// How an entry is cut: where the zone has less left than its first part would have, that fills the zone. With a
     /// volatile cache it does not: before an entry goes on in another zone, what it has in the old one must be durable.
     fn cut(&self, len: usize) -> Parts {
+        if self.spread.is_wide() {
+            // It goes where it fits.
+            return self.cutting.dealt(len, self.spread.zones());
+        }
         let whole = self.cutting.whole(len);
         if self.volatile {
             return whole;

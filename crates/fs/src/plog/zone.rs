@@ -1,7 +1,7 @@
 //! A zone that a parallel log writes to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,6 +15,8 @@ pub(super) struct Zone {
     pub(super) segment: Segment,
     pub(super) home: Home,
     pub(super) gate: Gate,
+    /// Blocks that it counts as having been given before its first, among zones that are written at a time.
+    begins_at: AtomicU64,
     /// It may be active beside the one that the log leaves.
     pub(super) beside: bool,
     /// An operation failed: nobody knows where the pointer is.
@@ -32,11 +34,22 @@ impl Zone {
             segment,
             home: Home { uuid, zone: segment.zone },
             gate: Gate::new(segment.end.minus(segment.start).0),
+            begins_at: AtomicU64::new(0),
             beside,
             broken: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         })
+    }
+
+    /// What it was given, for a comparison with others that are written at a time.
+    pub(super) fn turn(&self) -> u64 {
+        self.begins_at.load(Ordering::Relaxed) + self.gate.used()
+    }
+
+    /// Its first block is to count as so many.
+    pub(super) fn begin_at(&self, blocks: u64) {
+        self.begins_at.store(blocks, Ordering::Relaxed);
     }
 
     pub(super) fn set_broken(&self) {

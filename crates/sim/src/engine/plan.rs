@@ -51,6 +51,8 @@ pub(super) struct Shape {
     pub log_limit: u64,
     /// The database is closed at the end; else the power fails while it is open.
     pub closes: bool,
+    /// Zones that the log writes at a time, where the drive's cache allows that.
+    pub zones: usize,
 }
 
 impl Shape {
@@ -71,7 +73,9 @@ impl Shape {
         let merges = rng.chance(if lazy { 25 } else { 60 });
         let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
         let put_counters = merges && rng.chance(50);
-        Shape { mode, drive, merges, put_counters, lazy, log_limit, closes: rng.chance(50) }
+        let closes = rng.chance(50);
+        let zones = 1 + rng.below(3) as usize;
+        Shape { mode, drive, merges, put_counters, lazy, log_limit, closes, zones }
     }
 
     /// Half of the flushes are of one family. Where batches have marks, those would be left in memory.

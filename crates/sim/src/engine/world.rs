@@ -80,7 +80,8 @@ impl World {
             return Ok(World { fs, db, engine: None });
         }
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
-        let log = ParallelOptions { open: OPEN, join: shape.mode == Mode::Auto, spare: true };
+        let log =
+            ParallelOptions { open: OPEN, join: shape.mode == Mode::Auto, spare: true, zones: shape.zones };
         let log = FsLog::open(&fs, DIRECTORY, &log).map_err(words)?;
         let info = FamilyInfo { merges: true, one_stripe: false };
         let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));

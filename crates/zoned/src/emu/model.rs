@@ -63,6 +63,8 @@ struct Group {
     /// Bytes in the buffer, `pending` included, and when they leave it.
     held: u64,
     leaving: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When the last bytes so far got into the buffer.
+    entered: u64,
 }
 
 /// What a write or an append is to the model.
@@ -125,16 +127,18 @@ impl Group {
         }
     }
 
-    /// When `bytes` more fit into a buffer of `size`, from `at` on.
+    /// When `bytes` more fit into a buffer of `size`, from `at` on. First come, first served: what comes while others wait
+    /// for room gets in after them.
     fn room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
+        let mut at = at.max(self.entered);
         self.settle(at);
-        let mut at = at;
         while self.held + bytes > size
             && let Some(Reverse((end, _))) = self.leaving.peek().copied()
         {
             at = at.max(end);
             self.settle(at);
         }
+        self.entered = at;
         at
     }
 }
@@ -481,6 +485,20 @@ mod tests {
         assert_eq!(group.room(10, 4, 12), 10);
         assert_eq!(group.room(10, 6, 12), 20);
         assert_eq!(group.held, 4);
+    }
+
+    #[test]
+    fn what_comes_while_others_wait_for_room_gets_in_after_them() {
+        let mut group = Group { held: 8, ..Group::default() };
+        group.leaving.push(Reverse((20, 4)));
+        group.leaving.push(Reverse((30, 4)));
+        let mut enter = |at, bytes| {
+            let entered = group.room(at, bytes, 8);
+            group.held += bytes;
+            entered
+        };
+        // Four bytes leave at 20: room for two of two, and not a moment before.
+        assert_eq!((enter(10, 2), enter(11, 2), enter(12, 2), enter(40, 2)), (20, 20, 30, 40));
     }
 
     fn drive(text: &str) -> (Model, ModelState) {

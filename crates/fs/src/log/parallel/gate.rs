@@ -125,6 +125,11 @@ impl Gate {
         self.word.load(Ordering::Acquire) & !CLOSED < ONE
     }
 
+    /// Operations in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        (self.word.load(Ordering::Acquire) & !(CLOSED | TAKEN)) / ONE
+    }
+
     /// Blocks handed out.
     pub(crate) fn used(&self) -> u64 {
         self.word.load(Ordering::Acquire) & BLOCKS

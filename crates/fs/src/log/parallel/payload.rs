@@ -22,6 +22,9 @@ pub(crate) const NUMBER: usize = 4;
 /// The longest record: so that its length fits, and the sum with what is around it.
 pub(crate) const MAX_RECORD: Bytes = Bytes(1 << 31);
 
+/// Bytes of payload in a part of an entry that is dealt out: less wastes more of its last block, and of the drive's commands.
+const LEAST_DEALT: usize = 12 << 10;
+
 /// Bytes of a payload that carries records of these lengths.
 pub(crate) fn payload_len(records: impl Iterator<Item = usize>) -> usize {
     records.fold(NUMBER, |sum, len| sum + NUMBER + len)
@@ -63,6 +66,19 @@ impl Cutting {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let first = left.saturating_mul(self.block_size).saturating_sub(HEADER_SIZE);
         if first < NUMBER { whole } else { Parts { first: first.min(whole.first), ..whole } }
+    }
+
+    /// The same, dealt out to as many as `zones` equal parts, so that none of their zones has more to do than the others. One that
+    /// is too short for that is not.
+    pub(crate) fn dealt(&self, len: usize, zones: usize) -> Parts {
+        let whole = self.whole(len);
+        let each = len.div_ceil(zones.max(1));
+        if zones < 2 || each < LEAST_DEALT {
+            return whole;
+        }
+        let blocks = usize::try_from(self.blocks(each)).unwrap_or(usize::MAX);
+        let room = blocks.saturating_mul(self.block_size).saturating_sub(HEADER_SIZE).min(whole.room);
+        Parts { len, first: room, room }
     }
 
     /// Blocks of a part with `length` bytes of payload.
@@ -338,6 +354,21 @@ mod tests {
                 assert!(*whole == *joined.seal(header, skip, &home(), BLOCK as usize));
             }
         }
+    }
+
+    #[test]
+    fn a_long_entry_is_dealt_out_in_equal_parts_and_a_short_one_is_not() {
+        let cutting = Cutting::new(4096, 32);
+        let blocks = |len, zones| {
+            let cut = cutting.dealt(len, zones);
+            let parts = 0..cut.count().unwrap();
+            assert_eq!(parts.clone().map(|part| cut.length(part)).sum::<usize>(), len);
+            parts.map(|part| cutting.blocks(cut.length(part))).collect::<Vec<_>>()
+        };
+        assert_eq!(blocks(131_000, 8), [5, 5, 5, 5, 5, 5, 3]);
+        assert_eq!(blocks(60_000, 8), [15]);
+        assert_eq!(blocks(140_000, 1), [32, 3]);
+        assert_eq!(blocks(2 << 20, 2)[..2], [32, 32], "no part is longer than an append");
     }
 
     proptest! {
