@@ -69,7 +69,7 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
     let claims = log_read::claims(devices.to_vec()).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
     report.members();
-    match Mount::gather(claims, OpenOptions::default()).await {
+    match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
         Ok(mount) => report.zones(&mount, options).await?,
         Err(e) if e.kind() == ErrorKind::Host => return Err(e),
         Err(e) => report.add(Severity::Error, None, None, e.to_string()),
@@ -121,9 +121,8 @@ impl CheckReport {
                 }
             }
         }
-        for slot in &mount.unreadable {
-            let what = "what its metadata log says cannot be read in full: a mount goes on without it; replace it, by itself or another";
-            self.add(Severity::Warning, Some(*slot), None, what);
+        for (slot, why) in &mount.left_out {
+            self.add(Severity::Warning, Some(*slot), None, why.in_full());
         }
         for worn in mount.worn_zones() {
             let what = format!("the zone is {:?}: it takes no more writes", worn.state);

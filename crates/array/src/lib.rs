@@ -26,6 +26,7 @@ mod failure;
 mod format;
 mod jobs;
 mod layout;
+mod left_out;
 mod log_read;
 mod lose;
 mod loss;

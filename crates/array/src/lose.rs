@@ -19,6 +19,7 @@ use crate::decide::{Child, Decision};
 use crate::format::record::Body;
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Slot, Stripe};
+use crate::left_out::{OfDrive, Stopped};
 use crate::member::METADATA_ZONES;
 use crate::mount::Mount;
 use crate::zone::{Work, Zone};
@@ -55,8 +56,8 @@ impl Mount {
     }
 
     /// Finishes the parts of lost zones that drives count as active. That the zones are lost is durable.
-    pub(crate) async fn finish_lost(&self, lost: &[ZoneId]) -> Result<()> {
-        for present in self.present.iter().flatten() {
+    pub(crate) async fn finish_lost(&self, lost: &[ZoneId]) -> Result<(), Stopped> {
+        for (slot, present) in self.members() {
             for id in lost {
                 if present.report.get(id.index()).is_none_or(|info| !info.state.is_active()) {
                     continue;
@@ -64,7 +65,7 @@ impl Mount {
                 match present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await {
                     // It wore out meanwhile: it is not active either.
                     Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {}
-                    finished => finished?,
+                    finished => finished.of(slot)?,
                 }
             }
         }

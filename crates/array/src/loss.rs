@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneInfo, ZoneState};
+use zoned::{Action, Blocks, Durability, ZoneId, ZoneInfo, ZoneState};
 
 use crate::format::record::Body;
 use crate::layout::Slot;
+use crate::left_out::{OfDrive, Stopped};
 use crate::member::{Log, Member};
 use crate::mount::{Mount, Present};
 
@@ -19,7 +20,7 @@ impl Mount {
     /// A drive whose log has no room takes an empty metadata zone, if another one is left for the next checkpoint; or
     /// else the checkpoint begins with this record. One drive after the other: a cut in between leaves the record on all
     /// others.
-    pub(crate) async fn persist_loss(&mut self) -> Result<()> {
+    pub(crate) async fn persist_loss(&mut self) -> Result<(), Stopped> {
         if !self.lost.is_empty() {
             self.superblock.config += 1;
         }
@@ -49,8 +50,8 @@ impl Mount {
             if epoch == self.next {
                 present.begun = Some((info.zone, blocks));
                 if info.state != ZoneState::Empty {
-                    present.device.zone(info.zone, Action::Reset).await?;
-                    present.device.flush().await?;
+                    present.device.zone(info.zone, Action::Reset).await.of(slot)?;
+                    present.device.flush().await.of(slot)?;
                 }
             }
             present.tale.sequence += 1;
@@ -68,7 +69,7 @@ impl Mount {
             };
             let member = Member::new(slot, Some(Arc::clone(&present.device)), log, Arc::default());
             if let Some(io) = member.append(&body, false, Durability::Durable).expect("there is room") {
-                io.await?;
+                io.await.of(slot)?;
             }
             if epoch == self.next {
                 continue;

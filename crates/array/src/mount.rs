@@ -12,6 +12,7 @@ use crate::decide::{Child, Decision, Evidence, decide};
 use crate::format::superblock::{self, Superblock};
 use crate::format::zones::ZoneEntry;
 use crate::layout::{Layout, Slot, Stripe};
+use crate::left_out::{LeftOut, OfDrive, Stopped};
 use crate::log_read::{self, Claim, Needed, Partial, Tale, Told};
 use crate::member::METADATA_ZONES;
 use crate::open::MAX_TRANSFER;
@@ -47,17 +48,19 @@ pub(crate) struct Mount {
     pub lost: Vec<Slot>,
     /// The new drive whose rebuild is to go on.
     pub candidate: Option<Candidate>,
-    /// Drives whose metadata cannot be read in full.
-    pub unreadable: Vec<Slot>,
+    /// Drives that are there, and that the array does without from now on.
+    pub left_out: Vec<(Slot, LeftOut)>,
 }
 
 impl Mount {
+    /// Finds out what there is. `refused`: the drive that an earlier try of this mount failed on.
     pub(crate) async fn gather(
         claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
         options: OpenOptions,
-    ) -> Result<Mount> {
+        refused: Option<Slot>,
+    ) -> Result<Mount, Stopped> {
         let name: Arc<str> = Arc::from("array");
-        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why));
+        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why)).of_none();
         let mut tales = Vec::new();
         let mut begun = Vec::new();
         let lowest = lowest(&claims).await?;
@@ -65,7 +68,8 @@ impl Mount {
             let shape = Shape::of(&claim.superblock);
             let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
-            let (mut tale, zones) = log_read::read(&device, &shape, uuid, claim.slot, &needed).await?;
+            let (mut tale, zones) =
+                log_read::read(&device, &shape, uuid, claim.slot, &needed).await.of(claim.slot)?;
             let blocks = tale.unreadable();
             if blocks > 0 {
                 tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
@@ -128,8 +132,8 @@ impl Mount {
                 tracing::warn!(?device, slot = slot.0, "not a good member: left out");
                 continue;
             }
-            fits(&device, &superblock, slot)?;
-            let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await?;
+            fits(&device, &superblock, slot).of_none()?;
+            let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await.of(slot)?;
             let place = present.get_mut(slot.index()).expect("a member of the array");
             if place.is_some() {
                 let why = format!("two drives say that they are member {}: leave one out", slot.0);
@@ -139,14 +143,19 @@ impl Mount {
         }
         // Where a mount was cut short an older epoch counts, and with it what the drive cannot read of that one.
         let mut epoch = whole_epoch(&present);
-        let mut unreadable = Vec::new();
-        while let Some(bad) = (0..).map(Slot).zip(&mut present).find(|(_, place)| {
-            place.as_ref().zip(epoch).is_some_and(|(present, epoch)| present.tale.unreadable_from(epoch) > 0)
+        let mut left_out = Vec::new();
+        while let Some((slot, place, why)) = (0..).map(Slot).zip(&mut present).find_map(|(slot, place)| {
+            let why = place.as_ref().zip(epoch).and_then(|(present, epoch)| match () {
+                () if refused == Some(slot) => Some(LeftOut::Unwritable),
+                () if present.tale.unreadable_from(epoch) > 0 => Some(LeftOut::Unreadable),
+                () if present.free(epoch).is_none() => Some(LeftOut::Unwritable),
+                () => None,
+            })?;
+            Some((slot, place, why))
         }) {
-            let (slot, place) = bad;
-            tracing::error!(slot = slot.0, "what its log says cannot be read in full: left out");
+            tracing::error!(slot = slot.0, "it {}: left out", why.briefly());
             *place = None;
-            unreadable.push(slot);
+            left_out.push((slot, why));
             epoch = whole_epoch(&present);
         }
         let lost: Vec<Slot> = (0..)
@@ -165,12 +174,12 @@ impl Mount {
                 && known.is_some_and(|known| known.rebuilding || !known.failed)
         };
         let bad = begun.iter().filter(|one| one.2.unreadable() > 0 && ours(one));
-        unreadable.extend(bad.map(|(_, claim, _)| claim.slot));
+        left_out.extend(bad.map(|(_, claim, _)| (claim.slot, LeftOut::Unreadable)));
         let absent = present.iter().filter(|place| place.is_none()).count();
         if absent > 1 {
-            let what = |slot: &Slot| match unreadable.contains(slot) {
-                true => format!("{} cannot read its metadata", slot.0),
-                false => format!("{} is missing", slot.0),
+            let what = |slot: &Slot| {
+                let why = left_out.iter().find(|(of, _)| of == slot);
+                format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.briefly()))
             };
             let missing: Vec<String> = lost.iter().map(what).collect();
             let failed = (0..).zip(&superblock.members).filter(|(_, m)| m.failed);
@@ -190,7 +199,7 @@ impl Mount {
         let Some(epoch) = epoch else {
             let why = "no checkpoint is whole on all drives: their metadata is damaged. Leave the drive out that was \
                        changed last";
-            return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why));
+            return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why)).of_none();
         };
         let newest = present.iter().flatten().filter_map(|present| present.tale.epochs.last_key_value());
         let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
@@ -212,7 +221,7 @@ impl Mount {
             candidate = Some(Candidate { slot: claim.slot, device, tale });
         }
         let mut mount = Mount {
-            unreadable,
+            left_out,
             candidate,
             options,
             name,
@@ -230,7 +239,7 @@ impl Mount {
 
     /// Reads the logs once more where partial parity counts after all that was not kept: hidden rows that lost what
     /// belongs there may be far below all that the drives have written.
-    async fn hear_again(&mut self) -> Result<()> {
+    async fn hear_again(&mut self) -> Result<(), Stopped> {
         let (layout, block) = (self.layout, self.superblock.block_size as usize);
         let mut needed = Needed { doubt: self.doubt, lowest: Vec::new() };
         let mut again = false;
@@ -253,13 +262,15 @@ impl Mount {
             let (array, shape) = (self.superblock.uuid, Shape::of(&self.superblock));
             for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
                 let Some(present) = present else { continue };
-                (present.tale, _) = log_read::read(&present.device, &shape, array, slot, &needed).await?;
+                (present.tale, _) =
+                    log_read::read(&present.device, &shape, array, slot, &needed).await.of(slot)?;
                 if present.tale.unreadable_from(self.epoch) > 0 {
                     let error = Error::new(ErrorKind::Media, &self.name, "open");
                     return Err(error.because(format!(
                         "what the log of drive {} says could be read a moment ago, and cannot now: open the array again",
                         slot.0
-                    )));
+                    )))
+                    .of_none();
                 }
             }
         }
@@ -398,11 +409,11 @@ fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
 }
 
 /// Rows of each logical zone's physical zones that all drives have written which tell.
-async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>> {
+async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, Stopped> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
         let end = device.geometry().zones.min(claim.superblock.zones.saturating_add(METADATA_ZONES));
-        let report = device.report(METADATA_ZONES.min(end)..end).await?;
+        let report = device.report(METADATA_ZONES.min(end)..end).await.of(claim.slot)?;
         lowest.resize(lowest.len().max(report.len()), u64::MAX);
         for (lowest, info) in lowest.iter_mut().zip(report) {
             if !matches!(info.state, ZoneState::Full | ZoneState::Offline | ZoneState::Conventional) {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use units::sync::Turnstile;
 use zoned::{
     Action, Blocks, BufMut, Driver, Durability, Error, ErrorKind, Geometry, Io, Op, Resources, Result,
-    ZoneId, ZoneState, ZonedDevice, join_all,
+    ZoneId, ZoneState, ZonedDevice,
 };
 
 use crate::OpenOptions;
@@ -27,12 +27,14 @@ use crate::format::superblock::{self, LOST_ROWS, Limits, Superblock};
 use crate::format::zones::{ZoneEntry, per_block};
 use crate::jobs::Jobs;
 use crate::layout::Slot;
-use crate::log_read;
+use crate::left_out::{self, OfDrive, Stopped, all_of};
 use crate::member::{Log, METADATA_ZONES, Member};
 use crate::metrics::Tally;
 use crate::mount::{Mount, Present};
+use crate::rebuild::Candidate;
 use crate::repair::{Repair, Repaired};
 use crate::swap;
+use crate::write::Children;
 use crate::zone::Zone;
 
 /// The longest read or write of an array, in bytes.
@@ -72,18 +74,15 @@ impl ZonedDevice for Array {
 }
 
 impl Array {
-    /// Assembles the array that `devices` are members of, in any order. One drive may be missing: it counts as failed
-    /// from then on.
+    /// Assembles the array that `devices` are members of, in any order. One drive may be missing, or fail what is asked
+    /// of it here: it counts as failed from then on, which is durable on the others before anything is done without it.
     ///
     /// Errors: [`ErrorKind::NotFound`] where no drive is a member of an array, [`ErrorKind::Invalid`] where they are
-    /// of several, [`ErrorKind::Gone`] where more than one is missing or failed.
+    /// of several, [`ErrorKind::Gone`] where more than one is missing or failed; that of a drive where it is the second
+    /// one; and one of the machine (no memory, say), for which no drive is failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
-        let claims = log_read::claims(devices).await?;
-        let mut mount = Mount::gather(claims, options).await?;
-        mount.persist_loss().await?;
-        let candidate = mount.candidate.take();
-        let (resume, rebuild) = (mount.options.resume, mount.options.rebuild);
-        let core = mount.assemble().await?;
+        let (resume, rebuild) = (options.resume, options.rebuild);
+        let (core, candidate) = left_out::assemble(devices, options).await?;
         if let Some(candidate) = candidate.filter(|_| resume)
             && let Err(error) = core.resume(candidate, rebuild)
         {
@@ -112,7 +111,14 @@ impl Drop for Array {
 }
 
 impl Mount {
-    async fn assemble(mut self) -> Result<Arc<Core>> {
+    /// Gives the new drive too whose rebuild is to go on.
+    pub(crate) async fn start(mut self) -> Result<(Arc<Core>, Option<Candidate>), Stopped> {
+        self.persist_loss().await?;
+        let candidate = self.candidate.take();
+        Ok((self.assemble().await?, candidate))
+    }
+
+    async fn assemble(mut self) -> Result<Arc<Core>, Stopped> {
         self.finish_swaps().await?;
         let mut zones = Vec::with_capacity(self.superblock.zones as usize);
         // What a new drive holds already is known by generations.
@@ -155,46 +161,49 @@ impl Mount {
         }
         self.flush().await?;
         let targets = self.targets().await?;
-        let core = Arc::new(self.core(zones, &targets)?);
+        let core = Arc::new(self.core(zones, &targets).of_none()?);
         for (id, rows) in lost {
             core.members.iter().zip(rows).for_each(|(member, rows)| member.lost.set(id, rows));
         }
         checkpoint(&core).await?;
         // The new epoch is whole everywhere: what the old one left goes.
-        for (present, target) in self.present.iter().zip(&targets) {
+        for (slot, (present, target)) in (0..).map(Slot).zip(self.present.iter().zip(&targets)) {
             let (Some(present), Some(target)) = (present, target) else { continue };
             for info in present.zones.iter().filter(|info| info.zone != *target) {
                 // What a worn zone holds stays, and is of an older epoch.
                 let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
                 if info.state != ZoneState::Empty && !worn {
-                    present.device.zone(info.zone, Action::Reset).await?;
+                    present.device.zone(info.zone, Action::Reset).await.of(slot)?;
                 }
             }
             for id in &finish {
                 let info = present.report.get(id.index());
                 if info.is_some_and(|info| info.state != ZoneState::Full) {
-                    present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await?;
+                    present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await.of(slot)?;
                 }
             }
         }
         self.finish_lost(&lost_zones).await?;
         self.flush().await?;
-        swap::rebuild_zones(&core, self.options.rebuild_above).await?;
+        swap::rebuild_zones(&core, self.options.rebuild_above).await.of_none()?;
         Ok(core)
     }
 
     /// Brings rebuilds of physical zones to an end that a crash cut short: their content is in the copy.
-    async fn finish_swaps(&mut self) -> Result<()> {
+    async fn finish_swaps(&mut self) -> Result<(), Stopped> {
         let (epoch, block) = (self.epoch, self.superblock.block_size);
-        for present in self.present.iter_mut().flatten() {
+        for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
+            let Some(present) = present else { continue };
             let Some(told) = present.tale.epochs.get_mut(&epoch) else { continue };
             for (id, copy) in told.swaps.clone() {
-                swap::copy_back(&present.device, block, id, copy.rows, copy.swap, copy.mask).await?;
+                swap::copy_back(&present.device, block, id, copy.rows, copy.swap, copy.mask)
+                    .await
+                    .of(slot)?;
                 told.rebuilt(id, copy);
                 // The copy counts until the new epoch does.
                 told.zones.insert(copy.swap);
                 let number = METADATA_ZONES + id.0;
-                let info = present.device.report(number..number + 1).await?;
+                let info = present.device.report(number..number + 1).await.of(slot)?;
                 if let (Some(place), Some(info)) = (present.report.get_mut(id.index()), info.first()) {
                     *place = *info;
                 }
@@ -204,11 +213,11 @@ impl Mount {
     }
 
     /// Finishes a reset: all physical zones.
-    async fn reset(&self, id: ZoneId) -> Result<()> {
-        for present in self.present.iter().flatten() {
+    async fn reset(&self, id: ZoneId) -> Result<(), Stopped> {
+        for (slot, present) in self.members() {
             let info = present.report.get(id.index());
             if info.is_some_and(|info| info.state != ZoneState::Empty) {
-                present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Reset).await?;
+                present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Reset).await.of(slot)?;
             }
         }
         Ok(())
@@ -222,7 +231,7 @@ impl Mount {
         entry: ZoneEntry,
         decision: Decision,
         worn: bool,
-    ) -> Result<(Zone, Vec<Vec<Range<u64>>>)> {
+    ) -> Result<(Zone, Vec<Vec<Range<u64>>>), Stopped> {
         let devices = self.present.iter().map(|p| p.as_ref().map(|p| Arc::clone(&p.device))).collect();
         let children = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
         let (patches, relocated) = self.relocations(id, entry.generation);
@@ -278,13 +287,19 @@ impl Mount {
         Ok((zone, lost))
     }
 
-    async fn flush(&self) -> Result<()> {
-        let flushes: Vec<Io<()>> = self.present.iter().flatten().map(|p| p.device.flush()).collect();
-        join_all(flushes).await.into_iter().collect()
+    /// The drives that are there.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (Slot, &Present)> {
+        (0..).map(Slot).zip(&self.present).filter_map(|(slot, present)| Some((slot, present.as_ref()?)))
+    }
+
+    async fn flush(&self) -> Result<(), Stopped> {
+        let mut flushes = Children::default();
+        self.members().for_each(|(slot, present)| flushes.push(slot, Some(present.device.flush())));
+        all_of(flushes.join().await)
     }
 
     /// The metadata zone of each drive that takes the next checkpoint: one without records that count.
-    async fn targets(&self) -> Result<Vec<Option<ZoneId>>> {
+    async fn targets(&self) -> Result<Vec<Option<ZoneId>>, Stopped> {
         let mut targets = Vec::new();
         for (slot, present) in (0..).map(Slot).zip(&self.present) {
             let Some(present) = present else {
@@ -297,11 +312,11 @@ impl Mount {
             }
             let Some(info) = present.free(self.epoch) else {
                 let error = Error::new(ErrorKind::Damaged, &self.name, "open");
-                return Err(error.because(format!("drive {} has no free metadata zone", slot.0)));
+                return Err(error.because(format!("drive {} has no free metadata zone", slot.0))).of(slot);
             };
             if info.state != ZoneState::Empty {
-                present.device.zone(info.zone, Action::Reset).await?;
-                present.device.flush().await?;
+                present.device.zone(info.zone, Action::Reset).await.of(slot)?;
+                present.device.flush().await.of(slot)?;
             }
             targets.push(Some(info.zone));
         }
@@ -395,14 +410,17 @@ impl Mount {
 }
 
 /// Writes the first records of the epoch to every drive. The end of each comes when all the rest is durable on all.
-async fn checkpoint(core: &Arc<Core>) -> Result<()> {
+async fn checkpoint(core: &Arc<Core>) -> Result<(), Stopped> {
     let superblock = Body::Superblock(core.config.lock().clone());
     let mut entries = Vec::with_capacity(core.zones.len());
-    let mut ios = Vec::new();
-    let full =
-        |_| core.error(ErrorKind::ZoneFull, "open").because("the checkpoint does not fit a metadata zone");
+    let mut ios = Children::default();
+    let full = |_| {
+        let error =
+            core.error(ErrorKind::ZoneFull, "open").because("the checkpoint does not fit a metadata zone");
+        Stopped { slot: None, error }
+    };
     for member in core.good() {
-        ios.extend(member.append(&superblock, true, Durability::Cached).map_err(full)?);
+        ios.push(member.slot, member.append(&superblock, true, Durability::Cached).map_err(full)?);
     }
     for id in (0..core.geometry.zones).map(ZoneId) {
         let zone = core.zone(id);
@@ -416,37 +434,39 @@ async fn checkpoint(core: &Arc<Core>) -> Result<()> {
                 unit: relocated.unit.clone(),
             };
             let member = core.member(core.layout.parity(id, *stripe));
-            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
         }
         for slot in zone.patches.slots() {
             for body in core.patched(&zone, id, slot) {
-                ios.extend(core.member(slot).append(&body, true, Durability::Cached).map_err(full)?);
+                ios.push(slot, core.member(slot).append(&body, true, Durability::Cached).map_err(full)?);
             }
         }
         for member in core.good() {
             if let Some(body) = core.lost(&zone, id, member.slot) {
-                ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+                ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
             }
         }
         if let Some(stripe) = zone.open_stripe(&core.layout) {
             let body = core.partial(&zone, id, stripe, core.layout.start(stripe), zone.pointer);
             let member = core.member(core.layout.parity(id, stripe));
-            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
         }
     }
     let count = per_block(core.geometry.block_size).max(1);
     for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
         let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
         for member in core.good() {
-            ios.extend(member.append(&body, true, Durability::Cached).map_err(full)?);
+            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
         }
     }
-    join_all(ios).await.into_iter().collect::<Result<Vec<()>>>()?;
-    let flushes: Vec<Io<()>> = core.good().filter_map(Member::flush).collect();
-    join_all(flushes).await.into_iter().collect::<Result<Vec<()>>>()?;
-    let mut ends = Vec::new();
+    all_of(ios.join().await)?;
+    let mut flushes = Children::default();
+    core.good().for_each(|member| flushes.push(member.slot, member.flush()));
+    all_of(flushes.join().await)?;
+    let mut ends = Children::default();
     for member in core.good() {
-        ends.extend(member.append(&Body::CheckpointEnd, true, Durability::Durable).map_err(full)?);
+        let end = member.append(&Body::CheckpointEnd, true, Durability::Durable).map_err(full)?;
+        ends.push(member.slot, end);
     }
-    join_all(ends).await.into_iter().collect::<Result<Vec<()>>>().map(drop)
+    all_of(ends.join().await)
 }

@@ -14,6 +14,7 @@ use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Lba, Result, Zone
 use crate::Sabotage;
 use crate::decide::{Child, Decision, Verdict, best};
 use crate::layout::{Layout, Slot, Stripe};
+use crate::left_out::{OfDrive, Stopped};
 use crate::log_read::Partial;
 use crate::lost;
 use crate::member::{METADATA_ZONES, Member};
@@ -57,7 +58,11 @@ pub(crate) struct Repaired {
 }
 
 impl Repair {
-    pub(crate) async fn run(mut self, decision: &Decision, mut verdict: Verdict) -> Result<Repaired> {
+    pub(crate) async fn run(
+        mut self,
+        decision: &Decision,
+        mut verdict: Verdict,
+    ) -> Result<Repaired, Stopped> {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
@@ -183,15 +188,15 @@ impl Repair {
     }
 
     /// The same; nothing where that cannot be read.
-    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, Stopped> {
         match self.read(slot, row, count).await {
             Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
-            found => found,
+            found => found.of(slot),
         }
     }
 
     /// The first `count` blocks of what a drive has of a stripe, and the rows of these that it cannot read, or has not: zeros.
-    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>)> {
+    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>), Stopped> {
         let (row, size) = (self.layout.row(stripe), self.bytes(1));
         let mut blocks = BufMut::zeroed(self.bytes(count));
         if self.device(slot).is_none() {
@@ -202,7 +207,7 @@ impl Repair {
                 self.patches.over(size, slot, row, count).apply(&mut blocks);
                 return Ok((blocks, Vec::new()));
             }
-            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
             Err(e) => {
                 tracing::warn!(zone = self.zone.0, stripe = stripe.0, error = %e, "a unit is unreadable")
             }
@@ -215,7 +220,7 @@ impl Repair {
             }
             match self.read(slot, row + at, 1).await {
                 Ok(block) => place.copy_from_slice(&block),
-                Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+                Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
                 Err(_) => lacking.push(at),
             }
         }
@@ -223,7 +228,7 @@ impl Repair {
     }
 
     /// The units of data of a stripe, as far as they lie below the pointer, and the rows that two drives lack: zeros.
-    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<(Vec<BufMut>, BTreeSet<u64>)> {
+    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<(Vec<BufMut>, BTreeSet<u64>), Stopped> {
         let layout = &self.layout;
         let (mut units, mut lacking) = (Vec::new(), Vec::new());
         for index in 0..layout.data_units() {
@@ -270,14 +275,14 @@ impl Repair {
         pointer: Blocks,
         units: &[BufMut],
         in_place: &mut Option<(Buf, Vec<u64>)>,
-    ) -> Result<Option<BufMut>> {
+    ) -> Result<Option<BufMut>, Stopped> {
         let layout = &self.layout;
         let slot = layout.parity(self.zone, stripe);
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
         let at = layout.unit_start(stripe, index).plus(Blocks(row));
         let place = self.bytes(row)..self.bytes(row + 1);
         let (source, limit) = match (self.relocated.get(&stripe), best(partials, at, pointer)) {
-            (_, Some(partial)) => (self.row_of(stripe, partial, row)?, partial.end),
+            (_, Some(partial)) => (self.row_of(stripe, partial, row).of_none()?, partial.end),
             _ if self.is_lost(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
                 return Ok(None);
             }
@@ -331,7 +336,7 @@ impl Repair {
     }
 
     /// Makes the rows of parity fit that change no more, of a stripe that is not whole.
-    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<()> {
+    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), Stopped> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
@@ -359,7 +364,7 @@ impl Repair {
                 Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
                     fits = false
                 }
-                Err(e) => return Err(e),
+                Err(e) => return Err(e).of(slot),
             }
         }
         if !fits {
@@ -369,7 +374,12 @@ impl Repair {
     }
 
     /// Makes the parity of a whole stripe fit, but for the rows that are not known.
-    async fn whole(&mut self, stripe: Stripe, mut sum: BufMut, unknown: &BTreeSet<u64>) -> Result<()> {
+    async fn whole(
+        &mut self,
+        stripe: Stripe,
+        mut sum: BufMut,
+        unknown: &BTreeSet<u64>,
+    ) -> Result<(), Stopped> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let Some(device) = self.device(slot).cloned() else {
@@ -406,7 +416,7 @@ impl Repair {
                 Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
                     placed = false
                 }
-                Err(e) => return Err(e),
+                Err(e) => return Err(e).of(slot),
             }
         }
         if fits && placed {

@@ -233,7 +233,8 @@ impl Array {
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     let mut status = of_members(devices).await?;
     // Where it cannot be mounted, what the drives say is all there is.
-    if let Ok(mount) = Mount::gather(log_read::claims(devices.to_vec()).await?, OpenOptions::default()).await
+    if let Ok(mount) =
+        Mount::gather(log_read::claims(devices.to_vec()).await?, OpenOptions::default(), None).await
     {
         for (member, present) in status.members.iter_mut().zip(&mount.present) {
             if member.state == MemberState::Good && present.is_none() {

@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zoned::{
-    Action, Blocks, BufMut, Bytes, Done, Durability, ErrorKind, Io, Lba, Result, ZoneId, ZoneState,
-    ZonedDevice, join_all,
+    Action, Blocks, BufMut, Bytes, Durability, ErrorKind, Lba, Result, ZoneId, ZoneState, ZonedDevice,
 };
 
 use crate::Sabotage;
 use crate::core::Core;
 use crate::format::record::Body;
 use crate::layout::{Layout, Slot, Stripe};
+use crate::left_out::{OfDrive, Stopped};
 use crate::member::{METADATA_ZONES, Member};
 use crate::patches::Patches;
 use crate::zone::{Relocated, Zone};
@@ -71,13 +71,17 @@ pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             continue;
         }
         tracing::info!(zone = id.0, rows, "rebuilding: too much of it is relocated");
-        let parts = slots.into_iter().map(|slot| {
+        let part = |slot| {
             let core_of = Arc::clone(core);
-            Io::spawn(&core.driver, &core.geometry.name, async move {
-                rebuild_physical(&core_of, id, slot).await.map(|()| Done::Unit)
-            })
-        });
-        join_all(parts.collect()).await.into_iter().collect::<Result<Vec<Done>>>()?;
+            units::spawn(&*core.driver, "swap", async move { rebuild_physical(&core_of, id, slot).await })
+        };
+        // All of them, whatever becomes of one.
+        let (parts, mut done) = (slots.into_iter().map(part).collect::<Vec<_>>(), Ok(()));
+        for part in parts {
+            let part = part.await;
+            done = done.and(core.goes_on(part).await);
+        }
+        done?;
     }
     Ok(())
 }
@@ -98,7 +102,7 @@ pub(crate) fn most(core: &Core, member: &Member) -> u64 {
 }
 
 /// Rebuilds one physical zone.
-async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()> {
+async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Stopped> {
     let member = core.member(slot);
     let block = core.geometry.block_size;
     // A log that has no room for the two records moves first: once the copy lies in the swap zone it has no other to go to.
@@ -112,7 +116,7 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
         (zone.generation, core.layout.used(id, slot, zone.pointer), swap)
     };
     let physical = id.0 + METADATA_ZONES;
-    let report = device.report(physical..physical + 1).await?;
+    let report = device.report(physical..physical + 1).await.of(slot)?;
     // Rows of parity that were relocated with a whole unit are not there.
     let there = report.first().map_or(0, |info| info.pointer.0).min(rows);
     let mask = core.driver.random();
@@ -125,10 +129,10 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
                     // The others cannot be asked: their parts are being rebuilt too. This one stays as it is.
                     tracing::warn!(slot = slot.0, zone = id.0, error = %e, "not rebuilt: it cannot be read in full");
                     member.unreserve(RECORDS);
-                    device.zone(swap, Action::Reset).await?;
-                    return device.flush().await;
+                    device.zone(swap, Action::Reset).await.of(slot)?;
+                    return device.flush().await.of(slot);
                 }
-                data => data?,
+                data => data.of(slot)?,
             }
         } else {
             let mut data = BufMut::zeroed(core.bytes(count));
@@ -137,12 +141,12 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
         };
         cover(&mut data, block, mask);
         let at = Lba(device.geometry().start(swap).0 + row);
-        device.write(at, data.freeze(), Durability::Cached).await?;
+        device.write(at, data.freeze(), Durability::Cached).await.of(slot)?;
         row += count;
     }
-    device.flush().await?;
+    device.flush().await.of(slot)?;
     let record = async |body: &Body| match member.append_reserved_as(body, block, Durability::Durable) {
-        Some(io) => io.await,
+        Some(io) => io.await.of(slot),
         None => Ok(()),
     };
     if core.sabotage != Some(Sabotage::Swap) {
@@ -150,15 +154,15 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     } else {
         member.unreserve(1);
     }
-    copy_back(&device, block, id, rows, swap, mask).await?;
+    copy_back(&device, block, id, rows, swap, mask).await.of(slot)?;
     record(&Body::Hidden { zone: id, generation, ranges: Vec::new(), rebuilt: true }).await?;
     {
         let mut zone = core.zone(id);
         zone.patches.forget(slot);
         zone.relocated.retain(|stripe, _| core.layout.parity(id, *stripe) != slot);
     }
-    device.zone(swap, Action::Reset).await?;
-    device.flush().await
+    device.zone(swap, Action::Reset).await.of(slot)?;
+    device.flush().await.of(slot)
 }
 
 /// Rows of a physical zone that is rebuilt. Lost ones stay lost: in their place zeros do.

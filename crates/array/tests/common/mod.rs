@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use array::{Array, CreateOptions, OpenOptions};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on};
-use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use zoned::emu::{Emu, EmuOptions, Latency, Media, Seeded};
 use zoned::{
     Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, ZoneId,
     ZonedDevice,
@@ -29,6 +29,8 @@ pub struct Flaky {
     /// How many reads of these fail, before they can be read.
     pub fails: AtomicI64,
     pub flipped: Mutex<BTreeSet<Lba>>,
+    /// What writes, flushes and zone commands say.
+    pub refuses: Mutex<Option<ErrorKind>>,
     /// Operations until the plug is pulled; below zero it is.
     pub left: AtomicI64,
 }
@@ -42,6 +44,7 @@ impl Flaky {
             says: Mutex::new(ErrorKind::Media),
             fails: AtomicI64::new(i64::MAX),
             flipped: Mutex::default(),
+            refuses: Mutex::default(),
             left,
         })
     }
@@ -68,6 +71,10 @@ impl ZonedDevice for Flaky {
         if self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
             self.left.store(0, Ordering::Relaxed);
             return Io::ready(Err(error(ErrorKind::Gone)));
+        }
+        let refuses = self.refuses.lock().filter(|_| !matches!(op, Op::Read { .. } | Op::Report { .. }));
+        if let Some(kind) = refuses {
+            return Io::ready(Err(error(kind)));
         }
         let Op::Read { at, into } = op else { return self.inner.submit(op) };
         let end = at.plus(Blocks((into.len() / BLOCK) as u64));
@@ -138,10 +145,19 @@ impl Bench {
 
     /// Cuts the power: the drives as they come back, with the faults that they had.
     pub fn cut(&self, seed: u64) -> Bench {
+        self.of(seed, |n, emu| emu.power_cut(&mut Seeded::new(seed << 8 | n)))
+    }
+
+    /// The drives as they are, with the faults that they had.
+    pub fn copy(&self) -> Bench {
+        self.of(1, |_, emu| emu.media())
+    }
+
+    fn of(&self, seed: u64, media: impl Fn(u64, &Emu) -> Media) -> Bench {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let latency = Latency::all(std::time::Duration::from_micros(10));
         let again = |(n, drive): (u64, &Arc<Flaky>)| {
-            let media = drive.inner.power_cut(&mut Seeded::new(seed << 8 | n));
+            let media = media(n, &drive.inner);
             let emu = Emu::from_media(media, &format!("emu:{n}"), latency, Arc::clone(&driver));
             let again = Flaky::over(emu);
             again.unreadable.lock().clone_from(&drive.unreadable.lock());
