@@ -128,7 +128,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     // between two of them.
     let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
     let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
-    let needed = 2 * (1 + RESERVE + entries + 1 + open * (unit + 1));
+    let fixed = 1 + RESERVE + entries + 1;
+    let needed = 2 * (fixed + open * (unit + 1));
     if zones <= METADATA_ZONES || capacity < needed.min(MOST_NEEDED) {
         let why = format!(
             "{zones} zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
@@ -136,6 +137,15 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
             needed.min(MOST_NEEDED)
         );
         return refuse(ErrorKind::Invalid, why);
+    }
+    let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES);
+    // A drive without a limit of active zones may have all of them partly written, whatever may be open: no more than
+    // have room, all with their parity on one drive.
+    let data = zones - METADATA_ZONES;
+    let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
+    let most = limits.max_active.unwrap_or(data).min(room).max(LEAST_OPEN);
+    if most < data {
+        limits.max_active = Some(most);
     }
     let driver = first.driver();
     let member =
@@ -151,10 +161,10 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         block_size: block,
         unit: u32::try_from(unit).expect("below the longest transfer"),
         metadata_zones: METADATA_ZONES,
-        zones: zones - METADATA_ZONES,
+        zones: data,
         zone_size: Blocks(devices.iter().map(|d| d.geometry().zone_size.0).max().unwrap_or(0)),
         zone_capacity: Blocks(capacity),
-        limits: Some(Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES)),
+        limits: Some(limits),
         created_ms: driver.unix_millis(),
         label: options.label.clone(),
         members: devices.iter().map(member).collect(),

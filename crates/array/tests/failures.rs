@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, Health, OpenOptions, Slot};
+use array::{Array, CreateOptions, Health, OpenOptions, Slot};
 use common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
@@ -284,6 +284,76 @@ fn limits_of_open_zones_are_the_same_whichever_drive_is_missing() {
             let array = Array::open(there, OpenOptions::default()).await.expect("opened");
             let geometry = array.geometry();
             assert_eq!((geometry.max_open, geometry.max_active), (Some(5), Some(8)), "without {without:?}");
+        }
+    });
+}
+
+/// SMR disks: few zones may be open, and all may be partly written.
+#[test]
+fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n| {
+        let name = format!("emu:{n}");
+        let (zones, zone_size) = (256, Blocks(256));
+        let options = EmuOptions {
+            name,
+            zones,
+            zone_size,
+            zone_capacity: zone_size,
+            max_open: Some(8),
+            max_active: None,
+            ..EmuOptions::default()
+        };
+        Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+    };
+    let drives: Vec<_> = (0..5).map(drive).collect();
+    block_on(&*driver, async {
+        array::create(&drives, &CreateOptions::default()).await.expect("created");
+        let array = Array::open(drives.clone(), OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        let (most, zones) = (dev.geometry().max_active.expect("limited"), dev.geometry().zones);
+        assert!(most >= dev.geometry().max_open.expect("the drives'"), "{most}");
+        let unit = |n: u8| zoned::Buf::copy_from(&vec![n; 64 << 10]);
+        for id in (0..zones).map(ZoneId) {
+            let written = dev.write(dev.geometry().start(id), unit(id.0 as u8), Durability::Cached).await;
+            match id.0 < most {
+                true => written.expect("it is one of those that may be active"),
+                false => {
+                    let refused = written.expect_err("one too many");
+                    assert_eq!(refused.kind(), ErrorKind::TooManyActive, "{refused}");
+                }
+            }
+        }
+        // The logs move a few times.
+        for n in 16..28 {
+            for id in (0..most).map(ZoneId) {
+                let at = dev.geometry().start(id).plus(Blocks(n));
+                let data = zoned::Buf::copy_from(&[n as u8; 4096]);
+                dev.write(at, data, Durability::Cached).await.expect("written");
+            }
+        }
+        assert_eq!(array.status().health(), Health::Clean);
+        dev.flush().await.expect("flushed");
+        drop((array, dev));
+        for without in [None, Some(0), Some(4)] {
+            let mut drives = drives.clone();
+            without.map(|slot| drives.remove(slot));
+            let array = Array::open(drives, OpenOptions::default()).await.expect("opened");
+            let dev = device(&array);
+            assert_eq!(dev.geometry().max_active, Some(most));
+            for id in (0..most).map(ZoneId) {
+                let found =
+                    dev.read(dev.geometry().start(id), BufMut::zeroed(28 * 4096)).await.expect("read");
+                assert!(found[..16 * 4096].iter().all(|byte| *byte == id.0 as u8), "zone {id}");
+                for n in 16..28 {
+                    assert!(found[n * 4096..(n + 1) * 4096].iter().all(|byte| *byte == n as u8), "zone {id}");
+                }
+            }
+            if without.is_some() {
+                // The next one misses another drive.
+                assert_eq!(array.status().health(), Health::Degraded);
+                break;
+            }
         }
     });
 }
