@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
-use zoned::{Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{
+    Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
+};
 
 use crate::CreateOptions;
 use crate::format::record::{self, Body, Place};
@@ -24,21 +26,55 @@ const LEAST_OPEN: u32 = 1;
 /// Makes an array of `devices`, in this order. **Everything that they hold is lost.**
 ///
 /// At least three drives with blocks of the same size and no conventional zones. Zones that all drives have are used,
-/// and of each zone as much as the smallest drive has. When this returns the array is durable.
+/// and of each zone as much as the smallest drive has. Zones for data that a drive can only read, or not even that, stay as
+/// they are: their logical zones take no writes. When this returns the array is durable.
+///
+/// Errors: those of [`plan`], and [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] where one of the first zones of a
+/// drive is such a one: nothing is lost then.
 pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
     let superblock = plan(devices, options)?;
+    let mut reports = Vec::with_capacity(devices.len());
+    // Of all, before anything of one is lost.
     for device in devices {
-        for info in device.report(0..device.geometry().zones).await? {
-            if !matches!(info.state, ZoneState::Empty | ZoneState::Offline) {
-                device.zone(info.zone, Action::Reset).await?;
-            }
-        }
-        device.flush().await?;
+        let zones = device.report(0..device.geometry().zones).await?;
+        may_hold(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
+        reports.push(zones);
+    }
+    for (device, zones) in devices.iter().zip(&reports) {
+        empty(device, zones).await?;
     }
     for (device, slot) in devices.iter().zip((0..).map(Slot)) {
         write(device, slot, &superblock).await?;
     }
     Ok(superblock)
+}
+
+/// Refuses a drive one of whose `zones` takes no writes.
+pub(crate) fn may_hold<'a>(
+    device: &Arc<dyn ZonedDevice>,
+    operation: &'static str,
+    mut zones: impl Iterator<Item = &'a ZoneInfo>,
+) -> Result<()> {
+    let Some(worn) = zones.find(|info| is_worn(info.state)) else { return Ok(()) };
+    let (kind, how) = match worn.state {
+        ZoneState::Offline => (ErrorKind::ZoneOffline, "is offline"),
+        _ => (ErrorKind::ZoneReadOnly, "can be read only"),
+    };
+    let what = if worn.zone.0 < METADATA_ZONES { "metadata" } else { "data" };
+    let error = Error::new(kind, &device.geometry().name, operation).in_zone(worn.zone);
+    Err(error.because(format!("it {how}, and the array's {what} has to go there: use another drive")))
+}
+
+fn is_worn(state: ZoneState) -> bool {
+    matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// Empties a drive that is to be a member.
+pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
+    for info in zones.iter().filter(|info| info.state != ZoneState::Empty && !is_worn(info.state)) {
+        device.zone(info.zone, Action::Reset).await?;
+    }
+    device.flush().await
 }
 
 /// The first checkpoint of a member.

@@ -4,10 +4,10 @@ mod ground;
 
 use std::sync::Arc;
 
-use array::{OpenOptions, Slot};
-use ground::{Ground, METADATA_ZONES, blocks};
+use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
+use ground::{BLOCK, Ground, METADATA_ZONES, blocks};
 use zoned::emu::{Emu, Latency};
-use zoned::{Action, Blocks, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
 
@@ -130,5 +130,61 @@ fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
         ground.wait(array.replace(Slot(replaced), new)).expect("replaced");
         ground.wait(array.fail(Slot(lost))).expect("failed");
         ground.check(&array, ZONE, 1, 30);
+    }
+}
+
+/// A new array of drives with worn zones has them from the start, but for the metadata's; no such drive replaces another.
+#[test]
+fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_good() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        let ground = Ground::new(4, 5, 96, 4);
+        let array = ground.open(OpenOptions::default());
+        ground.write(&array, ZONE, 1, 0, 30, 4);
+        drop(array);
+        let wear = |drive: usize, zone: u32| ground.emus[drive].wear(ZoneId(zone), state);
+        let create = || {
+            let options =
+                CreateOptions { stripe_unit: Bytes(4 * u64::from(BLOCK)), ..CreateOptions::default() };
+            ground.wait(array::create(&ground.devices(), &options))
+        };
+        wear(1, ZONE.0 + METADATA_ZONES);
+        create().expect("a zone for data is worn");
+        let array = ground.open(OpenOptions::default());
+        let worn = array.status().worn;
+        assert_eq!(worn, [array::WornZone { slot: Slot(1), zone: ZONE, state }]);
+        ground.write(&array, ZoneId(2), 1, 0, 60, 4);
+        ground.check(&array, ZoneId(2), 1, 60);
+        let at = (&*array as &dyn ZonedDevice).geometry().start(ZONE);
+        ground
+            .wait((&*array as &dyn ZonedDevice).write(at, blocks(1, 0, 20), Durability::Cached))
+            .expect_err("worn");
+        drop(array);
+        let array = ground.open(OpenOptions::default());
+        assert_eq!((array.status().health(), array.status().worn), (Health::Clean, worn));
+        ground.check(&array, ZoneId(2), 1, 60);
+
+        // What the array holds has no place in a worn zone of a new drive: nothing of it is lost then.
+        ground.wait(array.fail(Slot(3))).expect("failed");
+        let other = Ground::new(4, 5, 96, 4);
+        let media = other.emus[3].media();
+        for zone in [ZONE.0 + METADATA_ZONES, 2] {
+            let new = Emu::from_media(media.clone(), "new", Latency::NONE, Arc::clone(&ground.driver));
+            new.wear(ZoneId(zone), state);
+            let error = ground
+                .wait(array.replace(Slot(3), Arc::clone(&new) as Arc<dyn ZonedDevice>))
+                .expect_err("refused");
+            assert!(error.to_string().contains("use another drive"), "{error}");
+            let told = ground.wait(array::status(&[new as Arc<dyn ZonedDevice>])).expect("it is what it was");
+            assert_eq!(told.members[3].state, MemberState::Good);
+            assert_eq!(array.status().members[3].state, MemberState::Failed);
+        }
+
+        // A metadata zone is needed, and the drives keep what they hold.
+        drop(array);
+        let before = ground.wait(array::status(&ground.devices())).expect("told").superblock;
+        wear(2, 1);
+        let error = create().expect_err("refused");
+        assert!(error.to_string().contains("the array's metadata has to go there"), "{error}");
+        assert_eq!(ground.wait(array::status(&ground.devices())).expect("told").superblock, before);
     }
 }

@@ -19,15 +19,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zoned::{Action, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::background::Runner;
 use crate::core::Core;
+use crate::create::{empty, may_hold};
 use crate::events::EventKind;
 use crate::format::zones::ZoneEntry;
 use crate::jobs::{Job, Rebuild};
 use crate::layout::Slot;
 use crate::log_read::Tale;
+use crate::member::METADATA_ZONES;
 use crate::mount::fits;
 use crate::rebuild::copy::{Copied, Target};
 use crate::rebuild::notes::{Known, Notes};
@@ -74,7 +76,8 @@ impl Array {
     /// `device` holds is lost.** Returns when it is emptied; the rebuild runs on beside the clients (section 4.2.2),
     /// and goes on after a restart if the drive is among those that the array is opened with.
     ///
-    /// Errors: [`ErrorKind::Invalid`] where the slot's drive is good, a rebuild runs, or the new drive does not fit.
+    /// Errors: [`ErrorKind::Invalid`] where the slot's drive is good, a rebuild runs, or the new drive does not fit;
+    /// [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] where a zone of it takes no writes: nothing of it is lost then.
     pub async fn start_replace(
         &self,
         slot: Slot,
@@ -106,9 +109,7 @@ impl Core {
     fn has_the_limits(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
         let own = device.geometry();
         let lacks = |promised: Option<u32>, has: Option<u32>| {
-            has.is_some_and(|has| {
-                promised.is_none_or(|n| n.saturating_add(crate::member::METADATA_ZONES) > has.max(4))
-            })
+            has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
         };
         if lacks(self.geometry.max_open, own.max_open) || lacks(self.geometry.max_active, own.max_active) {
             let error = self.error(ErrorKind::Invalid, "replace");
@@ -141,12 +142,11 @@ impl Core {
 
     /// Empties a new drive, and makes it the slot's.
     async fn prepare(self: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
-        for info in device.report(0..device.geometry().zones).await? {
-            if !matches!(info.state, ZoneState::Empty | ZoneState::Offline) {
-                device.zone(info.zone, Action::Reset).await?;
-            }
-        }
-        device.flush().await?;
+        let zones = device.report(0..device.geometry().zones).await?;
+        // What the array holds has a place in each of them, or will have.
+        let needed = METADATA_ZONES.saturating_add(self.geometry.zones) as usize;
+        may_hold(device, "replace", zones.iter().take(needed))?;
+        empty(device, &zones).await?;
         let uuid = notes::new_uuid(self);
         self.publish(|superblock| {
             if let Some(info) = superblock.members.get_mut(slot.index()) {
