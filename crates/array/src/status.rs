@@ -132,7 +132,9 @@ impl Status {
                     format!("Drive {slot} is being rebuilt: until then no other drive may fail.")
                 }
                 MemberState::Rebuilding => {
-                    format!("The rebuild of drive {slot} is not done: open the array with the new drive to go on.")
+                    format!(
+                        "The rebuild of drive {slot} is not done: open the array with the new drive to go on, or replace it again."
+                    )
                 }
                 MemberState::Missing => {
                     format!("Drive {slot} is missing: if it is opened without it, the array does without it for good.")

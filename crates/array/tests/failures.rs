@@ -357,3 +357,34 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
         }
     });
 }
+
+/// The power goes when the others name the new drive, and nothing is on it yet: no mount knows it.
+#[test]
+fn a_drive_whose_rebuild_ended_as_it_began_can_be_replaced_again() {
+    let bench = Bench::new(1);
+    let new = Bench::drive(&bench.driver, 9);
+    let again = block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        array.fail(Slot(2)).await.expect("failed");
+        let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let _rebuild =
+            array.start_replace(Slot(2), drive, array::RebuildOptions::default()).await.expect("begun");
+        bench.copy()
+    });
+    block_on(&*again.driver, async {
+        let array = again.open(&[2]).await;
+        assert!(array.rebuild().is_none(), "nobody knows the drive");
+        let status = array.status();
+        assert_eq!(status.members[2].state, array::MemberState::Rebuilding);
+        assert!(
+            status.advice().iter().any(|advice| advice.contains("replace it again")),
+            "{:?}",
+            status.advice()
+        );
+        let drive = Bench::drive(&again.driver, 9);
+        array.replace(Slot(2), drive).await.expect("replaced again");
+        assert_eq!(array.status().health(), Health::Clean);
+        verify_all(&device(&array)).await;
+    });
+}
