@@ -118,10 +118,8 @@ impl Inner {
         if !self.spread.is_wide() {
             return None;
         }
-        let mut zones = self.in_turn();
-        zones.sort_by_key(|zone| zone.gate.in_flight());
         let mut full = Vec::new();
-        let entered = zones.into_iter().find(|zone| match zone.gate.enter(blocks) {
+        let entered = self.in_turn().into_iter().find(|zone| match zone.gate.enter(blocks) {
             Entered::In => true,
             Entered::Taken => false,
             Entered::Shut => {
@@ -137,11 +135,12 @@ impl Inner {
         entered
     }
 
-    /// All zones that are written, first the one that was given least.
+    /// All zones that are written: first those with the fewest in flight, of these the one that was given least.
     pub(super) fn in_turn(&self) -> Vec<Arc<Zone>> {
         let mut zones = self.spread.sides();
         zones.extend(self.active.load_full());
-        zones.sort_by_key(|zone| zone.turn());
+        // Each is looked at once: others enter and leave meanwhile.
+        zones.sort_by_cached_key(|zone| (zone.gate.in_flight(), zone.turn()));
         zones
     }
 
@@ -164,7 +163,9 @@ impl Inner {
 
     /// Goes on in the next zone beside those that there are, if one more is wanted.
     pub(super) fn widen(&self, switch: &mut Switch) {
-        if !self.spread.is_narrow() || switch.next.as_ref().is_none_or(|next| !next.beside) {
+        // One that closes has found its zones, or will.
+        let closed = self.closed.load(Ordering::Acquire);
+        if closed || !self.spread.is_narrow() || switch.next.as_ref().is_none_or(|next| !next.beside) {
             return;
         }
         let Some(active) = self.active.load_full().filter(|active| !active.gate.is_closed()) else { return };
@@ -184,10 +185,15 @@ impl Inner {
         if spread.width.load(Ordering::Relaxed) == spread.most {
             return;
         }
-        if spread.width.swap(spread.most, Ordering::AcqRel) == spread.most {
-            return;
+        {
+            // Under the lock, as what a close takes back.
+            let mut state = self.shared().state.lock();
+            let closed = self.closed.load(Ordering::Acquire);
+            if closed || spread.width.swap(spread.most, Ordering::AcqRel) == spread.most {
+                return;
+            }
+            state.places.wide += spread.most - 1;
         }
-        self.shared().state.lock().places.wide += spread.most - 1;
         self.shared().kick_cleaner();
         self.widen(&mut self.switch.lock());
         self.work.notify();
