@@ -14,6 +14,7 @@ cleanup() { rm -rf "$work"; }
 
 total=0
 failed=0
+late=()
 explore() { # target, states, flags
   local target=$1 states=$2 start=$SECONDS code=0 budget=$LIMIT found
   [ "$target" != array ] || budget=$ARRAY_BUDGET
@@ -26,7 +27,7 @@ explore() { # target, states, flags
   found=$(awk -F '"states":' 'NF > 1 && !n {n = $2 + 0} END {print n + 0}' "$work/found")
   say "crash $target${*:+ $*}: $found states in $((SECONDS - start)) s"
   [ "$code" != 124 ] || say "crash $target: not done within $LIMIT s"
-  [ $((SECONDS - start)) -le "$budget" ] || say "crash $target: OVER ITS BUDGET of $budget s: this machine is slow, or busy"
+  [ $((SECONDS - start)) -le "$budget" ] || late+=("$target: $((SECONDS - start)) s instead of $budget")
   [ "$code" = 0 ] && [ "$found" -ge "$states" ] || failed=1
   total=$((total + found))
 }
@@ -46,5 +47,6 @@ explore fs 5000 --on array
 explore engine 2000 --on array --trace "$traces/engine-array.trace"
 
 [ "$total" -ge 200000 ] || die "only $total distinct states were reached: 200000 are wanted"
-[ "$failed" = 0 ] || die "the crash explorer found something: see the counts above; traces are in $traces"
+[ "$failed" = 0 ] || die "the crash explorer found something, or was not done: see the counts above; traces are in $traces"
+for line in "${late[@]}"; do say "crash $line: OVER ITS BUDGET, this machine is slow, or busy"; done
 say "crash explorer: $total states, nothing lost, nothing invented"

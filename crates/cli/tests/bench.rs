@@ -167,7 +167,6 @@ fn a_kv_run_that_makes_no_sense_is_refused() {
             ("--interval 0s", "1 ms at least"),
             ("--interval 1us", "1 ms at least"),
             ("--wal auto --io write", "auto appends"),
-            ("--wal base --io append", "base writes"),
             ("--interval soon", "'soon'"),
             ("--write-buffers 1", "2 to 64"),
             ("--background-jobs 0", "1 to 256"),

@@ -35,6 +35,8 @@ const JITTER: Duration = Duration::from_micros(50);
 const PATH: &str = "/waltz";
 /// Records that are appended after a recovery.
 const AFTER: usize = 4;
+/// The place of chances of [`Use`].
+const USE: u64 = 7;
 
 /// A step of a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,17 +141,8 @@ async fn run(
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x5741_4c54_5a00));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
-    let (log, _) = fs
-        .parallel_log(
-            PATH,
-            &ParallelOptions {
-                open: 64,
-                join: !salt.is_multiple_of(4),
-                zones: 1 + (salt % 3) as usize,
-                ..ParallelOptions::default()
-            },
-        )
-        .await?;
+    let Use { log, close } = Use::of(salt, 0);
+    let (log, _) = fs.parallel_log(PATH, &log).await?;
     fs.sync().await?;
     recorder.ready();
     let shared = Arc::new(Shared {
@@ -167,11 +160,34 @@ async fn run(
     for task in tasks {
         task.await?;
     }
-    if salt.is_multiple_of(2) {
+    if close {
         shared.log.close().await?;
         fs.unmount().await?;
     }
     Ok(())
+}
+
+/// How a log is used: each by a chance of its own, for some come together with some drives only.
+struct Use {
+    log: ParallelOptions,
+    /// Whether it is closed in the end.
+    close: bool,
+}
+
+impl Use {
+    /// Of a recording, and of what is done after a recovery from it.
+    fn of(salt: u64, place: u64) -> Use {
+        let mut rng = Rng::at(salt, &[USE, place]);
+        Use {
+            log: ParallelOptions {
+                open: 64,
+                join: rng.chance(75),
+                zones: 1 + rng.index(3),
+                ..ParallelOptions::default()
+            },
+            close: rng.chance(50),
+        }
+    }
 }
 
 /// What the writers share.
@@ -376,7 +392,7 @@ impl WaltzOracle {
     /// Opens the log as a program would, and closes everything.
     async fn look(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
-        let (log, found) = open(&fs).await?;
+        let (log, found) = open(&fs, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
         log.close().await?;
         fs.unmount().await?;
         Ok(found)
@@ -394,7 +410,7 @@ impl WaltzOracle {
         let recorder = Recorder::new(emu, JITTER);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
         let mut faults = checked(&device).await;
-        let between = match self.write_on(&device, &recorder).await {
+        let between = match self.write_on(&device, &recorder, rng.draw()).await {
             Ok(found) => Some(found),
             Err(e) if e.kind() == ErrorKind::NoSpace => None,
             Err(e) => {
@@ -436,9 +452,14 @@ impl WaltzOracle {
     }
 
     /// Opens and appends. Marks `Ready` when the log is open.
-    async fn write_on(&self, device: &Arc<dyn ZonedDevice>, recorder: &Recorder) -> fs::Result<Found> {
+    async fn write_on(
+        &self,
+        device: &Arc<dyn ZonedDevice>,
+        recorder: &Recorder,
+        salt: u64,
+    ) -> fs::Result<Found> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
-        let (log, found) = open(&fs).await?;
+        let (log, found) = open(&fs, &Use::of(salt, 1).log).await?;
         recorder.ready();
         for n in 0..AFTER {
             recorder.attempt(Step(n as u64));
@@ -461,9 +482,8 @@ fn after_record(n: usize) -> Vec<u8> {
     format!("after {n} {}", "x".repeat(600 * n)).into_bytes()
 }
 
-async fn open(fs: &Fs) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) =
-        fs.parallel_log(PATH, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
+async fn open(fs: &Fs, options: &ParallelOptions) -> fs::Result<(ParallelLog, Found)> {
+    let (log, mut replay) = fs.parallel_log(PATH, options).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);
@@ -512,6 +532,16 @@ mod tests {
             assert!(acknowledged * 10 > WRITERS * STEPS * 7, "{acknowledged}");
             assert!(promised * 2 > acknowledged && voided > 3, "{promised}, {voided}");
         }
+    }
+
+    #[test]
+    fn every_use_of_a_log_comes_on_drives_with_and_without_a_volatile_cache() {
+        let mut seen = std::collections::BTreeSet::new();
+        for workload in 0..200 {
+            let (cache, used) = (drive(1, workload, true).volatile_cache, Use::of(1 ^ workload, 0));
+            seen.insert((cache, used.log.join, used.log.zones, used.close));
+        }
+        assert_eq!(seen.len(), 2 * 2 * 3 * 2, "{seen:?}");
     }
 
     #[test]

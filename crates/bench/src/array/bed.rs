@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::array::{Array, CreateOptions, OpenOptions};
 use parking_lot::Mutex;
 use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
-use zoned::emu::{Emu, EmuOptions, Media, Profile};
+use zoned::emu::{Emu, EmuOptions, Profile};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice};
 
 /// When an operation began and when it ended.
@@ -58,11 +58,6 @@ impl Setup {
         Emu::memory(self.options(n), Arc::clone(driver))
     }
 
-    /// The same with what another one holds.
-    pub fn drive_with(&self, driver: &Arc<dyn Driver>, n: u32, media: Media) -> Arc<Emu> {
-        Emu::on_media(media, &self.options(n), Arc::clone(driver))
-    }
-
     fn options(&self, n: u32) -> EmuOptions {
         let profile = Profile::load(self.profile).expect("the profile is built in");
         EmuOptions {
@@ -93,15 +88,6 @@ impl Setup {
             ::array::create(&devices(&drives), &create).await?;
             Array::open(devices(&drives), OpenOptions::default()).await
         })?;
-        let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
-        Ok(Bed { driver, drives, array, device, setup: self })
-    }
-
-    /// The array of another bed, which is as it was left there, on another clock.
-    pub fn build_from(self, bed: &Bed, driver: Arc<dyn Driver>) -> Result<Bed> {
-        let drive = |(emu, n): (&Arc<Emu>, u32)| self.drive_with(&driver, n, emu.media());
-        let drives: Vec<Arc<Emu>> = bed.drives.iter().zip(0..).map(drive).collect();
-        let array = block_on(&*driver, Array::open(devices(&drives), OpenOptions::default()))?;
         let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         Ok(Bed { driver, drives, array, device, setup: self })
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rocks::stock::{Program, StockOptions, prepare};
@@ -15,6 +15,17 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// No run of a figure takes so long: one that does hangs.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// What settles which log a program has, and how it writes.
+const SETTINGS: [&str; 7] = [
+    "FURROW_WAL",
+    "FURROW_WAL_IO",
+    "FURROW_WAL_BUFFER",
+    "FURROW_WAL_WINDOW",
+    "FURROW_WAL_BARRIER",
+    "FURROW_COUNTERS",
+    "FURROW_LOG_DIR",
+];
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -49,33 +60,46 @@ impl DbBench {
         let options = StockOptions::default();
         let mut command =
             prepare(Program::DbBench, &self.url, &args, &options).map_err(|e| Error::new(doing(), e))?;
+        // The surroundings' own would be measured under the same name.
+        for name in SETTINGS {
+            command.env_remove(name);
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|e| failed(e.to_string()))?;
         let (ended, output, complaint) = finish(child, LONGEST).map_err(|e| failed(e.to_string()))?;
-        let last = || {
-            complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned()
-        };
-        if !ended {
-            return Err(failed(format!("no end after {} s; {}", LONGEST.as_secs(), last())));
-        }
-        measured(&output, self.benchmark).ok_or_else(|| failed(last()))
+        judged(ended, &output, &complaint, self.benchmark).map_err(failed)
     }
 }
 
-/// Waits for the end, and ends what takes too long. Whether it ended well or not is seen from what it wrote.
-fn finish(mut child: Child, longest: Duration) -> std::io::Result<(bool, String, String)> {
+/// What was measured, or why nothing was: a program may fail behind the line with its numbers.
+fn judged(
+    ended: Option<ExitStatus>,
+    output: &str,
+    complaint: &str,
+    benchmark: &str,
+) -> std::result::Result<Measured, String> {
+    let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    match ended {
+        None => Err(format!("no end after {} s; {last}", LONGEST.as_secs())),
+        Some(status) if !status.success() => Err(format!("{status}; {last}")),
+        Some(_) => measured(output, benchmark).ok_or_else(|| last.to_owned()),
+    }
+}
+
+/// Waits for the end, and ends what takes too long: that has no status.
+fn finish(mut child: Child, longest: Duration) -> std::io::Result<(Option<ExitStatus>, String, String)> {
     let driver = RealDriver::new();
     // Read while it runs: a program whose pipe is full stands still.
     let (output, complaint) = (drain(&*driver, child.stdout.take()), drain(&*driver, child.stderr.take()));
     let due = driver.now().after(longest);
     let ended = loop {
-        if child.try_wait()?.is_some() {
-            break true;
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
         } else if driver.now() >= due {
             child.kill()?;
             child.wait()?;
-            break false;
+            break None;
         }
         block_on(&*driver, sleep_until(&*driver, driver.now().after(POLL)));
     };
@@ -127,7 +151,7 @@ mod tests {
     fn a_program_that_writes_more_than_a_pipe_holds_comes_to_its_end() {
         let script = "head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero; echo end";
         let (ended, output, complaint) = finish(shell(script), Duration::from_secs(120)).unwrap();
-        assert!(ended && output.ends_with("end\n"));
+        assert!(ended.is_some_and(|status| status.success()) && output.ends_with("end\n"));
         assert_eq!((output.len(), complaint.len()), (200_004, 300_000));
     }
 
@@ -141,7 +165,17 @@ mod tests {
         }
         std::fs::remove_file(&said).unwrap();
         let (ended, output, _) = finish(child, Duration::from_millis(300)).unwrap();
-        assert_eq!((ended, output.as_str()), (false, "so far\n"));
+        assert_eq!((ended, output.as_str()), (None, "so far\n"));
+    }
+
+    #[test]
+    fn a_program_that_fails_behind_its_line_has_measured_nothing() {
+        let script = "echo 'fillseq : 1 micros/op 9 ops/sec'; echo gone >&2; exit 3";
+        let (ended, output, complaint) = finish(shell(script), LONGEST).unwrap();
+        assert_eq!(judged(ended, &output, &complaint, "fillseq").unwrap_err(), "exit status: 3; gone");
+        let well = "fillseq : 1 micros/op 9 ops/sec";
+        assert_eq!(judged(Some(ExitStatus::default()), well, "", "fillseq").unwrap().rate, 9.0);
+        assert!(judged(None, well, "", "fillseq").unwrap_err().starts_with("no end after"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{Recorder, Result};
 
 /// Records that the filling writes at a time.
 const FILL: u64 = 16;
-/// Intervals whose writes are summed up by themselves.
+/// Intervals of all threads together whose writes are summed up by themselves: up to 120 KiB each.
 const MOST_INTERVALS: usize = 10_000;
 
 /// What the threads share.
@@ -224,13 +224,18 @@ impl Work {
         let Some(each) = self.load.interval else { return };
         let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
         // The last takes what is later.
-        let at = usize::try_from(at).unwrap_or(usize::MAX).min(MOST_INTERVALS - 1);
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(self.most_intervals() - 1);
         if tally.intervals.len() <= at {
             tally.intervals.resize_with(at + 1, Recorder::new);
         }
         if let Some(recorder) = tally.intervals.get_mut(at) {
             recorder.record(took);
         }
+    }
+
+    /// Intervals of one thread.
+    fn most_intervals(&self) -> usize {
+        (MOST_INTERVALS / self.load.threads.max(1) as usize).max(1)
     }
 
     fn pick(&self, own: &mut Own) -> u64 {

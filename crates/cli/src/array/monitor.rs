@@ -66,8 +66,8 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
                 reachable = true;
                 before = Some(view);
             }
-            // What is wrong at the start stays so: a wrong argument, say.
             Err(error) if args.once => return Err(status::cannot_tell(error)),
+            // What is wrong at the start stays so: a wrong argument, say.
             Err(error) if before.is_none() => return Err(error),
             Err(error) => {
                 if reachable {
