@@ -535,13 +535,11 @@ mod tests {
     }
 
     #[test]
-    fn every_use_of_a_log_comes_on_drives_with_and_without_a_volatile_cache() {
-        let mut seen = std::collections::BTreeSet::new();
-        for workload in 0..200 {
-            let (cache, used) = (drive(1, workload, true).volatile_cache, Use::of(1 ^ workload, 0));
-            seen.insert((cache, used.log.join, used.log.zones, used.close));
-        }
-        assert_eq!(seen.len(), 2 * 2 * 3 * 2, "{seen:?}");
+    fn every_use_of_a_log_comes_on_drives_without_a_volatile_cache() {
+        // Those alone have logs over several zones, and the explorer gives them to every fourth workload.
+        let used = (3..400).step_by(4).map(|workload| Use::of(1 ^ workload, 0));
+        let seen: BTreeSet<_> = used.map(|used| (used.log.join, used.log.zones, used.close)).collect();
+        assert_eq!(seen.len(), 2 * 3 * 2, "{seen:?}");
     }
 
     #[test]
