@@ -22,8 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Some("syncorder") => Some(Sabotage::SyncOrder),
                     Some("needs") => Some(Sabotage::Needs),
                     Some("known") => Some(Sabotage::Known),
+                    Some("void") => Some(Sabotage::Void),
                     other => {
-                        let known = "sync, rename, torntail, reset, gap, barrier, syncorder, needs or known";
+                        let known =
+                            "sync, rename, torntail, reset, gap, barrier, syncorder, needs, known or void";
                         return Err(format!("--break {other:?}: take {known}").into());
                     }
                 }

@@ -382,7 +382,7 @@ mod tests {
                 }
             }
         });
-        Trace { target: Target::Log, seed: 1, workload: 0, drive, events: recorder.take() }
+        Trace { target: Target::Log, seed: 1, workload: 0, drive, ordered: false, events: recorder.take() }
     }
 
     struct Blocks;

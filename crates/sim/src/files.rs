@@ -62,7 +62,7 @@ pub(crate) fn record(
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
     block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, sabotage)))
         .map_err(failed)?;
-    Ok(Trace { target, seed, workload, drive: shape.drive, events: recorder.take() })
+    Ok(Trace { target, seed, workload, drive: shape.drive, ordered: false, events: recorder.take() })
 }
 
 /// Does the workload's work on a device that is there.

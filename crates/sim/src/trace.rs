@@ -126,6 +126,8 @@ pub struct Trace {
     pub workload: u64,
     /// What it ran on.
     pub drive: Drive,
+    /// Of the target `engine`: the writes go as the server's do, by whoever keeps their order.
+    pub ordered: bool,
     /// What happened.
     pub events: Vec<Event>,
 }

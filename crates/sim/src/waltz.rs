@@ -127,7 +127,7 @@ pub(crate) fn record(
     let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
     let plan = plan(seed, workload, drive.block_size as usize);
     block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(sabotage))).map_err(failed)?;
-    Ok(Trace { target: Target::Waltz, seed, workload, drive, events: recorder.take() })
+    Ok(Trace { target: Target::Waltz, seed, workload, drive, ordered: false, events: recorder.take() })
 }
 
 async fn run(

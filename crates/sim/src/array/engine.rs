@@ -59,7 +59,8 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         Error::Workload(format!("engine on an array, seed {seed}, workload {workload} ({shape:?}): {why}"))
     };
     let events = events(run().map_err(failed)?);
-    Ok(Trace { target: Target::Engine, seed, workload, drive: drive_of(&shape), events })
+    let ordered = engine::is_ordered(seed, workload, volatile_cache);
+    Ok(Trace { target: Target::Engine, seed, workload, drive: drive_of(&shape), ordered, events })
 }
 
 /// Explores a recorded workload; see [`CrashOptions`].
@@ -155,9 +156,9 @@ impl Stack<'_> {
         let mut faults = match loss {
             Loss::After(drive) => {
                 let bench = bench(images);
-                let mut faults = self.look(&bench, None, cut);
+                let mut faults = self.look(&bench, None, rng.draw(), cut);
                 if faults.is_empty() {
-                    faults = self.look(&bench, Some(drive), cut);
+                    faults = self.look(&bench, Some(drive), rng.draw(), cut);
                     faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
                 }
                 faults
@@ -166,15 +167,15 @@ impl Stack<'_> {
                 let probe = Probe { twice: true, seed: rng.draw(), event: cut };
                 self.oracle.twice(images, self, probe)
             }
-            _ => self.look(&bench(images), None, cut),
+            _ => self.look(&bench(images), None, rng.draw(), cut),
         };
         tell_cuts(&mut faults, cuts);
         faults
     }
 
-    fn look(&self, bench: &Bench, without: Option<usize>, cut: usize) -> Vec<Fault> {
+    fn look(&self, bench: &Bench, without: Option<usize>, seed: u64, cut: usize) -> Vec<Fault> {
         match block_on(&*bench.driver, open(bench, without, self.options)) {
-            Ok(device) => self.oracle.once(&device, cut),
+            Ok(device) => self.oracle.once(&device, seed, cut),
             Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
         let (target, seed) = (options.target, options.seed);
         // What the oracle is made from: the plan is a function of it, the events are the drives'.
         let drive = Drive::tiny(record.shape.cache);
-        let trace = Trace { target, seed, workload, drive, events: Vec::new() };
+        let trace = Trace { target, seed, workload, drive, ordered: false, events: Vec::new() };
         let stack = Stack { options, oracle: FilesOracle::new(&trace, options.sabotage) };
         let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);

@@ -5,6 +5,7 @@
 //! not), read, sync and flush, while RocksDB's own threads flush and compact. [`judge`] says what must hold at any cut.
 
 mod judge;
+mod order;
 mod plan;
 mod world;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs::{FormatOptions, Fs};
+use futures_util::future::join_all;
 use kv::waltz::{BatchBuilder, Family};
 use parking_lot::Mutex;
 use units::{RealDriver, block_on};
@@ -20,7 +22,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use self::judge::{Judge, fault, mark_answered, mark_begun};
-use self::plan::{Act, Key, Mode, Shape};
+use self::plan::{Act, Key, Mode, Shape, WRITERS};
 pub(crate) use self::world::Broken;
 pub(crate) use self::world::mount_options;
 use self::world::{Content, Outcome, World};
@@ -46,12 +48,17 @@ fn after_key(n: u64) -> Vec<u8> {
 
 /// Runs a workload on a drive and records it. Threads make every recording different.
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Broken) -> Result<Trace> {
-    let drive = Shape::of(seed, workload, volatile_cache).drive;
+    let Shape { drive, ordered, .. } = Shape::of(seed, workload, volatile_cache);
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
     let recorder = Recorder::with_tail(emu, JITTER, TAIL);
     work((seed, workload), volatile_cache, &recorder, broken)
         .map_err(|e| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}")))?;
-    Ok(Trace { target: Target::Engine, seed, workload, drive, events: recorder.take() })
+    Ok(Trace { target: Target::Engine, seed, workload, drive, ordered, events: recorder.take() })
+}
+
+/// What a trace's header says of a workload: see [`Trace::ordered`].
+pub(crate) fn is_ordered(seed: u64, workload: u64, volatile_cache: bool) -> bool {
+    Shape::of(seed, workload, volatile_cache).ordered
 }
 
 /// Does a workload's work on a device that is there, and marks its steps.
@@ -67,7 +74,7 @@ pub(crate) fn work(
         .map_err(|e| e.to_string())?;
     let world = World::open(&device, &shape, broken)?;
     for batch in plan::before(&shape) {
-        world.write(&batch, true, false)?;
+        world.finish(world.write(&batch, true, false))?;
     }
     recorder.ready();
     let recorder = Arc::clone(recorder);
@@ -75,11 +82,10 @@ pub(crate) fn work(
     let plan = plan::plan(seed, workload, &shape);
     std::thread::scope(|scope| {
         let run = &run;
-        let writers: Vec<_> = plan
-            .iter()
-            .enumerate()
-            .map(|(writer, acts)| scope.spawn(move || run.write(writer, acts)))
-            .collect();
+        let writers: Vec<(usize, &Vec<Act>)> = plan.iter().enumerate().collect();
+        let threads = writers.chunks(WRITERS.div_ceil(shape.threads));
+        let threads = threads.map(|writers| writers.to_vec());
+        let writers: Vec<_> = threads.map(|writers| scope.spawn(move || run.write_all(&writers))).collect();
         let ended = writers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err("a writer panicked".into())));
         ended.collect::<std::result::Result<(), String>>()
     })?;
@@ -97,7 +103,13 @@ struct Run {
 }
 
 impl Run {
-    fn write(&self, writer: usize, acts: &[Act]) -> std::result::Result<(), String> {
+    /// Some of the writers on this thread.
+    fn write_all(&self, writers: &[(usize, &Vec<Act>)]) -> std::result::Result<(), String> {
+        let writers = join_all(writers.iter().map(|(writer, acts)| self.write(*writer, acts)));
+        self.world.finish(async { writers.await.into_iter().collect() })
+    }
+
+    async fn write(&self, writer: usize, acts: &[Act]) -> std::result::Result<(), String> {
         for (index, act) in acts.iter().enumerate() {
             let step = Plan::step(writer, index);
             let before = self.answered.lock().clone();
@@ -105,7 +117,7 @@ impl Run {
             match act {
                 Act::Write { changes, sync, refused } => {
                     let batch = plan::batch(self.salt, plan::id(writer, index), changes);
-                    match self.world.write(&batch, *sync, *refused)? {
+                    match self.world.write(&batch, *sync, *refused).await? {
                         Outcome::Refused => self.recorder.failed(step),
                         Outcome::Written => {
                             mark_answered(&self.recorder, writer, index, None);
@@ -123,12 +135,12 @@ impl Run {
                     self.recorder.acknowledged(step);
                 }
                 Act::Sync => {
-                    self.world.sync()?;
+                    self.world.sync().await?;
                     self.promise(before);
                 }
-                Act::FlushPast => self.world.flush_past()?,
+                Act::FlushPast => self.world.flush_past().await?,
                 Act::Flush => {
-                    self.world.flush()?;
+                    self.world.flush(index.is_multiple_of(4)).await?;
                     // RocksDB's own flush is of one family.
                     if self.mode != Mode::Group {
                         self.promise(before);
@@ -191,7 +203,7 @@ pub(crate) struct EngineOracle {
 
 impl EngineOracle {
     pub(crate) fn new(trace: &Trace, broken: Broken) -> EngineOracle {
-        let shape = Shape::of(trace.seed, trace.workload, trace.drive.volatile_cache);
+        let shape = Shape::of_trace(trace);
         let plan = plan::plan(trace.seed, trace.workload, &shape);
         // A cut is named by its place among these.
         let events: Vec<&Event> =
@@ -200,13 +212,14 @@ impl EngineOracle {
         EngineOracle { shape, judge, broken }
     }
 
-    /// Mounts, opens, does something with the content, closes, checks.
+    /// Mounts, opens in one mode or another, does something with the content, closes, checks.
     fn session(
         &self,
         device: &Arc<dyn ZonedDevice>,
+        shape: &Shape,
         with: impl FnOnce(&World, Content) -> Vec<Fault>,
     ) -> Vec<Fault> {
-        let world = match World::open(device, &self.shape, self.broken) {
+        let world = match World::open(device, shape, self.broken) {
             Ok(world) => world,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
@@ -226,9 +239,12 @@ impl EngineOracle {
         faults
     }
 
-    /// Opens what a cut behind the event `cut` left, and compares.
-    pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, cut: usize) -> Vec<Fault> {
-        self.session(device, |_, content| self.judge.judge(cut, &content))
+    /// Opens what a cut behind the event `cut` left, in a mode that the seed gives, and compares.
+    pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
+        let shape = self.shape.reopened(seed, 0);
+        let mut faults = self.session(device, &shape, |_, content| self.judge.judge(cut, &content));
+        tell_mode(&mut faults, &shape);
+        faults
     }
 
     /// Opens, writes on, cuts again anywhere in that, and opens again.
@@ -240,26 +256,30 @@ impl EngineOracle {
         let recorder = &recorded.recorder;
         let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
         let mut between = None;
-        let mut faults = self.session(&device, |world, content| {
+        let shape = self.shape.reopened(probe.seed, 0);
+        let mut faults = self.session(&device, &shape, |world, content| {
             recorder.ready();
             between = Some(content);
             for n in 0..AFTER {
                 recorder.attempt(Step(n));
                 let batch = BatchBuilder::new().put(Family::DEFAULT, &after_key(n), &n.to_le_bytes());
-                if let Err(e) = world.write(&batch.build(), true, false) {
+                let batch = batch.build();
+                if let Err(e) = world.finish(world.write(&batch, true, false)) {
                     return vec![fault(FailureKind::Mount, format!("a write after the recovery: {e}"))];
                 }
                 recorder.acknowledged(Step(n));
             }
             Vec::new()
         });
+        tell_mode(&mut faults, &shape);
         let mut cut = Recut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
         let place = cut.place();
         let device = match ground.plain(std::mem::take(&mut cut.images)) {
             Ok(device) => device,
             Err(e) => return vec![fault(FailureKind::Mount, e + &place)],
         };
-        faults.extend(self.session(&device, |_, mut content| {
+        let shape = self.shape.reopened(probe.seed, 1);
+        let mut again = self.session(&device, &shape, |_, mut content| {
             let there: Vec<u64> =
                 (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
             let mut faults = self.judge.judge(probe.event, &content);
@@ -274,11 +294,20 @@ impl EngineOracle {
                 faults.push(fault(FailureKind::Lost, "an opening had shown other content"));
             }
             faults
-        }));
+        });
+        tell_mode(&mut again, &shape);
+        faults.append(&mut again);
         for fault in &mut faults {
             fault.what += &place;
         }
         faults
+    }
+}
+
+/// A fault's words say how the database was opened.
+fn tell_mode(faults: &mut [Fault], shape: &Shape) {
+    for fault in faults {
+        fault.what += &format!(" (opened in {:?})", shape.mode);
     }
 }
 
@@ -288,8 +317,9 @@ impl Oracle for EngineOracle {
         if probe.twice {
             return self.twice(images, &OneDrive, probe);
         }
-        OneDrive
-            .plain(images)
-            .map_or_else(|e| vec![fault(FailureKind::Mount, e)], |device| self.once(&device, probe.event))
+        OneDrive.plain(images).map_or_else(
+            |e| vec![fault(FailureKind::Mount, e)],
+            |device| self.once(&device, probe.seed, probe.event),
+        )
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kv::waltz::{BatchBuilder, Family};
 
 use crate::Rng;
-use crate::trace::Drive;
+use crate::trace::{Drive, Trace};
 
 /// Threads that write.
 pub(super) const WRITERS: usize = 4;
@@ -38,8 +38,14 @@ pub(super) enum Mode {
 }
 
 /// What a workload runs on.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub mode: Mode,
+    /// Under a parallel log, writes go as the server's do: whoever writes keeps their order, and has several on their way from
+    /// one thread. Never where there are merges or single deletes, which the server writes none of.
+    pub ordered: bool,
+    /// Threads that the writers share, where they need none of their own.
+    pub threads: usize,
     pub drive: Drive,
     /// Merges and single deletes are among the writes.
     pub merges: bool,
@@ -57,6 +63,28 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
+        // Half of those that may be. What they write is the same either way.
+        let drawn = Rng::at(seed, &[workload, 0x04de]).chance(50);
+        Shape::with(seed, workload, volatile_cache, drawn)
+    }
+
+    /// The shape of a recorded workload: older builds recorded none that are ordered.
+    pub(super) fn of_trace(trace: &Trace) -> Shape {
+        Shape::with(trace.seed, trace.workload, trace.drive.volatile_cache, trace.ordered)
+    }
+
+    /// How a state's `n`th opening is: in any mode, whatever mode left it.
+    pub(super) fn reopened(&self, seed: u64, n: u64) -> Shape {
+        let mut rng = Rng::at(seed, &[n, 0x09e4]);
+        let mode = match rng.below(3) {
+            0 => Mode::Group,
+            1 => Mode::Waltz,
+            _ => Mode::Auto,
+        };
+        Shape { mode, ordered: mode != Mode::Group && rng.chance(50), ..*self }
+    }
+
+    fn with(seed: u64, workload: u64, volatile_cache: bool, ordered: bool) -> Shape {
         let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
         let mode = match workload % 3 {
             0 => Mode::Waltz,
@@ -76,7 +104,9 @@ impl Shape {
         let closes = rng.chance(50);
         // Drawn beside the rest: what a seed stands for is what it was.
         let zones = 1 + Rng::at(seed, &[workload, 0x20e5]).below(3) as usize;
-        Shape { mode, drive, merges, put_counters, lazy, log_limit, closes, zones }
+        let ordered = ordered && mode != Mode::Group && !merges;
+        let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
+        Shape { mode, ordered, threads, drive, merges, put_counters, lazy, log_limit, closes, zones }
     }
 
     /// Half of the flushes are of one family. Where batches have marks, those would be left in memory.
@@ -313,9 +343,11 @@ mod tests {
     #[test]
     fn workloads_have_every_mode_and_every_kind_of_step() {
         let mut seen = std::collections::BTreeSet::new();
-        for workload in 0..12 {
+        for workload in 0..48 {
             let shape = Shape::of(7, workload, true);
             seen.insert(format!("{:?}", shape.mode));
+            assert!(!shape.ordered || (shape.mode != Mode::Group && !shape.merges), "{shape:?}");
+            seen.extend(shape.ordered.then(|| format!("ordered on {}", shape.threads)));
             for act in plan(7, workload, &shape).into_iter().flatten() {
                 match act {
                     Act::Write { refused: true, .. } => drop(seen.insert("refused".into())),
@@ -327,7 +359,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen.len(), 3 + 1 + 2 * 5 + 4, "{seen:?}");
+        assert_eq!(seen.len(), 3 + 3 + 1 + 2 * 5 + 4, "{seen:?}");
     }
 
     #[test]

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use fs::log::LogOptions;
 use fs::{Fs, MountOptions, ParallelOptions, Sabotage};
+use futures_util::FutureExt as _;
 use kv::waltz::{
-    Family, FamilyInfo, FsLog, How, RocksTables, Tables, TicketLog, Waltz, WaltzOptions, Without, WriteError,
+    Family, FamilyInfo, FsLog, How, LOG_FILE, RocksTables, Tables, TicketLog, Waltz, WaltzOptions, Without,
+    WriteError,
 };
 use rocks::{Db, DbOptions, WriteBatch};
-use units::block_on;
+use units::{block_on, spawn};
 use zoned::ZonedDevice;
 
+use super::order::Order;
 use super::plan::{FAMILIES, Mode, Shape};
 
 const DIRECTORY: &str = "/db";
@@ -33,6 +36,9 @@ pub(super) struct World {
     fs: Fs,
     db: Arc<Db>,
     engine: Option<(Arc<Waltz>, Arc<RocksTables>)>,
+    /// Writes go as the server's do, in this order.
+    order: Option<Order>,
+    broken: Broken,
 }
 
 /// What became of a write.
@@ -57,7 +63,7 @@ fn words(error: impl std::fmt::Display) -> String {
 }
 
 impl World {
-    /// Mounts, opens, recovers.
+    /// Mounts, opens, recovers; in any mode, as [`Database`](kv::waltz::Database) does.
     pub(super) fn open(
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
@@ -66,6 +72,15 @@ impl World {
         let options = mount_options(broken.fs);
         let mount = Fs::mount(Arc::clone(device), &options);
         let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
+        if shape.mode == Mode::Group && fs.stat(&format!("{DIRECTORY}/{LOG_FILE}")).is_ok() {
+            let parallel = Shape { mode: Mode::Waltz, ..*shape };
+            World::open_on(&fs, &parallel, broken)?.close_database(true)?;
+        }
+        World::open_on(&fs, shape, broken)
+    }
+
+    fn open_on(fs: &Fs, shape: &Shape, broken: Broken) -> Result<World, String> {
+        let fs = fs.clone();
         let options = DbOptions {
             write_buffer: 64 << 10,
             background_jobs: 2,
@@ -77,7 +92,7 @@ impl World {
         };
         let db = Arc::new(Db::open(&fs, DIRECTORY, &options).map_err(words)?);
         if shape.mode == Mode::Group {
-            return Ok(World { fs, db, engine: None });
+            return Ok(World { fs, db, engine: None, order: None, broken });
         }
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
         let log =
@@ -95,19 +110,32 @@ impl World {
         );
         let waltz = Arc::new(waltz.map_err(words)?);
         tables.tell(&waltz);
-        Ok(World { fs, db, engine: Some((waltz, tables)) })
+        let order = shape.ordered.then(Order::default);
+        Ok(World { fs, db, engine: Some((waltz, tables)), order, broken })
     }
 
     /// Writes a batch; `refused` has the tables refuse it once the log has it.
-    pub(super) fn write(&self, batch: &[u8], sync: bool, refused: bool) -> Result<Outcome, String> {
+    pub(super) async fn write(&self, batch: &[u8], sync: bool, refused: bool) -> Result<Outcome, String> {
         let Some((waltz, tables)) = &self.engine else {
             self.db.write(&WriteBatch::from_data(batch), sync).map_err(words)?;
             return Ok(Outcome::Written);
         };
         let how = if sync { How::SYNCED } else { How::UNSYNCED };
-        let written = waltz.write(batch, how, |mark| {
-            if refused { Err(None) } else { tables.apply(batch, mark).map_err(Some) }
-        });
+        let written = match &self.order {
+            None => waltz.write(batch, how, |mark| {
+                if refused { Err(None) } else { tables.apply(batch, mark).map_err(Some) }
+            }),
+            Some(order) => {
+                // Whose order it is, the engine below does not know: without it is without stripes.
+                let ordered = self.broken.engine != Without::Stripes;
+                let _turn = if ordered { Some(order.turn(batch).await.map_err(words)?) } else { None };
+                tables.ready().await;
+                let apply = |mark| async move {
+                    if refused { Err(None) } else { tables.apply_soon(batch, mark).await.map_err(Some) }
+                };
+                waltz.write_ordered(batch, how, 1, apply).await
+            }
+        };
         match written {
             Ok(()) => Ok(Outcome::Written),
             Err(WriteError::Apply(None)) => Ok(Outcome::Refused),
@@ -121,23 +149,49 @@ impl World {
         Ok(self.db.get(key.as_bytes()).map_err(words)?.map(|value| value.to_vec()))
     }
 
-    pub(super) fn sync(&self) -> Result<(), String> {
+    /// Does something to its end on this thread. But where writes go as the server's do, it blocks and never waits.
+    pub(super) fn finish<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        if self.order.is_some() {
+            return block_on(&**self.fs.driver(), what);
+        }
+        what.now_or_never().unwrap_or_else(|| Err("it was left waiting".into()))
+    }
+
+    /// Runs what blocks: on a thread of its own where other writes hang on this one.
+    async fn apart(&self, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+        if self.order.is_none() {
+            return run();
+        }
+        spawn(&**self.fs.driver(), "sim-apart", async move { run() }).await
+    }
+
+    pub(super) async fn sync(&self) -> Result<(), String> {
         match &self.engine {
-            Some((waltz, _)) => waltz.sync().map_err(words),
+            Some((waltz, _)) => {
+                let waltz = Arc::clone(waltz);
+                self.apart(move || waltz.sync().map_err(words)).await
+            }
             None => self.db.sync_wal().map_err(words),
         }
     }
 
-    pub(super) fn flush(&self) -> Result<(), String> {
+    /// Writes memtables to tables; `alone`: writes as the server's are kept out meanwhile.
+    pub(super) async fn flush(&self, alone: bool) -> Result<(), String> {
         match &self.engine {
-            Some((_, tables)) => tables.flush().map_err(words),
+            Some((waltz, tables)) => {
+                let (waltz, tables) = (Arc::clone(waltz), Arc::clone(tables));
+                let alone = alone && self.order.is_some();
+                let flush = move || if alone { waltz.exclusive(|| tables.flush()) } else { tables.flush() };
+                self.apart(move || flush().map_err(words)).await
+            }
             None => self.db.flush().map_err(words),
         }
     }
 
-    /// A flush of the default family, as somebody asks for it who goes past the engine.
-    pub(super) fn flush_past(&self) -> Result<(), String> {
-        self.db.flush().map_err(words)
+    /// A flush of the default family, as somebody asks for it who goes past the engine: beside writes, too.
+    pub(super) async fn flush_past(&self) -> Result<(), String> {
+        let db = Arc::clone(&self.db);
+        self.apart(move || db.flush().map_err(words)).await
     }
 
     pub(super) fn content(&self) -> Result<Content, String> {
@@ -155,7 +209,13 @@ impl World {
 
     /// Closes everything; without `cleanly`, a parallel log stays with what it holds.
     pub(super) fn close(self, cleanly: bool) -> Result<(), String> {
-        let World { fs, db, engine } = self;
+        let fs = self.fs.clone();
+        self.close_database(cleanly)?;
+        block_on(&**fs.driver(), fs.unmount()).map_err(|e| format!("unmount: {e}"))
+    }
+
+    fn close_database(self, cleanly: bool) -> Result<(), String> {
+        let World { db, engine, .. } = self;
         if let Some((waltz, tables)) = engine {
             if cleanly {
                 waltz.close().map_err(|e| format!("closing the engine: {e}"))?;
@@ -163,7 +223,6 @@ impl World {
             tables.settle();
         }
         db.close().map_err(|e| format!("closing the database: {e}"))?;
-        drop(db);
-        block_on(&**fs.driver(), fs.unmount()).map_err(|e| format!("unmount: {e}"))
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@
 //! | 16 | 8 | seed | the workload's seed |
 //! | 24 | 8 | workload | which workload of the seed |
 //! | 32 | 4 x 9 | drive | block size, zones, conventional, zone size, zone capacity, open, active, append, atomic |
-//! | 68 | 4 | flags | bit 0: volatile cache; bit 1: appends in flight take their addresses in any order |
+//! | 68 | 4 | flags | bit 0: volatile cache; bit 1: appends in flight take their addresses in any order; bit 2: the engine's writes go as the server's do |
 //! | 72 | 8 | events | number of events that follow |
 //! | 80 | 8 | reserved | zero |
 //!
@@ -41,6 +41,7 @@ const MAGIC: [u8; 8] = *b"FURTRACE";
 const VERSION: u32 = 1;
 const VOLATILE: u32 = 1;
 const REORDERS: u32 = 2;
+const ORDERED: u32 = 4;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -83,6 +84,9 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
         drive.max_append,
         drive.atomic_write,
     ];
+    let flags = u32::from(drive.volatile_cache) * VOLATILE
+        + u32::from(drive.reorders) * REORDERS
+        + u32::from(trace.ordered) * ORDERED;
     let header = Header {
         magic: MAGIC,
         version: VERSION.into(),
@@ -90,7 +94,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
         seed: trace.seed.into(),
         workload: trace.workload.into(),
         drive: numbers.map(U32::new),
-        flags: (u32::from(drive.volatile_cache) * VOLATILE + u32::from(drive.reorders) * REORDERS).into(),
+        flags: flags.into(),
         events: (trace.events.len() as u64).into(),
         reserved: 0.into(),
     };
@@ -160,8 +164,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
     if !block_size.is_power_of_two() || zone_capacity > zone_size || zones == 0 || conventional > zones {
         return Err(Error::Trace("its drive cannot exist"));
     }
+    if header.flags.get() & !(VOLATILE | REORDERS | ORDERED) != 0 {
+        return Err(Error::Trace("it has a flag that this build does not know"));
+    }
     let volatile_cache = header.flags.get() & VOLATILE != 0;
     let reorders = header.flags.get() & REORDERS != 0;
+    let ordered = header.flags.get() & ORDERED != 0;
     let target = Target::from_number(header.target.get()).ok_or(Error::Trace("its target is unknown"))?;
     let mut events = Vec::new();
     while !rest.is_empty() {
@@ -193,6 +201,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
             volatile_cache,
             reorders,
         },
+        ordered,
         events,
     })
 }
@@ -279,24 +288,28 @@ mod tests {
             Event::Acknowledged { step: Step(7) },
             Event::Failed { step: Step(8) },
         ];
-        Trace { target: Target::Log, seed: 42, workload: 3, drive, events }
+        Trace { target: Target::Log, seed: 42, workload: 3, drive, ordered: false, events }
     }
 
     #[test]
     fn a_trace_of_version_1_reads_and_writes_back_byte_for_byte() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/trace-v1.bin");
-        if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
-            example().save(path.as_ref()).expect("writable");
+        let ordered = Trace { target: Target::Engine, ordered: true, ..example() };
+        for (name, example) in [("trace-v1", example()), ("trace-v1-ordered", ordered)] {
+            let path = format!("{}/tests/golden/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
+                example.save(path.as_ref()).expect("writable");
+            }
+            let golden = std::fs::read(path).expect("the golden file is committed");
+            assert_eq!(Trace::decode(&golden).expect("valid").encode(), golden);
+            assert_eq!(format!("{:?}", Trace::decode(&golden).expect("valid")), format!("{example:?}"));
         }
-        let golden = std::fs::read(path).expect("the golden file is committed");
-        assert_eq!(Trace::decode(&golden).expect("valid").encode(), golden);
-        assert_eq!(format!("{:?}", Trace::decode(&golden).expect("valid")), format!("{:?}", example()));
     }
 
     #[test]
     fn what_only_some_traces_have_is_written_and_read_back() {
         let mut trace = example();
         trace.drive.reorders = true;
+        trace.ordered = true;
         trace.events.push(Event::Acked { op: OpNumber(1), at: Some(Lba(0)) });
         trace.events.push(Event::Refused { op: OpNumber(3) });
         trace.events.push(Event::Drive { drive: 4 });

@@ -1,0 +1,132 @@
+//! Which batches may be on their way together, where nothing below sees to it: what the server's schedule does.
+
+use std::collections::BTreeSet;
+
+use kv::waltz::{BatchError, Kind, parse};
+use parking_lot::Mutex;
+use units::sync::Event;
+
+/// Of two batches that share a key, the one that came first goes first, and is over before the other begins.
+#[derive(Default)]
+pub(super) struct Order {
+    queue: Mutex<Queue>,
+    left: Event,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    /// In the order in which they came; those on their way stay until they are over.
+    claims: Vec<(u64, Claim)>,
+}
+
+/// What a batch touches.
+#[derive(PartialEq, Eq, Debug)]
+enum Claim {
+    Keys(BTreeSet<(u32, Vec<u8>)>),
+    /// Whatever there is: it deletes a range.
+    All,
+}
+
+impl Claim {
+    fn of(batch: &[u8]) -> Result<Claim, BatchError> {
+        let mut keys = BTreeSet::new();
+        for record in parse(batch)? {
+            let record = record?;
+            match record.kind {
+                Kind::DeleteRange => return Ok(Claim::All),
+                Kind::LogData => {}
+                _ => drop(keys.insert((record.family.0, record.key.to_vec()))),
+            }
+        }
+        Ok(Claim::Keys(keys))
+    }
+
+    fn meets(&self, other: &Claim) -> bool {
+        match (self, other) {
+            (Claim::Keys(one), Claim::Keys(other)) => !one.is_disjoint(other),
+            _ => true,
+        }
+    }
+}
+
+/// A batch whose turn it is. Dropped, it is over.
+pub(super) struct Turn<'a> {
+    order: &'a Order,
+    number: u64,
+}
+
+impl Order {
+    /// Waits until the batch may go.
+    pub(super) async fn turn(&self, batch: &[u8]) -> Result<Turn<'_>, BatchError> {
+        let claim = Claim::of(batch)?;
+        let number = {
+            let mut queue = self.queue.lock();
+            queue.next += 1;
+            let number = queue.next;
+            queue.claims.push((number, claim));
+            number
+        };
+        let turn = Turn { order: self, number };
+        loop {
+            let seen = self.left.version();
+            if self.queue.lock().may_go(number) {
+                return Ok(turn);
+            }
+            self.left.changed_since(seen).await;
+        }
+    }
+}
+
+impl Queue {
+    fn may_go(&self, number: u64) -> bool {
+        let Some((_, mine)) = self.claims.iter().find(|(other, _)| *other == number) else { return false };
+        !self.claims.iter().take_while(|(other, _)| *other < number).any(|(_, other)| other.meets(mine))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.order.queue.lock().claims.retain(|(number, _)| *number != self.number);
+        self.order.left.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use kv::waltz::{BatchBuilder, Family};
+
+    use super::*;
+
+    #[test]
+    fn who_shares_a_key_waits_for_those_before_and_nobody_else_does() {
+        let order = Order::default();
+        let put = |keys: &[&[u8]]| {
+            keys.iter().fold(BatchBuilder::new(), |b, key| b.put(Family(0), key, b"")).build()
+        };
+        let (ab, bc, c, d) = (put(&[b"a", b"b"]), put(&[b"b", b"c"]), put(&[b"c"]), put(&[b"d"]));
+        let all = BatchBuilder::new().delete_range(Family(1), b"x", b"y").build();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut first = pin!(order.turn(&ab));
+        let Poll::Ready(Ok(first)) = first.as_mut().poll(&mut cx) else { panic!("nobody is before it") };
+        let mut second = pin!(order.turn(&bc));
+        let mut third = pin!(order.turn(&c));
+        let mut apart = pin!(order.turn(&d));
+        let mut last = pin!(order.turn(&all));
+        assert!(second.as_mut().poll(&mut cx).is_pending() && third.as_mut().poll(&mut cx).is_pending());
+        let Poll::Ready(Ok(apart)) = apart.as_mut().poll(&mut cx) else { panic!("its key is free") };
+        assert!(last.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        assert!(third.as_mut().poll(&mut cx).is_pending(), "the second came before");
+        let Poll::Ready(Ok(second)) = second.as_mut().poll(&mut cx) else { panic!("its turn") };
+        drop(second);
+        let Poll::Ready(Ok(third)) = third.as_mut().poll(&mut cx) else { panic!("its turn") };
+        drop(third);
+        assert!(last.as_mut().poll(&mut cx).is_pending());
+        drop(apart);
+        assert!(last.as_mut().poll(&mut cx).is_ready());
+    }
+}
