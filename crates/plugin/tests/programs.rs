@@ -165,7 +165,35 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
     }
 }
 
-/// What the two above would see if nothing were between them and RocksDB: the same, but for what is refused.
+/// No older record of the log may undo what went past it and is in tables.
+#[test]
+fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
+    for (program, wal) in
+        [(Program::Stranger, "waltz"), (Program::Linked, "auto"), (Program::Stranger, "group")]
+    {
+        let drive = tempfile::tempdir().unwrap();
+        program.works(&drive, wal, "unlogged");
+        for again in [wal, "waltz"] {
+            program.works(&drive, again, "after unlogged");
+        }
+    }
+}
+
+/// Keys of different bytes that the program's comparator calls equal are one key.
+#[test]
+fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
+    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+        let drive = tempfile::tempdir().unwrap();
+        let written = program.works(&drive, wal, "spell");
+        let writers = numbers(&written, "spelled");
+        assert!(writers.len() == 100 && writers.iter().all(|line| line.len() == 2), "{written}");
+        for again in [wal, "waltz"] {
+            assert_eq!(numbers(&program.works(&drive, again, "spelled"), "spelled"), writers, "{wal}");
+        }
+    }
+}
+
+/// What `Features` would see if nothing were between it and RocksDB: the same, but for what is refused.
 #[test]
 fn a_stranger_without_a_parallel_log_has_rocksdb_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
@@ -211,6 +239,14 @@ fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
         let said = program.works(&tempfile::tempdir().unwrap(), wal, "refused");
         for word in ["persist_stats_to_disk", "inplace_update_support", "no Env", "wrapped in wrapping"] {
             assert!(said.contains(word), "{word}: {said}");
+        }
+        for (what, word) in [
+            ("prepared", "allow_2pc"),
+            ("timestamps", "user-defined timestamps"),
+            ("mempurge", "mempurge does"),
+        ] {
+            let line = said.lines().find(|line| line.starts_with(&format!("{what}: "))).unwrap();
+            assert!(line.contains(word) && line.contains("FURROW_WAL=group"), "{line}");
         }
     }
 }

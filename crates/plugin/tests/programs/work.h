@@ -1,10 +1,13 @@
 // What the test programs do with a database. They differ in how they open it.
 #pragma once
 
+#include <pthread.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +18,7 @@
 #include <vector>
 
 #include "rocksdb/compaction_filter.h"
+#include "rocksdb/comparator.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
@@ -260,6 +264,20 @@ class Wrapping : public FileSystemWrapper {
   const char* Name() const override { return "wrapping"; }
 };
 
+// Tells no capital from a small letter: keys of different bytes are one. With timestamps, if asked.
+class CaseBlind : public Comparator {
+ public:
+  explicit CaseBlind(size_t timestamp_size = 0) : Comparator(timestamp_size) {}
+  const char* Name() const override { return "case-blind"; }
+  int Compare(const Slice& a, const Slice& b) const override {
+    const int order = strncasecmp(a.data(), b.data(), std::min(a.size(), b.size()));
+    return order != 0 ? order : static_cast<int>(a.size()) - static_cast<int>(b.size());
+  }
+  bool CanKeysWithDifferentByteContentsBeEqual() const override { return true; }
+  void FindShortestSeparator(std::string*, const Slice&) const override {}
+  void FindShortSuccessor(std::string*) const override {}
+};
+
 // What cannot be is refused when the database is opened.
 inline void Refused(World& world) {
   const auto open = [&world](const char* what, DBOptions options, const ColumnFamilyOptions& family) {
@@ -281,9 +299,80 @@ inline void Refused(World& world) {
   family.inplace_update_support = true;
   open("in place", options, family);
   options = world.options;
+  options.allow_2pc = true;
+  open("prepared", options, world.options);
+  family = world.options;
+  const CaseBlind timed(sizeof(uint64_t));
+  family.comparator = &timed;
+  open("timestamps", world.options, family);
+  family = world.options;
+  family.experimental_mempurge_threshold = 1;
+  open("mempurge", world.options, family);
+  options = world.options;
   std::unique_ptr<Env> wrapped = NewCompositeEnv(std::make_shared<Wrapping>(world.fs));
   options.env = wrapped.get();
   open("wrapped", options, world.options);
+}
+
+// Writes that go past the log beside those that it has, and then tables; the process ends as if it were killed.
+inline void WriteUnlogged(World& world) {
+  DB* db = world.db;
+  WriteOptions unlogged;
+  unlogged.disableWAL = true;
+  // Of two families, one of which is flushed alone: the log keeps the record, and what is newer is in a table only.
+  WriteBatch both;
+  Ok(both.Put(world.handles[0], "before", "old"), "put");
+  Ok(both.Put(world.handles[1], "before", "old"), "put");
+  Ok(db->Write(Synced(), &both), "write");
+  Ok(db->Put(unlogged, "before", "new"), "a put past the log");
+  Ok(db->GetRootDB()->Flush(FlushOptions(), world.handles[0]), "a flush of one family");
+
+  Ok(db->Put(Synced(), "between", "old"), "put");
+  Ok(db->Put(unlogged, "between", "new"), "a put past the log");
+  Ok(db->Delete(unlogged, world.handles[1], "before"), "a delete past the log");
+  Ok(db->Put(unlogged, "behind", "old"), "a put past the log");
+  Ok(db->Put(Synced(), "behind", "new"), "put");
+  Ok(db->Flush(FlushOptions(), world.handles), "flush");
+  Ok(db->Put(Synced(), "last", "new"), "put");
+  _exit(0);
+}
+
+inline void AfterUnlogged(World& world) {
+  for (const char* key : {"before", "between", "behind", "last"}) {
+    Expect(world.Get(key) == "new", std::string(key) + " is " + world.Get(key));
+  }
+  Expect(world.Get("before", 1) == "none", "what was deleted past the log is back");
+}
+
+constexpr int kSpelled = 100;
+
+inline void SaySpelled(World& world) {
+  for (int n = 0; n < kSpelled; ++n) {
+    printf("spelled %d %s\n", n, world.Get("key" + std::to_string(n)).c_str());
+  }
+  fflush(stdout);
+}
+
+// Four threads meet at one key after the other, which each spells in its own way. Says who wrote each last; then the process ends as if it
+// were killed. The log must have the writes of a key in the order that RocksDB has them in.
+inline void WriteSpelled(World& world) {
+  pthread_barrier_t together;
+  pthread_barrier_init(&together, nullptr, kThreads);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&world, &together, thread] {
+      for (int n = 0; n < kSpelled; ++n) {
+        pthread_barrier_wait(&together);
+        const std::string key = (thread % 2 == 0 ? "key" : "KEY") + std::to_string(n);
+        Ok(world.db->Put(Synced(), key, std::to_string(thread)), "put");
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  SaySpelled(world);
+  _exit(0);
 }
 
 // Holds flushes up as they begin, while told to.
@@ -550,6 +639,10 @@ inline int Run(int argc, char** argv) {
     printf("%s\n", DB::OpenForReadOnly(world.options, "/db", &db).ToString().c_str());
     return 0;
   }
+  static const CaseBlind blind;
+  if (command == "spell" || command == "spelled") {
+    world.options.comparator = &blind;
+  }
   world.Open("/db");
   if (command == "write") {
     WriteUntilKilled(world);
@@ -559,6 +652,14 @@ inline int Run(int argc, char** argv) {
     Features(world);
   } else if (command == "past") {
     WritePast(world);
+  } else if (command == "unlogged") {
+    WriteUnlogged(world);
+  } else if (command == "after unlogged") {
+    AfterUnlogged(world);
+  } else if (command == "spell") {
+    WriteSpelled(world);
+  } else if (command == "spelled") {
+    SaySpelled(world);
   } else if (command == "read") {
     printf("before %s past %s\n", world.Get("before").c_str(), world.Get("past").c_str());
   } else {
