@@ -101,11 +101,15 @@ async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
 async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, to: u64) {
     let geometry = device.geometry().clone();
     let size = geometry.block_size as usize;
-    let into = BufMut::zeroed(to as usize * size);
-    let found = device.read(geometry.start(ZoneId(zone)), into).await.expect("read");
-    for n in 0..to {
-        let place = n as usize * size..(n as usize + 1) * size;
-        assert!(found[place] == block(size, zone, n)[..], "block {n} of zone {zone}");
+    let most = geometry.max_transfer.0;
+    for from in (0..to).step_by(most as usize) {
+        let count = most.min(to - from);
+        let into = BufMut::zeroed(count as usize * size);
+        let found = device.read(geometry.start(ZoneId(zone)).plus(Blocks(from)), into).await.expect("read");
+        for n in 0..count {
+            let place = n as usize * size..(n as usize + 1) * size;
+            assert!(found[place] == block(size, zone, from + n)[..], "block {} of zone {zone}", from + n);
+        }
     }
 }
 
@@ -507,4 +511,69 @@ fn zones_that_are_reset_and_written_meanwhile_are_rebuilt_as_they_are() {
             verify_all(&device(&array)).await;
         });
     }
+}
+
+/// Drives of one zone for data, of 8 MiB.
+fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
+    let options = EmuOptions {
+        name: name.into(),
+        block_size: 512,
+        zones: 4,
+        zone_size: Blocks(16_384),
+        zone_capacity: Blocks(16_384),
+        latency: Latency::all(Duration::from_micros(10)),
+        ..EmuOptions::default()
+    };
+    Emu::memory(options, Arc::clone(driver))
+}
+
+/// Of a zone that a client writes as fast as it is copied the last rows come at the pace of the others.
+#[test]
+fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
+    // Blocks: of two stripes, eight rows on each drive; of what the zone holds at first, more than one chunk; at the end.
+    const STRIPES: u64 = 32;
+    const FIRST: u64 = 2048 * 4;
+    const LAST: u64 = 16_384 * 4;
+    // What a rebuild may copy in a second, 8192 rows; the client writes 8000.
+    let most = Bytes(4 << 20);
+    let bench = Bench::new(1, one_zone, 2048);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        array.fail(Slot(2)).await.expect("failed");
+        write(&device(&array), 0, 0, FIRST).await;
+        let over = Arc::new(Mutex::new(false));
+        let client = spawn(&*bench.driver, "client", {
+            let (device, over) = (device(&array), Arc::clone(&over));
+            async move {
+                let (driver, start) = (Arc::clone(device.driver()), device.geometry().start(ZoneId(0)));
+                let mut at = FIRST;
+                // It is there to the end of the rebuild: its last reads make the pace hold.
+                while !*over.lock() {
+                    if at < LAST {
+                        write(&device, 0, at, at + STRIPES).await;
+                        at += STRIPES;
+                    } else {
+                        device.read(start, BufMut::zeroed(512)).await.expect("read");
+                    }
+                    sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+                }
+                at
+            }
+        });
+        let pace = Pace { max_rate: Some(most), ..Pace::default() };
+        let rebuild =
+            array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
+        rebuild.wait().await.expect("rebuilt");
+        *over.lock() = true;
+        let (progress, written) = (rebuild.progress(), client.await);
+        let bytes = progress.bytes.0 as f64;
+        // What has its turn last, a chunk or two stripes, is not waited for.
+        let least = (bytes - 96.0 * 1024.0) / most.0 as f64;
+        let took = progress.elapsed.as_secs_f64();
+        assert!(took >= least, "{progress:?}, at least {least:.3} s");
+        assert!(bytes > f64::from(6 << 20), "{progress:?}");
+        assert!(written > 3 * LAST / 4, "{written} blocks: the zone was to be busy until then");
+        assert_eq!(array.status().health(), Health::Clean);
+        verify(&device(&array), 0, written).await;
+    });
 }

@@ -2,8 +2,9 @@
 //!
 //! What lies below the acknowledged blocks of a zone does not change but by a reset, so that whole stripes are copied
 //! while the zone is in use, chunk by chunk, several in flight: the content of a row on one drive is the XOR of that
-//! row on all others, be it data or parity. Only for the rest, a stripe or two, the zone's I/O waits; from then on its
-//! writes go to the new drive too. A reset meanwhile begins the zone anew.
+//! row on all others, be it data or parity. Only for the rest, a stripe or two, the zone's I/O waits, and not for its turn
+//! beside other clients, which comes before; from then on its writes go to the new drive too. A reset meanwhile begins the
+//! zone anew.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,6 +42,17 @@ pub(crate) enum Copied {
     Later,
     /// It was reset meanwhile.
     Again,
+}
+
+/// What to do about a zone that clients write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tries {
+    /// Others first, if it would take long.
+    Patient,
+    /// After its pointer, to its end if it comes to that.
+    Follows,
+    /// It was reset each time: its I/O waits until it is copied.
+    Last,
 }
 
 /// The new drive of a slot.
@@ -100,18 +112,17 @@ impl Target {
         Ok(())
     }
 
-    /// Fills a zone. `kept`: what the drive has of it already; what clients have written since follows. `patient`: not
-    /// if that would take long.
+    /// Fills a zone. `kept`: what the drive has of it already; what clients have written since follows.
     /// A zone that another drive's part of is offline is lost.
     pub(crate) async fn fill(
         &self,
         runner: &mut Runner,
         id: ZoneId,
         kept: Option<ZoneEntry>,
-        patient: bool,
+        tries: Tries,
     ) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
-        match self.fill_zone(runner, id, kept, patient).await {
+        match self.fill_zone(runner, id, kept, tries).await {
             Err(e) if e.kind() == ErrorKind::ZoneOffline => {
                 // Of the new drive's own zone that is the end.
                 let Some(slot) = core.offline_part(id).await else { return Err(e) };
@@ -128,7 +139,7 @@ impl Target {
         runner: &mut Runner,
         id: ZoneId,
         kept: Option<ZoneEntry>,
-        patient: bool,
+        tries: Tries,
     ) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
         let Look { generation, .. } = core.look(id);
@@ -151,14 +162,22 @@ impl Target {
                 return Ok(Copied::Again);
             }
             let left = look.rows.saturating_sub(row);
-            if left <= REST * core.layout.unit {
+            if tries == Tries::Last {
                 break;
             }
-            if rounds >= ROUNDS && left > last / 2 {
-                if patient {
-                    return Ok(Copied::Later);
+            if left <= REST * core.layout.unit {
+                // What is left has its turn while the zone is in use: its I/O waits for the copy, not for the pace.
+                let rest = core.valid_rows(id, self.slot).saturating_sub(row);
+                if rest > 0 && !runner.turn(rest).await {
+                    return Err(self.ended(&core));
                 }
-                break;
+                if core.look(id).rows.saturating_sub(row) <= REST * core.layout.unit {
+                    break;
+                }
+                continue;
+            }
+            if rounds >= ROUNDS && left > last / 2 && tries == Tries::Patient {
+                return Ok(Copied::Later);
             }
             (rounds, last) = (rounds + 1, left);
             if let Err(e) = self.copy(runner, id, row..look.rows, true).await {

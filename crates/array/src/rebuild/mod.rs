@@ -31,7 +31,7 @@ use crate::layout::Slot;
 use crate::log_read::Tale;
 use crate::member::METADATA_ZONES;
 use crate::mount::fits;
-use crate::rebuild::copy::{Copied, Target};
+use crate::rebuild::copy::{Copied, Target, Tries};
 use crate::rebuild::notes::{Known, Notes};
 use crate::{Array, RebuildOptions};
 
@@ -230,13 +230,17 @@ impl Core {
             }
             let there = kept.get(&id).copied().filter(|_| tries == 0);
             // What is noted is not put off: begun anew, its note would stand while the zone is emptied.
-            let patient = there.is_none() && tries < PATIENCE && !left.is_empty();
-            match target.fill(runner, id, there, patient).await {
+            let how = match tries {
+                LAST.. => Tries::Last,
+                ..PATIENCE if there.is_none() && !left.is_empty() => Tries::Patient,
+                _ => Tries::Follows,
+            };
+            match target.fill(runner, id, there, how).await {
                 Ok(Copied::Done(entry)) => {
                     self.done(runner, &mut notes, id, entry, there == Some(entry)).await?;
                 }
                 Ok(Copied::Later) => left.push_back((id, tries + 1)),
-                Ok(Copied::Again) => left.push_front((id, tries.max(1))),
+                Ok(Copied::Again) => left.push_front((id, tries + 1)),
                 // A drive that failed meanwhile says more than what came of it.
                 Err(_) if self.is_broken() => return Err(self.broken_error("rebuild")),
                 Err(e) => return Err(e),
@@ -320,3 +324,5 @@ impl Core {
 
 /// How often a zone that clients are writing is put behind the others.
 const PATIENCE: u32 = 3;
+/// And how often one is begun anew that clients reset, before its I/O waits until it is copied.
+const LAST: u32 = 16;
