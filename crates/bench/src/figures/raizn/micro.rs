@@ -1,11 +1,16 @@
-//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, as fio puts them on the device.
+//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, as fio puts them on the device, on our
+//! array and on [md's as a model](super::md).
 //!
 //! Writes and sequential reads come from 8 jobs with 64 operations in flight each, random reads from one with 256.
 
-use zoned::{Bytes, Result as DeviceResult};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{DRIVES, KIB, MIB, OURS, md, setup};
-use crate::array::{Bed, Kind, Load, Summary, prime};
+use units::{block_on, sleep_until};
+use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
+
+use super::{KIB, MIB, Whose, md, setup};
+use crate::array::{Kind, Load, Summary, prime};
 use crate::figures::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 
 const X: &str = "block size, KiB";
@@ -20,7 +25,9 @@ pub(super) const UNITS: Figure = Figure {
         Panel { figure: "fig4.8a", title: "sequential write", x: X, y: RATE, shape: LINES },
         Panel { figure: "fig4.8b", title: "sequential read", x: X, y: RATE, shape: LINES },
         Panel { figure: "fig4.8c", title: "random read", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.7", title: "md: a model, its drives' limits", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7a", title: "md, a model: sequential write", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7b", title: "md, a model: sequential read", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7c", title: "md, a model: random read", x: X, y: RATE, shape: LINES },
     ],
     measure: units,
 };
@@ -68,6 +75,10 @@ const RANDOM_DEPTH: usize = 256;
 /// Bytes at the beginning of each job's zone that reads are of. The paper's are 128 GiB: on drives without a cache
 /// for reads that makes no difference.
 const SPAN: Bytes = Bytes(64 * MIB);
+/// Random reads of md's are of more, which has not to be written first: its cache holds 512 MiB of data.
+const MD_SPAN: Bytes = Bytes(4096 * MIB);
+/// Until the drives have nothing to do.
+const REST: Duration = Duration::from_millis(100);
 
 fn sizes(run: &Run<'_>) -> Vec<u32> {
     run.pick(vec![4, 8, 16, 32, 64, 128, 256, 512, 1024], vec![4, 64, 1024])
@@ -77,10 +88,13 @@ fn sizes(run: &Run<'_>) -> Vec<u32> {
 fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, String)>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (workload, lost, name) in series {
-        let bed = Ground::new(UNIT, workload, lost).map_err(failed)?;
-        for size in sizes(run) {
-            (run.progress)(&format!("{name}, {size} KiB"));
-            rows.extend(three(figures, &name, size, &bed.measure(run, size)?));
+        for whose in Whose::ALL {
+            let name = format!("{}: {name}", whose.name());
+            let ground = Ground::new(whose, UNIT, workload, lost).map_err(failed)?;
+            for size in sizes(run) {
+                (run.progress)(&format!("{name}, {size} KiB"));
+                rows.extend(three(figures, &name, whose, size, &ground.measure(run, size)?));
+            }
         }
     }
     Ok(rows)
@@ -92,21 +106,37 @@ fn failed(error: zoned::Error) -> Error {
 
 /// What a workload runs on.
 struct Ground {
+    whose: Whose,
     kind: Kind,
     unit: Bytes,
-    /// Of reads: there is something to read. Writes get a new one each.
-    bed: Option<Bed>,
+    lost: bool,
+    /// Of reads: there is something to read. Writes get a new one each, and so does md, whose cache is to be empty.
+    device: Option<Arc<dyn ZonedDevice>>,
 }
 
 impl Ground {
-    fn new(unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<Ground> {
-        if kind == Kind::Write {
-            return Ok(Ground { kind, unit, bed: None });
+    fn new(whose: Whose, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<Ground> {
+        let mut ground = Ground { whose, kind, unit, lost, device: None };
+        if kind != Kind::Write && whose == Whose::Furrow {
+            let bed = setup(JOBS, unit).build()?;
+            prime(&bed.device, JOBS, SPAN)?;
+            // What was written is still in the drives' buffers.
+            block_on(&*bed.driver, sleep_until(&*bed.driver, bed.driver.now().after(REST)));
+            let bed = if lost { bed.without(0)? } else { bed };
+            ground.device = Some(bed.device);
         }
-        let bed = setup(JOBS, unit).build()?;
-        prime(&bed.device, JOBS, SPAN)?;
-        let bed = if lost { bed.without(0)? } else { bed };
-        Ok(Ground { kind, unit, bed: Some(bed) })
+        Ok(ground)
+    }
+
+    fn device(&self) -> DeviceResult<Arc<dyn ZonedDevice>> {
+        match (&self.device, self.whose) {
+            (Some(device), _) => Ok(Arc::clone(device)),
+            (None, Whose::Furrow) => Ok(setup(JOBS, self.unit).build()?.device),
+            (None, Whose::Md) => {
+                let lost = self.lost.then_some(0);
+                Ok(md::Setup { zones: JOBS, chunk: self.unit, lost, collects: false }.build())
+            }
+        }
     }
 
     fn measure(&self, run: &Run<'_>, size: u32) -> Result<Summary> {
@@ -114,7 +144,7 @@ impl Ground {
         let most = run.pick(1, 4);
         let load = match self.kind {
             Kind::Random => Load {
-                span: SPAN,
+                span: if self.whose == Whose::Md { MD_SPAN } else { SPAN },
                 ..Load::new(
                     Kind::Random,
                     Bytes(bytes),
@@ -128,14 +158,10 @@ impl Ground {
             },
             _ => Load {
                 jobs: JOBS,
-                ..Load::new(self.kind, Bytes(bytes), DEPTH, (2 * SPAN.0 / bytes).clamp(256, 4_000) / most)
+                ..Load::new(self.kind, Bytes(bytes), DEPTH, (2 * SPAN.0 / bytes).clamp(256, 8_000) / most)
             },
         };
-        let measured = || match &self.bed {
-            Some(bed) => load.run(&bed.device),
-            None => load.run(&setup(JOBS, self.unit).build()?.device),
-        };
-        let times = measured().map_err(failed)?;
+        let times = self.device().and_then(|device| load.run(&device)).map_err(failed)?;
         Ok(Summary::of(&times, Bytes(bytes)))
     }
 }
@@ -144,26 +170,24 @@ const GIB: u64 = 1 << 30;
 
 fn units(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for unit in run.pick(vec![8_u64, 16, 32, 64, 128], vec![16, 64]) {
-        for ((workload, name), figure) in ALL.into_iter().zip(["fig4.8a", "fig4.8b", "fig4.8c"]) {
-            let ground = Ground::new(Bytes(unit * KIB), workload, false).map_err(failed)?;
-            for size in sizes(run) {
-                (run.progress)(&format!("{name}, unit {unit} KiB, {size} KiB"));
-                let mib = ground.measure(run, size)?.mib;
-                let row = Row::new(figure, format!("stripe unit {unit} KiB"), size, Unit::MibPerS, mib);
-                rows.push(row.note(note(workload)));
+    let figures =
+        [(Whose::Furrow, ["fig4.8a", "fig4.8b", "fig4.8c"]), (Whose::Md, ["fig4.7a", "fig4.7b", "fig4.7c"])];
+    for (whose, figures) in figures {
+        for unit in run.pick(vec![8_u64, 16, 32, 64, 128], vec![16, 64]) {
+            let series = match whose {
+                Whose::Furrow => format!("stripe unit {unit} KiB"),
+                Whose::Md => format!("{}: chunk {unit} KiB", whose.name()),
+            };
+            for ((workload, name), figure) in ALL.into_iter().zip(figures) {
+                let ground = Ground::new(whose, Bytes(unit * KIB), workload, false).map_err(failed)?;
+                for size in sizes(run) {
+                    (run.progress)(&format!("{series}: {name}, {size} KiB"));
+                    let mib = ground.measure(run, size)?.mib;
+                    let row = Row::new(figure, &series, size, Unit::MibPerS, mib);
+                    rows.push(row.note(note(workload)).note(whose.note()));
+                }
             }
         }
-    }
-    let drives = f64::from(DRIVES);
-    for size in sizes(run) {
-        let model = |series: &str, mib| {
-            Row::new("fig4.7", series, size, Unit::MibPerS, mib)
-                .note("a model, not md: what its drives carry; the paper's curves have no numbers")
-        };
-        let reads = (drives * md::READ).min(drives * md::READ_KIOPS * 1e3 * f64::from(size) / 1024.0);
-        rows.push(model("md (model): write", (drives - 1.0) * md::WRITE));
-        rows.push(model("md (model): read", reads));
     }
     Ok(rows)
 }
@@ -177,11 +201,12 @@ fn note(workload: Kind) -> String {
 }
 
 /// Rate, median and tail.
-fn three(figures: [&'static str; 3], series: &str, size: u32, of: &Summary) -> Vec<Row> {
+fn three(figures: [&'static str; 3], series: &str, whose: Whose, size: u32, of: &Summary) -> Vec<Row> {
     let values = [(of.mib, Unit::MibPerS), (of.p50, Unit::Us), (of.p99_9, Unit::Us)];
     let row = |(figure, (value, unit))| {
-        Row::new(figure, format!("{OURS}: {series}"), size, unit, value)
+        Row::new(figure, series, size, unit, value)
             .note("virtual clock; the paper's curves have no numbers")
+            .note(whose.note())
     };
     figures.into_iter().zip(values).map(row).collect()
 }

@@ -7,7 +7,7 @@ use units::block_on;
 use super::*;
 use crate::Clock;
 use crate::figures::db_bench::{DbBench, Measured};
-use crate::figures::{Row, Run};
+use crate::figures::{Row, Run, Unit};
 
 fn quick(figure: &Figure) -> Vec<Row> {
     figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()
@@ -21,9 +21,65 @@ fn panels_are_told_apart_by_their_names_and_filled() {
     for panel in repair::FIGURE.panels {
         assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
     }
+    // md's resync does not know what is data.
+    let resync = series(&rows, "fig4.12", MODEL);
+    assert!(resync.len() == 2 && resync[0].ours == resync[1].ours, "{resync:?}");
+    let full = series(&rows, "fig4.12-full", "Furrow over md (model)")[0].ours;
+    assert!((full / 1.02 - 1.0).abs() < 0.02, "{full}");
     // Twice the data, twice the time.
-    let ours: Vec<f64> = rows.iter().filter(|row| row.figure == "fig4.12").map(|row| row.ours).collect();
+    let ours: Vec<f64> =
+        rows.iter().filter(|row| row.figure == "fig4.12" && row.series == OURS).map(|row| row.ours).collect();
     assert!((ours[1] / ours[0] / 2.0 - 1.0).abs() < 0.05, "{ours:?}");
+}
+
+/// The rows of a series.
+fn series<'a>(rows: &'a [Row], figure: &str, series: &str) -> Vec<&'a Row> {
+    rows.iter().filter(|row| row.figure == figure && row.series == series).collect()
+}
+
+#[test]
+fn md_stands_beside_every_line_of_ours_and_is_called_a_model() {
+    for figure in [&micro::WORKLOADS, &micro::DEGRADED] {
+        let rows = quick(figure);
+        let ours: Vec<&Row> = rows.iter().filter(|row| row.series.starts_with(OURS)).collect();
+        assert!(!ours.is_empty() && ours.len() * 2 == rows.len(), "{}", figure.name);
+        for row in ours {
+            let beside = series(&rows, row.figure, &row.series.replace(OURS, MODEL));
+            let beside = beside.into_iter().find(|of| of.x == row.x).expect(&row.series);
+            assert!(beside.note.contains("a model, not md"), "{}", beside.note);
+        }
+    }
+}
+
+#[test]
+fn the_model_of_md_gives_what_its_drives_do_and_reads_a_lost_ones_blocks_from_the_others() {
+    let rows = quick(&micro::WORKLOADS);
+    let last = |rows: &[Row], figure, name: &str| series(rows, figure, &format!("{MODEL}: {name}"))[2].ours;
+    // 1 MiB: parity takes one drive of five from the writes, and nothing from the reads; 2 and 4 % faster than zn540.
+    let write = last(&rows, "fig4.9a", "sequential write") / (4.0 * 1145.0 / 0.98);
+    let read = last(&rows, "fig4.9a", "sequential read") / (5.0 * 3265.0 / 0.96);
+    assert!((write - 1.0).abs() < 0.02 && (read - 1.0).abs() < 0.02, "{write} {read}");
+    let rows = quick(&micro::DEGRADED);
+    for workload in ["sequential read", "random read"] {
+        // Whole stripes: each of the four drives left is read once.
+        let all = last(&rows, "fig4.11a", &format!("{workload}, all drives"));
+        let lost = last(&rows, "fig4.11a", &format!("{workload}, one lost"));
+        assert!((lost / all / 0.8 - 1.0).abs() < 0.03, "{workload}: {lost} {all}");
+    }
+    // A block of 64 KiB: a fifth of them is read from four drives, 8 reads for 5.
+    let at_64 = |of: &str| series(&rows, "fig4.11a", &format!("{MODEL}: random read, {of}"))[1].ours;
+    let (all, lost) = (at_64("all drives"), at_64("one lost"));
+    assert!((lost / all / 0.5 - 1.0).abs() < 0.1, "{lost} {all}");
+}
+
+#[test]
+fn where_md_is_slowest_is_compared_with_ours_there() {
+    let row = |whose: Whose, x: u32, ours| Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, ours);
+    let both = |x, furrow, md| [row(Whose::Furrow, x, furrow), row(Whose::Md, x, md)];
+    let rows = [both(100, 40.0, 50.0), both(110, 42.0, 10.0), both(120, 41.0, 30.0)].concat();
+    let found = overwrite::lowest(&rows).unwrap();
+    assert_eq!(found.each_ref().map(|row| (row.ours, row.paper)), [(4.2, Some(14.0)), (0.2, Some(0.2))]);
+    assert_eq!(overwrite::lowest(&rows[..1]), None);
 }
 
 #[test]
