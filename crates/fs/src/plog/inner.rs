@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -12,14 +12,15 @@ use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use super::ParallelOptions;
+use super::exchange::{Starved, Switch};
 use super::flush::Flusher;
 use super::join::Joiner;
 use super::keeper::{Reply, VoidJob};
-use super::spread::{FIRST, Spread};
-use super::zone::{Switch, Tops, Zone};
+use super::spread::Spread;
+use super::zone::{Tops, Zone};
 use crate::format::record::Record;
 use crate::log::entry::EntryHeader;
-use crate::log::parallel::{Cutting, Entered, Known, Tickets};
+use crate::log::parallel::{Cutting, Known, Tickets};
 use crate::shared::{Handle, Shared};
 use crate::{Error, ErrorKind, Result, Sabotage};
 
@@ -84,13 +85,6 @@ impl Counters {
     }
 }
 
-/// Why there was no zone, and how often that was so.
-#[derive(Debug, Default)]
-pub(super) struct Starved {
-    pub(super) times: u64,
-    pub(super) why: Option<Error>,
-}
-
 pub(super) struct Inner {
     pub(super) handle: Arc<Handle>,
     pub(super) dev: Arc<dyn ZonedDevice>,
@@ -116,7 +110,7 @@ pub(super) struct Inner {
     /// There is another zone, or will not be; or the one who had it to itself has left.
     pub(super) switched: Event,
     /// Somebody waits until the one who has the zone to itself has left.
-    behind: AtomicBool,
+    pub(super) behind: AtomicBool,
     /// The lowest open ticket has moved, told while somebody waits.
     low_moved: Event,
     low_waiters: AtomicUsize,
@@ -325,18 +319,6 @@ impl Inner {
         }
     }
 
-    /// A place for `blocks` in the zone that is written, if there is one at once.
-    pub(super) fn try_enter(&self, blocks: u64) -> Result<Arc<Zone>, Entered> {
-        if let Some(zone) = self.enter_any(blocks) {
-            return Ok(zone);
-        }
-        let zone = self.active.load_full().ok_or(Entered::Shut)?;
-        match zone.gate.enter(blocks) {
-            Entered::In => Ok(zone),
-            other => Err(other),
-        }
-    }
-
     /// A zone that is written, for one operation of `blocks` that has it to itself, and the block of the zone where its
     /// pointer is; `None` where anybody is in it.
     pub(super) fn try_enter_alone(&self, blocks: u64) -> Option<(Arc<Zone>, Blocks)> {
@@ -349,134 +331,6 @@ impl Inner {
             return enter(self.active.load_full()?);
         }
         self.in_turn().into_iter().find_map(enter)
-    }
-
-    /// Before one waits for who has the zone to itself. True if the gate is to be looked at once more: whoever leaves now
-    /// tells, and one who has left may not have.
-    pub(super) fn get_behind(&self) -> bool {
-        let first = !self.behind.swap(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        first
-    }
-
-    /// The one who had a zone to itself has left.
-    pub(super) fn left_alone(&self) {
-        fence(Ordering::SeqCst);
-        if self.behind.load(Ordering::SeqCst) && self.behind.swap(false, Ordering::SeqCst) {
-            self.switched.notify();
-            self.work.notify();
-        }
-    }
-
-    /// A place for `blocks`; waits for the next zone where it must.
-    pub(super) async fn enter(&self, blocks: u64) -> Result<Arc<Zone>> {
-        let mut times = None;
-        loop {
-            let seen = self.switched.version();
-            self.check_usable()?;
-            if let Some(zone) = self.enter_any(blocks) {
-                return Ok(zone);
-            }
-            let active = self.active.load_full();
-            if let Some(zone) = &active {
-                match zone.gate.enter(blocks) {
-                    Entered::In => return Ok(Arc::clone(zone)),
-                    Entered::Taken => {
-                        if !self.get_behind() {
-                            self.switched.changed_since(seen).await;
-                        }
-                        continue;
-                    }
-                    Entered::Shut => {}
-                }
-            }
-            if self.no_room(active.as_ref()) {
-                continue;
-            }
-            {
-                let starved = self.starved.lock();
-                if let (Some(before), Some(why)) = (times, &starved.why)
-                    && before != starved.times
-                {
-                    return Err(why.clone());
-                }
-                times.get_or_insert(starved.times);
-            }
-            self.asked.store(true, Ordering::Release);
-            self.work.notify();
-            self.counters.waits.fetch_add(1, Ordering::Relaxed);
-            self.switched.changed_since(seen).await;
-        }
-    }
-
-    /// There is no room in `zone` for what somebody has: the log goes on in the next one, if there is one. True if it did.
-    pub(super) fn no_room(&self, zone: Option<&Arc<Zone>>) -> bool {
-        let mut switch = self.switch.lock();
-        let active = self.active.load_full();
-        let same = match (zone, &active) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        };
-        if !same {
-            return true;
-        }
-        if switch.next.is_none() {
-            return false;
-        }
-        if let Some(zone) = &active {
-            // The last one to leave turns to the next one, if it is not to be done here.
-            let _drained = zone.gate.close();
-        }
-        self.turn(&mut switch)
-    }
-
-    /// Goes on in the next zone, if nothing speaks against it; otherwise the keeper does. The active one is closed.
-    ///
-    /// On a drive with a volatile cache, everything that was submitted to the zone before is acknowledged first, so
-    /// that `needs` of what comes covers it: what lies in two zones has no order otherwise.
-    fn turn(&self, switch: &mut Switch) -> bool {
-        let Some(next) = &switch.next else { return false };
-        let free = match &*self.active.load() {
-            None => true,
-            Some(zone) => {
-                let all_done = || zone.gate.is_drained() && self.tickets.low() == self.tickets.next();
-                next.beside && (!self.volatile || all_done() || self.sabotage == Some(Sabotage::Replacement))
-            }
-        };
-        let drained = self.active.load().as_ref().is_none_or(|zone| zone.gate.is_drained());
-        if free {
-            self.install(switch);
-        }
-        if free || drained {
-            self.work.notify();
-        }
-        free
-    }
-
-    /// The next zone is the active one from now on.
-    pub(super) fn install(&self, switch: &mut Switch) {
-        let Some(next) = switch.next.take() else { return };
-        self.spread.level(&next, FIRST * self.cutting.longest);
-        if let Some(before) = self.active.swap(Some(next)) {
-            switch.old.push(before);
-            self.counters.replaced.fetch_add(1, Ordering::Relaxed);
-        }
-        self.switched.notify();
-    }
-
-    /// The zone is closed, and nobody is in it any more.
-    pub(super) fn drained(&self, zone: &Arc<Zone>) {
-        if self.leave_side(zone) {
-            return;
-        }
-        let mut switch = self.switch.lock();
-        if self.active.load().as_ref().is_some_and(|active| Arc::ptr_eq(active, zone)) {
-            self.turn(&mut switch);
-        }
-        drop(switch);
-        self.work.notify();
-        self.switched.notify();
     }
 
     /// An operation in `zone` failed: it is left.

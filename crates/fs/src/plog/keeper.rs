@@ -163,14 +163,6 @@ impl Inner {
         }
     }
 
-    /// A zone that was left, and that nobody is in any more.
-    fn take_left(&self) -> Option<Arc<Zone>> {
-        let mut switch = self.switch.lock();
-        let broken = self.sabotage == Some(Sabotage::Replacement);
-        let at = switch.old.iter().position(|zone| zone.gate.is_drained() || broken)?;
-        Some(switch.old.remove(at))
-    }
-
     /// Fills a zone that was left, and notes which tickets may be in it.
     pub(super) async fn leave(&self, zone: &Arc<Zone>) {
         let early = !zone.gate.is_drained();
@@ -276,12 +268,7 @@ impl Inner {
         match got {
             Ok(zone) => {
                 starved.why = None;
-                let mut switch = self.switch.lock();
-                switch.next = Some(zone);
-                if self.active.load().is_none() {
-                    self.install(&mut switch);
-                }
-                self.widen(&mut switch);
+                self.give(zone);
             }
             Err(error) => {
                 tracing::debug!(%error, "a parallel log got no segment");
@@ -325,29 +312,6 @@ impl Inner {
              flush, or delete something"
         );
         Err(Error::new(ErrorKind::NoSpace, "extending a parallel log").because(why))
-    }
-
-    /// The active zone, if nobody is in it any more and there is a next one; and whether that may be active beside it.
-    fn left_for_next(&self) -> Option<(Arc<Zone>, bool)> {
-        let switch = self.switch.lock();
-        let next = switch.next.as_ref()?;
-        // Void jobs leave a zone that is closed without anybody asking.
-        let active = self.active.load_full().filter(|active| active.gate.is_drained())?;
-        Some((active, next.beside))
-    }
-
-    /// Turns to the next zone where the last writer to leave could not: the one before must be full, or what was
-    /// acknowledged there durable, first. True if it did.
-    async fn turn_late(&self) -> Result<bool> {
-        let Some((active, beside)) = self.left_for_next() else { return Ok(false) };
-        if !beside {
-            self.fill(&active).await;
-        }
-        if self.volatile && self.tickets.low() != self.tickets.next() {
-            self.make_durable().await?;
-        }
-        self.install(&mut self.switch.lock());
-        Ok(true)
     }
 
     /// Writes a void, makes it durable, answers. False where it has to wait for room, which somebody will give.

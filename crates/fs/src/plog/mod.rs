@@ -10,6 +10,7 @@
 //! ```
 
 mod close;
+mod exchange;
 mod flush;
 mod inner;
 mod join;
@@ -18,7 +19,15 @@ mod open;
 mod replay;
 mod spread;
 mod submit;
+mod widen;
 mod zone;
+
+/// What the exchange of zones stands on: tests put loom's in its place.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+    pub(super) use arc_swap::ArcSwap;
+}
 
 use std::fmt;
 use std::sync::Arc;

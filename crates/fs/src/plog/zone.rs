@@ -71,15 +71,6 @@ impl Zone {
     }
 }
 
-/// The zones of a log: the one that is written is in [`Inner::active`](super::inner::Inner).
-#[derive(Debug, Default)]
-pub(super) struct Switch {
-    /// Ready to be written.
-    pub(super) next: Option<Arc<Zone>>,
-    /// Left, with appends in flight perhaps.
-    pub(super) old: Vec<Arc<Zone>>,
-}
-
 /// Which tickets are in which segment, in the order of the log's segments in the metadata.
 #[derive(Debug)]
 pub(super) struct Tops(pub(super) Mutex<Vec<Top>>);
