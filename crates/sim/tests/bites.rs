@@ -201,7 +201,9 @@ fn an_engine_that_takes_a_flush_of_one_family_for_one_of_all_is_found() {
 
 #[test]
 fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
-    shows_in_any_engine(47, Some(Sabotage::Needs), Without::Nothing);
+    // The first workload of these shows it in one state of some dozens.
+    let lose_what_others_need = [106, 111, 112, 110, 100, 101, 104, 113, 109];
+    is_found_in_the_engine(lose_what_others_need, 500, Some(Sabotage::Needs), Without::Nothing);
 }
 
 #[test]
