@@ -38,11 +38,14 @@ impl Mount {
     /// that block follows from partial parity, if the log that this goes to can be read, and no other drive holds more.
     fn held_nothing(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
         let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
+        if self.intent(id, entry.generation) {
+            // Its reset was begun, or it was known before.
+            return true;
+        }
         let slots = || (0..self.layout.drives).map(Slot);
         let untouched = || slots().all(|slot| matches!(self.child(slot, id), Child::At(0) | Child::Missing));
         decision.pointer == Blocks::ZERO
             && entry.end.is_none()
-            && !self.intent(id, entry.generation)
             && (self.child(first, id) != Child::Missing || self.told(parity).is_some() && untouched())
     }
 

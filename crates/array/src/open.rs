@@ -145,7 +145,10 @@ impl Mount {
                     Zone::new(ZoneState::Empty, fresh.saturating_add(1), Blocks::ZERO, BufMut::default())
                 }
                 _ => {
-                    let (zone, rows) = self.restore(id, entry, decision, worn).await?;
+                    let (mut zone, rows) = self.restore(id, entry, decision, worn).await?;
+                    // It holds nothing, and the worn part keeps it from being reset: what else lies there must not come back
+                    // when that part's drive is lost, or replaced.
+                    zone.resetting = decision.verdict == Verdict::Reset;
                     lost.push((id, rows));
                     zone
                 }
@@ -444,6 +447,12 @@ async fn checkpoint(core: &Arc<Core>) -> Result<(), Stopped> {
         for member in core.good() {
             if let Some(body) = core.lost(&zone, id, member.slot) {
                 ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
+            }
+        }
+        if zone.resetting {
+            let intent = Body::ResetIntent { zone: id, generation: zone.generation };
+            for member in core.good() {
+                ios.push(member.slot, member.append(&intent, true, Durability::Cached).map_err(full)?);
             }
         }
         if let Some(stripe) = zone.open_stripe(&core.layout) {

@@ -202,8 +202,8 @@ impl Zone {
     pub(crate) fn entry(&self) -> ZoneEntry {
         let end = match self.state {
             ZoneState::Offline => Some(ZoneEntry::LOST),
-            // A worn zone is one that is written again once its drive is replaced.
-            ZoneState::ReadOnly => None,
+            // A worn one of which a mount found nothing holds nothing once its drive is replaced.
+            ZoneState::ReadOnly => self.end.filter(|end| *end > Blocks::ZERO),
             _ => self.end,
         };
         ZoneEntry { generation: self.generation, end }

@@ -3,11 +3,13 @@
 mod ground;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
 use ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use units::{Driver, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
-use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
 
@@ -131,6 +133,93 @@ fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
         ground.wait(array.fail(Slot(lost))).expect("failed");
         ground.check(&array, ZONE, 1, 30);
     }
+}
+
+/// What other drives hold above the pointer that a mount showed stays behind it, with the worn drive lost or replaced.
+#[test]
+fn a_worn_zone_grows_no_more_once_a_mount_showed_its_end() {
+    for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let (ground, array) = worn(ZoneState::ReadOnly, true);
+        let device: &dyn ZonedDevice = &*array;
+        // Drive 2 refuses, the others write: whole stripes lie above what drive 2 has.
+        let at = device.geometry().start(ZONE).plus(Blocks(30));
+        ground.wait(device.write(at, blocks(1, 30, 84), Durability::Cached)).expect_err("worn");
+        drop(array);
+        let array = ground.open(OpenOptions::default());
+        let end = ground.zone(&array, ZONE).pointer;
+        assert!(end >= Blocks(30) && end < Blocks(60), "{end:?}");
+        drop(array);
+        let array = match lost {
+            Some(lost) => ground.open_without(lost),
+            None => ground.open(OpenOptions::default()),
+        };
+        let state = if lost == Some(2) { ZoneState::Full } else { ZoneState::ReadOnly };
+        assert_eq!(ground.zone(&array, ZONE).state, state, "without {lost:?}");
+        if lost != Some(2) {
+            assert_eq!(ground.zone(&array, ZONE).pointer, end, "without {lost:?}");
+        }
+        ground.check(&array, ZONE, 1, end.0);
+        let device: &dyn ZonedDevice = &*array;
+        let behind = BufMut::zeroed(((60 - end.0) * u64::from(BLOCK)) as usize);
+        let start = device.geometry().start(ZONE).plus(end);
+        let read = ground.wait(device.read(start, behind)).expect("read");
+        assert!(read.iter().all(|byte| *byte == 0), "without {lost:?}: there is something behind the end");
+    }
+}
+
+/// A reset that was begun is meant as long as a worn part keeps it from being done.
+#[test]
+fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
+    let mut begun = 0;
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        // Every moment of a reset.
+        for time in (0..120).step_by(4) {
+            let ground = Ground::new(4, 5, 96, 4);
+            let array = ground.open(OpenOptions::default());
+            ground.write(&array, ZONE, 1, 0, 30, 4);
+            ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+            let reset = spawn(&*ground.driver, "reset", {
+                let array = Arc::clone(&array);
+                async move { (&*array as &dyn ZonedDevice).zone(ZONE, Action::Reset).await }
+            });
+            let left = ground.wait(async {
+                sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_micros(time))).await;
+                Ground::of(ground.emus.iter().map(|emu| emu.media()))
+            });
+            drop(reset);
+            let part = ZoneId(ZONE.0 + METADATA_ZONES);
+            let holds = |ground: &Ground, drive: usize| {
+                let device: &dyn ZonedDevice = &*ground.emus[drive];
+                let report = ground.wait(device.report(part.0..part.0 + 1)).expect("told");
+                report[0].pointer > Blocks::ZERO
+            };
+            left.emus[2].wear(part, state);
+            let array = left.open(OpenOptions::default());
+            let empty = left.zone(&array, ZONE).pointer == Blocks::ZERO;
+            begun += u32::from(empty && holds(&left, 0));
+            for _ in 0..2 {
+                drop(left.open(OpenOptions::default()));
+            }
+            let array = left.open(OpenOptions::default());
+            assert_eq!(left.zone(&array, ZONE).pointer == Blocks::ZERO, empty, "after {time} us, {state:?}");
+            left.wait(array.fail(Slot(2))).expect("failed");
+            let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+            let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&left.driver));
+            left.wait(array.replace(Slot(2), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
+            drop(array);
+            let mut devices = left.devices();
+            devices[2] = new;
+            let array = left.wait(array::Array::open(devices, OpenOptions::default())).expect("opened");
+            if empty {
+                assert_eq!(left.zone(&array, ZONE).state, ZoneState::Empty, "after {time} us, {state:?}");
+                left.write(&array, ZONE, 2, 0, 60, 4);
+                left.check(&array, ZONE, 2, 60);
+            } else {
+                left.check(&array, ZONE, 1, 30);
+            }
+        }
+    }
+    assert!(begun > 0, "no moment with the intent, and no drive reset");
 }
 
 /// A new array of drives with worn zones has them from the start, but for the metadata's; no such drive replaces another.

@@ -252,7 +252,7 @@ impl Core {
         }
         let result = match self.admit_member(slot, &notes).await {
             Ok(()) => {
-                // What wore out was the other drive. Its zones take writes again when the array is opened the next time.
+                // What wore out was the other drive. Its zones can be reset again when the array is opened the next time.
                 self.worn.lock().retain(|worn| worn.slot != slot);
                 notes.end().await
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions};
 use units::{Driver, VirtualDriver, block_on};
-use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
 pub const BLOCK: u32 = 512;
@@ -60,6 +60,15 @@ impl Ground {
             CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
         ground.wait(async { array::create(&ground.devices(), &create).await.expect("created") });
         ground
+    }
+
+    /// The same drives on a clock of their own, as they are on others.
+    pub fn of(images: impl Iterator<Item = Media>) -> Ground {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let emu =
+            |(n, image)| Emu::from_media(image, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver));
+        let emus = (0_u32..).zip(images).map(emu).collect();
+        Ground { driver, emus }
     }
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
