@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
 use ground::{BLOCK, Ground, METADATA_ZONES, blocks};
-use units::{Driver, sleep_until, spawn};
+use units::{sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
