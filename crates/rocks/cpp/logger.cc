@@ -16,9 +16,11 @@ using rocksdb::Status;
 
 namespace {
 
-// Lines are durable within this time of the next one or of RocksDB's own Flush. A flush alone keeps nothing: the file
-// system holds what fills no block in memory until a sync.
+// A Flush makes lines durable if the one that did so before is so long ago, or the opening is not. Otherwise it keeps nothing:
+// the file system holds what fills no block in memory until a sync.
 constexpr uint64_t kSyncEveryMicros = 5 * 1000 * 1000;
+// Lines in memory at most, where no Flush comes: whoever logs one more writes them.
+constexpr size_t kMuch = 64 * 1024;
 constexpr size_t kLineOnStack = 1024;
 constexpr size_t kLongestLine = 64 * 1024;
 
@@ -71,6 +73,11 @@ bool IsError(const char* format) {
   return strncmp(format, "[ERROR]", 7) == 0 || strncmp(format, "[FATAL]", 7) == 0;
 }
 
+bool IsWarning(const char* format) { return strncmp(format, "[WARN]", 6) == 0; }
+
+// The logger whose last line on this thread was a warning.
+thread_local const FurrowLogger* warned = nullptr;
+
 uint64_t NowMicros() {
   timeval now;
   gettimeofday(&now, nullptr);
@@ -113,44 +120,61 @@ void FurrowLogger::Logv(const char* format, va_list ap) {
     }
   }
   va_end(again);
+  warned = IsWarning(format) ? this : nullptr;
   if (IsError(format)) {
     SyncNow();
   }
 }
 
 void FurrowLogger::SyncNow() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> io(io_);
+  Drain();
   if (sink_ != nullptr) {
     synced_us_ = NowMicros();
     sink_->Sync();
   }
 }
 
-void FurrowLogger::Write(const char* line, size_t len) {
-  const uint64_t micros = NowMicros();
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (sink_ == nullptr) {
-    return;
+void FurrowLogger::Drain() {
+  std::string lines;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    lines.swap(lines_);
   }
-  if (!sink_->Write(line, len)) {
-    if (!failed_) {
-      failed_ = true;
-      fprintf(stderr, "furrow: RocksDB's LOG cannot be written any more; its lines are dropped\n");
-    }
+  if (sink_ == nullptr || lines.empty()) {
     return;
   }
   if (opened_us_ == 0) {
-    opened_us_ = micros;
+    opened_us_ = NowMicros();
   }
-  size_ += len;
-  if (micros - synced_us_ >= kSyncEveryMicros) {
-    synced_us_ = micros;
-    sink_->Sync();
+  if (!sink_->Write(lines.data(), lines.size()) && !failed_) {
+    failed_ = true;
+    fprintf(stderr, "furrow: RocksDB's LOG cannot be written any more; its lines are dropped\n");
+  }
+}
+
+void FurrowLogger::Write(const char* line, size_t len) {
+  bool much = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    lines_.append(line, len);
+    size_ += len;
+    much = lines_.size() >= kMuch;
+  }
+  if (much) {
+    std::lock_guard<std::mutex> io(io_);
+    Drain();
   }
 }
 
 void FurrowLogger::Flush() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  if (warned == this) {
+    // RocksDB's own, behind each warning: a writer's, with all others waiting, where its new memtable makes them slow down.
+    warned = nullptr;
+    return;
+  }
+  std::lock_guard<std::mutex> io(io_);
+  Drain();
   if (sink_ == nullptr) {
     return;
   }
@@ -171,7 +195,8 @@ size_t FurrowLogger::GetLogFileSize() const {
 }
 
 Status FurrowLogger::CloseImpl() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> io(io_);
+  Drain();
   sink_.reset();
   return Status::OK();
 }

@@ -11,7 +11,7 @@
 
 namespace furrow {
 
-// Where a logger's lines go. Called under the logger's lock.
+// Where a logger's lines go. Called by one thread at a time.
 class LogSink {
  public:
   virtual ~LogSink() = default;
@@ -21,9 +21,12 @@ class LogSink {
   virtual void Sync() = 0;
 };
 
-// A LOG must never stop the database: a failed write drops lines and says so on stderr once. A crash takes the last
-// seconds of it at most, and neither an error's line, which is durable when Logv returns, nor what was logged while
-// the database was opened.
+// A LOG must never stop the database: a failed write drops lines and says so on stderr once. Nor does one hold up a write
+// to it: the line of a new memtable is the writer's, and so is the warning that it slows writers down. So lines go to memory,
+// and to the file with RocksDB's own Flush, which comes behind every flush and compaction and, from RocksDB 7.8 on, every ten
+// seconds; not with the one behind a warning. A crash takes what came since the
+// last Flush, and some seconds before it; neither an error's line, which is durable when Logv returns, nor what was logged
+// while the database was opened.
 class FurrowLogger : public rocksdb::Logger {
  public:
   explicit FurrowLogger(std::unique_ptr<LogSink> sink) : sink_(std::move(sink)) {}
@@ -40,9 +43,15 @@ class FurrowLogger : public rocksdb::Logger {
  private:
   void Write(const char* line, size_t len);
   void SyncNow();
+  // Gives the sink what there is for it; io_ is held.
+  void Drain();
 
-  mutable std::mutex mutex_;
+  // Of the sink, and held while it writes. Taken before the other one.
+  std::mutex io_;
   std::unique_ptr<LogSink> sink_;
+  // Of the lines, and held for a moment only.
+  mutable std::mutex mutex_;
+  std::string lines_;
   size_t size_ = 0;
   uint64_t synced_us_ = 0;
   uint64_t opened_us_ = 0;

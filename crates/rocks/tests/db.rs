@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, ErrorKind, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
-use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use zoned::{Geometry, Io, Op, ZonedDevice};
 
 struct Drive {
     driver: Arc<dyn Driver>,
@@ -278,6 +280,66 @@ fn the_log_of_rocksdb_survives_a_crash() {
     let size = found.stat("/db/LOG").unwrap().size.0;
     assert!(size > 4096, "the LOG has {size} bytes");
     after.unmount(&found);
+    db.close().unwrap();
+    drive.unmount(&fs);
+}
+
+/// Passes everything on, and counts what one thread submits while it is watched.
+#[derive(Debug)]
+struct Watched {
+    inner: Arc<dyn ZonedDevice>,
+    thread: ThreadId,
+    on: AtomicBool,
+    submitted: AtomicU64,
+}
+
+impl ZonedDevice for Watched {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if self.on.load(Ordering::SeqCst) && std::thread::current().id() == self.thread {
+            self.submitted.fetch_add(1, Ordering::SeqCst);
+        }
+        self.inner.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+#[test]
+fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a_new_memtable() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let zone = Blocks(1024);
+    // Flushes are slow, so that RocksDB warns of memtables that wait.
+    let write = std::time::Duration::from_millis(2);
+    let latency = Latency { write, ..Latency::NONE };
+    let options =
+        EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, latency, ..EmuOptions::default() };
+    let mut drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+    let watched = Arc::new(Watched {
+        inner: Arc::clone(&drive.device),
+        thread: std::thread::current().id(),
+        on: AtomicBool::new(false),
+        submitted: AtomicU64::new(0),
+    });
+    drive.device = watched.clone();
+    block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &DbOptions { unlogged: true, write_buffers: 2, ..small() }).unwrap();
+    let mut batch = WriteBatch::new();
+    watched.on.store(true, Ordering::SeqCst);
+    for n in 0..120_u32 {
+        batch.clear();
+        (0..100).for_each(|i| batch.put(&key(n * 100 + i), &value(i)));
+        db.apply(batch.data(), false, None).unwrap();
+    }
+    watched.on.store(false, Ordering::SeqCst);
+    assert_eq!(watched.submitted.load(Ordering::SeqCst), 0);
+    db.flush_all().unwrap();
     db.close().unwrap();
     drive.unmount(&fs);
 }
