@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use zoned::emu::{Media, Moment, OpId};
-use zoned::{Blocks, Buf, Done, Durability, Lba, Op, ZoneId};
+use zoned::{Blocks, Buf, Done, Durability, Lba, Op, ZoneId, ZoneState};
 
 use crate::trace::{Event, OpNumber};
 
@@ -74,6 +74,11 @@ impl<'a> Replay<'a> {
             appends.iter().for_each(|append| append.land(&image, *zone));
         }
         Cow::Owned(image)
+    }
+
+    /// A zone wears out.
+    pub(crate) fn wear(&self, zone: ZoneId, state: ZoneState) {
+        self.media.wear(zone, state);
     }
 
     /// Does one event.

@@ -121,7 +121,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
                 events.push(event);
             }
             Entry::Step(event) => events.push(event),
-            Entry::Did(_) | Entry::Ready | Entry::Replaced => {}
+            Entry::Did(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
         }
     }
     events

@@ -1,8 +1,8 @@
 //! The target `array`: every point at which the power may go, times an outcome of its own for each drive, times one
 //! lost drive.
 //!
-//! A workload runs on an array of recorded drives: all there, one never there, one lost on the way, one replaced by a
-//! new drive meanwhile. Each cut is taken in as many variants as there are drives to lose: none, each *at* the cut,
+//! A workload runs on an array of recorded drives, alike or not: all there, one never there, one lost on the way, one
+//! replaced by a new drive meanwhile, one whose part of a zone wears out before the cut, at it or after the mount. Each cut is taken in as many variants as there are drives to lose: none, each *at* the cut,
 //! each *after* the mount; where a drive was replaced the old one may come back. Every state is mounted, compared with
 //! the model and read again; one in a few is written on, or rebuilt, cut again, and mounted again, and in one in a few
 //! the mount itself is cut. In some rebuilds another drive cannot read a few blocks: what two drives lack may be an error from
@@ -67,6 +67,7 @@ fn cuts(record: &Record) -> Vec<Cut<ZonesModel>> {
             Entry::Ready => ready = true,
             Entry::Step(_) => {}
             Entry::Replaced => replaced = true,
+            Entry::Worn => model.worn = true,
         }
     }
     cuts

@@ -85,6 +85,8 @@ struct Life {
     ending: bool,
     ended: bool,
     gone: bool,
+    /// A mount showed it full, with whatever lies behind its end.
+    full: bool,
     /// Its content may be lost, and is.
     losing: bool,
     lost: bool,
@@ -101,9 +103,21 @@ pub(crate) struct Shown {
     pub blocks: Vec<u64>,
 }
 
+/// A zone of which a part wore out, as a mount may show it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WornZone {
+    pub zone: usize,
+    /// Another drive lacks its part too: it may be lost.
+    pub offline: bool,
+    /// A drive filled its part as the power went: nobody can tell how much was written.
+    pub filled: bool,
+}
+
 /// The zones of an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZonesModel {
+    /// A part of a zone wore out by then.
+    pub worn: bool,
     zones: Vec<Vec<Life>>,
     flushes: BTreeMap<u64, Vec<(usize, usize, bool)>>,
 }
@@ -111,7 +125,7 @@ pub(crate) struct ZonesModel {
 impl ZonesModel {
     /// Empty zones.
     pub(crate) fn new(zones: usize) -> ZonesModel {
-        ZonesModel { zones: vec![vec![Life::default()]; zones], flushes: BTreeMap::new() }
+        ZonesModel { zones: vec![vec![Life::default()]; zones], ..ZonesModel::default() }
     }
 
     /// What a mount showed is what there is: durable, for it was read back.
@@ -128,10 +142,11 @@ impl ZonesModel {
                 durable: known,
                 finishing: full,
                 finished: full,
+                full,
                 ..Life::default()
             }]
         };
-        ZonesModel { zones: shown.iter().map(life).collect(), flushes: BTreeMap::new() }
+        ZonesModel { zones: shown.iter().map(life).collect(), ..ZonesModel::default() }
     }
 
     pub(crate) fn apply(&mut self, mark: &Mark) {
@@ -195,12 +210,17 @@ impl ZonesModel {
     }
 
     /// Compares. `strict`: what was acknowledged below the pointer is right, durable or not.
-    pub(crate) fn judge(&self, shown: &[Shown], strict: bool) -> Vec<Fault> {
+    pub(crate) fn judge(&self, shown: &[Shown], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
-            let reset = shown.state == ZoneState::Empty && lives.last().is_some_and(|life| life.ending);
+            let worn = worn.filter(|worn| worn.zone == zone);
+            let empty = match shown.state {
+                ZoneState::ReadOnly => worn.is_some() && shown.blocks.is_empty(),
+                state => state == ZoneState::Empty,
+            };
+            let reset = empty && lives.last().is_some_and(|life| life.ending);
             let mut verdicts: Vec<Option<(FailureKind, String)>> =
-                lives.iter().rev().map(|life| judge(life, shown, strict)).collect();
+                lives.iter().rev().map(|life| judge(life, shown, strict, worn)).collect();
             if reset || verdicts.iter().any(Option::is_none) {
                 continue;
             }
@@ -213,10 +233,20 @@ impl ZonesModel {
     }
 
     /// Compares what two mounts show, the second without a drive: what the first showed stays.
-    pub(crate) fn judge_again(first: &[Shown], second: &[Shown]) -> Vec<Fault> {
+    pub(crate) fn judge_again(first: &[Shown], second: &[Shown], worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
-            if a != b {
+            // A part that wears out makes the zone read-only, and without its drive it is as before. Of a full one what is
+            // behind its end is not shown while it is read-only.
+            let as_worn =
+                worn.filter(|worn| worn.zone == zone).is_some_and(|worn| match (a.state, b.state) {
+                    (_, ZoneState::Offline) => worn.offline,
+                    (ZoneState::Full, ZoneState::ReadOnly) => a.blocks.starts_with(&b.blocks),
+                    (ZoneState::ReadOnly, ZoneState::Full) => b.blocks.starts_with(&a.blocks),
+                    (ZoneState::ReadOnly, _) | (_, ZoneState::ReadOnly) => a.blocks == b.blocks,
+                    _ => false,
+                });
+            if a != b && !as_worn {
                 let (from, to) = ((a.state, a.blocks.len()), (b.state, b.blocks.len()));
                 let what =
                     format!("zone {zone} changed when a drive was lost after the mount: {from:?}, {to:?}");
@@ -228,7 +258,7 @@ impl ZonesModel {
 }
 
 /// What is wrong with a zone if it is in this life.
-fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, String)> {
+fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Option<(FailureKind, String)> {
     let (state, pointer) = (shown.state, shown.blocks.len());
     let about = || {
         format!(
@@ -238,12 +268,20 @@ fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, Strin
             life.durable
         )
     };
-    let full = state == ZoneState::Full;
+    let full = match state {
+        ZoneState::ReadOnly => worn.is_some_and(|worn| worn.filled),
+        state => state == ZoneState::Full,
+    };
     if life.gone {
         return Some((FailureKind::Invented, format!("a life that is over: {}", about())));
     }
     if state == ZoneState::Offline {
-        return (!life.losing).then(|| (FailureKind::Lost, about()));
+        let may = life.losing || worn.is_some_and(|worn| worn.offline);
+        return (!may).then(|| (FailureKind::Lost, about()));
+    }
+    let read_only = state == ZoneState::ReadOnly;
+    if read_only && worn.is_none() {
+        return Some((FailureKind::Lost, about()));
     }
     if life.lost {
         return Some((FailureKind::Invented, format!("a life that was lost: {}", about())));
@@ -251,16 +289,18 @@ fn judge(life: &Life, shown: &Shown, strict: bool) -> Option<(FailureKind, Strin
     if state == ZoneState::Empty {
         return (life.durable > 0).then(|| (FailureKind::Lost, about()));
     }
-    if !full && pointer < life.durable {
+    // What is behind the end of a full one is not shown while it is read-only.
+    let durable = if read_only && life.full { life.durable.min(pointer) } else { life.durable };
+    if !full && pointer < durable {
         return Some((FailureKind::Lost, about()));
     }
-    if !full && pointer > life.blocks.len() {
+    if !full && pointer > life.blocks.len() && !(read_only && life.finishing) {
         return Some((FailureKind::Invented, about()));
     }
-    if !full && life.finished {
+    if !full && !read_only && life.finished {
         return Some((FailureKind::Lost, format!("finished, and yet {}", about())));
     }
-    let must = if full || !strict { life.durable } else { life.acked.min(pointer).max(life.durable) };
+    let must = if full || !strict { durable } else { life.acked.min(pointer).max(durable) };
     let wrong = (0..must).find(|n| {
         let found = shown.blocks.get(*n);
         found != life.blocks.get(*n) && found != Some(&UNREADABLE)
@@ -283,7 +323,7 @@ mod tests {
 
     fn kinds(model: &ZonesModel, state: ZoneState, blocks: &[u64]) -> Vec<FailureKind> {
         let shown = [Shown { state, blocks: blocks.to_vec() }];
-        model.judge(&shown, true).into_iter().map(|fault| fault.kind).collect()
+        model.judge(&shown, true, None).into_iter().map(|fault| fault.kind).collect()
     }
 
     #[test]
@@ -335,6 +375,52 @@ mod tests {
         }
         assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
         assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
+    }
+
+    #[test]
+    fn a_worn_zone_is_read_only_and_holds_what_it_held() {
+        let marks = [
+            Mark::Write { zone: 0, blocks: vec![1, 2, 3] },
+            Mark::Acked { zone: 0, life: 0, end: 2, durable: true },
+        ];
+        let mut model = model(&marks);
+        let part = WornZone { zone: 0, offline: false, filled: false };
+        let read_only = |model: &ZonesModel, blocks: &[u64], worn| {
+            let shown = [Shown { state: ZoneState::ReadOnly, blocks: blocks.to_vec() }];
+            model.judge(&shown, false, worn).into_iter().map(|fault| fault.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(read_only(&model, &[1, 2], None), [FailureKind::Lost], "nothing of it is worn");
+        for (blocks, wanted) in [
+            (&[1, 2][..], vec![]),
+            (&[1, 2, 3], vec![]),
+            (&[1], vec![FailureKind::Lost]),
+            (&[1, 9], vec![FailureKind::Lost]),
+            (&[], vec![FailureKind::Lost]),
+            (&[1, 2, 3, 4], vec![FailureKind::Invented]),
+        ] {
+            assert_eq!(read_only(&model, blocks, Some(part)), wanted, "{blocks:?}");
+        }
+        let filled = WornZone { filled: true, ..part };
+        assert_eq!(read_only(&model, &[1, 2, 3, 4], Some(filled)), []);
+        let offline = [Shown { state: ZoneState::Offline, blocks: Vec::new() }];
+        assert_eq!(model.judge(&offline, false, Some(part)).len(), 1, "one drive alone loses nothing");
+        assert_eq!(model.judge(&offline, false, Some(WornZone { offline: true, ..part })).len(), 0);
+        model.apply(&Mark::Resetting { zone: 0 });
+        assert_eq!(read_only(&model, &[], Some(part)), []);
+
+        // What two mounts show, the second without a drive.
+        let show = |state, blocks: &[u64]| [Shown { state, blocks: blocks.to_vec() }];
+        let first = show(ZoneState::ReadOnly, &[1, 2]);
+        for (state, blocks, wanted) in [
+            (ZoneState::Closed, &[1, 2][..], 0),
+            (ZoneState::Closed, &[1, 2, 3], 1),
+            (ZoneState::Full, &[1, 2, 0, 0], 0),
+            (ZoneState::ReadOnly, &[1], 1),
+            (ZoneState::Offline, &[], 1),
+        ] {
+            let faults = ZonesModel::judge_again(&first, &show(state, blocks), Some(part));
+            assert_eq!(faults.len(), wanted, "{state:?} {blocks:?}");
+        }
     }
 
     #[test]

@@ -7,11 +7,11 @@ use ::array::{Array, Layout, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
-use zoned::{Blocks, Lba, ZoneId, ZonedDevice};
+use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
-use super::model::{Mark, Shown, ZonesModel};
+use super::model::{Mark, Shown, WornZone, ZonesModel};
 use super::record::STEPS;
-use super::shape::{Loss, Shape, ZONES, latency};
+use super::shape::{Loss, Shape, When, Worn, ZONES, latency};
 use super::spoilt::{Bad, Spoilt};
 use super::states::Images;
 use super::workload::{Task, show};
@@ -20,9 +20,6 @@ use crate::choose::Sample;
 use crate::explore::TWICE;
 use crate::model::Fault;
 use crate::report::FailureKind;
-
-/// Metadata zones of a drive: logical zone 0 is the physical one behind them.
-const METADATA_ZONES: u32 = 3;
 
 /// What a state is of.
 pub(super) struct State<'a> {
@@ -53,6 +50,7 @@ impl Probe<'_> {
         // The mount is cut, perhaps more than once.
         while self.rng.below(TWICE) == 0 {
             let bench = Bench::over(images, self.rng.draw(), latency());
+            bench.wear(shape.worn().filter(|worn| worn.when == When::At));
             let time = Duration::from_micros(self.rng.below(1_500));
             let open = Array::open(bench.devices(None), self.open(bench.seed));
             block_on(&*bench.driver, async {
@@ -64,22 +62,42 @@ impl Probe<'_> {
         let goes_on = !matches!(loss, Loss::After(_)) && self.rng.below(TWICE) == 0;
         // Time is of use only where something is cut.
         let bench = Bench::over(images, self.rng.draw(), if goes_on { latency() } else { Latency::NONE });
+        bench.wear(shape.worn().filter(|worn| worn.when == When::At));
+        let found = self.worn(&bench);
         let (array, shown) = match self.mount(&bench, None) {
             Ok(mounted) => mounted,
             Err(fault) => return vec![fault],
         };
-        let faults = model.judge(&shown, shape.is_whole(loss));
+        let faults = model.judge(&shown, shape.is_whole(loss), found);
         if !faults.is_empty() {
             return faults;
         }
+        bench.wear(shape.worn().filter(|worn| worn.when == When::After));
+        let worn = shape.worn().filter(|worn| bench.is_worn(*worn));
         match loss {
             Loss::After(drive) => match self.mount(&bench, Some(drive)) {
-                Ok((_, again)) => ZonesModel::judge_again(&shown, &again),
+                Ok((_, again)) => {
+                    let worn = worn.map(|worn| WornZone {
+                        zone: worn.zone,
+                        offline: worn.state == ZoneState::Offline && worn.slot != drive,
+                        filled: false,
+                    });
+                    ZonesModel::judge_again(&shown, &again, worn)
+                }
                 Err(fault) => vec![fault],
             },
             _ if goes_on => self.write_on(&bench, &array, &shown),
             _ => Vec::new(),
         }
+    }
+
+    /// The zone of which a part is worn, on a drive that is there.
+    fn worn(&self, bench: &Bench) -> Option<WornZone> {
+        let shape = self.state.shape;
+        let worn = shape.worn().filter(|worn| bench.is_worn(*worn))?;
+        let offline = worn.state == ZoneState::Offline && bench.drives.len() < shape.drives;
+        let filled = bench.drives.iter().any(|(_, emu)| bench.part(emu, worn) == Some(ZoneState::Full));
+        Some(WornZone { zone: worn.zone, offline, filled })
     }
 
     /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
@@ -103,7 +121,7 @@ impl Probe<'_> {
             // Of a row of which a drive cannot read its part no other may be had either.
             let may = |zone: ZoneId, n: u64| {
                 let piece = layout.locate(zone, Blocks(n));
-                bench.bad.was(bench.place(zone, layout.row(piece.stripe) + piece.row))
+                bench.bad.was(zone, layout.row(piece.stripe) + piece.row)
             };
             let shown = show(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
             Ok((array, shown))
@@ -135,7 +153,7 @@ impl Probe<'_> {
                 let sink = Arc::clone(&model);
                 let sink = Arc::new(move |mark: Mark| sink.lock().apply(&mark));
                 let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
-                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS);
+                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS).wears(shape.worn());
                 let error = Arc::clone(&error);
                 drop(spawn(&*bench.driver, "more", async move {
                     if let Err(why) = task.run().await {
@@ -178,8 +196,15 @@ impl Probe<'_> {
         }
         let mut bench = Bench::over(images, self.rng.draw(), Latency::NONE);
         bench.bad = bad;
+        let mut worn = self.worn(&bench);
+        if let Some(worn) = &mut worn {
+            worn.offline |= shape.worn().is_some_and(|w| w.state == ZoneState::Offline) && missing.is_some();
+        }
         let mut faults = match self.mount(&bench, None) {
-            Ok((_, shown)) => model.judge(&shown, missing.is_none() && !loses),
+            Ok((_, shown)) => {
+                let strict = missing.is_none() && !loses && shape.worn().is_none();
+                model.judge(&shown, strict, worn)
+            }
             Err(fault) => vec![fault],
         };
         for fault in &mut faults {
@@ -232,7 +257,8 @@ impl Bench {
     pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> Bench {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
         let drives: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
-        let bad = Bad::of(drives.get(seed as usize % drives.len().max(1)).map_or(0, |(drive, _)| *drive));
+        let bad = drives.get(seed as usize % drives.len().max(1));
+        let bad = bad.map_or_else(Bad::default, |(drive, emu)| Bad::of(*drive, emu.geometry().zone_size));
         Bench { drives, driver, seed, bad, own: None }
     }
 
@@ -246,15 +272,30 @@ impl Bench {
             let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.drives.len());
             if rows > 0 {
                 let row = rng.below(rows as u64);
-                self.bad.add(self.place(ZoneId(u32::try_from(zone).expect("a few")), row));
+                self.bad.add(ZoneId(u32::try_from(zone).expect("a few")), row);
             }
         }
     }
 
-    /// Where a row of a logical zone lies on every drive.
-    fn place(&self, zone: ZoneId, row: u64) -> Lba {
-        let (_, emu) = self.drives.first().expect("two at least");
-        emu.geometry().start(ZoneId(zone.0 + METADATA_ZONES)).plus(Blocks(row))
+    /// Wears a part of a zone out, where its drive is there.
+    fn wear(&self, worn: Option<Worn>) {
+        let Some(worn) = worn else { return };
+        if let Some((_, emu)) = self.drives.iter().find(|(drive, _)| *drive == worn.slot) {
+            emu.wear(worn.part(), worn.state);
+        }
+    }
+
+    /// Whether it is worn out.
+    fn is_worn(&self, worn: Worn) -> bool {
+        let drive = self.drives.iter().find(|(drive, _)| *drive == worn.slot);
+        drive.is_some_and(|(_, emu)| self.part(emu, worn) == Some(worn.state))
+    }
+
+    /// The state of a drive's part of the zone.
+    fn part(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
+        let (number, device) = (worn.part().0, &**emu as &dyn ZonedDevice);
+        let report = block_on(&*self.driver, device.report(number..number + 1)).ok()?;
+        report.first().map(|info| info.state)
     }
 
     pub(super) fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {

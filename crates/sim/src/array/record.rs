@@ -13,7 +13,7 @@ use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
 use super::probe::replace;
-use super::shape::{Lost, Shape, ZONES, latency};
+use super::shape::{Lost, Shape, When, ZONES, latency};
 use super::workload::Task;
 use crate::trace::Event;
 use crate::{CrashOptions, Error, Recorder, Result, Rng, Target};
@@ -34,6 +34,8 @@ pub(super) enum Entry {
     Ready,
     /// The new drive is a member.
     Replaced,
+    /// A part of a zone wore out.
+    Worn,
 }
 
 /// A recorded workload.
@@ -96,15 +98,17 @@ async fn run(
             let (array, first) = (Arc::clone(&stand.array), ZoneId(zones.start));
             // Where all drives are there one zone is lost first: cuts around that, and around its reset.
             let loses = shape.lost == Lost::None && task == 0;
-            let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS);
+            let task =
+                Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS).wears(shape.worn());
             spawn(&*driver, "workload", async move {
                 let task = if loses { task.loses(array.lose_zone(first)).await? } else { task };
                 task.run().await
             })
         })
         .collect();
-    if stand.befall(shape, drives, Duration::from_micros(200 + seed % 3_000)).await? {
-        journal.lock().push(Entry::Replaced);
+    let when = Duration::from_micros(200 + seed % 3_000);
+    if let Some(entry) = stand.befall(shape, drives, when).await? {
+        journal.lock().push(entry);
     }
     for task in tasks {
         task.await?;
@@ -155,13 +159,13 @@ impl Stand {
         Arc::clone(&self.array) as Arc<dyn ZonedDevice>
     }
 
-    /// What happens to the drives while the workload runs, `when` it is to: says whether one was replaced.
+    /// What happens to the drives while the workload runs, `when` it is to: says whether one was replaced, or wore out.
     pub(super) async fn befall(
         &self,
         shape: &Shape,
         drives: &[Arc<Emu>],
         when: Duration,
-    ) -> std::result::Result<bool, String> {
+    ) -> std::result::Result<Option<Entry>, String> {
         let driver = self.first.driver();
         match (shape.lost, &self.new) {
             (Lost::During(slot, _), _) => {
@@ -169,14 +173,21 @@ impl Stand {
                 if let Some(emu) = drives.get(slot) {
                     fail(emu);
                 }
-                Ok(false)
+                Ok(None)
+            }
+            (Lost::Worn(worn), _) if worn.when == When::Before => {
+                sleep_until(&**driver, driver.now().after(when)).await;
+                if let Some(emu) = drives.get(worn.slot) {
+                    emu.wear(worn.part(), worn.state);
+                }
+                Ok(Some(Entry::Worn))
             }
             (Lost::Replaced(slot), Some(new)) => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 let result = replace(&self.array, slot, Arc::clone(new)).await;
-                result.map(|()| true).map_err(|e| format!("a rebuild: {e}"))
+                result.map(|()| Some(Entry::Replaced)).map_err(|e| format!("a rebuild: {e}"))
             }
-            _ => Ok(false),
+            _ => Ok(None),
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use zoned::Blocks;
 use zoned::emu::{EmuOptions, Latency};
+use zoned::{Blocks, ZoneId, ZoneState};
 
 use crate::{CrashOptions, Rng};
 
+/// Metadata zones of a drive: logical zone 0 is the physical one behind them.
+pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones.
 pub(crate) const ZONES: u32 = 6;
 
@@ -20,6 +22,37 @@ pub(crate) enum Lost {
     During(usize, bool),
     /// The array never had it, and a new drive takes its place while the workload runs.
     Replaced(usize),
+    /// All drives are there, and a part of a zone wears out.
+    Worn(Worn),
+}
+
+/// A drive's part of a zone that takes no more writes, or cannot be read either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Worn {
+    pub slot: usize,
+    /// The logical zone.
+    pub zone: usize,
+    /// [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    pub state: ZoneState,
+    pub when: When,
+}
+
+/// When a part of a zone wears out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    /// While the workload runs.
+    Before,
+    /// As the power goes.
+    At,
+    /// After the mount.
+    After,
+}
+
+impl Worn {
+    /// The zone of the drive.
+    pub(crate) fn part(&self) -> ZoneId {
+        ZoneId(u32::try_from(self.zone).expect("a few") + METADATA_ZONES)
+    }
 }
 
 /// Which drive is lost, or comes back, at or after a cut. Drives are counted as they were recorded: the members by
@@ -47,6 +80,8 @@ pub(crate) struct Shape {
     pub open: u32,
     /// The drives do what they are asked when they complete it, no earlier.
     pub late: bool,
+    /// A seed of what the drives differ in; `None` where they are alike.
+    pub uneven: Option<u64>,
 }
 
 /// The delays of drives, so that operations overlap.
@@ -61,21 +96,48 @@ impl Shape {
         let (drives, unit, capacity) = shapes.get(rng.index(shapes.len())).copied().unwrap_or((3, 1, 48));
         let slot = rng.index(drives);
         let lost = match workload % 8 {
-            1 | 5 => Lost::Before(slot),
+            1 => Lost::Before(slot),
+            5 => Lost::Worn(Shape::worn_of(options, workload, slot)),
             2 | 6 => Lost::Replaced(slot),
             3 | 7 => Lost::During(slot, rng.chance(50)),
             _ => Lost::None,
         };
         let cache = options.volatile_cache.unwrap_or(workload % 5 != 4);
         let late = workload % 8 == 4;
-        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8, late }
+        let mut rng = Rng::at(options.seed, &[workload, 0xd1ff]);
+        let uneven = rng.chance(40).then(|| rng.draw());
+        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8, late, uneven }
+    }
+
+    fn worn_of(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
+        let mut rng = Rng::at(options.seed, &[workload, 0x0143]);
+        let state = if rng.chance(50) { ZoneState::ReadOnly } else { ZoneState::Offline };
+        let when = match rng.below(4) {
+            0 => When::At,
+            1 => When::After,
+            _ => When::Before,
+        };
+        Worn { slot, zone: rng.index(ZONES as usize), state, when }
+    }
+
+    /// The part of a zone that wears out.
+    pub(crate) fn worn(&self) -> Option<Worn> {
+        match self.lost {
+            Lost::Worn(worn) => Some(worn),
+            _ => None,
+        }
     }
 
     /// The shape below a file system: more zones, and more of them open.
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of(options, workload);
+        // What wears out is the array's own target's, and so are drives that differ.
+        let lost = match shape.lost {
+            Lost::Worn(worn) => Lost::Before(worn.slot),
+            lost => lost,
+        };
         // As small as its metadata allows: parity of the zones that may be active, twice.
-        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), ..shape }
+        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), lost, uneven: None, ..shape }
     }
 
     /// The shape below a database. Nothing is replaced there: that is the array's own target's.
@@ -95,14 +157,24 @@ impl Shape {
 
     /// The settings of a drive.
     pub(crate) fn drive(&self, index: usize, latency: Latency) -> EmuOptions {
+        // One drive has the least zones, another one the shortest, a third one the lowest limits: what the array has.
+        let more = |of: u64, most: u64| match self.uneven {
+            Some(seed) if (seed.wrapping_add(of) % self.drives as u64) as usize != index => {
+                Rng::at(seed, &[index as u64, of]).below(most)
+            }
+            _ => 0,
+        };
+        let few = |of, most| u32::try_from(more(of, most)).expect("a few");
+        let capacity = Blocks(self.capacity + more(0, 9));
+        let (zones, open) = (self.zones + METADATA_ZONES + few(1, 3), self.open + few(2, 4));
         EmuOptions {
             name: format!("emu:{index}"),
             block_size: 512,
-            zones: self.zones + 3,
-            zone_size: Blocks(self.capacity),
-            zone_capacity: Blocks(self.capacity),
-            max_open: Some(self.open),
-            max_active: Some(self.open + 1),
+            zones,
+            zone_size: capacity.plus(Blocks(more(3, 7))),
+            zone_capacity: capacity,
+            max_open: Some(open),
+            max_active: Some(open + 1),
             volatile_cache: self.cache,
             track_power_cuts: true,
             latency,
@@ -115,7 +187,7 @@ impl Shape {
     pub(crate) fn losses(&self, replaced: bool) -> Vec<Loss> {
         let each = |of: std::ops::Range<usize>| of.clone().map(Loss::At).chain(of.map(Loss::After));
         match self.lost {
-            Lost::None => [Loss::None].into_iter().chain(each(0..self.drives)).collect(),
+            Lost::None | Lost::Worn(_) => [Loss::None].into_iter().chain(each(0..self.drives)).collect(),
             Lost::Before(_) | Lost::During(..) => vec![Loss::None],
             Lost::Replaced(_) if !replaced => vec![Loss::None, Loss::At(self.drives), Loss::Back],
             Lost::Replaced(slot) => {
@@ -145,8 +217,39 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::Target;
+
+    /// The first workloads have drives that differ, and worn parts of both kinds at all three times.
+    #[test]
+    fn drives_differ_and_zones_wear_out() {
+        let options = CrashOptions::new(Target::Array, 1, 1);
+        let shapes: Vec<Shape> = (0..160).map(|workload| Shape::of(&options, workload)).collect();
+        let worn: BTreeSet<String> = shapes
+            .iter()
+            .filter_map(Shape::worn)
+            .map(|worn| format!("{:?} {:?}", worn.state, worn.when))
+            .collect();
+        assert_eq!(worn.len(), 6, "{worn:?}");
+        let mut differ = 0;
+        for shape in &shapes {
+            let drives: Vec<EmuOptions> =
+                (0..shape.drives).map(|drive| shape.drive(drive, Latency::NONE)).collect();
+            let least = |of: fn(&EmuOptions) -> u64| drives.iter().map(of).min().expect("some");
+            let all = (least(|d| d.zone_capacity.0), least(|d| u64::from(d.zones)));
+            assert_eq!(all, (shape.capacity, u64::from(shape.zones + METADATA_ZONES)), "{shape:?}");
+            assert_eq!(
+                least(|d| u64::from(d.max_open.expect("limited"))),
+                u64::from(shape.open),
+                "{shape:?}"
+            );
+            let of = |d: &EmuOptions| (d.zone_size.0, d.zone_capacity.0, d.zones, d.max_open);
+            differ += usize::from(drives.iter().map(of).collect::<BTreeSet<_>>().len() > 1);
+        }
+        assert!(differ > 30, "{differ}");
+    }
 
     #[test]
     fn never_more_than_one_member_is_away() {

@@ -4,31 +4,41 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, ZonedDevice};
+use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, ZoneId, ZonedDevice};
+
+use super::shape::METADATA_ZONES;
 
 /// Blocks that one of several drives cannot read, over all its lives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bad {
-    /// The drive.
+    /// The drive, and the distance of its zones.
     pub drive: usize,
+    zone_size: Blocks,
     now: Arc<Mutex<BTreeSet<Lba>>>,
     /// Also those whose zone was reset since: a power cut may undo that.
     ever: Arc<Mutex<BTreeSet<Lba>>>,
 }
 
 impl Bad {
-    pub(super) fn of(drive: usize) -> Bad {
-        Bad { drive, ..Bad::default() }
+    pub(super) fn of(drive: usize, zone_size: Blocks) -> Bad {
+        Bad { drive, zone_size, ..Bad::default() }
     }
 
-    pub(super) fn add(&self, at: Lba) {
+    /// Where a row of a logical zone lies on the drive.
+    fn place(&self, zone: ZoneId, row: u64) -> Lba {
+        Lba(u64::from(zone.0 + METADATA_ZONES) * self.zone_size.0 + row)
+    }
+
+    /// A row of a logical zone.
+    pub(super) fn add(&self, zone: ZoneId, row: u64) {
+        let at = self.place(zone, row);
         self.now.lock().insert(at);
         self.ever.lock().insert(at);
     }
 
-    /// Whether the block could not be read once.
-    pub(super) fn was(&self, at: Lba) -> bool {
-        self.ever.lock().contains(&at)
+    /// Whether the row could not be read once.
+    pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
+        self.ever.lock().contains(&self.place(zone, row))
     }
 }
 

@@ -76,8 +76,8 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.sabotage);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
-            if stand.befall(&shape, &drives, when).await? {
-                journal.lock().push(Entry::Replaced);
+            if let Some(entry) = stand.befall(&shape, &drives, when).await? {
+                journal.lock().push(entry);
             }
             work.await.map_err(|e| e.to_string())
         })?;

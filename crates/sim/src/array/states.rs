@@ -16,7 +16,7 @@ const WORKLOADS: u64 = 24;
 const SHARE: u64 = 300;
 /// An exploration of so many states takes every cut of one workload of each kind.
 const THOROUGH: u64 = 80_000;
-/// One of each kind of loss.
+/// One of each kind of lost drive; parts that wear out come with the workloads after them.
 const KINDS: u64 = 4;
 /// The most outcomes that a cut with the same drive lost is given.
 const ROUNDS: u64 = 24;
@@ -111,10 +111,18 @@ impl<M: Sync> Taker<'_, M> {
         while let Some(cut) = walk.next() {
             while at.is_none_or(|at| at < cut.entry) {
                 let Some((index, entry)) = entries.next() else { break };
-                if let Entry::Io(drive, event) = entry
-                    && let Some(replay) = replays.get_mut(*drive)
-                {
-                    replay.step(event);
+                match (entry, shape.worn()) {
+                    (Entry::Io(drive, event), _) => {
+                        if let Some(replay) = replays.get_mut(*drive) {
+                            replay.step(event);
+                        }
+                    }
+                    (Entry::Worn, Some(worn)) => {
+                        if let Some(replay) = replays.get(worn.slot) {
+                            replay.wear(worn.part(), worn.state);
+                        }
+                    }
+                    _ => {}
                 }
                 at = Some(index);
             }

@@ -5,9 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crc_fast::{CrcAlgorithm, checksum};
-use zoned::{Action, Blocks, Buf, BufMut, Done, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
+use zoned::{
+    Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
+};
 
 use super::model::{Mark, Shown};
+use super::shape::Worn;
 use crate::Rng;
 
 /// Where marks go.
@@ -21,6 +24,9 @@ struct Ours {
     over: bool,
     /// What it held is lost: it takes a reset only, and none while a drive is lacking.
     lost: bool,
+    /// A part of it wears out sooner or later, and a reset was refused for that.
+    wears: bool,
+    stuck: bool,
 }
 
 /// A task with zones of its own.
@@ -91,9 +97,9 @@ impl Task {
         let ours = |zone: u32| {
             let shown = shown.get(zone as usize);
             let written = shown.map_or(0, |shown| shown.blocks.len());
-            let over = shown.is_some_and(|shown| shown.state == ZoneState::Full);
+            let over = shown.is_some_and(|s| matches!(s.state, ZoneState::Full | ZoneState::ReadOnly));
             let lost = shown.is_some_and(|shown| shown.state == ZoneState::Offline);
-            Ours { zone: ZoneId(zone), life: 0, written, over, lost }
+            Ours { zone: ZoneId(zone), life: 0, written, over, lost, wears: false, stuck: false }
         };
         Task {
             device: Arc::clone(device),
@@ -103,6 +109,14 @@ impl Task {
             steps,
             flushes: seed << 16,
         }
+    }
+
+    /// What wears out may refuse.
+    pub(crate) fn wears(mut self, worn: Option<Worn>) -> Task {
+        for ours in &mut self.zones {
+            ours.wears = worn.is_some_and(|worn| worn.zone == ours.zone.index());
+        }
+        self
     }
 
     /// Writes to its first zone, which loses all of that: `lose` makes it.
@@ -153,6 +167,9 @@ impl Task {
     async fn reset(&mut self, at: usize) -> Result<(), String> {
         let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = ours.zone.index();
+        if ours.stuck {
+            return Ok(());
+        }
         (self.sink)(Mark::Resetting { zone });
         match self.device.zone(ours.zone, Action::Reset).await {
             Ok(()) => {}
@@ -160,10 +177,18 @@ impl Task {
                 (self.sink)(Mark::Refused { zone });
                 return Ok(());
             }
+            Err(e) if ours.wears && is_worn(&e) => {
+                (ours.stuck, ours.over) = (true, true);
+                // Refused before anything was done; else nobody knows how far it came.
+                if e.to_string().contains("it cannot be reset") {
+                    (self.sink)(Mark::Refused { zone });
+                }
+                return Ok(());
+            }
             Err(e) => return Err(format!("a reset: {e}")),
         }
         (self.sink)(Mark::Reset { zone });
-        *ours = Ours { zone: ours.zone, life: ours.life + 1, written: 0, over: false, lost: false };
+        (ours.life, ours.written, ours.over, ours.lost) = (ours.life + 1, 0, false, false);
         Ok(())
     }
 
@@ -173,7 +198,11 @@ impl Task {
         let was_full = ours.written >= self.device.geometry().zone_capacity.0 as usize;
         ours.over = true;
         (self.sink)(Mark::Finishing { zone });
-        self.device.zone(ours.zone, Action::Finish).await.map_err(|e| format!("a finish: {e}"))?;
+        match self.device.zone(ours.zone, Action::Finish).await {
+            Ok(()) => {}
+            Err(e) if ours.wears && is_worn(&e) => return Ok(()),
+            Err(e) => return Err(format!("a finish: {e}")),
+        }
         // Of a zone that was written full it changes nothing: what is not durable may still go.
         if !was_full {
             (self.sink)(Mark::Finished { zone });
@@ -215,9 +244,15 @@ impl Task {
                 Ok(other) => return Err(format!("a write gave {other:?}")),
                 // More zones than may be active: what was said to come does not.
                 Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
+                Err(e) if ours.wears && is_worn(&e) => ours.over = true,
                 Err(e) => return Err(format!("a write: {e}")),
             }
         }
         Ok(())
     }
+}
+
+/// Whether a zone refuses because a part of it wore out.
+fn is_worn(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline)
 }

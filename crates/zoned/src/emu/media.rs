@@ -429,8 +429,8 @@ impl Media {
         }
     }
 
-    /// Puts a zone into a worn state, for good.
-    pub(super) fn wear(&self, id: ZoneId, state: ZoneState) {
+    /// Puts a zone into a worn state, for good: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    pub fn wear(&self, id: ZoneId, state: ZoneState) {
         let mut resources = self.resources.lock();
         let mut zone = self.lock(id);
         resources.moved(id, zone.state, state);
