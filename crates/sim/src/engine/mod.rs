@@ -78,11 +78,11 @@ pub(crate) fn work(
     }
     recorder.ready();
     let recorder = Arc::clone(recorder);
-    let run = Run { salt: seed ^ workload, world, recorder, answered: Mutex::default(), mode: shape.mode };
-    let plan = plan::plan(seed, workload, &shape);
+    let (salt, plan) = (seed ^ workload, plan::plan(seed, workload, &shape));
+    let run = Run { salt, world, recorder, answered: Mutex::default(), mode: shape.mode, plan };
     std::thread::scope(|scope| {
         let run = &run;
-        let writers: Vec<(usize, &Vec<Act>)> = plan.iter().enumerate().collect();
+        let writers: Vec<(usize, &Vec<Act>)> = run.plan.iter().enumerate().collect();
         let threads = writers.chunks(WRITERS.div_ceil(shape.threads));
         let threads = threads.map(|writers| writers.to_vec());
         let writers: Vec<_> = threads.map(|writers| scope.spawn(move || run.write_all(&writers))).collect();
@@ -100,6 +100,7 @@ struct Run {
     /// Steps that were answered and are not yet promised.
     answered: Mutex<BTreeSet<Step>>,
     mode: Mode,
+    plan: Vec<Vec<Act>>,
 }
 
 impl Run {
@@ -138,17 +139,28 @@ impl Run {
                     self.world.sync().await?;
                     self.promise(before);
                 }
-                Act::FlushPast => self.world.flush_past().await?,
+                Act::FlushPast => {
+                    self.world.flush_past().await?;
+                    self.promise(self.of_default(before));
+                }
                 Act::Flush => {
                     self.world.flush(index.is_multiple_of(4)).await?;
                     // RocksDB's own flush is of one family.
-                    if self.mode != Mode::Group {
-                        self.promise(before);
-                    }
+                    let group = self.mode == Mode::Group;
+                    self.promise(if group { self.of_default(before) } else { before });
                 }
             }
         }
         Ok(())
+    }
+
+    /// Those that are in tables when the default family is.
+    fn of_default(&self, mut steps: BTreeSet<Step>) -> BTreeSet<Step> {
+        steps.retain(|step| {
+            let (writer, index) = Plan::place(*step);
+            self.plan.get(writer).and_then(|acts| acts.get(index)).is_some_and(Act::is_of_default)
+        });
+        steps
     }
 
     fn promise(&self, steps: impl IntoIterator<Item = Step>) {

@@ -168,6 +168,16 @@ impl Change {
             Change::Merge(..) => Vec::new(),
         }
     }
+
+    /// Whether a flush of the default family makes it durable.
+    fn is_of_default(&self) -> bool {
+        match self {
+            Change::Put(key) | Change::Delete(key) | Change::SingleDelete(key) | Change::Merge(key, _) => {
+                key.family == 0
+            }
+            Change::DeleteRange(from, _) => Key::ranged(*from).family == 0,
+        }
+    }
 }
 
 /// A step of a writer.
@@ -185,6 +195,13 @@ pub(super) enum Act {
     /// A flush of the default family alone, past the engine.
     FlushPast,
     Sync,
+}
+
+impl Act {
+    /// Whether it is a write to the default family alone.
+    pub(super) fn is_of_default(&self) -> bool {
+        matches!(self, Act::Write { changes, .. } if changes.iter().all(Change::is_of_default))
+    }
 }
 
 /// What the values of a step are: no two steps write the same.
