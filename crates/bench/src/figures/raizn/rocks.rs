@@ -44,8 +44,11 @@ const WHOLE_MEMTABLE: u64 = 64 << 20;
 const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
 const READS: &str = "readwhilewriting";
 const READERS: u64 = 8;
-/// Beside them somebody writes without a rest: the longer it takes, the larger the database.
-const FEWER_READS: u64 = 8;
+/// Beside them somebody writes as much everywhere, in bytes a second of the drives' time: two fifths of what one drive bears
+/// of overwriting. Without a limit a faster array is written to more, and reads the slower.
+const WRITER: u64 = 200_000_000;
+/// The longer they take, the larger the database.
+const FEWER_READS: u64 = 2;
 /// Files of drives are in memory: the machine's disk takes no part.
 const MEMORY: &str = "/dev/shm";
 const SCRATCH: &str = "furrow-fig13-";
@@ -104,9 +107,10 @@ impl Size {
     fn note(&self) -> String {
         let Size { value, count, memtable } = self;
         format!(
-            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes, {} reads, never synced, log buffer \
-             of a stripe, RocksDB's LOG on the host, --write_buffer_size={}MiB",
+            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes, {} reads beside a writer of {} MB/s, \
+             never synced, log buffer of a stripe, RocksDB's LOG on the host, --write_buffer_size={}MiB",
             count / FEWER_READS,
+            WRITER / 1_000_000,
             memtable >> 20
         )
     }
@@ -135,7 +139,9 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
                 let (kiops, p99) =
                     (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
                 rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
-                rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how));
+                let whose =
+                    if name == READS { "" } else { "no drive's: the machine's own time by the dilation" };
+                rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how).note(whose));
                 rows.extend(ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note())));
             }
         }
@@ -252,8 +258,9 @@ impl Ground {
             ("seed", 1),
             ("use_existing_db", u64::from(!is_fresh(name))),
         ];
+        let limit = (name == READS).then_some(("benchmark_write_rate_limit", WRITER / u64::from(DILATION)));
         let mut args: Vec<String> =
-            settings.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+            settings.iter().chain(&limit).map(|(name, value)| format!("--{name}={value}")).collect();
         let flags = [
             "compression_type=none",
             "use_direct_reads",

@@ -111,6 +111,9 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
             let empty = fs.read_dir("/").unwrap().is_empty();
             assert_eq!(empty, bench.benchmark.starts_with("fill"), "{}", bench.benchmark);
             assert_eq!(empty, bench.args.contains(&String::from("--use_existing_db=0")));
+            // Reads are beside the same writer on all of them: 200 MB/s in the drives' time.
+            let limited = bench.args.contains(&String::from("--benchmark_write_rate_limit=4000000"));
+            assert_eq!(limited, bench.benchmark == "readwhilewriting", "{:?}", bench.args);
             if empty {
                 fs.mkdir("/db").await.unwrap();
             }
