@@ -132,6 +132,8 @@ impl Probe<'_> {
     /// and mounts again.
     fn write_on(&mut self, bench: &Bench, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
         let shape = self.state.shape;
+        // Asked before anything goes on: to ask lets the clock run.
+        let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && bench.is_worn(*worn));
         let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
         let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
         let time = Duration::from_micros(self.rng.below(3_000));
@@ -197,8 +199,9 @@ impl Probe<'_> {
         let mut bench = Bench::over(images, self.rng.draw(), Latency::NONE);
         bench.bad = bad;
         let mut worn = self.worn(&bench);
-        if let Some(worn) = &mut worn {
-            worn.offline |= shape.worn().is_some_and(|w| w.state == ZoneState::Offline) && missing.is_some();
+        if let Some(gone) = gone.filter(|_| missing.is_some()) {
+            // It may have been lost with the drive that was missing, whether the worn drive is there now or not.
+            worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
         let mut faults = match self.mount(&bench, None) {
             Ok((_, shown)) => {
