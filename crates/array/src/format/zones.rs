@@ -7,8 +7,8 @@
 //! | 8 | 8 | reserved | zero |
 //! | 16 | 16 each | entries | generation (8), end (8: all ones where the zone is not known to be full; one less where two drives lack their part of it, so that it is lost) |
 //!
-//! A zone with an end is full, its blocks below the end are durable, and their parity fits. A generation counts the
-//! lives of a zone; the highest one that any drive has is true.
+//! A zone with an end is full, or read-only for a part of it that wore out; its blocks below the end are durable, and their
+//! parity fits. A generation counts the lives of a zone; the highest one that any drive has is true.
 
 use units::{Blocks, ZoneId};
 use zerocopy::little_endian::{U32, U64};

@@ -86,9 +86,10 @@ impl Core {
         zone.generation != generation || zone.resetting
     }
 
-    /// Rows that the new drive of `slot` is to hold of a zone.
+    /// Rows that the new drive of `slot` is to hold of a zone: none of one that is being reset.
     pub(crate) fn valid_rows(&self, id: ZoneId, slot: Slot) -> u64 {
-        self.layout.used(id, slot, self.zone(id).readable())
+        let zone = self.zone(id);
+        if zone.has_nothing_left() { 0 } else { self.layout.used(id, slot, zone.readable()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Locks on keys: two writes of one key go through the log and RocksDB in one order.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
@@ -11,21 +12,25 @@ use super::batch::Family;
 /// four threads does. One in a thousand would be seen at 99.9 %.
 const STRIPES: u32 = 1 << 16;
 
+/// A batch of so many takes all of them by one lock: that is less work, and it waits for most writers anyway.
+const MANY: usize = 4096;
+
 /// A set of stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StripeSet {
     all: bool,
-    /// Ascending, each once.
-    some: Vec<u16>,
+    /// Taken in their order.
+    some: BTreeSet<u16>,
 }
 
 impl StripeSet {
     /// All of them.
-    pub const ALL: StripeSet = StripeSet { all: true, some: Vec::new() };
+    pub const ALL: StripeSet = StripeSet { all: true, some: BTreeSet::new() };
 
     fn insert(&mut self, stripe: u16) {
-        if let Err(at) = self.some.binary_search(&stripe) {
-            self.some.insert(at, stripe);
+        self.some.insert(stripe);
+        if self.some.len() > MANY {
+            *self = StripeSet::ALL;
         }
     }
 }
@@ -88,7 +93,16 @@ mod tests {
         for n in [255, 0, 64, 63, 0] {
             set.insert(n);
         }
-        assert_eq!(set.some, [0, 63, 64, 255]);
+        assert!(set.some.iter().eq(&[0, 63, 64, 255]));
+    }
+
+    #[test]
+    fn a_set_of_many_stripes_is_all() {
+        let mut set = StripeSet::default();
+        (0..MANY as u16).for_each(|n| set.insert(n));
+        assert!(!set.all && set.some.len() == MANY);
+        set.insert(MANY as u16);
+        assert_eq!(set, StripeSet::ALL);
     }
 
     #[test]
@@ -109,7 +123,7 @@ mod tests {
     #[test]
     fn who_holds_all_shuts_everybody_out_and_who_holds_some_only_those() {
         let stripes = Stripes::new();
-        let set = |n| StripeSet { all: false, some: vec![n] };
+        let set = |n| StripeSet { all: false, some: BTreeSet::from([n]) };
         let some = stripes.hold(&set(1));
         assert!(stripes.gate.try_write().is_none() && stripes.locks[1].try_lock().is_none());
         assert!(stripes.locks[2].try_lock().is_some());

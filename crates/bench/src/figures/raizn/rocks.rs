@@ -104,13 +104,17 @@ struct Size {
 }
 
 impl Size {
-    fn note(&self) -> String {
+    fn note(&self, workload: &str) -> String {
         let Size { value, count, memtable } = self;
+        let reads = match workload {
+            READS => {
+                format!(", {} reads beside a writer of {} MB/s", count / FEWER_READS, WRITER / 1_000_000)
+            }
+            _ => String::new(),
+        };
         format!(
-            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes, {} reads beside a writer of {} MB/s, \
-             never synced, log buffer of a stripe, RocksDB's LOG on the host, --write_buffer_size={}MiB",
-            count / FEWER_READS,
-            WRITER / 1_000_000,
+            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes{reads}, never synced, log buffer of \
+             a stripe, RocksDB's LOG on the host, --write_buffer_size={}MiB",
             memtable >> 20
         )
     }
@@ -134,15 +138,17 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
     for (value, rates, tails, shared) in panels.into_iter().take(run.pick(2, 1)) {
         let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE };
         for place in Place::ALL {
-            let how = format!("{}; {}", size.note(), place.note());
             for (name, ran) in workloads(run, dir, bench, place, size, &WORKLOADS)? {
+                let how = format!("{}; {}", size.note(name), place.note());
                 let (kiops, p99) =
                     (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
                 rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
                 let whose =
                     if name == READS { "" } else { "no drive's: the machine's own time by the dilation" };
                 rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how).note(whose));
-                rows.extend(ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note())));
+                rows.extend(
+                    ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note(name))),
+                );
             }
         }
     }
@@ -151,7 +157,7 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
     let fills = WORKLOADS.get(..3).unwrap_or_default();
     for (name, ran) in workloads(run, dir, bench, Place::Array, size, fills)? {
         let of = ran.written.iter();
-        rows.extend(of.flat_map(|of| shares::rows("fig4.13-metadata-64MiB", name, of, &size.note())));
+        rows.extend(of.flat_map(|of| shares::rows("fig4.13-metadata-64MiB", name, of, &size.note(name))));
     }
     Ok(rows)
 }

@@ -143,6 +143,9 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
         assert_eq!(of, [0.01, 0.02].repeat(count), "{panel}");
     }
     assert!(rows.iter().all(|row| row.note.contains("stock db_bench")));
+    let reads = |row: &&Row| row.note.contains("reads beside a writer");
+    assert!(rows.iter().any(|row| reads(&row)));
+    assert!(rows.iter().filter(reads).all(|row| format!("{:?}", row.x).contains("readwhilewriting")));
     let modelled = |row: &&Row| row.series.contains("md");
     assert!(
         rows.iter().filter(modelled).all(|row| row.series.contains("(model)") && row.note.contains("not md"))
