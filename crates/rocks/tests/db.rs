@@ -312,8 +312,13 @@ impl ZonedDevice for Watched {
         if *on && std::thread::current().id() == self.thread {
             self.submitted.fetch_add(1, Ordering::SeqCst);
         } else {
-            // A thread that writes all the same may wait for what these hold: not for ever.
-            drop(self.over.wait_timeout_while(on, Duration::from_secs(20), |on| *on).unwrap());
+            // One that writes all the same may wait for what these hold: then it is over.
+            let (mut on, waited) =
+                self.over.wait_timeout_while(on, Duration::from_secs(20), |on| *on).unwrap();
+            if waited.timed_out() {
+                *on = false;
+                self.over.notify_all();
+            }
         }
         self.inner.submit(op)
     }
@@ -348,6 +353,7 @@ fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a
             break;
         }
     }
+    assert!(*watched.on.lock().unwrap(), "who writes waited for the drive");
     assert_eq!(waiting(), 3);
     assert_eq!(watched.submitted.load(Ordering::SeqCst), 0);
     watched.watch(false);
