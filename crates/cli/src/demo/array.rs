@@ -239,11 +239,16 @@ impl Demo<'_> {
         let address = server.address;
         let bar = progress::bar(writes.len() as u64, "load   ");
         let acknowledged = AtomicU64::new(0);
+        let gone = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let loader = scope.spawn(|| {
                 // Slowly: there is to be a load when the server is killed.
                 for part in writes.chunks_mut(PART) {
-                    load::set(address, part, &bar, &acknowledged)?;
+                    match load::set(address, part, &bar, &acknowledged) {
+                        // Killed between two parts: nobody is there to connect to.
+                        Err(_) if gone.load(Ordering::Acquire) => break,
+                        set => set?,
+                    }
                     if part.iter().any(|write| !write.acknowledged) {
                         break;
                     }
@@ -251,7 +256,10 @@ impl Demo<'_> {
                 }
                 anyhow::Ok(())
             });
-            let killed = self.until(&pages, CUT).and_then(|_| server.kill());
+            let killed = self.until(&pages, CUT).and_then(|_| {
+                gone.store(true, Ordering::Release);
+                server.kill()
+            });
             let loaded = loader.join().expect("the loader does not panic");
             killed.and(loaded)
         })?;
