@@ -24,7 +24,7 @@ use crate::decide::{Child, Decision, Verdict};
 use crate::events::Bus;
 use crate::format::record::Body;
 use crate::format::superblock::{self, LOST_ROWS, Limits, Superblock};
-use crate::format::zones::{ZoneEntry, per_block};
+use crate::format::zones::ZoneEntry;
 use crate::jobs::Jobs;
 use crate::layout::Slot;
 use crate::left_out::{self, OfDrive, Stopped, all_of};
@@ -415,8 +415,8 @@ impl Mount {
 /// Writes the first records of the epoch to every drive. The end of each comes when all the rest is durable on all.
 async fn checkpoint(core: &Arc<Core>) -> Result<(), Stopped> {
     let superblock = Body::Superblock(core.config.lock().clone());
-    let mut entries = Vec::with_capacity(core.zones.len());
     let mut ios = Children::default();
+    let (mut barriers, mut commits) = (Vec::new(), Vec::new());
     let full = |_| {
         let error =
             core.error(ErrorKind::ZoneFull, "open").because("the checkpoint does not fit a metadata zone");
@@ -424,50 +424,11 @@ async fn checkpoint(core: &Arc<Core>) -> Result<(), Stopped> {
     };
     for member in core.good() {
         ios.push(member.slot, member.append(&superblock, true, Durability::Cached).map_err(full)?);
+        let (slot, life, mut records) = (member.slot, member.log.lock().life, Vec::new());
+        core.write_checkpoint(slot, life, &mut records, &mut barriers, &mut commits).map_err(full)?;
+        records.into_iter().for_each(|io| ios.push(slot, Some(io)));
     }
-    for id in (0..core.geometry.zones).map(ZoneId) {
-        let zone = core.zone(id);
-        entries.push(zone.entry());
-        for (stripe, relocated) in &zone.relocated {
-            let body = Body::Relocated {
-                zone: id,
-                generation: zone.generation,
-                start: core.layout.start(*stripe),
-                end: relocated.end,
-                unit: relocated.unit.clone(),
-            };
-            let member = core.member(core.layout.parity(id, *stripe));
-            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-        }
-        for slot in zone.patches.slots() {
-            for body in core.patched(&zone, id, slot) {
-                ios.push(slot, core.member(slot).append(&body, true, Durability::Cached).map_err(full)?);
-            }
-        }
-        for member in core.good() {
-            if let Some(body) = core.lost(&zone, id, member.slot) {
-                ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-            }
-        }
-        if zone.resetting {
-            let intent = Body::ResetIntent { zone: id, generation: zone.generation };
-            for member in core.good() {
-                ios.push(member.slot, member.append(&intent, true, Durability::Cached).map_err(full)?);
-            }
-        }
-        if let Some(stripe) = zone.open_stripe(&core.layout) {
-            let body = core.partial(&zone, id, stripe, core.layout.start(stripe), zone.pointer);
-            let member = core.member(core.layout.parity(id, stripe));
-            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-        }
-    }
-    let count = per_block(core.geometry.block_size).max(1);
-    for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
-        let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
-        for member in core.good() {
-            ios.push(member.slot, member.append(&body, true, Durability::Cached).map_err(full)?);
-        }
-    }
+    debug_assert!(barriers.is_empty() && commits.is_empty(), "nothing is in flight yet");
     all_of(ios.join().await)?;
     let mut flushes = Children::default();
     core.good().for_each(|member| flushes.push(member.slot, member.flush()));

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -15,17 +16,6 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// No run of a figure takes so long: one that does hangs.
 const LONGEST: Duration = Duration::from_secs(300);
-
-/// What settles which log a program has, and how it writes.
-const SETTINGS: [&str; 7] = [
-    "FURROW_WAL",
-    "FURROW_WAL_IO",
-    "FURROW_WAL_BUFFER",
-    "FURROW_WAL_WINDOW",
-    "FURROW_WAL_BARRIER",
-    "FURROW_COUNTERS",
-    "FURROW_LOG_DIR",
-];
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -61,7 +51,7 @@ impl DbBench {
         let mut command =
             prepare(Program::DbBench, &self.url, &args, &options).map_err(|e| Error::new(doing(), e))?;
         // The surroundings' own would be measured under the same name.
-        for name in SETTINGS {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"FURROW_")) {
             command.env_remove(name);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
