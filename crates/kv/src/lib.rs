@@ -22,12 +22,12 @@ mod glob;
 mod memory;
 mod number;
 mod overlay;
+pub mod parallel_wal;
 mod record;
 mod retry;
 mod rocks_store;
 mod store;
 mod txn;
-pub mod waltz;
 
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};

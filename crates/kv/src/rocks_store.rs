@@ -17,9 +17,9 @@ use rocks::{DbOptions, WriteBatch};
 use units::{Bytes, Driver, Spawned, block_on, spawn};
 use zerocopy::IntoBytes;
 
+use crate::parallel_wal::{Database, DatabaseOptions, LOG_ZONES, WalMode, log_limits};
 use crate::retry::Retry;
 use crate::store::Visit;
-use crate::waltz::{Database, DatabaseOptions, LOG_ZONES, WalMode, log_limits};
 use crate::{Batching, Error, HEADER_LEN, LogStats, Overlay, Result, Room, Store, Writing};
 
 /// First byte of clients' keys, and one past it.
@@ -125,10 +125,10 @@ impl RocksStore {
         let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
         let table = zone.clamp(TABLE_MIN, TABLE_MAX);
         let memtables = write_buffer as u64 * u64::from(WRITE_BUFFERS.unsigned_abs());
-        let waltz = log_limits(fs);
+        let parallel_wal = log_limits(fs);
         let logs = match options.wal {
             WalMode::Group => memtables,
-            WalMode::Waltz | WalMode::Auto => waltz.log_limit,
+            WalMode::Waltz | WalMode::Auto => parallel_wal.log_limit,
         };
         let reserve = memtables
             .saturating_add(logs)
@@ -137,7 +137,7 @@ impl RocksStore {
         let database = Database::open(
             fs,
             path,
-            &DatabaseOptions { wal: options.wal, db: settings, waltz: Some(waltz) },
+            &DatabaseOptions { wal: options.wal, db: settings, parallel_wal: Some(parallel_wal) },
         )?;
         let store = RocksStore {
             database: Arc::new(database),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::*;
 use fs::Fs;
-use kv::waltz::WalMode;
+use kv::parallel_wal::WalMode;
 use kv::*;
 use parking_lot::Mutex;
 use units::RealDriver;

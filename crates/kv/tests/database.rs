@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fs::{FormatOptions, Fs, MountOptions, ParallelOptions};
-use kv::waltz::{Database, DatabaseOptions, LOG_FILE, WalMode, log_limits};
+use kv::parallel_wal::{Database, DatabaseOptions, LOG_FILE, WalMode, log_limits};
 use rocks::{DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -37,7 +37,7 @@ fn options(wal: WalMode) -> DatabaseOptions {
         background_jobs: 2,
         ..DbOptions::default()
     };
-    DatabaseOptions { wal, db, waltz: None }
+    DatabaseOptions { wal, db, parallel_wal: None }
 }
 
 fn open(fs: &Fs, wal: WalMode) -> Database {

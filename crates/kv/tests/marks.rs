@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use cut::{Drive, options};
 use fs::Fs;
-use kv::waltz::{
-    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, RocksTables,
-    Sequence, Tables, TicketLog, WalMode, Waltz, WaltzOptions, WriteError,
+use kv::parallel_wal::{
+    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, ParallelWal,
+    ParallelWalOptions, RocksTables, Sequence, Tables, TicketLog, WalMode, WriteError,
 };
 use parking_lot::{Condvar, Mutex};
 use rocks::{Db, DbOptions, FlushEvents, WriteBatch};
@@ -23,7 +23,7 @@ struct World {
     db: Arc<Db>,
     log: Arc<FsLog>,
     tables: Arc<RocksTables>,
-    waltz: Arc<Waltz>,
+    parallel_wal: Arc<ParallelWal>,
 }
 
 impl World {
@@ -42,24 +42,24 @@ impl World {
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(FsLog::open(&fs, "/db", &fs::ParallelOptions::default()).unwrap());
-        let waltz = Waltz::open(
+        let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             (0..=families.into()).map(|n| (Family(n), FamilyInfo { merges: true, one_stripe: false })),
-            WaltzOptions::default(),
+            ParallelWalOptions::default(),
         );
-        let waltz = Arc::new(waltz.unwrap());
+        let parallel_wal = Arc::new(parallel_wal.unwrap());
         if let Some(gate) = gate {
-            gate.waltz.set(Arc::downgrade(&waltz)).unwrap();
+            gate.parallel_wal.set(Arc::downgrade(&parallel_wal)).unwrap();
             db.tell_flushes(gate);
         }
-        tables.tell(&waltz);
-        World { _fs: fs, db, log, tables, waltz }
+        tables.tell(&parallel_wal);
+        World { _fs: fs, db, log, tables, parallel_wal }
     }
 
     fn write(&self, mut batch: WriteBatch) -> Result<(), WriteError<rocks::Error>> {
         let batch = batch.data();
-        self.waltz.write(batch, How::SYNCED, |mark| self.tables.apply(batch, mark))
+        self.parallel_wal.write(batch, How::SYNCED, |mark| self.tables.apply(batch, mark))
     }
 
     fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
@@ -83,7 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Holds up RocksDB's flushes when they begin.
 #[derive(Default)]
 struct Gate {
-    waltz: OnceLock<Weak<Waltz>>,
+    parallel_wal: OnceLock<Weak<ParallelWal>>,
     counts: Mutex<Counts>,
     changed: Condvar,
 }
@@ -110,7 +110,7 @@ impl Gate {
 
 impl FlushEvents for Gate {
     fn begins(&self) {
-        self.waltz.get().and_then(Weak::upgrade).unwrap().flush_begins().unwrap();
+        self.parallel_wal.get().and_then(Weak::upgrade).unwrap().flush_begins().unwrap();
         let number = {
             let mut counts = self.counts.lock();
             counts.begun += 1;
@@ -121,14 +121,14 @@ impl FlushEvents for Gate {
     }
 
     fn family_flushed(&self, family: Option<u32>, largest: u64) {
-        let waltz = self.waltz.get().and_then(Weak::upgrade).unwrap();
-        waltz.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
+        let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
+        parallel_wal.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
         self.counts.lock().over += 1;
         self.changed.notify_all();
     }
 
     fn all_flushed(&self, largest: u64) {
-        self.waltz.get().and_then(Weak::upgrade).unwrap().all_flushed(Sequence(largest));
+        self.parallel_wal.get().and_then(Weak::upgrade).unwrap().all_flushed(Sequence(largest));
     }
 }
 
@@ -216,10 +216,10 @@ fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
     let drive = Drive::new();
     let world = World::with_families(&drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
-    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
     world.db.flush().unwrap();
-    assert_eq!(world.waltz.held().records, 2);
+    assert_eq!(world.parallel_wal.held().records, 2);
     let after = drive.after_a_cut(1);
     world.leave();
     let world = World::with_families(&after, 1);
@@ -228,10 +228,10 @@ fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
     assert!(other.valid() && other.key() == b"other");
     drop(other);
     world.put("a", 3).unwrap();
-    assert_eq!(world.waltz.held().records, 1);
+    assert_eq!(world.parallel_wal.held().records, 1);
     world.tables.flush().unwrap();
-    assert_eq!(world.waltz.held().records, 0, "ours is of all");
-    world.waltz.close().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0, "ours is of all");
+    world.parallel_wal.close().unwrap();
     world.tables.settle();
     world.db.close().unwrap();
 }
@@ -243,7 +243,7 @@ fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_
     let gate = Arc::new(Gate::default());
     let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
-    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
     let mut written = 2;
     std::thread::scope(|scope| {
@@ -258,14 +258,14 @@ fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_
         }
         gate.open(1);
         gate.wait(|counts| counts.over == 1);
-        let held = world.waltz.held().records;
+        let held = world.parallel_wal.held().records;
         gate.open(usize::MAX);
         past.join().unwrap().unwrap();
         assert_eq!(held, written, "the other family was in memory");
     });
     world.tables.flush().unwrap();
-    assert_eq!(world.waltz.held().records, 0);
-    world.waltz.close().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0);
+    world.parallel_wal.close().unwrap();
     world.tables.settle();
     world.db.close().unwrap();
 }
@@ -278,12 +278,12 @@ fn a_record_that_leaves_nothing_in_tables_is_given_up_by_the_next_flush() {
     let world = World::open(&drive);
     world.put("a", 1).unwrap();
     let batch = BatchBuilder::new().delete_range(Family::DEFAULT, b"b", b"b").build();
-    world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.db.flush().unwrap();
-    assert_eq!(world.waltz.held().records, 1, "the table ends with the put");
+    assert_eq!(world.parallel_wal.held().records, 1, "the table ends with the put");
     world.tables.flush().unwrap();
-    assert_eq!(world.waltz.held().records, 0);
-    world.waltz.close().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0);
+    world.parallel_wal.close().unwrap();
     world.tables.settle();
     world.db.close().unwrap();
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
-use kv::waltz::WalMode;
+use kv::parallel_wal::WalMode;
 use kv::*;
 use units::{Driver, RealDriver};
 use zoned::ZonedDevice;

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::*;
-use kv::waltz::WalMode;
+use kv::parallel_wal::WalMode;
 use kv::*;
 use units::RealDriver;
 use zoned::ZonedDevice;

@@ -1,6 +1,6 @@
 // RocksDB's opening functions as a program that preloads this library meets them: crates/rocks/src/engine.rs has the
 // symbols, which jump here. FURROW_WAL says what happens: `group`, as if nothing were here, or `waltz` or `auto`
-// (kv::waltz::Interposed reads which).
+// (kv::parallel_wal::Interposed reads which).
 
 #include <dlfcn.h>
 

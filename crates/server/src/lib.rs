@@ -20,7 +20,7 @@ mod session;
 mod shared;
 
 pub use error::{Error, Result};
-pub use kv::waltz::WalMode;
+pub use kv::parallel_wal::WalMode;
 pub use options::{Durability, ServeOptions};
 pub use run::run;
 pub use server::Server;

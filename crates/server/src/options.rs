@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use kv::waltz::WalMode;
+use kv::parallel_wal::WalMode;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use fs::Sabotage;
-use kv::waltz::Without;
+use kv::parallel_wal::Without;
 
 use crate::{Error, StateId};
 

@@ -1,7 +1,7 @@
 //! Proof that the explorer notices: each broken rule is found, and the same seeds with the rule intact are clean.
 
 use fs::Sabotage;
-use kv::waltz::Without;
+use kv::parallel_wal::Without;
 use sim::{CrashOptions, Report, Target, crash};
 
 /// A broken rule must show within this many states.

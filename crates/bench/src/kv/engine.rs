@@ -1,6 +1,6 @@
 //! The database under the load.
 
-use ::kv::waltz::{Database, DatabaseOptions, WalMode};
+use ::kv::parallel_wal::{Database, DatabaseOptions, WalMode};
 use fs::Fs;
 use rocks::DbOptions;
 
@@ -21,6 +21,6 @@ impl Wal {
 }
 
 pub(super) fn open(fs: &Fs, wal: Wal, db: DbOptions) -> Result<Database> {
-    let options = DatabaseOptions { wal: wal.mode(), db, waltz: None };
+    let options = DatabaseOptions { wal: wal.mode(), db, parallel_wal: None };
     Database::open(fs, PATH, &options).map_err(Error::Engine)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::kv::waltz::Database;
+use ::kv::parallel_wal::Database;
 use rocks::{WriteBatch, take_write_times, time_writes};
 use units::{Driver, Instant, SplitMix64};
 

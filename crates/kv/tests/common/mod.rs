@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fs::{FormatOptions, Fs, MountOptions};
-use kv::waltz::WalMode;
+use kv::parallel_wal::WalMode;
 use kv::*;
 use units::{Blocks, block_on};
 use zoned::ZonedDevice;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fs::{FormatOptions, Fs};
 use futures_util::future::join_all;
-use kv::waltz::{BatchBuilder, Family};
+use kv::parallel_wal::{BatchBuilder, Family};
 use parking_lot::Mutex;
 use units::{RealDriver, block_on};
 use zoned::ZonedDevice;

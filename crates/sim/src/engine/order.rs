@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kv::waltz::{BatchError, Kind, parse};
+use kv::parallel_wal::{BatchError, Kind, parse};
 use parking_lot::Mutex;
 use units::sync::Event;
 
@@ -97,7 +97,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use kv::waltz::{BatchBuilder, Family};
+    use kv::parallel_wal::{BatchBuilder, Family};
 
     use super::*;
 

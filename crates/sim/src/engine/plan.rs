@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kv::waltz::{BatchBuilder, Family};
+use kv::parallel_wal::{BatchBuilder, Family};
 
 use crate::Rng;
 use crate::trace::{Drive, Trace};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use fs::log::LogOptions;
 use fs::{Fs, MountOptions, ParallelOptions, Sabotage};
 use futures_util::FutureExt as _;
-use kv::waltz::{
-    Family, FamilyInfo, FsLog, How, LOG_FILE, RocksTables, Tables, TicketLog, Waltz, WaltzOptions, Without,
-    WriteError,
+use kv::parallel_wal::{
+    Family, FamilyInfo, FsLog, How, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables,
+    TicketLog, Without, WriteError,
 };
 use rocks::{Db, DbOptions, WriteBatch};
 use units::{block_on, spawn};
@@ -35,7 +35,7 @@ pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 pub(super) struct World {
     fs: Fs,
     db: Arc<Db>,
-    engine: Option<(Arc<Waltz>, Arc<RocksTables>)>,
+    engine: Option<(Arc<ParallelWal>, Arc<RocksTables>)>,
     /// Writes go as the server's do, in this order.
     order: Option<Order>,
     broken: Broken,
@@ -63,7 +63,7 @@ fn words(error: impl std::fmt::Display) -> String {
 }
 
 impl World {
-    /// Mounts, opens, recovers; in any mode, as [`Database`](kv::waltz::Database) does.
+    /// Mounts, opens, recovers; in any mode, as [`Database`](kv::parallel_wal::Database) does.
     pub(super) fn open(
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
@@ -100,29 +100,32 @@ impl World {
         let log = FsLog::open(&fs, DIRECTORY, &log).map_err(words)?;
         let info = FamilyInfo { merges: true, one_stripe: false };
         let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));
-        let options =
-            WaltzOptions { log_limit: shape.log_limit, without: broken.engine, ..WaltzOptions::default() };
-        let waltz = Waltz::open(
+        let options = ParallelWalOptions {
+            log_limit: shape.log_limit,
+            without: broken.engine,
+            ..ParallelWalOptions::default()
+        };
+        let parallel_wal = ParallelWal::open(
             Arc::new(log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             families,
             options,
         );
-        let waltz = Arc::new(waltz.map_err(words)?);
-        tables.tell(&waltz);
+        let parallel_wal = Arc::new(parallel_wal.map_err(words)?);
+        tables.tell(&parallel_wal);
         let order = shape.ordered.then(Order::default);
-        Ok(World { fs, db, engine: Some((waltz, tables)), order, broken })
+        Ok(World { fs, db, engine: Some((parallel_wal, tables)), order, broken })
     }
 
     /// Writes a batch; `refused` has the tables refuse it once the log has it.
     pub(super) async fn write(&self, batch: &[u8], sync: bool, refused: bool) -> Result<Outcome, String> {
-        let Some((waltz, tables)) = &self.engine else {
+        let Some((parallel_wal, tables)) = &self.engine else {
             self.db.write(&WriteBatch::from_data(batch), sync).map_err(words)?;
             return Ok(Outcome::Written);
         };
         let how = if sync { How::SYNCED } else { How::UNSYNCED };
         let written = match &self.order {
-            None => waltz.write(batch, how, |mark| {
+            None => parallel_wal.write(batch, how, |mark| {
                 if refused { Err(None) } else { tables.apply(batch, mark).map_err(Some) }
             }),
             Some(order) => {
@@ -133,7 +136,7 @@ impl World {
                 let apply = |mark| async move {
                     if refused { Err(None) } else { tables.apply_soon(batch, mark).await.map_err(Some) }
                 };
-                waltz.write_ordered(batch, how, 1, apply).await
+                parallel_wal.write_ordered(batch, how, 1, apply).await
             }
         };
         match written {
@@ -167,9 +170,9 @@ impl World {
 
     pub(super) async fn sync(&self) -> Result<(), String> {
         match &self.engine {
-            Some((waltz, _)) => {
-                let waltz = Arc::clone(waltz);
-                self.apart(move || waltz.sync().map_err(words)).await
+            Some((parallel_wal, _)) => {
+                let parallel_wal = Arc::clone(parallel_wal);
+                self.apart(move || parallel_wal.sync().map_err(words)).await
             }
             None => self.db.sync_wal().map_err(words),
         }
@@ -178,10 +181,11 @@ impl World {
     /// Writes memtables to tables; `alone`: writes as the server's are kept out meanwhile.
     pub(super) async fn flush(&self, alone: bool) -> Result<(), String> {
         match &self.engine {
-            Some((waltz, tables)) => {
-                let (waltz, tables) = (Arc::clone(waltz), Arc::clone(tables));
+            Some((parallel_wal, tables)) => {
+                let (parallel_wal, tables) = (Arc::clone(parallel_wal), Arc::clone(tables));
                 let alone = alone && self.order.is_some();
-                let flush = move || if alone { waltz.exclusive(|| tables.flush()) } else { tables.flush() };
+                let flush =
+                    move || if alone { parallel_wal.exclusive(|| tables.flush()) } else { tables.flush() };
                 self.apart(move || flush().map_err(words)).await
             }
             None => self.db.flush().map_err(words),
@@ -216,9 +220,9 @@ impl World {
 
     fn close_database(self, cleanly: bool) -> Result<(), String> {
         let World { db, engine, .. } = self;
-        if let Some((waltz, tables)) = engine {
+        if let Some((parallel_wal, tables)) = engine {
             if cleanly {
-                waltz.close().map_err(|e| format!("closing the engine: {e}"))?;
+                parallel_wal.close().map_err(|e| format!("closing the engine: {e}"))?;
             }
             tables.settle();
         }

@@ -8,7 +8,7 @@ use units::block_on;
 
 use super::error::{LogError, LogErrorKind};
 use super::log::{LogFuture, Ticket, TicketLog, VisitRecord};
-use super::options::WaltzOptions;
+use super::options::ParallelWalOptions;
 
 /// The file beside a database's own that is its parallel log.
 pub const LOG_FILE: &str = "FURROW-LOG";
@@ -23,12 +23,12 @@ const LOG_SHARE: u64 = 16;
 pub(crate) const LOG_ZONES: u64 = 4;
 
 /// What a log on this file system may take.
-pub fn log_limits(fs: &Fs) -> WaltzOptions {
+pub fn log_limits(fs: &Fs) -> ParallelWalOptions {
     let geometry = fs.device().geometry();
     let zones = geometry.zone_capacity.bytes(geometry.block_size).0.saturating_mul(LOG_ZONES);
-    let usual = WaltzOptions::default();
+    let usual = ParallelWalOptions::default();
     let log_limit = (fs.statfs().capacity.0 / LOG_SHARE).max(zones).min(usual.log_limit);
-    WaltzOptions { log_limit, log_block: u64::from(geometry.block_size), ..usual }
+    ParallelWalOptions { log_limit, log_block: u64::from(geometry.block_size), ..usual }
 }
 
 /// A database's parallel log.

@@ -9,10 +9,10 @@ use units::sync::Turnstile;
 use units::{Driver, Spawned, block_on, spawn};
 
 use super::batch::Family;
-use super::core::Waltz;
 use super::error::{LogError, LogErrorKind};
 use super::log::Ticket;
 use super::options::Applied;
+use super::protocol::ParallelWal;
 use super::tables::{FlushOver, Mark, Sequence, Tables};
 
 /// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).
@@ -91,8 +91,8 @@ impl RocksTables {
     }
 
     /// Tells the engine of the database's flushes from now on.
-    pub fn tell(&self, waltz: &Arc<Waltz>) {
-        self.db.tell_flushes(Arc::new(Told { waltz: Arc::downgrade(waltz) }));
+    pub fn tell(&self, parallel_wal: &Arc<ParallelWal>) {
+        self.db.tell_flushes(Arc::new(Told { parallel_wal: Arc::downgrade(parallel_wal) }));
     }
 
     /// Waits for a flush that was asked for; there are no more.
@@ -196,13 +196,13 @@ impl Tables for RocksTables {
 
 /// Passes flushes on.
 struct Told {
-    waltz: Weak<Waltz>,
+    parallel_wal: Weak<ParallelWal>,
 }
 
 impl FlushEvents for Told {
     fn begins(&self) {
-        if let Some(waltz) = self.waltz.upgrade()
-            && let Err(error) = waltz.flush_begins()
+        if let Some(parallel_wal) = self.parallel_wal.upgrade()
+            && let Err(error) = parallel_wal.flush_begins()
         {
             // The drive's flush that the tables need fails as well, or made both durable.
             tracing::error!(%error, "syncing the parallel log before a flush failed");
@@ -210,14 +210,14 @@ impl FlushEvents for Told {
     }
 
     fn family_flushed(&self, family: Option<u32>, largest: u64) {
-        if let Some(waltz) = self.waltz.upgrade() {
-            waltz.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
+        if let Some(parallel_wal) = self.parallel_wal.upgrade() {
+            parallel_wal.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
         }
     }
 
     fn all_flushed(&self, largest: u64) {
-        if let Some(waltz) = self.waltz.upgrade() {
-            waltz.all_flushed(Sequence(largest));
+        if let Some(parallel_wal) = self.parallel_wal.upgrade() {
+            parallel_wal.all_flushed(Sequence(largest));
         }
     }
 }

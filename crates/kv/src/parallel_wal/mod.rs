@@ -1,4 +1,5 @@
-//! The engine above RocksDB: every writer appends its own batch to a parallel log, then applies it with RocksDB's log
+//! The parallel WAL above RocksDB (the paper WALTZ, `--wal waltz`): every writer appends its own batch to a parallel log,
+//! then applies it with RocksDB's log
 //! off. `docs/adr/0013` has the decisions and why they are sound.
 //!
 //! ```text
@@ -8,11 +9,10 @@
 //! ```
 //!
 //! Nothing here knows RocksDB but for the serialisation of its batches: [`Tables`] and the closure given to
-//! [`Waltz::write`] are RocksDB, [`TicketLog`] is the log.
+//! [`ParallelWal::write`] are RocksDB, [`TicketLog`] is the log.
 
 mod batch;
 mod builder;
-mod core;
 mod database;
 mod error;
 mod fs_log;
@@ -24,13 +24,13 @@ mod log;
 mod memory_log;
 mod mode;
 mod options;
+mod protocol;
 mod rocks_tables;
 mod stripes;
 mod tables;
 
 pub use batch::{BatchError, Family, Kind, Records, parse};
 pub use builder::BatchBuilder;
-pub use core::Waltz;
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
 pub(crate) use fs_log::LOG_ZONES;
@@ -41,7 +41,8 @@ pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
 #[doc(hidden)]
 pub use options::Without;
-pub use options::{Applied, FamilyInfo, HeldRecords, How, WaltzOptions};
+pub use options::{Applied, FamilyInfo, HeldRecords, How, ParallelWalOptions};
+pub use protocol::ParallelWal;
 pub use rocks_tables::RocksTables;
 pub use tables::{FlushOver, Mark, Sequence, Tables};
 

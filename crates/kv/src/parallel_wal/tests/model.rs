@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use crate::waltz::*;
+use crate::parallel_wal::*;
 
 /// A [`BatchBuilder`] for the model: names for keys, numbers for values.
 #[derive(Default, Clone)]
@@ -108,7 +108,7 @@ pub struct State {
 #[derive(Default)]
 pub struct ModelTables {
     pub state: Mutex<State>,
-    pub waltz: OnceLock<Weak<Waltz>>,
+    pub parallel_wal: OnceLock<Weak<ParallelWal>>,
     /// Batches that may still be replayed before the power fails.
     pub replays: AtomicU64,
     pub flushes_asked: AtomicU64,
@@ -137,15 +137,15 @@ impl ModelTables {
 
     /// A flush of one family alone, as of somebody who goes past the engine.
     pub fn flush_family(&self, family: u32) {
-        let waltz = self.waltz.get().and_then(Weak::upgrade).unwrap();
-        waltz.flush_begins().unwrap();
+        let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
+        parallel_wal.flush_begins().unwrap();
         let mut state = self.state.lock();
         state.durable.data.retain(|(f, _), _| *f != family);
         let live = state.live.data.clone();
         state.durable.data.extend(live.into_iter().filter(|((f, _), _)| *f == family));
         let largest = Sequence(state.live.sequence);
         drop(state);
-        waltz.flushed(Family(family), largest);
+        parallel_wal.flushed(Family(family), largest);
     }
 
     pub fn get(&self, family: u32, key: &str) -> Option<i64> {
@@ -189,9 +189,9 @@ impl Tables for ModelTables {
 
     fn flush(&self) -> Result<(), LogError> {
         let sealed = self.state.lock().live.clone();
-        let waltz = self.waltz.get().and_then(Weak::upgrade);
-        if let Some(waltz) = &waltz {
-            waltz.flush_begins()?;
+        let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade);
+        if let Some(parallel_wal) = &parallel_wal {
+            parallel_wal.flush_begins()?;
         }
         std::thread::yield_now();
         {
@@ -200,8 +200,8 @@ impl Tables for ModelTables {
                 state.durable = sealed.clone();
             }
         }
-        if let Some(waltz) = waltz {
-            waltz.all_flushed(Sequence(sealed.sequence));
+        if let Some(parallel_wal) = parallel_wal {
+            parallel_wal.all_flushed(Sequence(sealed.sequence));
         }
         let over = self.asked.lock().take();
         if let Some(over) = over {
@@ -249,34 +249,34 @@ impl Tables for ModelTables {
 pub struct World {
     pub log: Arc<MemoryLog>,
     pub tables: Arc<ModelTables>,
-    pub waltz: Arc<Waltz>,
+    pub parallel_wal: Arc<ParallelWal>,
 }
 
 impl World {
-    pub fn new(options: WaltzOptions) -> World {
+    pub fn new(options: ParallelWalOptions) -> World {
         World::open(Arc::new(MemoryLog::new()), ModelTables::new(), options).unwrap()
     }
 
     pub fn open(
         log: Arc<MemoryLog>,
         tables: Arc<ModelTables>,
-        options: WaltzOptions,
+        options: ParallelWalOptions,
     ) -> Result<World, LogError> {
         let merges = FamilyInfo { merges: true, one_stripe: false };
         let families = [(Family(0), merges), (Family(1), merges)];
-        let waltz = Arc::new(Waltz::open(
+        let parallel_wal = Arc::new(ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             families,
             options,
         )?);
-        tables.waltz.set(Arc::downgrade(&waltz)).unwrap();
-        Ok(World { log, tables, waltz })
+        tables.parallel_wal.set(Arc::downgrade(&parallel_wal)).unwrap();
+        Ok(World { log, tables, parallel_wal })
     }
 
     pub fn write(&self, how: How, batch: &Build) -> Result<(), WriteError<String>> {
         let batch = batch.clone().done();
-        self.waltz.write(&batch, how, |mark| {
+        self.parallel_wal.write(&batch, how, |mark| {
             std::thread::yield_now();
             Ok(self.tables.apply(&batch, mark))
         })
@@ -284,7 +284,7 @@ impl World {
 
     /// Appends, then the tables refuse.
     pub fn refused(&self, how: How, batch: &Build) -> WriteError<String> {
-        self.waltz.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
+        self.parallel_wal.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
     }
 
     /// The database as it is opened after a power cut, whose first attempts at that are cut as well after `recoveries`
@@ -313,5 +313,8 @@ impl World {
     }
 }
 
-pub const DEFAULT: WaltzOptions =
-    WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: super::super::options::Without::Nothing };
+pub const DEFAULT: ParallelWalOptions = ParallelWalOptions {
+    log_limit: 1 << 30,
+    log_block: 4096,
+    without: super::super::options::Without::Nothing,
+};

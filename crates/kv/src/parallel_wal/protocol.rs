@@ -15,7 +15,7 @@ use super::batch::Family;
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::ledger::{Entered, Ledger};
 use super::log::{Ticket, TicketLog};
-use super::options::{Applied, FamilyInfo, HeldRecords, How, WaltzOptions, Without};
+use super::options::{Applied, FamilyInfo, HeldRecords, How, ParallelWalOptions, Without};
 use super::stripes::{StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
 use passes::{Alone, Entering, Raise};
@@ -24,10 +24,10 @@ use passes::{Alone, Entering, Raise};
 ///
 /// Acknowledged means: applied, in the log, and with [`How::SYNCED`] safe from a power cut. Batches that share a key go
 /// through log and tables in one order.
-pub struct Waltz {
+pub struct ParallelWal {
     log: Arc<dyn TicketLog>,
     tables: Arc<dyn Tables>,
-    options: WaltzOptions,
+    options: ParallelWalOptions,
     stripes: Stripes,
     ledger: Arc<Mutex<Ledger>>,
     /// The last write on its way has left, told to whoever is to be alone; and that one is gone.
@@ -49,7 +49,7 @@ pub struct Waltz {
     close_failed: Mutex<Option<LogError>>,
 }
 
-impl Waltz {
+impl ParallelWal {
     /// Applies what the log holds, and takes writes from then on.
     ///
     /// Killed on the way, it can be repeated. Flushes that begin or end meanwhile need not be told.
@@ -60,8 +60,8 @@ impl Waltz {
         log: Arc<dyn TicketLog>,
         tables: Arc<dyn Tables>,
         families: impl IntoIterator<Item = (Family, FamilyInfo)>,
-        options: WaltzOptions,
-    ) -> Result<Waltz, LogError> {
+        options: ParallelWalOptions,
+    ) -> Result<ParallelWal, LogError> {
         let floor = tables.floor()?;
         log.replay(&mut |ticket, record| {
             let Some(floor) = floor else {
@@ -78,7 +78,7 @@ impl Waltz {
         }
         tables.flush()?;
         log.retire(next)?;
-        Ok(Waltz {
+        Ok(ParallelWal {
             log,
             tables,
             options,
@@ -156,7 +156,7 @@ impl Waltz {
         }
     }
 
-    /// [`write`](Waltz::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
+    /// [`write`](ParallelWal::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
     /// this alone. It takes no stripes, and waits for the log without blocking the thread, nor for `apply`, which should not
     /// either. Whoever is to be alone waits for it: it must be polled to its end, or dropped. The batch is what
     /// `writers` have.
@@ -258,7 +258,7 @@ impl Waltz {
         while !ledger.is_idle() {
             self.left.wait(&mut ledger);
         }
-        Alone { waltz: self, _held: held }
+        Alone { parallel_wal: self, _held: held }
     }
 
     fn leave(&self, ledger: &mut Ledger, entered: Entered) {
@@ -346,7 +346,7 @@ impl Waltz {
         run()
     }
 
-    /// Notes a family that there is from now on, or no longer. To be called within [`exclusive`](Waltz::exclusive).
+    /// Notes a family that there is from now on, or no longer. To be called within [`exclusive`](ParallelWal::exclusive).
     pub fn set_family(&self, family: Family, info: Option<FamilyInfo>) {
         let mut families = self.families.write();
         match info {
@@ -403,8 +403,8 @@ fn not_applied<E>(error: E, void: Result<(), LogError>) -> WriteError<E> {
     }
 }
 
-impl fmt::Debug for Waltz {
+impl fmt::Debug for ParallelWal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waltz").field("options", &self.options).field("exact", &self.exact).finish()
+        f.debug_struct("ParallelWal").field("options", &self.options).field("exact", &self.exact).finish()
     }
 }

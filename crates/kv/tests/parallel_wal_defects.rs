@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::{Fs, ParallelOptions, Sabotage};
-use kv::waltz::*;
+use kv::parallel_wal::*;
 use rocks::Db;
 use units::{Blocks, block_on};
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
@@ -21,7 +21,7 @@ struct World {
     db: Arc<Db>,
     tables: Arc<RocksTables>,
     log: Arc<FsLog>,
-    waltz: Arc<Waltz>,
+    parallel_wal: Arc<ParallelWal>,
 }
 
 impl World {
@@ -35,20 +35,20 @@ impl World {
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
         let info = FamilyInfo { merges: true, one_stripe: false };
-        let waltz = Waltz::open(
+        let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
-            WaltzOptions { without, ..WaltzOptions::default() },
+            ParallelWalOptions { without, ..ParallelWalOptions::default() },
         );
-        let waltz = Arc::new(waltz.unwrap());
-        tables.tell(&waltz);
-        World { fs, db, tables, log, waltz }
+        let parallel_wal = Arc::new(parallel_wal.unwrap());
+        tables.tell(&parallel_wal);
+        World { fs, db, tables, log, parallel_wal }
     }
 
     fn write(&self, how: How, batch: BatchBuilder) -> Result<(), WriteError<rocks::Error>> {
         let batch = batch.build();
-        self.waltz.write(&batch, how, |mark| self.tables.apply(&batch, mark))
+        self.parallel_wal.write(&batch, how, |mark| self.tables.apply(&batch, mark))
     }
 
     fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
@@ -76,7 +76,7 @@ impl World {
     /// Closes without the engine's own close: the log stays with what it holds.
     fn end(self) {
         self.tables.settle();
-        drop((self.waltz, self.log));
+        drop((self.parallel_wal, self.log));
         self.db.close().unwrap();
         let _broken_drives_fail = block_on(&**self.fs.driver(), self.fs.unmount());
     }
@@ -89,7 +89,7 @@ fn overtaken(without: Without) -> (Option<u64>, Option<u64>) {
     let first = BatchBuilder::new().put(Family::DEFAULT, b"a", &1_u64.to_le_bytes()).build();
     let (second_began, second_done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let outcome = world.waltz.write(&first, How::SYNCED, |mark| {
+        let outcome = world.parallel_wal.write(&first, How::SYNCED, |mark| {
             let (world, second_began, second_done) = (&world, &second_began, &second_done);
             scope.spawn(move || {
                 second_began.store(true, Ordering::Release);
@@ -165,7 +165,10 @@ fn a_write_that_rocksdb_refuses_does_not_come_back() {
         let world = World::without(&drive, None, without);
         world.put("a", 1).unwrap();
         let batch = BatchBuilder::new().put(Family::DEFAULT, b"a", &2_u64.to_le_bytes()).build();
-        assert_eq!(world.waltz.write(&batch, How::SYNCED, |_| Err("full")), Err(WriteError::Apply("full")));
+        assert_eq!(
+            world.parallel_wal.write(&batch, How::SYNCED, |_| Err("full")),
+            Err(WriteError::Apply("full"))
+        );
         let after = world.cut(&drive, 1);
         let value = after.get("a");
         after.end();
@@ -251,7 +254,7 @@ fn gaps(early: bool) -> (usize, usize) {
                     // As there: the sequence is out, and the memtable gets the batch some time later.
                     let first = put("1").build();
                     let mut held = None;
-                    let told = world.waltz.write(&first, How::UNSYNCED, |mark| {
+                    let told = world.parallel_wal.write(&first, How::UNSYNCED, |mark| {
                         held = mark;
                         Ok::<_, String>(Applied { last: Sequence(0) })
                     });

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::model::Build;
-use crate::waltz::{BatchError, Family, Kind, parse};
+use crate::parallel_wal::{BatchError, Family, Kind, parse};
 
 fn kinds(batch: &[u8]) -> Result<Vec<Kind>, BatchError> {
     parse(batch)?.map(|record| record.map(|record| record.kind)).collect()

@@ -4,7 +4,7 @@ use super::tables::Sequence;
 
 /// How the engine works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WaltzOptions {
+pub struct ParallelWalOptions {
     /// Bytes of batches in the log, counted in whole blocks, from which on a flush is asked for. Default: 1 GiB.
     pub log_limit: u64,
     /// What a record takes at least, and is rounded up to. Default: 4096.
@@ -35,9 +35,9 @@ pub enum Without {
     OtherFamilies,
 }
 
-impl Default for WaltzOptions {
-    fn default() -> WaltzOptions {
-        WaltzOptions { log_limit: 1 << 30, log_block: 4096, without: Without::Nothing }
+impl Default for ParallelWalOptions {
+    fn default() -> ParallelWalOptions {
+        ParallelWalOptions { log_limit: 1 << 30, log_block: 4096, without: Without::Nothing }
     }
 }
 

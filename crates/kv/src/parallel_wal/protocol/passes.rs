@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Waltz;
+use super::ParallelWal;
 use super::plan::Plan;
-use crate::waltz::batch::Family;
-use crate::waltz::error::LogError;
-use crate::waltz::ledger::{Entered, Needs};
-use crate::waltz::log::Ticket;
-use crate::waltz::options::{Applied, Without};
-use crate::waltz::stripes::Held;
-use crate::waltz::tables::{Mark, Sequence};
+use crate::parallel_wal::batch::Family;
+use crate::parallel_wal::error::LogError;
+use crate::parallel_wal::ledger::{Entered, Needs};
+use crate::parallel_wal::log::Ticket;
+use crate::parallel_wal::options::{Applied, Without};
+use crate::parallel_wal::stripes::Held;
+use crate::parallel_wal::tables::{Mark, Sequence};
 
 /// What a record takes besides its bytes: the entry's header, the number of records and the length.
 const RECORD_HEAD: u64 = 64 + 4 + 4;
@@ -18,7 +18,7 @@ const RECORD_HEAD: u64 = 64 + 4 + 4;
 /// The floor is written again when it can go up by so many tickets.
 const FLOOR_STEP: u64 = 1024;
 
-impl Waltz {
+impl ParallelWal {
     /// The mark of a batch that the log has. The floor is raised when the batch is applied.
     pub(super) fn mark(&self, ticket: Ticket, plan: &Plan) -> (Option<Mark>, Option<Raise<'_>>) {
         if !self.exact.load(Ordering::Acquire)
@@ -59,19 +59,19 @@ impl Waltz {
 
 /// A floor that a batch carries; until it is applied, or was not, no other batch carries one.
 pub(super) struct Raise<'a> {
-    waltz: &'a Waltz,
+    parallel_wal: &'a ParallelWal,
     to: Ticket,
 }
 
 impl<'a> Raise<'a> {
     /// A new floor, if it is time for one.
-    pub(super) fn begin(waltz: &'a Waltz) -> Option<Raise<'a>> {
-        let retired = waltz.ledger.lock().retired(waltz.log.next_ticket());
-        let due = || retired.0 >= waltz.floor.load(Ordering::Acquire) + FLOOR_STEP;
-        if !due() || waltz.raising.swap(true, Ordering::AcqRel) {
+    pub(super) fn begin(parallel_wal: &'a ParallelWal) -> Option<Raise<'a>> {
+        let retired = parallel_wal.ledger.lock().retired(parallel_wal.log.next_ticket());
+        let due = || retired.0 >= parallel_wal.floor.load(Ordering::Acquire) + FLOOR_STEP;
+        if !due() || parallel_wal.raising.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let raise = Raise { waltz, to: retired };
+        let raise = Raise { parallel_wal, to: retired };
         // Another one may have ended in between.
         due().then_some(raise)
     }
@@ -79,47 +79,47 @@ impl<'a> Raise<'a> {
     /// Its batch is applied, or was refused.
     pub(super) fn end(raise: Option<Raise<'_>>, applied: bool) {
         if let Some(raise) = raise.filter(|_| applied) {
-            raise.waltz.floor.store(raise.to.0, Ordering::Release);
+            raise.parallel_wal.floor.store(raise.to.0, Ordering::Release);
         }
     }
 }
 
 impl Drop for Raise<'_> {
     fn drop(&mut self) {
-        self.waltz.raising.store(false, Ordering::Release);
+        self.parallel_wal.raising.store(false, Ordering::Release);
     }
 }
 
 /// A write on its way, in the ledger.
 pub(super) struct Entering<'a> {
-    waltz: &'a Waltz,
+    parallel_wal: &'a ParallelWal,
     entered: Option<Entered>,
 }
 
 impl<'a> Entering<'a> {
-    pub(super) fn new(waltz: &'a Waltz) -> Entering<'a> {
-        let entered = waltz.ledger.lock().enter(waltz.log.next_ticket());
-        Entering { waltz, entered: Some(entered) }
+    pub(super) fn new(parallel_wal: &'a ParallelWal) -> Entering<'a> {
+        let entered = parallel_wal.ledger.lock().enter(parallel_wal.log.next_ticket());
+        Entering { parallel_wal, entered: Some(entered) }
     }
 
     /// The same without stripes; none while somebody is alone.
-    pub(super) fn ordered(waltz: &'a Waltz) -> Option<Entering<'a>> {
-        let mut ledger = waltz.ledger.lock();
+    pub(super) fn ordered(parallel_wal: &'a ParallelWal) -> Option<Entering<'a>> {
+        let mut ledger = parallel_wal.ledger.lock();
         if ledger.is_shut() {
             return None;
         }
-        let entered = ledger.enter(waltz.log.next_ticket());
-        Some(Entering { waltz, entered: Some(entered) })
+        let entered = ledger.enter(parallel_wal.log.next_ticket());
+        Some(Entering { parallel_wal, entered: Some(entered) })
     }
 
     /// Its batch was applied. Whether a flush is to be asked for.
     pub(super) fn applied(mut self, ticket: Ticket, needs: Needs, len: usize) -> bool {
-        let options = &self.waltz.options;
+        let options = &self.parallel_wal.options;
         let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
-        let mut ledger = self.waltz.ledger.lock();
+        let mut ledger = self.parallel_wal.ledger.lock();
         if let Some(entered) = self.entered.take() {
             ledger.applied(ticket, needs, bytes);
-            self.waltz.leave(&mut ledger, entered);
+            self.parallel_wal.leave(&mut ledger, entered);
         }
         ledger.wants_flush(options.log_limit)
     }
@@ -130,20 +130,20 @@ impl Drop for Entering<'_> {
     /// void failed the log is poisoned, and its tickets do not matter any more.
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
-            self.waltz.leave(&mut self.waltz.ledger.lock(), entered);
+            self.parallel_wal.leave(&mut self.parallel_wal.ledger.lock(), entered);
         }
     }
 }
 
 /// While it is there, no batch is between log and tables.
 pub(super) struct Alone<'a> {
-    pub(super) waltz: &'a Waltz,
+    pub(super) parallel_wal: &'a ParallelWal,
     pub(super) _held: Held<'a>,
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.waltz.ledger.lock().reopen();
-        self.waltz.reopened.notify();
+        self.parallel_wal.ledger.lock().reopen();
+        self.parallel_wal.reopened.notify();
     }
 }

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use units::sync::Event;
 
 use super::model::*;
-use crate::waltz::options::Without;
-use crate::waltz::*;
+use crate::parallel_wal::options::Without;
+use crate::parallel_wal::*;
 
 /// What is there after a power cut that took everything that was not durable.
 fn after_cut(world: &World) -> World {
@@ -25,7 +25,7 @@ fn a_synced_write_survives_and_an_unsynced_one_may_not() {
     world.write(How::UNSYNCED, &Build::default().put(0, "b", 2)).unwrap();
     let after = after_cut(&world);
     assert_eq!((after.tables.get(0, "a"), after.tables.get(0, "b")), (Some(1), None));
-    world.waltz.sync().unwrap();
+    world.parallel_wal.sync().unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "b"), Some(2));
 }
 
@@ -41,7 +41,7 @@ fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
 #[test]
 fn a_batch_that_the_tables_refuse_never_comes_back() {
     let seen = |without| {
-        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
         world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
         let error = world.refused(How::SYNCED, &Build::default().put(0, "a", 2));
         assert_eq!(error, WriteError::Apply("refused".to_owned()));
@@ -55,7 +55,7 @@ fn a_batch_that_the_tables_refuse_never_comes_back() {
 fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     let world = World::new(DEFAULT);
     let batch = Build::default().put(0, "a", 1).done();
-    let outcome = world.waltz.write(&batch, How::SYNCED, |_| {
+    let outcome = world.parallel_wal.write(&batch, How::SYNCED, |_| {
         world.log.poison();
         Err("refused")
     });
@@ -63,8 +63,8 @@ fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     assert!(matches!(&error, WriteError::Unknown("refused", _)), "{error}");
     assert!(error.to_string().contains("opened again"), "{error}");
     assert!(world.write(How::SYNCED, &Build::default().put(0, "b", 1)).is_err(), "the log is poisoned");
-    assert!(world.waltz.close().is_err());
-    assert!(world.waltz.close().is_err(), "a second time, too");
+    assert!(world.parallel_wal.close().is_err());
+    assert!(world.parallel_wal.close().is_err(), "a second time, too");
     assert!(!world.log.is_removed(), "what it holds is still needed");
 }
 
@@ -72,7 +72,7 @@ fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
 fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
     let world = World::new(DEFAULT);
     let merges = FamilyInfo { merges: false, one_stripe: false };
-    world.waltz.exclusive(|| world.waltz.set_family(Family(0), Some(merges)));
+    world.parallel_wal.exclusive(|| world.parallel_wal.set_family(Family(0), Some(merges)));
     let mut unlogged_sync = How::SYNCED;
     unlogged_sync.logged = false;
     let tries = [
@@ -84,7 +84,7 @@ fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
         let error = world.write(how, &batch).unwrap_err();
         assert!(matches!(&error, WriteError::Invalid(text) if text.contains(word)), "{error}");
     }
-    assert!(world.waltz.write(&[0; 5], How::SYNCED, |_| Err("never called")).is_err());
+    assert!(world.parallel_wal.write(&[0; 5], How::SYNCED, |_| Err("never called")).is_err());
     assert!(world.log.is_empty());
     world.write(How { ignore_missing: true, ..How::SYNCED }, &Build::default().put(9, "a", 1)).unwrap();
 }
@@ -96,20 +96,20 @@ fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
     for _ in 0..10 {
         world.write(How::UNSYNCED, &batch).unwrap();
     }
-    world.waltz.all_flushed(Sequence(11));
+    world.parallel_wal.all_flushed(Sequence(11));
     assert_eq!(world.log.len(), 5, "the sixth batch is half in tables");
-    world.waltz.all_flushed(Sequence(20));
+    world.parallel_wal.all_flushed(Sequence(20));
     assert_eq!(world.log.len(), 0);
     world.write(How::UNSYNCED, &batch).unwrap();
-    world.waltz.flushed(Family(0), Sequence(21));
+    world.parallel_wal.flushed(Family(0), Sequence(21));
     assert_eq!(world.log.len(), 1, "the batch has a record of the other family");
-    world.waltz.exclusive(|| world.waltz.set_family(Family(1), None));
+    world.parallel_wal.exclusive(|| world.parallel_wal.set_family(Family(1), None));
     assert!(world.write(How::UNSYNCED, &batch).is_err());
-    world.waltz.flushed(Family(0), Sequence(21));
+    world.parallel_wal.flushed(Family(0), Sequence(21));
     assert_eq!(world.log.len(), 0, "that one is needed by nobody");
     let missing_too = How { ignore_missing: true, ..How::UNSYNCED };
     world.write(missing_too, &batch).unwrap();
-    world.waltz.flushed(Family(0), Sequence(23));
+    world.parallel_wal.flushed(Family(0), Sequence(23));
     assert_eq!(world.log.len(), 0, "nor is it where it was named all the same");
 }
 
@@ -139,7 +139,7 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 
 #[test]
 fn a_full_log_asks_for_one_flush() {
-    let world = World::new(WaltzOptions { log_limit: 3 * 4096, ..DEFAULT });
+    let world = World::new(ParallelWalOptions { log_limit: 3 * 4096, ..DEFAULT });
     for n in 0..20 {
         world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
     }
@@ -153,7 +153,7 @@ fn a_full_log_asks_for_one_flush() {
 
 #[test]
 fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_write() {
-    let world = World::new(WaltzOptions { log_limit: 40 * 4096, ..DEFAULT });
+    let world = World::new(ParallelWalOptions { log_limit: 40 * 4096, ..DEFAULT });
     let asked = || world.tables.flushes_asked.load(Ordering::Relaxed);
     let write = || world.write(How::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
     (0..41).for_each(|_| write());
@@ -173,7 +173,7 @@ fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_wri
 /// A write without stripes whose record the log has, and which is being applied.
 async fn half_way(world: &World, goes_on: &Event) {
     let batch = Build::default().put(0, "a", 1).done();
-    let written = world.waltz.write_ordered(&batch, How::SYNCED, 1, |mark| {
+    let written = world.parallel_wal.write_ordered(&batch, How::SYNCED, 1, |mark| {
         let batch = &batch;
         async move {
             let seen = goes_on.version();
@@ -191,9 +191,9 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 #[test]
 fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_him() {
     let alone: [fn(&World); 3] = [
-        |world| world.waltz.exclusive(|| ()),
-        |world| world.waltz.exactly_once().unwrap(),
-        |world| world.waltz.close().unwrap(),
+        |world| world.parallel_wal.exclusive(|| ()),
+        |world| world.parallel_wal.exactly_once().unwrap(),
+        |world| world.parallel_wal.close().unwrap(),
     ];
     for alone in alone {
         let (world, goes_on, is_alone) = (World::new(DEFAULT), Event::new(), AtomicBool::new(false));
@@ -207,7 +207,7 @@ fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_hi
             let batch = Build::default().put(0, "b", 2).done();
             // Until it is seen to wait: then no write begins.
             let mut second = loop {
-                let write = world.waltz.write_ordered(&batch, How::SYNCED, 1, |mark| {
+                let write = world.parallel_wal.write_ordered(&batch, How::SYNCED, 1, |mark| {
                     std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
                 });
                 let mut write = Box::pin(write);
@@ -258,25 +258,25 @@ fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
     let world = World::new(DEFAULT);
     let before = Build::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
     world.write(How::SYNCED, &before).unwrap();
-    assert!(!world.waltz.is_exact() && !world.tables.has_marks());
+    assert!(!world.parallel_wal.is_exact() && !world.tables.has_marks());
     for batch in [Build::default().merge(0, "a", 1), Build::default().single_delete(0, "a")] {
         let world = World::new(DEFAULT);
         world.write(How::SYNCED, &batch).unwrap();
-        assert!(world.waltz.is_exact() && world.tables.has_marks());
+        assert!(world.parallel_wal.is_exact() && world.tables.has_marks());
     }
     let world = World::new(DEFAULT);
     world
         .write(How { synced: false, logged: false, ignore_missing: false }, &Build::default().put(0, "a", 1))
         .unwrap();
-    assert!(world.waltz.is_exact());
+    assert!(world.parallel_wal.is_exact());
     assert!(world.log.is_empty());
 }
 
 #[test]
 fn marking_the_merges_alone_would_not_do() {
     let counted = |without| {
-        let world = World::new(WaltzOptions { without, ..DEFAULT });
-        world.waltz.exactly_once().unwrap();
+        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
+        world.parallel_wal.exactly_once().unwrap();
         world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
         world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
@@ -289,9 +289,9 @@ fn marking_the_merges_alone_would_not_do() {
 #[test]
 fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
     let counted = |without, put_first: bool| {
-        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
         if !put_first {
-            world.waltz.exactly_once().unwrap();
+            world.parallel_wal.exactly_once().unwrap();
         }
         world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
         world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
@@ -305,7 +305,7 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
     }
     // Nothing sets the counter anew in the log, so that each record counts.
     let merged = |without| {
-        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
         world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
         world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
@@ -345,7 +345,7 @@ fn a_write_without_the_log_to_a_family_that_is_gone_never_reaches_the_tables() {
 #[test]
 fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
     let seen = |without| {
-        let world = World::new(WaltzOptions { without, ..DEFAULT });
+        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
         world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
         world.write(How::UNSYNCED, &Build::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
         world.tables.flush().unwrap();
@@ -358,11 +358,11 @@ fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
 
 /// The key's value before and after a crash, where a second write comes while the first is between log and tables.
 fn overtaken(without: Without) -> (Option<i64>, Option<i64>) {
-    let world = World::new(WaltzOptions { without, ..DEFAULT });
+    let world = World::new(ParallelWalOptions { without, ..DEFAULT });
     let first = Build::default().put(0, "a", 1).done();
     let second_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let outcome = world.waltz.write(&first, How::SYNCED, |mark| {
+        let outcome = world.parallel_wal.write(&first, How::SYNCED, |mark| {
             let (world, second_done) = (&world, &second_done);
             scope.spawn(move || {
                 world.write(How::SYNCED, &Build::default().put(0, "a", 2)).unwrap();
@@ -398,7 +398,7 @@ fn marks_below_the_floor_go_as_writes_go_on() {
         }
     }
     assert!(world.tables.marks() < 2000, "{}", world.tables.marks());
-    world.waltz.sync().unwrap();
+    world.parallel_wal.sync().unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "n"), Some(5000));
 }
 
@@ -413,9 +413,9 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     (0..1200).for_each(|_| merge());
     let flushed = Sequence(sealed.sequence);
     world.tables.state.lock().durable = sealed;
-    world.waltz.all_flushed(flushed);
+    world.parallel_wal.all_flushed(flushed);
     let slow = Build::default().put(0, "slow", 1).done();
-    let outcome = world.waltz.write(&slow, How::SYNCED, |mark| {
+    let outcome = world.parallel_wal.write(&slow, How::SYNCED, |mark| {
         assert!(mark.unwrap().floor.is_some(), "it raises the floor");
         world.tables.flush().unwrap();
         world.write(How::SYNCED, &Build::default().put(0, "fast", 1)).unwrap();
@@ -439,7 +439,7 @@ fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
     world
         .tables
         .when_marks_go(move || *seen.lock() = Some((log.is_removed(), log.cut(&mut |_| true, false).len())));
-    world.waltz.close().unwrap();
+    world.parallel_wal.close().unwrap();
     assert_eq!(
         *at_the_end.lock(),
         Some((false, 0)),
@@ -452,9 +452,9 @@ fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
 fn a_close_leaves_no_log_and_no_marks_and_everything_in_tables() {
     let world = World::new(DEFAULT);
     world.write(How::UNSYNCED, &Build::default().merge(0, "n", 3)).unwrap();
-    world.waltz.close().unwrap();
+    world.parallel_wal.close().unwrap();
     assert!(world.log.is_removed() && !world.tables.has_marks());
     assert_eq!(world.tables.state.lock().durable.get(0, "n"), Some(3));
     assert!(world.write(How::SYNCED, &Build::default().put(0, "a", 1)).is_err());
-    world.waltz.close().unwrap();
+    world.parallel_wal.close().unwrap();
 }

@@ -7,12 +7,12 @@ use rocks::engine::{Apply, Asked, Engine, EngineError, EngineErrorKind, Engines,
 use rocks::{AppliedMark, Db};
 
 use super::batch::Family;
-use super::core::Waltz;
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::fs_log::{FsLog, log_limits};
 use super::log::TicketLog;
 use super::mode::{WAL_VARIABLE, WalMode};
 use super::options::{Applied, FamilyInfo, How};
+use super::protocol::ParallelWal;
 use super::rocks_tables::RocksTables;
 use super::tables::{Sequence, Tables};
 
@@ -38,7 +38,7 @@ fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
 }
 
 struct Opened {
-    waltz: Arc<Waltz>,
+    parallel_wal: Arc<ParallelWal>,
     tables: Arc<RocksTables>,
 }
 
@@ -53,23 +53,23 @@ impl Engines for Interposed {
         let options = asked(std::env::var(WAL_VARIABLE).ok().as_deref())?;
         let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
         let log = Arc::new(FsLog::open(fs, dir, &options).map_err(from_log)?);
-        let waltz = Waltz::open(
+        let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             families.iter().map(info),
             log_limits(fs),
         );
-        let waltz = waltz.inspect_err(|_| log.let_go());
-        let waltz = Arc::new(waltz.map_err(from_log)?);
-        tables.tell(&waltz);
-        Ok(Box::new(Opened { waltz, tables }))
+        let parallel_wal = parallel_wal.inspect_err(|_| log.let_go());
+        let parallel_wal = Arc::new(parallel_wal.map_err(from_log)?);
+        tables.tell(&parallel_wal);
+        Ok(Box::new(Opened { parallel_wal, tables }))
     }
 }
 
 impl Engine for Opened {
     fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError> {
         let Asked { synced, logged, ignore_missing } = asked;
-        let outcome = self.waltz.write(batch, How { synced, logged, ignore_missing }, |mark| {
+        let outcome = self.parallel_wal.write(batch, How { synced, logged, ignore_missing }, |mark| {
             let mark = mark.map(|mark| AppliedMark { ticket: mark.ticket.0, floor: mark.floor.map(|f| f.0) });
             apply(mark).map(|last| Applied { last: Sequence(last) }).ok_or("RocksDB refused the batch")
         });
@@ -85,28 +85,28 @@ impl Engine for Opened {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        self.waltz.sync().map_err(from_log)
+        self.parallel_wal.sync().map_err(from_log)
     }
 
     fn exactly_once(&self) -> Result<(), EngineError> {
-        self.waltz.exactly_once().map_err(from_log)
+        self.parallel_wal.exactly_once().map_err(from_log)
     }
 
     fn exclusive(&self, run: &mut dyn FnMut()) {
-        self.waltz.exclusive(run);
+        self.parallel_wal.exclusive(run);
     }
 
     fn add_family(&self, facts: FamilyFacts) {
         let (family, info) = info(&facts);
-        self.waltz.set_family(family, Some(info));
+        self.parallel_wal.set_family(family, Some(info));
     }
 
     fn remove_family(&self, id: u32) {
-        self.waltz.set_family(Family(id), None);
+        self.parallel_wal.set_family(Family(id), None);
     }
 
     fn close(&self) -> Result<(), EngineError> {
-        let closed = self.waltz.close().map_err(from_log);
+        let closed = self.parallel_wal.close().map_err(from_log);
         self.tables.settle();
         closed
     }

@@ -7,12 +7,12 @@ use fs::{Fs, ParallelStats};
 use rocks::{Db, DbOptions, WriteBatch};
 
 use super::batch::Family;
-use super::core::Waltz;
 use super::error::{LogError, LogErrorKind, WriteError};
 use super::fs_log::{FsLog, log_limits, log_path};
 use super::log::TicketLog;
 use super::mode::WalMode;
-use super::options::{FamilyInfo, How, WaltzOptions};
+use super::options::{FamilyInfo, How, ParallelWalOptions};
+use super::protocol::ParallelWal;
 use super::rocks_tables::RocksTables;
 use super::tables::Tables;
 use crate::{Error, LogStats, Result};
@@ -26,7 +26,7 @@ pub struct DatabaseOptions {
     pub db: DbOptions,
     /// The engine's, where there is a parallel log. None: its log may take a 16th of the drive, at least 4 zones and at most
     /// 1 GiB, before memtables are flushed for it.
-    pub waltz: Option<WaltzOptions>,
+    pub parallel_wal: Option<ParallelWalOptions>,
 }
 
 /// A RocksDB database in a directory of a mounted file system, whose log is RocksDB's own or a parallel one.
@@ -41,7 +41,7 @@ pub struct Database {
 
 struct Parallel {
     log: Arc<FsLog>,
-    waltz: Arc<Waltz>,
+    parallel_wal: Arc<ParallelWal>,
     tables: Arc<RocksTables>,
 }
 
@@ -69,16 +69,16 @@ impl Database {
         let log = Arc::new(FsLog::open(fs, dir, &log_options).map_err(|e| Error::log(DOING, e))?);
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
         let info = FamilyInfo { merges: settings.adds, one_stripe: false };
-        let waltz = Waltz::open(
+        let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
-            options.waltz.unwrap_or_else(|| log_limits(fs)),
+            options.parallel_wal.unwrap_or_else(|| log_limits(fs)),
         );
-        let waltz = waltz.inspect_err(|_| log.let_go());
-        let waltz = Arc::new(waltz.map_err(|e| Error::log(DOING, e))?);
-        tables.tell(&waltz);
-        Ok(Database { db, wal, parallel: Some(Parallel { log, waltz, tables }) })
+        let parallel_wal = parallel_wal.inspect_err(|_| log.let_go());
+        let parallel_wal = Arc::new(parallel_wal.map_err(|e| Error::log(DOING, e))?);
+        tables.tell(&parallel_wal);
+        Ok(Database { db, wal, parallel: Some(Parallel { log, parallel_wal, tables }) })
     }
 
     /// RocksDB: for reads, iterators and properties. Written to, it would pass the parallel log by.
@@ -98,12 +98,12 @@ impl Database {
     /// But for [`Error::Unknown`], the batch never happened and never will have.
     pub fn write(&self, batch: &mut WriteBatch, synced: bool) -> Result<()> {
         const DOING: &str = "writing a batch";
-        let Some(Parallel { waltz, tables, .. }) = &self.parallel else {
+        let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
             return self.db.write(batch, synced).map_err(|e| Error::rocks(DOING, &e));
         };
         let how = if synced { How::SYNCED } else { How::UNSYNCED };
         let batch = batch.data();
-        waltz.write(batch, how, |mark| tables.apply(batch, mark)).map_err(|e| Error::write(DOING, e))
+        parallel_wal.write(batch, how, |mark| tables.apply(batch, mark)).map_err(|e| Error::write(DOING, e))
     }
 
     /// [`write`](Database::write) for an owner who sees to it that no two batches on their way share a key, and who writes
@@ -113,26 +113,27 @@ impl Database {
     /// # Errors
     /// As for `write`. Dropped on its way, the batch is written or not.
     pub async fn write_ordered(&self, batch: &mut WriteBatch, synced: bool, writers: usize) -> Result<()> {
-        let Some(Parallel { waltz, tables, .. }) = &self.parallel else {
+        let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
             return self.write(batch, synced);
         };
         let how = if synced { How::SYNCED } else { How::UNSYNCED };
         let batch = batch.data();
         tables.ready().await;
-        let written = waltz.write_ordered(batch, how, writers, |mark| tables.apply_soon(batch, mark)).await;
+        let written =
+            parallel_wal.write_ordered(batch, how, writers, |mark| tables.apply_soon(batch, mark)).await;
         written.map_err(|e| Error::write("writing a batch", e))
     }
 
     /// Whether a batch would go to the parallel log's drive at once, rather than wait for those on their way.
     pub fn goes_at_once(&self) -> bool {
-        self.parallel.as_ref().is_none_or(|parallel| parallel.waltz.goes_at_once())
+        self.parallel.as_ref().is_none_or(|parallel| parallel.parallel_wal.goes_at_once())
     }
 
     /// Makes every acknowledged write durable.
     pub fn sync(&self) -> Result<()> {
         const DOING: &str = "syncing the log";
         match &self.parallel {
-            Some(parallel) => parallel.waltz.sync().map_err(|e| Error::log(DOING, e)),
+            Some(parallel) => parallel.parallel_wal.sync().map_err(|e| Error::log(DOING, e)),
             None => self.db.sync_wal().map_err(|e| Error::rocks(DOING, &e)),
         }
     }
@@ -148,8 +149,8 @@ impl Database {
 
     /// The parallel log, if there is one.
     pub fn log_stats(&self) -> Option<LogStats> {
-        let Parallel { log, waltz, .. } = self.parallel.as_ref()?;
-        let (held, log) = (waltz.held(), log.stats());
+        let Parallel { log, parallel_wal, .. } = self.parallel.as_ref()?;
+        let (held, log) = (parallel_wal.held(), log.stats());
         Some(LogStats {
             held_records: held.records,
             held_bytes: held.bytes,
@@ -177,8 +178,8 @@ impl Database {
         const DOING: &str = "closing the database";
         self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;
         let emptied = match &self.parallel {
-            Some(Parallel { waltz, tables, .. }) => {
-                let emptied = waltz.close().map_err(|e| Error::log(DOING, e));
+            Some(Parallel { parallel_wal, tables, .. }) => {
+                let emptied = parallel_wal.close().map_err(|e| Error::log(DOING, e));
                 tables.settle();
                 emptied
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fs::Fs;
-use kv::waltz::*;
+use kv::parallel_wal::*;
 use proptest::prelude::*;
 use rocks::{Db, WriteBatch};
 use units::block_on;
@@ -20,7 +20,7 @@ struct World {
     db: Arc<Db>,
     log: Arc<MemoryLog>,
     tables: Arc<RocksTables>,
-    waltz: Arc<Waltz>,
+    parallel_wal: Arc<ParallelWal>,
 }
 
 impl World {
@@ -30,20 +30,20 @@ impl World {
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(log);
         let info = FamilyInfo { merges: true, one_stripe: false };
-        let waltz = Waltz::open(
+        let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
-            WaltzOptions::default(),
+            ParallelWalOptions::default(),
         );
-        let waltz = Arc::new(waltz.unwrap());
-        tables.tell(&waltz);
-        World { fs, db, log, tables, waltz }
+        let parallel_wal = Arc::new(parallel_wal.unwrap());
+        tables.tell(&parallel_wal);
+        World { fs, db, log, tables, parallel_wal }
     }
 
     fn write(&self, how: How, mut batch: WriteBatch) {
         let batch = batch.data();
-        self.waltz.write(batch, how, |mark| self.tables.apply(batch, mark)).unwrap();
+        self.parallel_wal.write(batch, how, |mark| self.tables.apply(batch, mark)).unwrap();
     }
 
     fn get(&self, key: &str) -> Option<u64> {
@@ -53,7 +53,7 @@ impl World {
     /// Closes what the power left, without the engine's own close.
     fn end(self) {
         self.tables.settle();
-        drop(self.waltz);
+        drop(self.parallel_wal);
         self.db.close().unwrap();
         block_on(&**self.fs.driver(), self.fs.unmount()).unwrap();
     }
@@ -110,7 +110,7 @@ fn merges_are_counted_once_over_crashes_with_the_whole_log_replayed() {
             }
         }
         expected += 50;
-        assert!(world.waltz.is_exact());
+        assert!(world.parallel_wal.is_exact());
         let next = drive.after_a_cut(round);
         log = world.log.cut(&mut |_| true, false);
         world.end();
@@ -128,7 +128,7 @@ fn a_clean_close_leaves_a_database_that_opens_without_the_log_and_a_crash_does_n
     world.write(How::UNSYNCED, add("n"));
     world.tables.flush().unwrap();
     let crashed = drive.after_a_cut(1);
-    world.waltz.close().unwrap();
+    world.parallel_wal.close().unwrap();
     assert!(world.log.is_removed());
     world.end();
 
@@ -154,7 +154,8 @@ fn a_batch_that_rocksdb_refuses_is_void() {
     let world = World::open(&drive, MemoryLog::new());
     let batch = put("a", 1).data().to_vec();
     world.db.close().unwrap();
-    let error = world.waltz.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap_err();
+    let error =
+        world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap_err();
     assert!(matches!(error, WriteError::Apply(_)), "{error}");
     assert!(world.log.is_empty());
 }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Waltz;
-use crate::waltz::batch::{Family, Kind, parse};
-use crate::waltz::error::{LogError, LogErrorKind, WriteError};
-use crate::waltz::options::{FamilyInfo, How, Without};
-use crate::waltz::stripes::{Held, StripeSet};
+use super::ParallelWal;
+use crate::parallel_wal::batch::{Family, Kind, parse};
+use crate::parallel_wal::error::{LogError, LogErrorKind, WriteError};
+use crate::parallel_wal::options::{FamilyInfo, How, Without};
+use crate::parallel_wal::stripes::{Held, StripeSet};
 
 /// What a batch needs, read before anything is held.
 #[derive(Default)]
@@ -19,9 +19,9 @@ pub(super) struct Plan {
     pub(super) exact: bool,
 }
 
-impl Waltz {
+impl ParallelWal {
     /// `stripes`: those too; an owner who orders writes has no use for them.
-    pub(super) fn plan(&self, batch: &[u8], stripes: bool) -> Result<Plan, crate::waltz::BatchError> {
+    pub(super) fn plan(&self, batch: &[u8], stripes: bool) -> Result<Plan, crate::parallel_wal::BatchError> {
         let mut plan = Plan::default();
         let families = self.families.read();
         for record in parse(batch)? {

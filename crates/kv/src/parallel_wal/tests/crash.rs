@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::model::*;
-use crate::waltz::linear::{Did, Op, is_linearizable};
-use crate::waltz::*;
+use crate::parallel_wal::linear::{Did, Op, is_linearizable};
+use crate::parallel_wal::*;
 use parking_lot::Mutex;
 
 const THREADS: u64 = 4;
@@ -117,7 +117,7 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
 }
 
 /// Runs threads, cuts the power, recovers, and says what is wrong.
-fn run(seed: u64, options: WaltzOptions, exact: bool) -> Vec<String> {
+fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
     let world = World::new(options);
     let history = Mutex::new(History::default());
     let stop = AtomicBool::new(false);
