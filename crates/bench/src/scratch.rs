@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Result};
 
 /// A directory that goes with this: its name is a prefix and the number of the process.
-pub(crate) struct Scratch(PathBuf);
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(crate) fn new(dir: &Path, prefix: &str) -> Result<Scratch> {
+    /// Makes `dir/PREFIX<pid>`.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] where the directory cannot be made.
+    pub fn new(dir: &Path, prefix: &str) -> Result<Scratch> {
         let path = dir.join(format!("{prefix}{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| refusal(&path, &error.to_string()))?;
         Ok(Scratch(path))
@@ -18,7 +23,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::Settings`] where the directory cannot be read, or its name is not UTF-8.
-    pub(crate) fn sweep(dir: &Path, prefix: &str) -> Result<()> {
+    pub fn sweep(dir: &Path, prefix: &str) -> Result<()> {
         if dir.to_str().is_none() {
             return Err(refusal(dir, "the name is not UTF-8"));
         }
@@ -37,7 +42,7 @@ impl Scratch {
     }
 
     /// Its path; `sweep` saw that it is UTF-8.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
-use ::bench::figures::table::{Settings, Table};
-use ::bench::figures::{Figure, PROFILES, Row, Run, raizn, svg, waltz, zwal};
+use ::figures::table::{Settings, Table};
+use ::figures::{Figure, PROFILES, Row, Run, raizn, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 

@@ -1,0 +1,212 @@
+//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, as fio puts them on the device, on our
+//! array and on [md's as a model](super::md).
+//!
+//! Writes and sequential reads come from 8 jobs with 64 operations in flight each, random reads from one with 256.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use units::{block_on, sleep_until};
+use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
+
+use super::{KIB, MIB, Whose, md, setup};
+use bench::array::{Kind, Load, Summary, prime};
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+
+const X: &str = "block size, KiB";
+const RATE: &str = "MiB/s";
+const LINES: Shape = Shape::Lines { log: true };
+
+/// Figs 4.7 and 4.8.
+pub(super) const UNITS: Figure = Figure {
+    name: "raizn-fig8",
+    title: "Figs 4.7 and 4.8: throughput by block size and stripe unit, five zn540",
+    panels: &[
+        Panel { figure: "fig4.8a", title: "sequential write", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.8b", title: "sequential read", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.8c", title: "random read", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7a", title: "md, a model: sequential write", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7b", title: "md, a model: sequential read", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.7c", title: "md, a model: random read", x: X, y: RATE, shape: LINES },
+    ],
+    measure: units,
+};
+
+/// Fig. 4.9.
+pub(super) const WORKLOADS: Figure = Figure {
+    name: "raizn-fig9",
+    title: "Fig. 4.9: throughput and latency, stripe units of 64 KiB",
+    panels: &[
+        Panel { figure: "fig4.9a", title: "throughput", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.9b", title: "median", x: X, y: "us", shape: LINES },
+        Panel { figure: "fig4.9c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
+    ],
+    measure: |run| {
+        let all: Vec<_> = ALL.map(|(workload, name)| (workload, false, name.to_owned())).into();
+        by_size(run, ["fig4.9a", "fig4.9b", "fig4.9c"], all)
+    },
+};
+
+/// Fig. 4.11.
+pub(super) const DEGRADED: Figure = Figure {
+    name: "raizn-fig11",
+    title: "Fig. 4.11: reads while a drive is lost, stripe units of 64 KiB",
+    panels: &[
+        Panel { figure: "fig4.11a", title: "throughput", x: X, y: RATE, shape: LINES },
+        Panel { figure: "fig4.11b", title: "median", x: X, y: "us", shape: LINES },
+        Panel { figure: "fig4.11c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
+    ],
+    measure: |run| {
+        let reads = [ALL[1], ALL[2]].into_iter();
+        let all = reads.flat_map(|(workload, name)| {
+            [(workload, false, format!("{name}, all drives")), (workload, true, format!("{name}, one lost"))]
+        });
+        by_size(run, ["fig4.11a", "fig4.11b", "fig4.11c"], all.collect())
+    },
+};
+
+/// The stripe unit of all but Fig. 4.8.
+const UNIT: Bytes = Bytes(64 * KIB);
+const ALL: [(Kind, &str); 3] =
+    [(Kind::Write, "sequential write"), (Kind::Sequential, "sequential read"), (Kind::Random, "random read")];
+const JOBS: u32 = 8;
+const DEPTH: usize = 64;
+const RANDOM_DEPTH: usize = 256;
+/// Bytes at the beginning of each job's zone that reads are of. The paper's are 128 GiB: on drives without a cache
+/// for reads that makes no difference.
+const SPAN: Bytes = Bytes(64 * MIB);
+/// Random reads of md's are of more, which has not to be written first: its cache holds 512 MiB of data.
+const MD_SPAN: Bytes = Bytes(4096 * MIB);
+/// Until the drives have nothing to do.
+const REST: Duration = Duration::from_millis(100);
+
+fn sizes(run: &Run<'_>) -> Vec<u32> {
+    run.pick(vec![4, 8, 16, 32, 64, 128, 256, 512, 1024], vec![4, 64, 1024])
+}
+
+/// Each workload, with or without all drives, over the sizes of blocks.
+fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, String)>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (workload, lost, name) in series {
+        for whose in Whose::ALL {
+            let name = format!("{}: {name}", whose.name());
+            let ground = Ground::new(whose, UNIT, workload, lost).map_err(failed)?;
+            for size in sizes(run) {
+                (run.progress)(&format!("{name}, {size} KiB"));
+                rows.extend(three(figures, &name, whose, size, &ground.measure(run, size)?));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn failed(error: zoned::Error) -> Error {
+    Error::new("measuring the array", error)
+}
+
+/// What a workload runs on.
+struct Ground {
+    whose: Whose,
+    kind: Kind,
+    unit: Bytes,
+    lost: bool,
+    /// Of reads: there is something to read. Writes get a new one each, and so does md, whose cache is to be empty.
+    device: Option<Arc<dyn ZonedDevice>>,
+}
+
+impl Ground {
+    fn new(whose: Whose, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<Ground> {
+        let mut ground = Ground { whose, kind, unit, lost, device: None };
+        if kind != Kind::Write && whose == Whose::Furrow {
+            let bed = setup(JOBS, unit).build()?;
+            prime(&bed.device, JOBS, SPAN)?;
+            // What was written is still in the drives' buffers.
+            block_on(&*bed.driver, sleep_until(&*bed.driver, bed.driver.now().after(REST)));
+            let bed = if lost { bed.without(0)? } else { bed };
+            ground.device = Some(bed.device);
+        }
+        Ok(ground)
+    }
+
+    fn device(&self) -> DeviceResult<Arc<dyn ZonedDevice>> {
+        match (&self.device, self.whose) {
+            (Some(device), _) => Ok(Arc::clone(device)),
+            (None, Whose::Furrow) => Ok(setup(JOBS, self.unit).build()?.device),
+            (None, Whose::Md) => {
+                let lost = self.lost.then_some(0);
+                Ok(md::Setup { zones: JOBS, chunk: self.unit, lost, collects: false }.build())
+            }
+        }
+    }
+
+    fn measure(&self, run: &Run<'_>, size: u32) -> Result<Summary> {
+        let bytes = u64::from(size) * KIB;
+        let most = run.pick(1, 4);
+        let load = match self.kind {
+            Kind::Random => Load {
+                span: if self.whose == Whose::Md { MD_SPAN } else { SPAN },
+                ..Load::new(
+                    Kind::Random,
+                    Bytes(bytes),
+                    RANDOM_DEPTH,
+                    (GIB / bytes).clamp(2_000, 20_000) / most,
+                )
+            },
+            Kind::Sequential => Load {
+                jobs: JOBS,
+                ..Load::new(self.kind, Bytes(bytes), DEPTH, (SPAN.0 / bytes).min(4_000) / most)
+            },
+            _ => Load {
+                jobs: JOBS,
+                ..Load::new(self.kind, Bytes(bytes), DEPTH, (2 * SPAN.0 / bytes).clamp(256, 8_000) / most)
+            },
+        };
+        let times = self.device().and_then(|device| load.run(&device)).map_err(failed)?;
+        Ok(Summary::of(&times, Bytes(bytes)))
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+fn units(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let figures =
+        [(Whose::Furrow, ["fig4.8a", "fig4.8b", "fig4.8c"]), (Whose::Md, ["fig4.7a", "fig4.7b", "fig4.7c"])];
+    for (whose, figures) in figures {
+        for unit in run.pick(vec![8_u64, 16, 32, 64, 128], vec![16, 64]) {
+            let series = match whose {
+                Whose::Furrow => format!("stripe unit {unit} KiB"),
+                Whose::Md => format!("{}: chunk {unit} KiB", whose.name()),
+            };
+            for ((workload, name), figure) in ALL.into_iter().zip(figures) {
+                let ground = Ground::new(whose, Bytes(unit * KIB), workload, false).map_err(failed)?;
+                for size in sizes(run) {
+                    (run.progress)(&format!("{series}: {name}, {size} KiB"));
+                    let mib = ground.measure(run, size)?.mib;
+                    let row = Row::new(figure, &series, size, Unit::MibPerS, mib);
+                    rows.push(row.note(note(workload)).note(whose.note()));
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn note(workload: Kind) -> String {
+    let load = match workload {
+        Kind::Random => format!("one job, {RANDOM_DEPTH} in flight"),
+        _ => format!("{JOBS} jobs, {DEPTH} in flight each"),
+    };
+    format!("virtual clock; {load}; the paper's curves have no numbers")
+}
+
+/// Rate, median and tail.
+fn three(figures: [&'static str; 3], series: &str, whose: Whose, size: u32, of: &Summary) -> Vec<Row> {
+    let values = [(of.mib, Unit::MibPerS), (of.p50, Unit::Us), (of.p99_9, Unit::Us)];
+    let row = |(figure, (value, unit))| {
+        Row::new(figure, series, size, unit, value)
+            .note("virtual clock; the paper's curves have no numbers")
+            .note(whose.note())
+    };
+    figures.into_iter().zip(values).map(row).collect()
+}

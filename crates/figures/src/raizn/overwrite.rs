@@ -1,0 +1,159 @@
+//! Fig. 4.10: the whole array is filled by five threads, and then overwritten by one, zone after zone. Beside it md as
+//! [a model](super::md), whose drives collect garbage.
+
+use std::sync::Arc;
+
+use units::Bytes;
+use zoned::{ZoneId, ZonedDevice};
+
+use super::{MIB, MODEL, OURS, Whose, md, setup};
+use bench::Recorder;
+use bench::array::{Kind, Load, Time, reset};
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+
+const X: &str = "written, % of the capacity";
+
+/// The figure.
+pub(super) const FIGURE: Figure = Figure {
+    name: "raizn-fig10",
+    title: "Fig. 4.10: the whole array filled (to 100 %), and overwritten (to 200 %)",
+    panels: &[
+        Panel {
+            figure: "fig4.10a",
+            title: "throughput",
+            x: X,
+            y: "MiB/s",
+            shape: Shape::Lines { log: false },
+        },
+        Panel { figure: "fig4.10b", title: "latency", x: X, y: "us", shape: Shape::Lines { log: true } },
+    ],
+    measure,
+};
+
+/// As many threads fill it at the same time.
+const STREAMS: u32 = 5;
+/// In flight for each.
+const DEPTH: usize = 8;
+/// Points of each half.
+const POINTS: usize = 40;
+/// The stripe unit, and md's chunk.
+const UNIT: Bytes = Bytes(64 << 10);
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let per_stream = run.pick(2, 1);
+    let zones = STREAMS * per_stream;
+    let failed = |e| Error::new("overwriting the array", e);
+    for whose in Whose::ALL {
+        let device = match whose {
+            Whose::Furrow => setup(zones, UNIT).build().map_err(failed)?.device,
+            Whose::Md => md::Setup { zones, chunk: UNIT, lost: None, collects: true }.build(),
+        };
+        let note = format!(
+            "virtual clock, {zones} zones, {STREAMS} threads and then one, {DEPTH} writes of 1 MiB in flight each"
+        );
+        let [first, second] = halves(run, whose, &device, per_stream).map_err(failed)?;
+        for (half, times) in [first, second].iter().enumerate() {
+            for (x, mib, us) in samples(times, half) {
+                rows.push(
+                    Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, mib).note(&note).note(more(whose)),
+                );
+                rows.push(Row::new("fig4.10b", whose.name(), x, Unit::Us, us).note(&note).note(more(whose)));
+            }
+        }
+    }
+    let lowest = lowest(&rows);
+    rows.extend(lowest.into_iter().flatten());
+    Ok(rows)
+}
+
+fn more(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Furrow => "resets included",
+        Whose::Md => {
+            "a model, not md: its drives have 7 % spare and collect garbage; the paper says steady again after 180 %"
+        }
+    }
+}
+
+/// The filling, and the overwriting.
+fn halves(
+    run: &Run<'_>,
+    whose: Whose,
+    device: &Arc<dyn ZonedDevice>,
+    per_stream: u32,
+) -> zoned::Result<[Vec<Time>; 2]> {
+    let geometry = device.geometry().clone();
+    let count = geometry.zone_capacity.bytes(geometry.block_size).0.div_ceil(MIB);
+    (run.progress)(&format!("{}: filling", whose.name()));
+    let fill =
+        Load { jobs: STREAMS, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count * u64::from(per_stream)) };
+    let first = fill.run(device)?;
+    let mut second = Vec::new();
+    // The zones of one thread after those of another: the order of the addresses, where each had a fifth of them.
+    let zones = (0..STREAMS).flat_map(|stream| (0..per_stream).map(move |n| stream + n * STREAMS));
+    for zone in zones {
+        (run.progress)(&format!("{}: overwriting", whose.name()));
+        let begin = device.driver().now();
+        if whose == Whose::Furrow {
+            reset(device, ZoneId(zone))?;
+        }
+        let load = Load { first: zone, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count) };
+        let mut times = load.run(device)?;
+        // The reset is part of overwriting.
+        if let Some(time) = times.first_mut() {
+            time.0 = begin;
+        }
+        second.extend(times);
+    }
+    Ok([first, second])
+}
+
+/// What the paper says in numbers: how much faster ours is where md is slowest, and what md has lost there.
+pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
+    let of =
+        |whose: Whose| rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name());
+    let at = of(Whose::Md).min_by(|a, b| a.ours.total_cmp(&b.ours))?;
+    let best = of(Whose::Md).map(|row| row.ours).fold(0.0, f64::max);
+    let ours = of(Whose::Furrow).find(|row| row.x == at.x)?;
+    let note = format!("at {} %: {}", at.x, Whose::Md.note());
+    Some([
+        Row::new(
+            "fig4.10-lowest",
+            format!("{OURS} over {MODEL}"),
+            "throughput",
+            Unit::Times,
+            ours.ours / at.ours,
+        )
+        .paper(14.0)
+        .note(format!("{note}; the paper: up to 14 times")),
+        Row::new(
+            "fig4.10-lowest",
+            format!("{MODEL}: lowest over highest"),
+            "throughput",
+            Unit::Times,
+            at.ours / best,
+        )
+        .paper(0.2)
+        .note(format!("{note}; the paper: over 80 % lost")),
+    ])
+}
+
+/// Where, MiB/s and mean latency in us at each point.
+fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
+    let mut samples = Vec::new();
+    let size = times.len().div_ceil(POINTS).max(1);
+    let mut since = times.iter().map(|(begin, _)| *begin).min();
+    for (n, part) in (1_u32..).zip(times.chunks(size)) {
+        let end = part.iter().map(|(_, end)| *end).max();
+        if let (Some(from), Some(to)) = (since, end) {
+            let seconds = to.since(from).as_secs_f64();
+            let mut latencies = Recorder::new();
+            part.iter().for_each(|(begin, end)| latencies.record(end.since(*begin)));
+            let x = n * 100 / POINTS as u32 + 100 * u32::try_from(half).unwrap_or(0);
+            samples.push((x, part.len() as f64 / seconds, latencies.summary(1).mean));
+        }
+        since = end;
+    }
+    samples
+}

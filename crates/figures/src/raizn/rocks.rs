@@ -1,0 +1,303 @@
+//! Fig. 4.13: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on what md's array of
+//! conventional drives is modelled as ([`md`]), in dilated time; and what share of the bytes written the array adds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use array::{Array, CreateOptions, OpenOptions};
+use fs::{FormatOptions, Fs};
+use units::{Driver, block_on};
+use zoned::ZonedDevice;
+use zoned::emu::Profile;
+
+use super::{DRIVES, OURS, md, setup, shares};
+use bench::Clock;
+use crate::db_bench::{DbBench, Measured};
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::Scratch;
+
+const X: &str = "db_bench workload";
+const Y: &str = "thousand operations a second";
+
+/// The figure.
+pub(super) const FIGURE: Figure = Figure {
+    name: "raizn-fig13",
+    title: "Fig. 4.13: RocksDB on the array, on one drive, and on md as a model",
+    panels: &[
+        Panel { figure: "fig4.13a", title: "values of 4,000 bytes", x: X, y: Y, shape: Shape::Bars },
+        Panel { figure: "fig4.13b", title: "values of 8,000 bytes", x: X, y: Y, shape: Shape::Bars },
+        Panel { figure: "fig4.13a-p99", title: "4,000 bytes", x: X, y: "p99, us", shape: Shape::Bars },
+        Panel { figure: "fig4.13b-p99", title: "8,000 bytes", x: X, y: "p99, us", shape: Shape::Bars },
+    ],
+    measure,
+};
+
+/// So much slower are the drives: the host's own slowness counts that much less.
+const DILATION: u32 = 50;
+/// A stripe of four units of 64 KiB: the log writes one at a time.
+const STRIPE: u64 = 256 << 10;
+/// Of the rates, for little data.
+const MEMTABLE: u64 = 8 << 20;
+/// db_bench's own, for the shares: what a flush costs does not grow with it.
+const WHOLE_MEMTABLE: u64 = 64 << 20;
+/// As in the paper; the drives are made anew after the first.
+const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
+const READS: &str = "readwhilewriting";
+const READERS: u64 = 8;
+/// Beside them somebody writes as much everywhere, in bytes a second of the drives' time: two fifths of what one drive bears
+/// of overwriting. Without a limit a faster array is written to more, and reads the slower.
+const WRITER: u64 = 200_000_000;
+/// The longer they take, the larger the database.
+const FEWER_READS: u64 = 2;
+/// Files of drives are in memory: the machine's disk takes no part.
+const MEMORY: &str = "/dev/shm";
+const SCRATCH: &str = "furrow-fig13-";
+
+/// What db_bench runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Array,
+    Alone,
+    /// md's array, as one drive.
+    Model {
+        collecting: bool,
+    },
+}
+
+impl Place {
+    const ALL: [Place; 4] =
+        [Place::Array, Place::Alone, Place::Model { collecting: false }, Place::Model { collecting: true }];
+
+    fn series(self) -> &'static str {
+        match self {
+            Place::Array => OURS,
+            Place::Alone => "one drive",
+            Place::Model { collecting: false } => "md (model), new drives",
+            Place::Model { collecting: true } => "md (model), collecting garbage",
+        }
+    }
+
+    fn note(self) -> String {
+        match self {
+            Place::Array => {
+                format!("{DRIVES} zn540 that finish zones unpadded; published: within 10 % of md")
+            }
+            Place::Alone => "one zn540 that finishes zones unpadded".into(),
+            Place::Model { collecting: false } => {
+                "a model, not md: one drive as fast as md's array, never in mid-stripe".into()
+            }
+            Place::Model { collecting: true } => format!(
+                "a model, not md: likewise, and {:.0} % of the bandwidth of writes left by drives with 7 % spare that \
+                 are full",
+                md::collecting() * 100.0
+            ),
+        }
+    }
+}
+
+/// The load of a panel.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    value: u64,
+    count: u64,
+    memtable: u64,
+}
+
+impl Size {
+    fn note(&self, workload: &str) -> String {
+        let Size { value, count, memtable } = self;
+        let reads = match workload {
+            READS => {
+                format!(", {} reads beside a writer of {} MB/s", count / FEWER_READS, WRITER / 1_000_000)
+            }
+            _ => String::new(),
+        };
+        format!(
+            "stock db_bench, drives dilated {DILATION} times, {count} values of {value} bytes{reads}, never synced, log buffer of \
+             a stripe, RocksDB's LOG on the host, --write_buffer_size={}MiB",
+            memtable >> 20
+        )
+    }
+}
+
+/// Runs db_bench.
+pub(super) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    rows(run, Path::new(MEMORY), &DbBench::run)
+}
+
+/// The rows, with drives in files of `dir`.
+pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Row>> {
+    Scratch::sweep(dir, SCRATCH).map_err(|e| Error::new("making the drives", e))?;
+    let mut rows = Vec::new();
+    let panels = [
+        (4000, "fig4.13a", "fig4.13a-p99", "fig4.13a-metadata"),
+        (8000, "fig4.13b", "fig4.13b-p99", "fig4.13b-metadata"),
+    ];
+    for (value, rates, tails, shared) in panels.into_iter().take(run.pick(2, 1)) {
+        let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE };
+        for place in Place::ALL {
+            for (name, ran) in workloads(run, dir, bench, place, size, &WORKLOADS)? {
+                let how = format!("{}; {}", size.note(name), place.note());
+                let (kiops, p99) =
+                    (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
+                rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
+                let whose =
+                    if name == READS { "" } else { "no drive's: the machine's own time by the dilation" };
+                rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how).note(whose));
+                rows.extend(
+                    ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note(name))),
+                );
+            }
+        }
+    }
+    let value = 4000;
+    let size = Size { value, count: run.pick(640 << 20, 4 << 20) / value, memtable: WHOLE_MEMTABLE };
+    let fills = WORKLOADS.get(..3).unwrap_or_default();
+    for (name, ran) in workloads(run, dir, bench, Place::Array, size, fills)? {
+        let of = ran.written.iter();
+        rows.extend(of.flat_map(|of| shares::rows("fig4.13-metadata-64MiB", name, of, &size.note(name))));
+    }
+    Ok(rows)
+}
+
+/// What a workload gave.
+struct Ran {
+    measured: Measured,
+    p99: f64,
+    /// By an array.
+    written: Option<shares::Written>,
+}
+
+fn workloads(
+    run: &Run<'_>,
+    dir: &Path,
+    bench: Bench<'_>,
+    place: Place,
+    size: Size,
+    names: &[&'static str],
+) -> Result<Vec<(&'static str, Ran)>> {
+    let mut ran = Vec::new();
+    let mut ground: Option<Ground> = None;
+    for &name in names {
+        (run.progress)(&format!("db_bench {name}, {} bytes, {}", size.value, place.series()));
+        let failed = |e: bench::Error| Error::new("making the drives", e);
+        let there = match ground.take().filter(|_| !is_fresh(name)) {
+            Some(there) => there,
+            None => Ground::new(dir, place).map_err(failed)?,
+        };
+        let measured = bench(&there.bench(name, size))?;
+        let p99 =
+            measured.p99.ok_or_else(|| Error::new(format!("db_bench {name}"), "it prints no percentiles"))?;
+        let written = match place {
+            Place::Array => Some(shares::counted(there.files.path().as_ref())?),
+            _ => None,
+        };
+        ran.push((name, Ran { measured, p99, written }));
+        ground = Some(there);
+    }
+    Ok(ran)
+}
+
+/// Whether a workload begins with empty drives.
+fn is_fresh(name: &str) -> bool {
+    ["fillseq", "fillrandom"].contains(&name)
+}
+
+/// Drives in files, with a file system: db_bench is another process.
+struct Ground {
+    /// Without what they are slowed by.
+    drives: Vec<String>,
+    place: Place,
+    files: Scratch,
+}
+
+impl Ground {
+    fn new(dir: &Path, place: Place) -> bench::Result<Ground> {
+        let files = Scratch::new(dir, SCRATCH)?;
+        let setup = setup(16, CreateOptions::default().stripe_unit);
+        let (count, text) = match place {
+            Place::Array => (DRIVES, unpadded(setup.profile)),
+            Place::Alone => (1, unpadded(setup.profile)),
+            Place::Model { collecting } => (1, md::profile(if collecting { md::collecting() } else { 1.0 })),
+        };
+        let profile = format!("{}/profile.toml", files.path());
+        std::fs::write(&profile, text)
+            .map_err(|e| bench::Error::Settings(format!("writing {profile}: {e}")))?;
+        let drives = (0..count).map(|n| format!("emu:{}/{n}?profile={profile}", files.path())).collect();
+        let ground = Ground { drives, place, files };
+        let driver = Clock::Virtual.driver();
+        let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;
+        block_on(&*driver, async {
+            if place == Place::Array {
+                array::create(&made, &CreateOptions::default()).await?;
+            }
+            Fs::format(&assembled(made).await?, &FormatOptions::default()).await?;
+            Ok::<(), bench::Error>(())
+        })?;
+        Ok(ground)
+    }
+
+    fn opened(&self, driver: &Arc<dyn Driver>, more: &str) -> zoned::Result<Vec<Arc<dyn ZonedDevice>>> {
+        self.drives
+            .iter()
+            .map(|url| zoned::open_or_create(&format!("{url}{more}"), Arc::clone(driver)))
+            .collect()
+    }
+
+    fn url(&self) -> String {
+        let drives: Vec<String> =
+            self.drives.iter().map(|drive| format!("{drive}&dilated={DILATION}")).collect();
+        format!("{}{}", if self.place == Place::Array { "array:" } else { "" }, drives.join(","))
+    }
+
+    /// As in the paper, but for the numbers.
+    fn bench(&self, name: &'static str, Size { value, count, memtable }: Size) -> DbBench {
+        let readers = if name == READS { READERS } else { 1 };
+        let settings = [
+            ("num", count),
+            ("reads", count / FEWER_READS / readers),
+            ("threads", readers),
+            ("value_size", value),
+            ("write_buffer_size", memtable),
+            ("seed", 1),
+            ("use_existing_db", u64::from(!is_fresh(name))),
+        ];
+        let limit = (name == READS).then_some(("benchmark_write_rate_limit", WRITER / u64::from(DILATION)));
+        let mut args: Vec<String> =
+            settings.iter().chain(&limit).map(|(name, value)| format!("--{name}={value}")).collect();
+        let flags = [
+            "compression_type=none",
+            "use_direct_reads",
+            "use_direct_io_for_flush_and_compaction",
+            "histogram",
+        ];
+        args.extend(flags.iter().map(|flag| format!("--{flag}")));
+        // RocksDB's LOG is made durable every few seconds of the real clock, which would be much more often in the drives' time.
+        let mut environment =
+            vec![("FURROW_WAL_BUFFER", STRIPE.to_string()), ("FURROW_LOG_DIR", self.files.path().to_owned())];
+        if self.place == Place::Array {
+            environment.push(shares::environment(self.files.path().as_ref()));
+        }
+        DbBench { url: self.url(), benchmark: name, args, environment }
+    }
+}
+
+/// A built-in profile whose zones are finished without padding them: a mount finishes zones that are almost empty, which
+/// takes such a drive a second each, ten times as long as the workloads here.
+fn unpadded(profile: &str) -> String {
+    let text = Profile::text(profile).unwrap_or_default();
+    text.lines()
+        .filter(|line| !line.starts_with("finish-bandwidth"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// The one drive, or the array of all.
+async fn assembled(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
+    match &drives[..] {
+        [alone] => Ok(Arc::clone(alone)),
+        _ => Ok(Array::open(drives, OpenOptions::default()).await?),
+    }
+}

@@ -1,0 +1,61 @@
+//! How far each of ours is from what was published: a line for each row.
+
+use super::canvas::Canvas;
+use super::scale::number;
+use super::{Frame, Panel};
+use crate::Row;
+
+/// Height of a row, and of a group's name.
+const LINE: f64 = 16.0;
+
+/// Above the rows, and below.
+const ABOVE: f64 = 8.0;
+const BELOW: f64 = 42.0;
+
+/// The columns: what it is, and both numbers.
+const NAMES: f64 = 250.0;
+const NUMBERS: f64 = 150.0;
+
+/// How far beyond the band the axis goes at least.
+const BEYOND: f64 = 1.3;
+
+/// The height of all rows.
+pub fn height(panel: &Panel, rows: &[Row]) -> f64 {
+    let shown: Vec<&Row> = rows.iter().filter(|row| row.figure == panel.figure).collect();
+    let groups = shown.chunk_by(|a, b| a.series == b.series).count();
+    ABOVE + (shown.len() + groups) as f64 * LINE + BELOW
+}
+
+/// Draws the panel.
+pub fn draw(canvas: &mut Canvas, frame: Frame, panel: &Panel, rows: &[&Row], allowed: f64) {
+    let off = |row: &Row| row.ratio().map(|ratio| (ratio - 1.0) * 100.0);
+    let reach = rows.iter().filter_map(|row| off(row)).map(f64::abs).fold(allowed * BEYOND, f64::max);
+    let (left, width) = (frame.left + NAMES, frame.width - NAMES - NUMBERS);
+    let x = |percent: f64| left + width * (percent / reach + 1.0) / 2.0;
+    let (top, floor) = (frame.top + ABOVE, frame.top + frame.height - BELOW);
+    canvas.rect(x(-allowed), top, x(allowed) - x(-allowed), floor - top, "band");
+    for percent in [-allowed, -allowed / 2.0, 0.0, allowed / 2.0, allowed] {
+        canvas.line((x(percent), top), (x(percent), floor), if percent == 0.0 { "axis" } else { "grid" });
+        let text = if percent > 0.0 { format!("+{}", number(percent)) } else { number(percent) };
+        canvas.text(x(percent), floor + 16.0, "quiet", "middle", &text);
+    }
+    canvas.text(left + width / 2.0, floor + 34.0, "quiet", "middle", panel.x);
+    canvas.text(frame.left + frame.width, floor + 16.0, "quiet", "end", "published, ours");
+    let mut y = top;
+    for group in rows.chunk_by(|a, b| a.series == b.series) {
+        y += LINE;
+        if let Some(row) = group.first() {
+            canvas.text(frame.left, y - 4.0, "head", "start", &row.series);
+        }
+        for row in group {
+            y += LINE;
+            canvas.text(frame.left + 10.0, y - 4.0, "", "start", &row.x.to_string());
+            let (Some(paper), Some(percent)) = (row.paper, off(row)) else { continue };
+            let tip = format!("{}, {}: {percent:+.1} %", row.series, row.x);
+            canvas.ring(x(0.0), y - LINE / 2.0, "quiet-line", None);
+            canvas.dot(x(percent), y - LINE / 2.0, "s0", Some(&tip));
+            let both = format!("{}, {} {}", number(paper), number(row.ours), row.unit.name());
+            canvas.text(frame.left + frame.width, y - 4.0, "quiet", "end", &both);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Fig. 14: the longest put, step by step.
+
+use super::{Drive, Step, measure as run_load, note, writes};
+use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
+
+const X: &str = "step";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "waltz-fig14",
+    title: "Fig. 14: the ablation",
+    panels: &[
+        Panel { figure: "waltz14a", title: "smallzone: max", x: X, y: "us", shape: Shape::Bars },
+        Panel { figure: "waltz14b", title: "zn540: max", x: X, y: "us", shape: Shape::Bars },
+        Panel { figure: "waltz14c", title: "smallzone: 99.9 %", x: X, y: "us", shape: Shape::Bars },
+        Panel { figure: "waltz14d", title: "zn540: 99.9 %", x: X, y: "us", shape: Shape::Bars },
+        Panel {
+            figure: "waltz14e",
+            title: "smallzone",
+            x: X,
+            y: "puts, thousand a second",
+            shape: Shape::Bars,
+        },
+        Panel { figure: "waltz14f", title: "zn540", x: X, y: "puts, thousand a second", shape: Shape::Bars },
+    ],
+    measure,
+};
+
+/// The paper's longest puts.
+fn published(step: Step) -> Option<f64> {
+    match step {
+        Step::Base => Some(196_807.0),
+        Step::Reservation => Some(107_867.0),
+        Step::Append => Some(107_396.0),
+        Step::Waltz => Some(58_712.0),
+        Step::Auto => None,
+    }
+}
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for drive in Drive::BOTH {
+        let [max, tail, rate] = match drive {
+            Drive::SmallZone => ["waltz14a", "waltz14c", "waltz14e"],
+            Drive::Zn540 => ["waltz14b", "waltz14d", "waltz14f"],
+        };
+        for step in Step::ALL {
+            let load = step.load(drive, run);
+            let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;
+            let (found, note) = (writes(&outcome), note(&load));
+            let paper = published(step).filter(|_| drive == Drive::SmallZone);
+            let row = Row::new(max, step.name(), step.name(), Unit::Us, found.max).note(&note);
+            rows.push(row.paper(paper).note("published: 64 GB, 5 M puts, another drive"));
+            rows.push(Row::new(tail, step.name(), step.name(), Unit::Us, found.p99_9).note(&note));
+            let rate = Row::new(rate, step.name(), step.name(), Unit::Kiops, outcome.ops_per_s / 1e3);
+            rows.push(rate.note(&note));
+        }
+    }
+    Ok(rows)
+}

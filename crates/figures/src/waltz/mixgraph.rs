@@ -1,0 +1,68 @@
+//! Figs. 10 and 11, Table 3: MixGraph.
+
+use super::{Drive, Step, measure as run_load, note, percentiles, writes};
+use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::kv::mixgraph::Variant;
+use bench::kv::{KvLoad, Mix};
+
+const X: &str = "percentile";
+const Y: &str = "puts, us";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "waltz-fig10",
+    title: "Figs. 10 and 11, Table 3: MixGraph",
+    panels: &[
+        Panel { figure: "waltz10a", title: "AllRand", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "waltz10b", title: "AllDist", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "waltz10c", title: "PreRand", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "waltz10d", title: "PreDist", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel {
+            figure: "waltz11",
+            title: "Fig. 11",
+            x: "workload",
+            y: "operations, thousand a second",
+            shape: Shape::Bars,
+        },
+        Panel {
+            figure: "waltz-table3",
+            title: "Table 3",
+            x: "workload",
+            y: "mean put, us",
+            shape: Shape::Bars,
+        },
+    ],
+    measure,
+};
+
+/// Each variant: its panel, its short name, the means of ZenFS and WALTZ in us.
+const VARIANTS: [(Variant, &str, &str, f64, f64); 4] = [
+    (Variant::AllRandom, "waltz10a", "AllRand", 1304.55, 1195.98),
+    (Variant::AllDist, "waltz10b", "AllDist", 1158.41, 1041.66),
+    (Variant::PrefixRandom, "waltz10c", "PreRand", 1218.45, 1109.30),
+    (Variant::PrefixDist, "waltz10d", "PreDist", 1129.41, 1012.15),
+];
+
+/// MixGraph with values as long as the others'. One operation in seven is a put.
+pub(super) fn load(step: Step, drive: Drive, mix: Mix, run: &Run<'_>) -> KvLoad {
+    KvLoad { mix, ..step.load(drive, run) }
+}
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (variant, figure, name, zenfs, waltz) in VARIANTS {
+        for (step, mean) in [(Step::Base, zenfs), (Step::Waltz, waltz)] {
+            let load = load(step, Drive::SmallZone, Mix::MixGraph(variant), run);
+            let outcome = run_load(run, &format!("{name}, {}", step.name()), &load)?;
+            let (found, note) = (writes(&outcome), format!("smallzone, {}", note(&load)));
+            rows.extend(percentiles(figure, step.name(), &found, &note));
+            rows.push(
+                Row::new("waltz11", step.name(), name, Unit::Kiops, outcome.ops_per_s / 1e3).note(&note),
+            );
+            rows.push(
+                Row::new("waltz-table3", step.name(), name, Unit::Us, found.mean).paper(mean).note(&note),
+            );
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,54 @@
+//! Fig. 15: the 99th percentile of puts, interval by interval.
+
+use std::time::Duration;
+
+use super::{Drive, Step, measure as run_load, note};
+use crate::{Figure, Panel, Result, Row, Run, Shape, Unit, X};
+use bench::kv::KvLoad;
+
+const X_AXIS: &str = "time, s";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "waltz-fig15",
+    title: "Fig. 15: 99th percentile of puts over time",
+    panels: &[
+        Panel {
+            figure: "waltz15a",
+            title: "smallzone",
+            x: X_AXIS,
+            y: "us",
+            shape: Shape::Lines { log: true },
+        },
+        Panel { figure: "waltz15b", title: "zn540", x: X_AXIS, y: "us", shape: Shape::Lines { log: true } },
+    ],
+    measure,
+};
+
+/// Puts, in those of the other figures.
+const MORE: u64 = 3;
+
+/// The intervals: some dozens of them.
+const INTERVALS: [(Drive, &str, Duration); 2] = [
+    (Drive::SmallZone, "waltz15a", Duration::from_millis(50)),
+    (Drive::Zn540, "waltz15b", Duration::from_millis(50)),
+];
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (drive, figure, interval) in INTERVALS {
+        for step in [Step::Base, Step::Waltz] {
+            let load = step.load(drive, run);
+            // Long enough for RocksDB to slow its writers down, as in the paper's runs of minutes.
+            let operations = load.operations * run.pick(MORE, 1);
+            let load = KvLoad { operations, interval: Some(interval), ..load };
+            let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;
+            let note = format!("{}; intervals of {} ms, published: 1 s", note(&load), interval.as_millis());
+            for of in &outcome.intervals {
+                let x = X::Number(of.seconds);
+                rows.push(Row::new(figure, step.name(), x, Unit::Us, of.latency_us.p99).note(&note));
+            }
+        }
+    }
+    Ok(rows)
+}

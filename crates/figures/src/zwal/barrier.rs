@@ -1,0 +1,110 @@
+//! Section 4.4: how far apart barriers are, against what a log takes and how long it is recovered.
+
+use fs::log::IoMode;
+use units::Bytes;
+
+use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::recovery::RecoveryLoad;
+use bench::wal::WalLoad;
+
+use super::alone::alone;
+use super::recovered::recovered;
+use super::{Drive, PAIR};
+
+const X: &str = "barrier";
+const Y: &str = "4 KiB records, thousand a second";
+const REPLAY: &str = "replay of the log, s";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "zwal-barrier",
+    title: "Section 4.4: the distance between barriers",
+    panels: &[
+        Panel { figure: "barrier-a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "barrier-b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: false } },
+        Panel {
+            figure: "barrier-c",
+            title: "c: confzns",
+            x: X,
+            y: REPLAY,
+            shape: Shape::Lines { log: true },
+        },
+        Panel { figure: "barrier-d", title: "d: zn540", x: X, y: REPLAY, shape: Shape::Lines { log: false } },
+    ],
+    measure,
+};
+
+/// A distance, and what ZWAL's text says of it on `confzns`.
+struct Barrier {
+    name: &'static str,
+    /// 0 for a zone.
+    bytes: u64,
+    /// Thousand records a second. At a zone it is 3.91 % above that at 16 MiB.
+    rate: Option<f64>,
+    /// Seconds to replay 1 GiB; `None` where it is not measured either.
+    replay: Option<Option<f64>>,
+}
+
+const fn barrier(name: &'static str, bytes: u64) -> Barrier {
+    Barrier { name, bytes, rate: None, replay: None }
+}
+
+const BARRIERS: [Barrier; 8] = [
+    Barrier { rate: Some(1.99), replay: Some(Some(31.87)), ..barrier("4K", 4 << 10) },
+    barrier("16K", 16 << 10),
+    Barrier { replay: Some(None), ..barrier("64K", 64 << 10) },
+    barrier("256K", 256 << 10),
+    Barrier { replay: Some(None), ..barrier("1M", 1 << 20) },
+    barrier("4M", 4 << 20),
+    Barrier { rate: Some(28.25), replay: Some(None), ..barrier("16M", 16 << 20) },
+    Barrier { rate: Some(29.35), replay: Some(Some(6.13)), ..barrier("zone", 0) },
+];
+
+/// Bytes of the log whose rate is measured.
+const WRITTEN: u64 = 128 << 20;
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for drive in Drive::BOTH {
+        for barrier in &BARRIERS {
+            (run.progress)(&format!("{}, barrier {}", drive.profile(), barrier.name));
+            rows.push(rate(run, drive, barrier)?);
+            if let Some(paper) = barrier.replay {
+                rows.push(replay(run, drive, barrier, paper)?);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn rate(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
+    let load = WalLoad {
+        io: IoMode::Append,
+        buffer: Bytes(PAIR),
+        barrier: Bytes(barrier.bytes),
+        total: Bytes(WRITTEN / run.pick(1, 8)),
+        ..WalLoad::default()
+    };
+    let (rate, note) = alone(drive, load)?;
+    let row =
+        Row::new(drive.pick("barrier-b", "barrier-a"), "append", barrier.name, Unit::Kiops, rate).note(note);
+    Ok(match drive.pick(None, barrier.rate) {
+        Some(paper) => row.paper(paper).note("published: through RocksDB, on the real clock"),
+        None => row,
+    })
+}
+
+fn replay(run: &Run<'_>, drive: Drive, barrier: &Barrier, paper: Option<f64>) -> Result<Row> {
+    // The published numbers are those of `confzns`: the same size only there.
+    let mib = run.pick(drive.pick(256, 1024), 16);
+    let (size, bytes) = (Bytes(mib << 20), Bytes(barrier.bytes));
+    let log =
+        recovered(drive, RecoveryLoad { barrier: bytes, sizes: vec![size], ..RecoveryLoad::default() })?;
+    let figure = drive.pick("barrier-d", "barrier-c");
+    let row = Row::new(figure, "append", barrier.name, Unit::Seconds, log.replay_s)
+        .note(format!("through RocksDB, real clock, {mib} MiB of 4 KiB entries"));
+    Ok(match drive.pick(None, paper).filter(|_| !run.quick) {
+        Some(paper) => row.paper(paper).note("published: 1 GiB; it reads one barrier's bytes at a time"),
+        None => row,
+    })
+}

@@ -1,0 +1,56 @@
+//! Fig. 2: 8 KiB appends to one zone by queue depth, and writes at queue depth 1, in virtual time.
+
+use crate::closed_loop::{Kind, Loop, drive};
+use crate::profiles::{CONFZNS_APPEND_8K, ZN540_APPEND_8K, ZN540_WRITE_8K, zn540_under_io_uring};
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+
+const X: &str = "queue depth";
+const Y: &str = "8 KiB operations, kIOPS";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "zwal-fig2",
+    title: "Fig. 2: appends by queue depth, and one write at a time",
+    panels: &[
+        Panel { figure: "fig2a", title: "a: zn540", x: X, y: Y, shape: Shape::Lines { log: false } },
+        Panel { figure: "fig2b", title: "b: confzns", x: X, y: Y, shape: Shape::Lines { log: false } },
+    ],
+    measure,
+};
+
+const BYTES: usize = 8192;
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut series = |figure: &'static str, write: f64, appends: &[(u32, f64)], note: &str| {
+        (run.progress)(figure);
+        let count = run.pick(20_000, 2000);
+        let kiops = |kind, depth| {
+            let device = match figure {
+                "fig2a" => Ok(zn540_under_io_uring()),
+                _ => drive("profile=confzns").map(|(device, _)| device),
+            };
+            let load = Loop { kind, bytes: BYTES, depth, zones: 1, count };
+            let measured = device.and_then(|device| load.run(&device));
+            measured
+                .map(|measured| measured.kiops())
+                .map_err(|e| Error::new(format!("measuring {figure}"), e))
+        };
+        let row = |name: &str, depth: u32, ours, paper: f64| {
+            Row::new(figure, name, depth, Unit::Kiops, ours).paper(paper).note(note)
+        };
+        rows.push(row("write", 1, kiops(Kind::Write, 1)?, write));
+        for (depth, paper) in appends {
+            rows.push(row("append", *depth, kiops(Kind::Append, *depth)?, *paper));
+        }
+        Ok(())
+    };
+    series(
+        "fig2a",
+        ZN540_WRITE_8K,
+        &ZN540_APPEND_8K,
+        "virtual time; the drive behind io_uring, as the paper's",
+    )?;
+    series("fig2b", 2.064, &CONFZNS_APPEND_8K, "virtual time")?;
+    Ok(rows)
+}

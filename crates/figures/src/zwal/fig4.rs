@@ -1,0 +1,99 @@
+//! Fig. 4: RocksDB's `db_bench fillrandom` of 4 KiB pairs, by log buffer, with the `write` and the `append` mode; and
+//! the log alone, without RocksDB, in virtual time.
+
+use fs::log::IoMode;
+use units::Bytes;
+
+use super::alone::alone;
+use super::{Drive, PAIR, WINDOW};
+use crate::db_bench::DbBench;
+use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::wal::{WalLoad, io_name};
+
+const X: &str = "log buffer, KiB";
+const Y: &str = "4 KiB pairs, thousand a second";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "zwal-fig4",
+    title: "Fig. 4: db_bench fillrandom by log buffer",
+    panels: &[
+        Panel { figure: "fig4a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel { figure: "fig4b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: true } },
+    ],
+    measure,
+};
+
+/// Log buffer in KiB; ZenFS and ZWAL on `confzns`, pairs a second.
+const BUFFERS: [(u32, f64, f64); 5] = [
+    (4, 1_860.0, 26_215.0),
+    (8, 3_576.0, 41_648.0),
+    (16, 6_782.0, 58_178.0),
+    (64, 18_918.0, 76_225.0),
+    (256, 41_510.0, 79_614.0),
+];
+
+/// Bytes of a pair's key.
+const KEY: u64 = 16;
+
+/// Pairs of a run, which takes seconds: more where `confzns` is fast.
+const MOST_PAIRS: u64 = 300_000;
+const SECONDS: u64 = 6;
+
+/// GiB of the memtable: it holds every pair of a run, none is flushed, and what is measured is the log.
+const MEMTABLE_GIB: u64 = 2;
+
+/// Bytes of the log alone.
+const ALONE: u64 = 256 << 20;
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for drive in Drive::BOTH {
+        let figure = drive.pick("fig4b", "fig4a");
+        for (buffer, zenfs, zwal) in BUFFERS {
+            for (mode, paper, whose) in [(IoMode::Write, zenfs, "ZenFS"), (IoMode::Append, zwal, "ZWAL")] {
+                (run.progress)(&format!("{}, {buffer} KiB, {}", drive.profile(), io_name(mode)));
+                // On `zn540` and in the append mode the host sets the pace.
+                let slow = drive == Drive::Confzns && mode == IoMode::Write;
+                let pairs = if slow { (zenfs as u64 * SECONDS).min(MOST_PAIRS) } else { MOST_PAIRS };
+                let pairs = pairs / run.pick(1, 10);
+                let ours = fill(drive, mode, buffer, pairs)? / 1e3;
+                let row = Row::new(figure, io_name(mode), buffer, Unit::Kiops, ours).note(format!(
+                    "stock db_bench, real clock, {pairs} pairs, --write_buffer_size={MEMTABLE_GIB}GiB (nothing is \
+                     flushed), window {WINDOW}, never synced"
+                ));
+                rows.push(drive.pick(row.clone(), {
+                    row.paper(paper / 1e3).note(format!("published: {whose}, 5 GiB, 20 cores"))
+                }));
+            }
+            for mode in [IoMode::Write, IoMode::Append] {
+                let (buffer_bytes, total) = (Bytes(u64::from(buffer) << 10), Bytes(ALONE / run.pick(1, 8)));
+                let load = WalLoad { io: mode, buffer: buffer_bytes, total, ..WalLoad::default() };
+                let (rate, note) = alone(drive, load)?;
+                let series = format!("{} (log alone)", io_name(mode));
+                rows.push(Row::new(figure, series, buffer, Unit::Kiops, rate).note(note));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Pairs a second through the plug-in.
+fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
+    let settings = [
+        ("num", pairs),
+        ("key_size", KEY),
+        ("value_size", PAIR - KEY),
+        ("seed", 1),
+        ("write_buffer_size", MEMTABLE_GIB << 30),
+    ];
+    let mut args: Vec<String> = settings.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+    args.push(String::from("--compression_type=none"));
+    let environment = vec![
+        ("FURROW_WAL_IO", io_name(mode).to_owned()),
+        ("FURROW_WAL_BUFFER", format!("{buffer}KiB")),
+        ("FURROW_WAL_WINDOW", WINDOW.to_string()),
+        ("FURROW_WAL_BARRIER", String::from("0")),
+    ];
+    Ok(DbBench { url: drive.url(), benchmark: "fillrandom", args, environment }.run()?.rate)
+}

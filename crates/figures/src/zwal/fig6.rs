@@ -1,0 +1,144 @@
+//! Fig. 6: YCSB on RocksDB over the file system, with the `write` and the `append` mode, on the real clock.
+
+use fs::log::{IoMode, LogOptions};
+use units::Bytes;
+
+use super::{Drive, WINDOW};
+use bench::Clock;
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::wal::io_name;
+use bench::ycsb::{self, Phase, Workload, YcsbLoad};
+
+const X: &str = "YCSB workload";
+const Y: &str = "operations, thousand a second";
+const OVER: &str = "append over write";
+
+/// The figure.
+pub const FIGURE: Figure = Figure {
+    name: "zwal-fig6",
+    title: "Fig. 6: YCSB on RocksDB",
+    panels: &[
+        Panel { figure: "fig6a", title: "a: confzns", x: X, y: Y, shape: Shape::Bars },
+        Panel { figure: "fig6b", title: "b: zn540", x: X, y: Y, shape: Shape::Bars },
+        Panel { figure: "fig6a-over", title: "confzns", x: X, y: OVER, shape: Shape::Bars },
+        Panel { figure: "fig6b-over", title: "zn540", x: X, y: OVER, shape: Shape::Bars },
+    ],
+    measure,
+};
+
+/// A workload as the paper names it, and what its text says of it.
+struct Published {
+    workload: Workload,
+    name: &'static str,
+    /// ZenFS and ZWAL, thousand a second.
+    rates: Option<(f64, f64)>,
+    /// ZWAL over ZenFS.
+    over: Option<f64>,
+}
+
+const fn published(workload: Workload, name: &'static str, over: Option<f64>) -> Published {
+    Published { workload, name, rates: None, over }
+}
+
+/// The bars that have numbers; ZenFS' load follows from that of ZWAL and their ratio.
+const CONFZNS: [Published; 5] = [
+    Published { rates: Some((27.8 / 8.56, 27.8)), ..published(Workload::Load, "Load", Some(8.56)) },
+    published(Workload::A, "A", None),
+    published(Workload::B, "B", None),
+    published(Workload::D, "D", Some(2.96)),
+    published(Workload::E, "E", None),
+];
+const ZN540: [Published; 5] = [
+    Published { rates: Some((51.9, 66.1)), ..published(Workload::Load, "Load", Some(1.2739)) },
+    published(Workload::A, "A", Some(1.1251)),
+    published(Workload::B, "B", None),
+    published(Workload::D, "D", Some(1.3302)),
+    published(Workload::E, "E", Some(1.0626)),
+];
+
+/// The paper's databases are 20 and 25 GiB, and its memtable is a tenth of that or less.
+const DATA: u64 = 200 << 20;
+const MEMTABLE: Bytes = Bytes(20 << 20);
+
+/// Operations of each workload; the paper's are a million.
+const OPERATIONS: u64 = 10_000;
+
+/// The paper's buffer.
+const BUFFER: usize = 8192;
+
+/// RocksDB's own default.
+const BLOCK_CACHE: Bytes = Bytes(8 << 20);
+
+fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for drive in Drive::BOTH {
+        let (published, value) = drive.pick((&ZN540, 1024), (&CONFZNS, 4096));
+        let mut load = YcsbLoad {
+            device: drive.url(),
+            clock: Some(Clock::Real),
+            workloads: published.iter().map(|bar| bar.workload).collect(),
+            records: DATA / value / run.pick(1, 10),
+            operations: run.pick(OPERATIONS, OPERATIONS / 10),
+            value: Bytes(value),
+            write_buffer: MEMTABLE,
+            block_cache: BLOCK_CACHE,
+            ..YcsbLoad::default()
+        };
+        let mut of = |mode| {
+            load.log = LogOptions { mode, buffer: BUFFER, window: WINDOW as usize, ..LogOptions::default() };
+            let tell = |what: &str| {
+                (run.progress)(&format!("{}, {}: {what}", drive.profile(), io_name(mode)));
+            };
+            tell("load");
+            let outcome = ycsb::run(&load, &|phase| tell(&format!("after {:?}", phase.workload)));
+            outcome.map(|outcome| outcome.phases).map_err(|e| {
+                Error::new(format!("YCSB on {} in the {} mode", drive.profile(), io_name(mode)), e)
+            })
+        };
+        let (write, append) = (of(IoMode::Write)?, of(IoMode::Append)?);
+        let note = format!(
+            "real clock, {} records of {value} bytes, {} operations, one thread, window {WINDOW}, never synced; \
+             opening the database not counted",
+            load.records, load.operations
+        );
+        for (bar, (write, append)) in published.iter().zip(write.iter().zip(&append)) {
+            rows.extend(bar.rows(drive, write, append, &note));
+        }
+    }
+    Ok(rows)
+}
+
+impl Published {
+    fn rows(&self, drive: Drive, write: &Phase, append: &Phase, note: &str) -> Vec<Row> {
+        let figure = drive.pick("fig6b", "fig6a");
+        let theirs = |any: bool, row: Row| match (any, self.workload) {
+            (false, _) => row,
+            (true, Workload::Load) => row.note("published: 20 or 25 GiB"),
+            (true, _) => row.note("published: 20 or 25 GiB; counts opening the database"),
+        };
+        let rate = |mode, phase: &Phase, paper: Option<f64>| {
+            let row = Row::new(figure, io_name(mode), self.name, Unit::Kiops, phase.ops_per_s / 1e3);
+            theirs(paper.is_some(), row.paper(paper).note(note))
+        };
+        let open = |mode, phase: &Phase| {
+            let series = format!("opening the database, {}", io_name(mode));
+            Row::new(
+                drive.pick("fig6b-open", "fig6a-open"),
+                series,
+                self.name,
+                Unit::Seconds,
+                phase.open_seconds,
+            )
+            .note("real clock, the replay of its log included")
+        };
+        let over = append.ops_per_s / write.ops_per_s;
+        let over = Row::new(drive.pick("fig6b-over", "fig6a-over"), OVER, self.name, Unit::Times, over);
+        vec![
+            rate(IoMode::Write, write, self.rates.map(|(zenfs, _)| zenfs)),
+            rate(IoMode::Append, append, self.rates.map(|(_, zwal)| zwal)),
+            theirs(self.over.is_some(), over.paper(self.over).note(note)),
+            open(IoMode::Write, write),
+            open(IoMode::Append, append),
+        ]
+    }
+}

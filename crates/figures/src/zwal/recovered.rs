@@ -1,0 +1,25 @@
+//! One log's recovery, on the real clock.
+
+use units::Bytes;
+
+use super::{Drive, PAIR};
+use crate::{Error, Result};
+use bench::recovery::{self, RecoveredLog, RecoveryLoad};
+
+/// Zones of the drive: enough for the largest log.
+const ZONES: u32 = 16;
+
+/// Fills and recovers a log of the one size that the load names, with an entry of 4 KiB for each pair. What the load
+/// says of the drive, of pairs and of the buffer does not count.
+pub fn recovered(drive: Drive, load: RecoveryLoad) -> Result<RecoveredLog> {
+    let load = RecoveryLoad {
+        device: format!("{}&zones={ZONES}", drive.url()),
+        pair: Bytes(PAIR),
+        buffer: Bytes(PAIR),
+        runs: 1,
+        ..load
+    };
+    let doing = || format!("recovering a log on {}", drive.profile());
+    let outcome = recovery::run(&load).map_err(|e| Error::new(doing(), e))?;
+    outcome.logs.into_iter().next().ok_or_else(|| Error::new(doing(), "there is none"))
+}
