@@ -10,8 +10,8 @@ use units::{block_on, sleep_until};
 use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
 
 use super::{KIB, MIB, Whose, md, setup};
-use bench::array::{Kind, Load, Summary, prime};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::array::{Kind, Load, Summary, prime};
 
 const X: &str = "block size, KiB";
 const RATE: &str = "MiB/s";

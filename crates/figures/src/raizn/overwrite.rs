@@ -7,9 +7,9 @@ use units::Bytes;
 use zoned::{ZoneId, ZonedDevice};
 
 use super::{MIB, MODEL, OURS, Whose, md, setup};
+use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Recorder;
 use bench::array::{Kind, Load, Time, reset};
-use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 
 const X: &str = "written, % of the capacity";
 

@@ -3,8 +3,8 @@
 use units::Bytes;
 
 use super::{MODEL, OURS, md, setup};
-use bench::array::rebuild;
 use crate::{Better, Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::array::rebuild;
 
 /// The figure.
 pub(super) const FIGURE: Figure = Figure {

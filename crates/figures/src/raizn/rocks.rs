@@ -11,9 +11,9 @@ use zoned::ZonedDevice;
 use zoned::emu::Profile;
 
 use super::{DRIVES, OURS, md, setup, shares};
-use bench::Clock;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::Clock;
 use bench::Scratch;
 
 const X: &str = "db_bench workload";

@@ -5,9 +5,9 @@ use ::fs::{Fs, MountOptions};
 use units::block_on;
 
 use super::*;
-use bench::Clock;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Row, Run, Unit};
+use bench::Clock;
 
 fn quick(figure: &Figure) -> Vec<Row> {
     figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()

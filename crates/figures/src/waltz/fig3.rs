@@ -8,9 +8,9 @@ use units::{Blocks, block_on, spawn};
 use zoned::{Buf, Durability, Lba, ZoneId, ZonedDevice};
 
 use super::Drive;
-use bench::Recorder;
 use crate::closed_loop::drive;
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::Recorder;
 
 const X: &str = "threads";
 const Y: &str = "4 KiB to one zone, us";

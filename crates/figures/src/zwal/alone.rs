@@ -3,8 +3,8 @@
 use units::Bytes;
 
 use super::{Drive, PAIR, WINDOW};
-use bench::Clock;
 use crate::{Error, Result};
+use bench::Clock;
 use bench::wal::{self, WalLoad, io_name};
 
 /// Thousand records of 4 KiB a second, and how they were measured. What the load says of drive, clock, record and

@@ -4,8 +4,8 @@ use fs::log::{IoMode, LogOptions};
 use units::Bytes;
 
 use super::{Drive, WINDOW};
-use bench::Clock;
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
+use bench::Clock;
 use bench::wal::io_name;
 use bench::ycsb::{self, Phase, Workload, YcsbLoad};
 
