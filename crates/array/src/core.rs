@@ -14,14 +14,14 @@ use zoned::{
 };
 
 use crate::Sabotage;
-use crate::background::Watch;
+use crate::admin::status::WornZone;
+use crate::background::jobs::Jobs;
+use crate::background::runner::Watch;
 use crate::events::Bus;
 use crate::format::superblock::Superblock;
-use crate::jobs::Jobs;
 use crate::layout::{Layout, Slot};
 use crate::member::Member;
 use crate::metrics::Tally;
-use crate::status::WornZone;
 use crate::zone::{Work, Zone};
 
 /// A zone, alone on its cache lines.

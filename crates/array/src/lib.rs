@@ -14,55 +14,33 @@
 //! `docs/adr/0011-raizn.md` has the formats, the rules, and what happens in each crash.
 #![forbid(unsafe_code)]
 
-mod action;
+mod admin;
 mod background;
-mod check;
+mod checkpoint;
 mod core;
-mod create;
-mod decide;
-mod dump;
+mod degraded;
 mod events;
-mod failure;
 mod format;
-mod jobs;
+mod io;
 mod layout;
-mod left_out;
-mod log_read;
-mod lose;
-mod loss;
-mod lost;
 mod member;
-mod mend;
 mod metrics;
 mod mount;
-mod open;
 mod options;
-mod pace;
-mod patches;
-mod persistence;
-mod plan;
-mod read;
-mod rebuild;
-mod repair;
-mod roll;
-mod scrub;
-mod sound;
-mod status;
-mod swap;
-pub mod url;
-mod write;
-mod xor;
 mod zone;
 
-pub use check::{CheckOptions, CheckReport, Problem, Severity, check};
-pub use create::{create, plan};
-pub use dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
+pub use admin::check::{CheckOptions, CheckReport, Problem, Severity, check};
+pub use admin::create::{create, plan};
+pub use admin::dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
+pub use admin::status::{
+    Health, LostBlocks, MANY_ERRORS, MemberState, MemberStatus, Status, WornZone, status,
+};
+pub use admin::url;
+pub use background::jobs::{Handle, Progress, Rebuild, Scrub};
+pub use background::scrub::{Mismatch, ScrubReport};
 pub use events::{Event, EventKind, Events};
 pub use format::superblock::{Limits, MemberInfo, Superblock};
-pub use jobs::{Handle, Progress, Rebuild, Scrub};
 pub use layout::{Layout, Piece, Slot, Stripe};
 pub use metrics::Counters;
-pub use open::Array;
+pub use mount::assemble::Array;
 pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, Sabotage, ScrubOptions};
-pub use scrub::{Mismatch, ScrubReport};
-pub use status::{Health, LostBlocks, MANY_ERRORS, MemberState, MemberStatus, Status, WornZone, status};

@@ -43,7 +43,7 @@ const CHECKPOINT: u32 = 1;
 pub(crate) enum Kind {
     /// The array, its members, and which of them failed: [`super::superblock`].
     Superblock,
-    /// Generations and ends of zones: [`super::zones`].
+    /// Generations and ends of zones: [`super::zone_entries`].
     Zones,
     /// The zone of this generation is about to be reset.
     ResetIntent,
@@ -53,15 +53,15 @@ pub(crate) enum Kind {
     Relocated,
     /// A checkpoint ends here: this epoch's records tell everything about this member.
     CheckpointEnd,
-    /// What a new drive that is being filled holds already: [`super::zones`].
+    /// What a new drive that is being filled holds already: [`super::zone_entries`].
     Rebuilt,
     /// Blocks of data, within one stripe unit, that do not lie in their place.
     RelocatedData,
-    /// Rows of the drive's physical zone that hold what was never acknowledged: [`super::hidden`].
+    /// Rows of the drive's physical zone that hold what was never acknowledged: [`super::row_ranges`].
     Hidden,
-    /// A metadata zone holds a copy of a physical zone that is being written anew: [`super::hidden`].
+    /// A metadata zone holds a copy of a physical zone that is being written anew: [`super::row_ranges`].
     Swap,
-    /// Rows of the drive's physical zone whose content is lost: [`super::hidden`].
+    /// Rows of the drive's physical zone whose content is lost: [`super::row_ranges`].
     Lost,
 }
 

@@ -5,10 +5,11 @@
 //! cut may lie between two good ones.
 
 pub(crate) mod header;
-pub(crate) mod hidden;
 pub(crate) mod record;
+pub(crate) mod row_ranges;
+pub(crate) mod shape;
 pub(crate) mod superblock;
-pub(crate) mod zones;
+pub(crate) mod zone_entries;
 
 pub(crate) use units::crc32c;
 

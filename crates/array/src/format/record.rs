@@ -6,9 +6,9 @@ use uuid::Uuid;
 use zoned::{Blocks, Buf, BufMut, ZoneId};
 
 use super::header::{self, Header, Kind};
-use super::hidden;
+use super::row_ranges;
 use super::superblock::{self, Superblock};
-use super::zones::{self, ZoneEntry};
+use super::zone_entries::{self, ZoneEntry};
 use crate::layout::Slot;
 
 /// What a record says.
@@ -63,14 +63,14 @@ impl Body {
         let payload = match self {
             Body::Superblock(sb) => superblock::encode(sb).len(),
             Body::Zones { entries, .. } | Body::Rebuilt { entries, .. } => {
-                zones::encode(ZoneId(0), entries).len()
+                zone_entries::encode(ZoneId(0), entries).len()
             }
             Body::PartialParity { rows: data, .. }
             | Body::Relocated { unit: data, .. }
             | Body::RelocatedData { data, .. } => data.len(),
-            Body::Hidden { ranges, rebuilt, .. } => hidden::encode(ranges, *rebuilt).len(),
-            Body::Lost { ranges, .. } => hidden::encode(ranges, false).len(),
-            Body::Swap { swap, mask, .. } => hidden::encode_swap(*swap, *mask).len(),
+            Body::Hidden { ranges, rebuilt, .. } => row_ranges::encode(ranges, *rebuilt).len(),
+            Body::Lost { ranges, .. } => row_ranges::encode(ranges, false).len(),
+            Body::Swap { swap, mask, .. } => row_ranges::encode_swap(*swap, *mask).len(),
             Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
         };
         ((header::SIZE + payload) as u64).div_ceil(u64::from(block_size))
@@ -101,7 +101,7 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
         Body::Zones { first, entries } | Body::Rebuilt { first, entries } => {
             let rebuilt = matches!(body, Body::Rebuilt { .. });
             header.kind = if rebuilt { Kind::Rebuilt } else { Kind::Zones };
-            own = zones::encode(*first, entries);
+            own = zone_entries::encode(*first, entries);
             &own
         }
         Body::ResetIntent { zone, generation } => {
@@ -126,18 +126,18 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
         }
         Body::Hidden { zone, generation, ranges, rebuilt } => {
             (header.kind, header.zone, header.generation) = (Kind::Hidden, *zone, *generation);
-            own = hidden::encode(ranges, *rebuilt);
+            own = row_ranges::encode(ranges, *rebuilt);
             &own
         }
         Body::Lost { zone, generation, ranges } => {
             (header.kind, header.zone, header.generation) = (Kind::Lost, *zone, *generation);
-            own = hidden::encode(ranges, false);
+            own = row_ranges::encode(ranges, false);
             &own
         }
         Body::Swap { zone, generation, rows, swap, mask } => {
             (header.kind, header.zone, header.generation) = (Kind::Swap, *zone, *generation);
             header.end = Blocks(*rows);
-            own = hidden::encode_swap(*swap, *mask);
+            own = row_ranges::encode_swap(*swap, *mask);
             &own
         }
     };
@@ -163,7 +163,7 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
             Err(superblock::Refused::Malformed) => return Ok(None),
             Err(superblock::Refused::Foreign(why)) => return Err(why),
         },
-        Kind::Zones | Kind::Rebuilt => match zones::decode(payload) {
+        Kind::Zones | Kind::Rebuilt => match zone_entries::decode(payload) {
             Some((first, entries)) if header.kind == Kind::Zones => Body::Zones { first, entries },
             Some((first, entries)) => Body::Rebuilt { first, entries },
             None => return Ok(None),
@@ -173,15 +173,15 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
         Kind::Relocated => Body::Relocated { zone, generation, start, end, unit: data() },
         Kind::CheckpointEnd => Body::CheckpointEnd,
         Kind::RelocatedData => Body::RelocatedData { zone, generation, start, end, data: data() },
-        Kind::Hidden => match hidden::decode(payload) {
+        Kind::Hidden => match row_ranges::decode(payload) {
             Some((ranges, rebuilt)) => Body::Hidden { zone, generation, ranges, rebuilt },
             None => return Ok(None),
         },
-        Kind::Lost => match hidden::decode(payload) {
+        Kind::Lost => match row_ranges::decode(payload) {
             Some((ranges, _)) => Body::Lost { zone, generation, ranges },
             None => return Ok(None),
         },
-        Kind::Swap => match hidden::decode_swap(payload) {
+        Kind::Swap => match row_ranges::decode_swap(payload) {
             Some((swap, mask)) => Body::Swap { zone, generation, rows: end.0, swap, mask },
             None => return Ok(None),
         },

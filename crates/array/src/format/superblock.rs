@@ -35,8 +35,8 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::format::shape::HIGHEST;
 use crate::layout::Slot;
-use crate::sound::HIGHEST;
 use zoned::Geometry;
 
 /// The version this build writes and reads.

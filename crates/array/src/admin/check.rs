@@ -1,0 +1,239 @@
+//! Checking an array that is not assembled: what a mount would find, what it would not like, and on request whether all
+//! parity fits. Reads only.
+
+use std::sync::Arc;
+
+use zoned::{Blocks, BufMut, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+
+use crate::admin::status::{MemberState, status};
+use crate::layout::Slot;
+use crate::layout::xor::xor;
+use crate::member::Member;
+use crate::member::bad_rows;
+use crate::mount::decide::{Child, Verdict};
+use crate::mount::gather::Mount;
+use crate::mount::log_contents;
+use crate::mount::zone_rewrite::lay_over;
+use crate::{OpenOptions, Status};
+
+/// How to check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckOptions {
+    /// Reads all data and parity too, and compares them. Default false.
+    pub deep: bool,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// The next mount deals with it, or nothing is lost by it.
+    Warning,
+    /// Something is lost or wrong.
+    Error,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The drive, where it is of one.
+    pub slot: Option<Slot>,
+    /// The logical zone, where it is of one.
+    pub zone: Option<ZoneId>,
+    /// What.
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckReport {
+    /// The array and its members.
+    pub status: Status,
+    /// Logical zones that hold something.
+    pub zones: u32,
+    /// What is not as it should be.
+    pub problems: Vec<Problem>,
+}
+
+/// Problems of one kind that are named each; further ones are counted.
+const NAMED: usize = 64;
+/// Bytes read of each drive at a time.
+const CHUNK: u64 = 512 << 10;
+
+/// Checks the array that `devices` are members of, which nobody else uses. Reads only.
+///
+/// Errors: those of [`status`](crate::status()); what makes a mount impossible is a problem of the report.
+pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> Result<CheckReport> {
+    let status = status(devices).await?;
+    let claims = log_contents::claims(devices.to_vec()).await?;
+    let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
+    report.members();
+    match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
+        Ok(mount) => report.zones(&mount, options).await?,
+        Err(e) if e.kind() == ErrorKind::Host => return Err(e),
+        Err(e) => report.add(Severity::Error, None, None, e.to_string()),
+    }
+    report.problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+    Ok(report)
+}
+
+impl CheckReport {
+    /// Whether nothing is lost or wrong: warnings do not count.
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity < Severity::Error)
+    }
+
+    fn add(&mut self, severity: Severity, slot: Option<Slot>, zone: Option<ZoneId>, what: impl Into<String>) {
+        self.problems.push(Problem { severity, slot, zone, what: what.into() });
+    }
+
+    fn members(&mut self) {
+        for member in self.status.members.clone() {
+            let what = match member.state {
+                MemberState::Good => continue,
+                MemberState::Failed => "the drive failed, and the array does without it",
+                MemberState::Missing => {
+                    "the drive is missing: a mount makes the array do without it for good"
+                }
+                MemberState::Rebuilding => "the drive's rebuild is not done: a mount goes on with it",
+            };
+            self.add(Severity::Warning, Some(member.slot), None, what);
+        }
+    }
+
+    async fn zones(&mut self, mount: &Mount, options: CheckOptions) -> Result<()> {
+        for (slot, present) in (0..).map(Slot).zip(&mount.present) {
+            let Some(present) = present else { continue };
+            if present.tale.epochs.last_key_value().is_some_and(|(epoch, _)| *epoch > mount.epoch) {
+                let what = "the last mount was cut short: what it began does not count";
+                self.add(Severity::Warning, Some(slot), None, what);
+            }
+            if present.tale.unsound > 0 {
+                let what =
+                    format!("{} records of its log say what cannot be: passed over", present.tale.unsound);
+                self.add(Severity::Warning, Some(slot), None, what);
+            }
+            for info in &present.zones {
+                if matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline) {
+                    let what = format!("metadata zone {} is {:?}: replace the drive", info.zone, info.state);
+                    self.add(Severity::Warning, Some(slot), None, what);
+                }
+            }
+        }
+        for (slot, why) in &mount.left_out {
+            self.add(Severity::Warning, Some(*slot), None, why.in_full());
+        }
+        for worn in mount.worn_zones() {
+            let what = format!("the zone is {:?}: it takes no more writes", worn.state);
+            self.add(Severity::Warning, Some(worn.slot), Some(worn.zone), what);
+        }
+        let whole = mount.present.iter().all(Option::is_some);
+        if options.deep && !whole {
+            let what = "a drive is lacking: everything is read, and there is nothing to compare it with";
+            self.add(Severity::Warning, None, None, what);
+        }
+        for id in (0..mount.superblock.zones).map(ZoneId) {
+            self.zone(mount, id, options.deep).await?;
+        }
+        Ok(())
+    }
+
+    async fn zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
+        let (entry, decision) = mount.decide(id);
+        if mount.loses(id, &entry, &decision) {
+            let what = "two drives lack their part of the zone: it is lost, until it is reset";
+            self.add(Severity::Error, None, Some(id), what);
+            return Ok(());
+        }
+        match decision.verdict {
+            Verdict::Empty => return Ok(()),
+            Verdict::Reset => {
+                let what = "a reset was begun, or nothing of the zone counts: a mount empties it";
+                self.add(Severity::Warning, None, Some(id), what);
+                return Ok(());
+            }
+            Verdict::Hide => {
+                let what = "some drives hold blocks above the pointer: a mount hides them";
+                self.add(Severity::Warning, None, Some(id), what);
+            }
+            Verdict::Open | Verdict::Full | Verdict::Known => {}
+        }
+        self.zones += u32::from(decision.pointer > Blocks::ZERO);
+        let lost = mount.lost_rows(id, entry.generation);
+        for (slot, ranges) in (0..).map(Slot).zip(&lost).filter(|(_, ranges)| !ranges.is_empty()) {
+            let blocks: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let what = format!("{blocks} blocks were lost when the drive was rebuilt");
+            self.add(Severity::Error, Some(slot), Some(id), what);
+        }
+        if !deep {
+            return Ok(());
+        }
+        // Of stripes that may have been in flight a mount computes the parity anew.
+        let layout = &mount.layout;
+        let sure = match decision.verdict {
+            Verdict::Known => layout.stripe_of(decision.pointer),
+            _ => decision.from.min(layout.stripe_of(decision.pointer)),
+        };
+        let rows = |stripe| layout.row(stripe).min(layout.zone_capacity);
+        let (sure, all) = (rows(sure), rows(layout.stripe_of(decision.pointer)));
+        let (patches, relocated) = mount.relocations(id, entry.generation);
+        let block = u64::from(mount.superblock.block_size);
+        let there = mount.present.iter().flatten();
+        let most = there.map(|present| present.device.geometry().max_transfer.0).min().unwrap_or(u64::MAX);
+        let chunk = ((CHUNK / block).min(most) / layout.unit).max(1) * layout.unit;
+        let (mut row, mut wrong) = (0, 0);
+        while row < all {
+            let end = (row + chunk).min(if row < sure { sure } else { all });
+            let bytes = usize::try_from((end - row) * block).expect("a chunk");
+            let mut sum = BufMut::zeroed(bytes);
+            let mut compare = row < sure;
+            for (slot, present) in (0..).map(Slot).zip(&mount.present) {
+                let there = present.as_ref().filter(|_| mount.child(slot, id) != Child::Missing);
+                let Some(present) = there else {
+                    compare = false;
+                    continue;
+                };
+                // Nothing fits what is lost.
+                compare &= !lost.get(slot.index()).is_some_and(|lost| bad_rows::hits(lost, &(row..end)));
+                let at = Member::address(&*present.device, id, row);
+                match present.device.read(at, BufMut::zeroed(bytes)).await {
+                    Ok(mut data) => {
+                        lay_over(
+                            layout,
+                            mount.superblock.block_size as usize,
+                            id,
+                            (&patches, &relocated),
+                            slot,
+                            row,
+                            &mut data,
+                        );
+                        xor(&mut sum, &data);
+                    }
+                    Err(e) => {
+                        compare = false;
+                        let held = e.kind() == ErrorKind::Media && !patches.hidden(slot).is_empty();
+                        let severity = if held { Severity::Warning } else { Severity::Error };
+                        self.add(severity, Some(slot), Some(id), format!("rows {row} to {end}: {e}"));
+                    }
+                }
+            }
+            let unit = usize::try_from(layout.unit * block).expect("a stripe unit");
+            for (part, stripe) in sum.chunks(unit).zip(row / layout.unit..) {
+                if compare && part.iter().any(|byte| *byte != 0) {
+                    wrong += 1;
+                    if wrong <= NAMED {
+                        let what = format!("the parity of stripe {stripe} does not fit its data");
+                        self.add(Severity::Error, None, Some(id), what);
+                    }
+                }
+            }
+            row = end;
+        }
+        if wrong > NAMED {
+            let what = format!("the parity of {} more stripes does not fit", wrong - NAMED);
+            self.add(Severity::Error, None, Some(id), what);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Making an array.
+
+use std::sync::Arc;
+
+use uuid::{Builder, Uuid};
+use zoned::{
+    Action, Blocks, Driver, Durability, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
+};
+
+use crate::CreateOptions;
+use crate::format::record::{self, Body, Place};
+use crate::format::superblock::{
+    LEFT_SYMMETRIC, LOST_ROWS, Limits, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock,
+};
+use crate::format::zone_entries::{ZoneEntry, per_block};
+use crate::layout::Slot;
+use crate::member::{METADATA_ZONES, RESERVE};
+
+/// The epoch that a new array begins with.
+const FIRST_EPOCH: u64 = 1;
+/// The generation that a zone of a new array begins with.
+const FIRST_GENERATION: u64 = 1;
+/// Logical zones that must be able to be open. `fs` needs more, and says so itself.
+const LEAST_OPEN: u32 = 1;
+
+/// Makes an array of `devices`, in this order. **Everything that they hold is lost.**
+///
+/// At least three drives with blocks of the same size and no conventional zones. Zones that all drives have are used,
+/// and of each zone as much as the smallest drive has. Zones for data that a drive can only read, or not even that, stay as
+/// they are: their logical zones take no writes. When this returns the array is durable.
+///
+/// Errors: those of [`plan`], and [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] where one of the first zones of a
+/// drive is such a one: nothing is lost then.
+pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
+    let superblock = plan(devices, options)?;
+    let mut reports = Vec::with_capacity(devices.len());
+    // Of all, before anything of one is lost.
+    for device in devices {
+        let zones = device.report(0..device.geometry().zones).await?;
+        may_hold(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
+        reports.push(zones);
+    }
+    for (device, zones) in devices.iter().zip(&reports) {
+        empty(device, zones).await?;
+    }
+    for (device, slot) in devices.iter().zip((0..).map(Slot)) {
+        write(device, slot, &superblock).await?;
+    }
+    Ok(superblock)
+}
+
+/// Refuses a drive one of whose `zones` takes no writes.
+pub(crate) fn may_hold<'a>(
+    device: &Arc<dyn ZonedDevice>,
+    operation: &'static str,
+    mut zones: impl Iterator<Item = &'a ZoneInfo>,
+) -> Result<()> {
+    let Some(worn) = zones.find(|info| is_worn(info.state)) else { return Ok(()) };
+    let (kind, how) = match worn.state {
+        ZoneState::Offline => (ErrorKind::ZoneOffline, "is offline"),
+        _ => (ErrorKind::ZoneReadOnly, "can be read only"),
+    };
+    let what = if worn.zone.0 < METADATA_ZONES { "metadata" } else { "data" };
+    let error = Error::new(kind, &device.geometry().name, operation).in_zone(worn.zone);
+    Err(error.because(format!("it {how}, and the array's {what} has to go there: use another drive")))
+}
+
+fn is_worn(state: ZoneState) -> bool {
+    matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// Empties a drive that is to be a member.
+pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
+    for info in zones.iter().filter(|info| info.state != ZoneState::Empty && !is_worn(info.state)) {
+        device.zone(info.zone, Action::Reset).await?;
+    }
+    device.flush().await
+}
+
+/// The first checkpoint of a member.
+async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superblock) -> Result<()> {
+    let mut bodies = vec![Body::Superblock(superblock.clone())];
+    let entries = vec![ZoneEntry { generation: FIRST_GENERATION, end: None }; superblock.zones as usize];
+    let count = per_block(superblock.block_size).max(1);
+    for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
+        bodies.push(Body::Zones { first: ZoneId(first), entries: part.to_vec() });
+    }
+    let mut at = device.geometry().start(ZoneId(0));
+    let array = superblock.uuid;
+    for (body, sequence) in bodies.iter().zip(0..) {
+        let place = Place { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
+        let bytes = record::encode(place, body, superblock.block_size);
+        let blocks = bytes.len() as u64 / u64::from(superblock.block_size);
+        device.write(at, bytes, Durability::Cached).await?;
+        at = at.plus(Blocks(blocks));
+    }
+    let sequence = bodies.len() as u64;
+    let place = Place { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
+    let bytes = record::encode(place, &Body::CheckpointEnd, superblock.block_size);
+    device.write(at, bytes, Durability::Durable).await
+}
+
+pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {
+    let bits = (u128::from(driver.random()) << 64) | u128::from(driver.random());
+    Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
+}
+
+/// The superblock that [`create`] would write, or why there can be no array of `devices`. Touches none of them.
+pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
+    let name: Arc<str> = Arc::from("array");
+    let refuse = |kind, why: String| Err(Error::new(kind, &name, "create").because(why));
+    let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+    let Some(first) = devices.first().filter(|_| (3..=MAX_MEMBERS).contains(&count)) else {
+        let why = format!("{count} drives; an array has 3 to {MAX_MEMBERS}");
+        return refuse(ErrorKind::Invalid, why);
+    };
+    let block = first.geometry().block_size;
+    for device in devices {
+        let g = device.geometry();
+        if g.block_size != block {
+            let why = format!(
+                "{} has blocks of {} bytes, {} of {block}: all drives need the same",
+                g.name,
+                g.block_size,
+                first.geometry().name
+            );
+            return refuse(ErrorKind::Invalid, why);
+        }
+        if g.conventional > 0 {
+            let why = format!(
+                "{} has {} conventional zones: arrays of such drives are not supported yet",
+                g.name, g.conventional
+            );
+            return refuse(ErrorKind::Unsupported, why);
+        }
+        let limit = g.max_open.into_iter().chain(g.max_active).min();
+        if limit.is_some_and(|limit| limit < METADATA_ZONES + LEAST_OPEN) {
+            let why = format!(
+                "{} can have {} zones open; the array's metadata takes {METADATA_ZONES}, and at least one more is \
+                 needed",
+                g.name,
+                limit.unwrap_or(0)
+            );
+            return refuse(ErrorKind::Invalid, why);
+        }
+    }
+    let bytes = options.stripe_unit.0;
+    let unit = bytes / u64::from(block);
+    let least = |of: fn(&zoned::Geometry) -> u64| devices.iter().map(|d| of(d.geometry())).min().unwrap_or(0);
+    let most = least(|g| g.max_transfer.0).saturating_sub(1);
+    if unit == 0 || !bytes.is_multiple_of(u64::from(block)) || unit > most {
+        let why = format!(
+            "a stripe unit of {bytes} bytes: it must be whole blocks of {block} bytes, and no more than {most} of them"
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    if options.label.len() > MAX_LABEL {
+        return refuse(ErrorKind::Invalid, format!("the label is longer than {MAX_LABEL} bytes"));
+    }
+    let zones = u32::try_from(least(|g| u64::from(g.zones))).unwrap_or(u32::MAX);
+    let capacity = least(|g| g.zone_capacity.0);
+    let open = devices.iter().filter_map(|d| d.geometry().max_active.or(d.geometry().max_open)).min();
+    // The checkpoint: superblock, generations, partial parity of every open zone, the end; twice, to have some room
+    // between two of them.
+    let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
+    let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
+    let fixed = 1 + RESERVE + entries + 1;
+    let needed = 2 * (fixed + open * (unit + 1));
+    if zones <= METADATA_ZONES || capacity < needed.min(MOST_NEEDED) {
+        let why = format!(
+            "{zones} zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
+             {} blocks, with this stripe unit",
+            needed.min(MOST_NEEDED)
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES);
+    // A drive without a limit of active zones may have all of them partly written, whatever may be open: no more than
+    // have room, all with their parity on one drive.
+    let data = zones - METADATA_ZONES;
+    let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
+    let most = limits.max_active.unwrap_or(data).min(room).max(LEAST_OPEN);
+    if most < data {
+        limits.max_active = Some(most);
+    }
+    let driver = first.driver();
+    let member =
+        |_: &Arc<dyn ZonedDevice>| MemberInfo { uuid: uuid(&**driver), failed: false, rebuilding: false };
+    Ok(Superblock {
+        uuid: uuid(&**driver),
+        config: 1,
+        compat: 0,
+        ro_compat: 0,
+        incompat: RELOCATION | LOST_ROWS,
+        parities: 1,
+        placement: LEFT_SYMMETRIC,
+        block_size: block,
+        unit: u32::try_from(unit).expect("below the longest transfer"),
+        metadata_zones: METADATA_ZONES,
+        zones: data,
+        zone_size: Blocks(devices.iter().map(|d| d.geometry().zone_size.0).max().unwrap_or(0)),
+        zone_capacity: Blocks(capacity),
+        limits: Some(limits),
+        created_ms: driver.unix_millis(),
+        label: options.label.clone(),
+        members: devices.iter().map(member).collect(),
+    })
+}
+
+/// Metadata zones of so many blocks are always large enough.
+const MOST_NEEDED: u64 = 1 << 20;

@@ -1,0 +1,7 @@
+//! Administration: create, status, check, dump, URLs.
+
+pub(crate) mod check;
+pub(crate) mod create;
+pub(crate) mod dump;
+pub(crate) mod status;
+pub mod url;

@@ -1,0 +1,403 @@
+//! `array:` URLs. An array is named by its members, by a file that lists them, or by its own name:
+//!
+//! | URL | members |
+//! |---|---|
+//! | `array:URL,URL,...` | these, in any order; one of them may be missing |
+//! | `array:PATH` | those that the file lists, one URL on a line; `#` begins a comment |
+//! | `array:NAME` | the drives of this machine that are members of the array with this label or UUID |
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use units::block_on;
+use zoned::contents::{Signature, peek};
+use zoned::discover::Machine;
+use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
+
+use crate::admin::status::of_members;
+use crate::degraded::failure::Patience;
+use crate::{Array, OpenOptions, Status};
+
+/// The members that `rest`, an array's URL behind `array:`, names. Those that are not there are left out, with a
+/// warning: the array may do without one.
+///
+/// Errors: [`ErrorKind::Held`] and whatever else says that a drive is there and cannot be had, [`ErrorKind::Invalid`]
+/// for what is no URL, or is named twice, [`ErrorKind::NotFound`] where nothing has this name.
+pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    match listed(rest)? {
+        Some(urls) => open_all(rest, &urls, driver),
+        None => by_name(rest, driver),
+    }
+}
+
+/// The URLs that `rest` names its members by, in the order in which they are written; `None` where it is the array's
+/// name. Opens no drive.
+///
+/// Errors: those of [`members`] that need no drive.
+pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
+    let urls: Vec<String> = if is_list(rest) {
+        rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+    } else if is_file(rest) {
+        let text = std::fs::read_to_string(rest).map_err(|error| {
+            refusal(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
+        })?;
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    } else {
+        return Ok(None);
+    };
+    if urls.is_empty() {
+        return Err(refusal(ErrorKind::Invalid, rest, "it names no members: array:URL,URL,URL".to_owned()));
+    }
+    let mut seen = BTreeSet::new();
+    for url in &urls {
+        if url.starts_with("array:") {
+            return Err(refusal(ErrorKind::Unsupported, url, "an array of arrays is not built".to_owned()));
+        }
+        url.parse::<DeviceUrl>()?;
+        if !seen.insert(without_settings(url)) {
+            return Err(refusal(ErrorKind::Invalid, rest, format!("{url} is named twice")));
+        }
+    }
+    Ok(Some(urls))
+}
+
+/// What names the drive in a URL: the settings of one that would be made are left out.
+fn without_settings(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+/// Whether a device's URL is that of an emulated drive, or of an array of such: nobody else's data can lie on it.
+pub fn is_emulated(url: &str) -> bool {
+    match url.parse() {
+        Ok(DeviceUrl::Array(rest)) => {
+            matches!(listed(&rest), Ok(Some(urls)) if urls.iter().all(|url| is_emulated(url)))
+        }
+        Ok(url) => url.is_emulated(),
+        Err(_) => false,
+    }
+}
+
+/// Whether a list of members can hold this URL.
+///
+/// Errors: [`ErrorKind::Invalid`] where it would be read as something else.
+pub fn listable(url: &str) -> Result<()> {
+    if url.trim() == url && !url.contains(['#', '\n', '\r']) {
+        return Ok(());
+    }
+    let why = format!(
+        "{url:?} in a list of members would be read as another drive: no '#', line break, or space at an end; rename the \
+         drive's file"
+    );
+    Err(Error::new(ErrorKind::Invalid, &Arc::from(url), "list").because(why))
+}
+
+/// Adds a new member to the list, where `rest` is a file that lists them: an array that is opened without the drive
+/// that is being rebuilt cannot go on with it. Whether it was one.
+///
+/// Errors: [`ErrorKind::Host`] where the file cannot be written; those of [`listable`].
+pub fn remember(rest: &str, url: &str) -> Result<bool> {
+    if !is_file(rest) {
+        return Ok(false);
+    }
+    listable(url)?;
+    let same = |known: &String| without_settings(known) == without_settings(url);
+    if listed(rest)?.is_some_and(|urls| urls.iter().any(same)) {
+        return Ok(true);
+    }
+    let add = || {
+        let mut file = std::fs::OpenOptions::new().append(true).open(rest)?;
+        file.write_all(format!("\n{url}\n").as_bytes())?;
+        file.sync_all()
+    };
+    add().map(|()| true).map_err(|error| {
+        refusal(
+            ErrorKind::Host,
+            rest,
+            format!("adding {url} to the list of members: {error}; add it by hand"),
+        )
+    })
+}
+
+/// Opens the array that `rest` names.
+pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
+    let devices = members(rest, driver)?;
+    block_on(&**driver, Array::open(devices, OpenOptions::default()))
+}
+
+/// The same as a device: what `zoned` calls for `array:` URLs once it is told to ([`zoned::know_arrays`]).
+pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+    Ok(assemble(rest, &driver)?)
+}
+
+/// Whether `rest` is a file that lists the members.
+pub fn is_file(rest: &str) -> bool {
+    !is_list(rest) && Path::new(rest).is_file()
+}
+
+/// Whether the URLs themselves stand there.
+fn is_list(rest: &str) -> bool {
+    rest.contains(',') || ["emu:", "blk:", "nvme:", "array:"].iter().any(|scheme| rest.starts_with(scheme))
+}
+
+fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let mut devices = Vec::new();
+    let mut missing = Vec::new();
+    for url in urls {
+        match zoned::open(url, Arc::clone(driver)) {
+            Ok(device) => devices.push(device),
+            Err(error) if is_missing(error.kind()) => {
+                tracing::warn!(url, %error, "a member is missing");
+                missing.push(url.as_str());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if devices.is_empty() {
+        let why = format!("none of its members is there: {}", missing.join(", "));
+        return Err(refusal(ErrorKind::NotFound, rest, why));
+    }
+    Ok(devices)
+}
+
+/// Whether an error says that the drive is not there. One of this machine (no more files, no memory) says nothing of the
+/// drive: an array that is opened without it does without it for good.
+fn is_missing(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Gone)
+}
+
+/// A drive that looks like a member of an array, opened or not.
+type Found = (String, Result<Arc<dyn ZonedDevice>>);
+
+/// The drives of this machine that say that they are members of the array with this label or UUID. A drive that the
+/// kernel uses or that does not look like a member is let be.
+fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let mut found: Vec<Found> = Vec::new();
+    for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
+        let looks = peek(&Path::new("/dev").join(&drive.name))
+            .is_ok_and(|contents| contents.signatures.contains(&Signature::FurrowArray));
+        if let Some(url) = drive.urls.first().filter(|_| looks) {
+            found.push((url.clone(), zoned::open(url, Arc::clone(driver))));
+        }
+    }
+    of_name(name, found, driver)
+}
+
+/// What a drive says that it is a member of. An error that may pass is waited out.
+async fn look(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
+    let mut patience = Patience::default();
+    loop {
+        match of_members(std::slice::from_ref(device)).await {
+            Err(error) if patience.outlasts(&**device.driver(), &error).await => {}
+            looked => return looked,
+        }
+    }
+}
+
+/// Those of the drives that are members of the array with this label or UUID. One that cannot be opened, or looked at, is left
+/// out, with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and held by somebody
+/// else, or cannot be read now, that is the error: opened without a member, an array fails it for good.
+fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let (mut members, mut closed) = (Vec::new(), Vec::new());
+    let (mut arrays, mut good) = (BTreeSet::new(), 0);
+    for (url, device) in found {
+        let device = match device {
+            Ok(device) => device,
+            Err(error) => {
+                tracing::warn!(url, %error, "a drive that looks like a member of an array: left out");
+                closed.push((url, error));
+                continue;
+            }
+        };
+        let status = match block_on(&**driver, look(&device)) {
+            Ok(status) => status,
+            // It is no member of an array, or of one that this build does not know.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
+            Err(error) => {
+                tracing::warn!(url, %error, "what a drive is a member of cannot be read: left out");
+                closed.push((url, error));
+                continue;
+            }
+        };
+        let superblock = &status.superblock;
+        if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
+            arrays.insert(superblock.uuid);
+            good = good.max(superblock.members.iter().filter(|member| !member.failed).count());
+            members.push(device);
+        }
+    }
+    if (members.is_empty() || members.len() < good)
+        && let Some(at) = closed.iter().position(|(_, error)| !is_missing(error.kind()))
+    {
+        return Err(closed.swap_remove(at).1);
+    }
+    match arrays.len() {
+        0 => {
+            let mut why = format!(
+                "there is no file {name} that lists its members, and no drive of this machine is a member of an array \
+                 of this name; or name the members, array:URL,URL,URL"
+            );
+            for (url, error) in closed {
+                why.push_str(&format!("; {url} may be one, and cannot be opened: {error}"));
+            }
+            Err(refusal(ErrorKind::NotFound, name, why))
+        }
+        1 => Ok(members),
+        _ => {
+            let list: Vec<String> = arrays.iter().map(ToString::to_string).collect();
+            let why = format!("{} arrays have this name: use one's UUID: {}", list.len(), list.join(", "));
+            Err(refusal(ErrorKind::Invalid, name, why))
+        }
+    }
+}
+
+fn refusal(kind: ErrorKind, rest: &str, why: String) -> Error {
+    let url = if rest.starts_with("array:") { rest.to_owned() } else { format!("array:{rest}") };
+    Error::new(kind, &Arc::from(url), "open").because(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use zoned::emu::{Emu, EmuOptions};
+    use zoned::{Geometry, Io, Op};
+
+    use super::*;
+    use crate::CreateOptions;
+
+    /// A drive whose next reads fail, for a reason of the machine.
+    #[derive(Debug)]
+    struct Busy(Arc<dyn ZonedDevice>, AtomicU32);
+
+    impl ZonedDevice for Busy {
+        fn geometry(&self) -> &Geometry {
+            self.0.geometry()
+        }
+
+        fn submit(&self, op: Op) -> Io {
+            let fails = matches!(op, Op::Read { .. })
+                && self
+                    .1
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok();
+            match fails {
+                true => Io::ready(Err(Error::new(ErrorKind::Host, &Arc::from("emu:busy"), op.name()))),
+                false => self.0.submit(op),
+            }
+        }
+
+        fn driver(&self) -> &Arc<dyn Driver> {
+            self.0.driver()
+        }
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_read_for_a_moment_is_waited_for_or_an_error() {
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+            .map(|n| {
+                let options = EmuOptions { name: format!("emu:{n}"), zones: 8, ..EmuOptions::default() };
+                Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+            })
+            .collect();
+        let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
+        block_on(&*driver, crate::create(&drives, &options)).expect("created");
+        let members = |reads: u32| {
+            let busy = Arc::new(Busy(Arc::clone(&drives[3]), AtomicU32::new(reads)));
+            let others = drives.iter().take(3).map(Arc::clone);
+            let found =
+                others.chain([busy as Arc<dyn ZonedDevice>]).map(|drive| ("emu:x".to_owned(), Ok(drive)));
+            of_name("barn", found.collect(), &driver)
+        };
+        assert_eq!(members(3).expect("it passes").len(), 4);
+        let error = members(u32::MAX).expect_err("without it the array would fail it for good");
+        assert_eq!(error.kind(), ErrorKind::Host, "{error}");
+        assert!(error.to_string().contains("emu:busy"), "{error}");
+    }
+
+    #[test]
+    fn members_are_listed_in_the_url_or_in_a_file() {
+        let folder = std::env::temp_dir().join(format!("furrow-array-url-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("barn").display().to_string();
+        std::fs::write(&file, "# of the barn\nemu:a?zones=8\n\n  blk:/dev/b # the second\n").expect("a file");
+        let found = listed(&file).expect("a list").expect("of URLs");
+        assert_eq!(found, ["emu:a?zones=8", "blk:/dev/b"]);
+        assert!(remember(&file, "emu:c").expect("added") && remember(&file, "emu:c?zones=8").expect("there"));
+        assert!(remember(&file, "emu:a").expect("a drive that is replaced by itself"));
+        assert_eq!(
+            listed(&file).expect("a list").expect("of URLs"),
+            ["emu:a?zones=8", "blk:/dev/b", "emu:c"]
+        );
+        for url in ["emu:d#2", "emu:d\nblk:/dev/e", "emu:d\r", " emu:d"] {
+            let error = remember(&file, url).expect_err(url);
+            assert!(
+                error.kind() == ErrorKind::Invalid && error.to_string().contains("another drive"),
+                "{error}"
+            );
+        }
+        assert_eq!(listed(&file).expect("a list").expect("of URLs").len(), 3, "nothing was written");
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(listed("emu:a, emu:b").expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
+        assert_eq!(listed("barn").expect("a name"), None);
+        assert!(!remember("emu:a,emu:b", "emu:c").expect("no file"));
+        assert!(is_emulated("emu:a") && is_emulated("array:emu:a,emu:b"));
+        assert!(!is_emulated("array:emu:a,blk:/dev/b") && !is_emulated("array:barn") && !is_emulated("barn"));
+    }
+
+    #[test]
+    fn what_names_no_members_is_refused_in_words() {
+        for (rest, part) in [
+            (",", "names no members"),
+            ("emu:a,emu:a?zones=8", "named twice"),
+            ("emu:a,array:b", "array of arrays"),
+            ("emu:a,b", "did you mean emu:b"),
+        ] {
+            let text = listed(rest).expect_err(rest).to_string();
+            assert!(text.contains(part), "{rest}: {text}");
+        }
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let text = members("no-such-array", &driver).expect_err("no such").to_string();
+        assert!(text.contains("no file") && text.contains("array:URL"), "{text}");
+        let text = members("emu:/no/such/a,emu:/no/such/b", &driver).expect_err("none").to_string();
+        assert!(text.contains("none of its members"), "{text}");
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_opened_stops_no_array_that_is_named() {
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+            .map(|n| {
+                let options = EmuOptions { name: format!("emu:{n}"), zones: 8, ..EmuOptions::default() };
+                Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+            })
+            .collect();
+        let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
+        block_on(&*driver, crate::create(&drives, &options)).expect("created");
+        let found = |count: usize, error: Option<ErrorKind>| -> Vec<Found> {
+            let error = error.map(|kind| Err(Error::new(kind, &Arc::from("emu:x"), "open")));
+            let drives = drives.iter().take(count).map(|drive| Ok(Arc::clone(drive)));
+            error.into_iter().chain(drives).map(|device| ("emu:x".to_owned(), device)).collect()
+        };
+        for (count, error, wanted) in [
+            (4, None, Ok(4)),
+            (4, Some(ErrorKind::Gone), Ok(4)),
+            (4, Some(ErrorKind::Held { pid: 7 }), Ok(4)),
+            (3, Some(ErrorKind::Gone), Ok(3)),
+            // Who has it may have the fourth drive.
+            (3, Some(ErrorKind::Held { pid: 7 }), Err(ErrorKind::Held { pid: 7 })),
+            (3, Some(ErrorKind::Host), Err(ErrorKind::Host)),
+            (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),
+            (0, Some(ErrorKind::Gone), Err(ErrorKind::NotFound)),
+        ] {
+            let members = of_name("barn", found(count, error), &driver);
+            let members = members.map(|members| members.len()).map_err(|error| error.kind());
+            assert_eq!(members, wanted, "{count} {error:?}");
+        }
+        let text = of_name("barn", found(0, Some(ErrorKind::Gone)), &driver).expect_err("none").to_string();
+        assert!(text.contains("emu:x may be one"), "{text}");
+    }
+}
