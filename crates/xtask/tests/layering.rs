@@ -1,10 +1,10 @@
-//! The rule itself, on this workspace.
+//! The layering test on this workspace.
 
 use xtask::layering;
 use xtask::metadata::Workspace;
 
 #[test]
 fn dependencies_of_this_workspace_point_down() {
-    let problems = layering::check(&Workspace::load().unwrap()).unwrap();
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let report = layering::check(&Workspace::load().unwrap()).unwrap();
+    assert!(report.problems.is_empty(), "{}", report.problems.join("\n"));
 }

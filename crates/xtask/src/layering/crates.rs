@@ -1,4 +1,4 @@
-//! The layering test: dependencies point down only.
+//! The rules for crates: who may depend on whom, where unsafe code may live, which crates may use tokio.
 //!
 //! ARCHITECTURE.md draws the layers; [`LAYERS`] is the same as a table. A crate may use what its line names and
 //! whatever lies below that.

@@ -1,0 +1,357 @@
+//! Reads from one source file which modules it declares, which names it defines, and which paths it uses.
+//!
+//! The file is split into tokens by `proc-macro2`; no grammar beyond `mod`, `use`, attributes and paths is needed. Code
+//! under `#[cfg(test)]` is left out.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// Content of one module: of a file, or of `mod name { ... }` inside a file.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// `mod name;` and `mod name { ... }`.
+    pub children: Vec<Child>,
+    /// One for each name that a `use` brings in.
+    pub bindings: Vec<Binding>,
+    /// Names of the items that the module defines.
+    pub defined: BTreeSet<String>,
+    /// Paths of two segments or more outside `use`.
+    pub paths: Vec<PathUse>,
+    /// Every identifier outside `use`, for telling whether an imported name is used here.
+    pub words: BTreeSet<String>,
+    /// True if the file begins with `#![cfg(test)]`.
+    pub test_only: bool,
+}
+
+/// A module declared in another one.
+#[derive(Debug)]
+pub struct Child {
+    /// Name of the module.
+    pub name: String,
+    /// File named by `#[path = "..."]`.
+    pub path: Option<String>,
+    /// Content of `mod name { ... }`; `None` for `mod name;`.
+    pub inline: Option<Scope>,
+}
+
+/// One name that a `use` brings in.
+#[derive(Debug)]
+pub struct Binding {
+    /// The name in this module; `*` for a glob.
+    pub name: String,
+    /// The path as written, without the `*` of a glob.
+    pub path: Vec<String>,
+    /// Line of the last segment.
+    pub line: usize,
+    /// True if the `use` has a visibility: a re-export.
+    pub public: bool,
+    /// True if the `use` stands in the module, false if it stands inside a function.
+    pub exported: bool,
+}
+
+/// A path in an expression, a type or an attribute.
+#[derive(Debug)]
+pub struct PathUse {
+    /// Its segments, at least two.
+    pub path: Vec<String>,
+    /// Line of the first segment.
+    pub line: usize,
+}
+
+/// Reads the text of one file.
+pub fn read(source: &str) -> Result<Scope> {
+    let tokens: TokenStream =
+        source.parse().map_err(|error| anyhow!("the text cannot be split into tokens: {error}"))?;
+    let mut scope = Scope::default();
+    Reader::new(tokens).read(&mut scope, true);
+    Ok(scope)
+}
+
+/// Keywords that are followed by the name of the item that they define.
+const DEFINERS: [&str; 9] =
+    ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"];
+
+/// Keywords that begin an item or statement which ends at `;` or at a block, never at a comma.
+const ITEMS: [&str; 16] = [
+    "fn",
+    "struct",
+    "enum",
+    "union",
+    "trait",
+    "type",
+    "const",
+    "static",
+    "macro_rules",
+    "impl",
+    "mod",
+    "unsafe",
+    "async",
+    "extern",
+    "let",
+    "use",
+];
+
+/// Walks over the tokens of one group.
+struct Reader {
+    tokens: Vec<TokenTree>,
+    at: usize,
+}
+
+impl Reader {
+    fn new(tokens: TokenStream) -> Reader {
+        Reader { tokens: tokens.into_iter().collect(), at: 0 }
+    }
+
+    fn peek(&self, ahead: usize) -> Option<&TokenTree> {
+        self.tokens.get(self.at + ahead)
+    }
+
+    fn word(&self, ahead: usize) -> Option<String> {
+        match self.peek(ahead) {
+            Some(TokenTree::Ident(ident)) => Some(plain(ident)),
+            _ => None,
+        }
+    }
+
+    fn punct(&self, ahead: usize, wanted: char) -> bool {
+        matches!(self.peek(ahead), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
+    }
+
+    fn colons(&self, ahead: usize) -> bool {
+        self.punct(ahead, ':') && self.punct(ahead + 1, ':')
+    }
+
+    fn group(&self, ahead: usize, wanted: Delimiter) -> Option<TokenStream> {
+        match self.peek(ahead) {
+            Some(TokenTree::Group(group)) if group.delimiter() == wanted => Some(group.stream()),
+            _ => None,
+        }
+    }
+
+    fn line(&self) -> usize {
+        self.peek(0).map_or(0, |token| token.span().start().line)
+    }
+
+    /// Reads the rest. `items`: the tokens are the items of a module, not the inside of an item.
+    fn read(&mut self, scope: &mut Scope, items: bool) {
+        let mut public = false;
+        let mut file = None;
+        while let Some(token) = self.peek(0) {
+            let (was_public, was_file) = (std::mem::take(&mut public), file.take());
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                    let inner = usize::from(self.punct(1, '!'));
+                    let Some(attribute) = self.group(1 + inner, Delimiter::Bracket) else {
+                        self.at += 1;
+                        continue;
+                    };
+                    self.at += 2 + inner;
+                    let test = is_test(&attribute);
+                    if test && inner == 1 {
+                        scope.test_only = true;
+                    } else if test {
+                        self.skip_item();
+                    } else {
+                        file = path_attribute(&attribute).or(was_file);
+                        Reader::new(attribute).read(scope, false);
+                    }
+                }
+                // A path from the root of all crates, or the rest of `<T as Trait>::name`.
+                TokenTree::Punct(_) if self.colons(0) && self.word(2).is_some() => {
+                    self.at += 2;
+                    self.path();
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => self.at += 1,
+                TokenTree::Group(group) => {
+                    let inside = group.stream();
+                    self.at += 1;
+                    Reader::new(inside).read(scope, false);
+                }
+                TokenTree::Ident(ident) => match plain(ident).as_str() {
+                    "pub" => {
+                        (public, file) = (true, was_file);
+                        self.at += 1;
+                        let inside = self.group(0, Delimiter::Parenthesis).map(Reader::new);
+                        let restriction = inside.and_then(|inside| inside.word(0));
+                        if restriction
+                            .is_some_and(|word| ["crate", "super", "self", "in"].contains(&word.as_str()))
+                        {
+                            self.at += 1;
+                        }
+                    }
+                    "use" if !self.punct(1, '<') => {
+                        self.at += 1;
+                        self.use_tree(&[], was_public, items, scope);
+                    }
+                    "mod" if self.word(1).is_some() => self.child(was_file, scope),
+                    word => {
+                        let macro_mark = usize::from(word == "macro_rules");
+                        if items
+                            && DEFINERS.contains(&word)
+                            && let Some(name) = self.word(1 + macro_mark)
+                        {
+                            scope.defined.insert(name);
+                        }
+                        let line = self.line();
+                        let path = self.path();
+                        scope.words.extend(path.first().cloned());
+                        if path.len() > 1 {
+                            scope.paths.push(PathUse { path, line });
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes `a::b::c`.
+    fn path(&mut self) -> Vec<String> {
+        let mut path = Vec::new();
+        while let Some(word) = self.word(0) {
+            path.push(word);
+            self.at += 1;
+            if !self.colons(0) || self.word(2).is_none() {
+                break;
+            }
+            self.at += 2;
+        }
+        path
+    }
+
+    /// Takes one tree of a `use`, up to the `,` or `;` behind it.
+    fn use_tree(&mut self, prefix: &[String], public: bool, exported: bool, scope: &mut Scope) {
+        let mut path = prefix.to_vec();
+        // `use ::name` comes from outside the crate: the empty segment resolves to nothing.
+        if self.colons(0) {
+            path.push(String::new());
+            self.at += 2;
+        }
+        let mut line = self.line();
+        loop {
+            if let Some(word) = self.word(0) {
+                line = self.line();
+                path.push(word);
+                self.at += 1;
+                if self.colons(0) {
+                    self.at += 2;
+                    continue;
+                }
+            } else if self.punct(0, '*') {
+                self.at += 1;
+                scope.bindings.push(Binding { name: "*".into(), path, line, public, exported });
+                break;
+            } else if let Some(inside) = self.group(0, Delimiter::Brace) {
+                self.at += 1;
+                let mut inside = Reader::new(inside);
+                while inside.peek(0).is_some() {
+                    inside.use_tree(&path, public, exported, scope);
+                }
+                break;
+            }
+            let mut name = path.last().cloned().unwrap_or_default();
+            if name == "self" && path.len() > 1 {
+                path.pop();
+                name = path.last().cloned().unwrap_or_default();
+            }
+            if self.word(0).as_deref() == Some("as") {
+                name = self.word(1).unwrap_or_default();
+                self.at += 2;
+            }
+            scope.bindings.push(Binding { name, path, line, public, exported });
+            break;
+        }
+        while self.peek(0).is_some() && !self.punct(0, ',') && !self.punct(0, ';') {
+            self.at += 1;
+        }
+        self.at += 1;
+    }
+
+    /// Takes `mod name;` or `mod name { ... }`.
+    fn child(&mut self, path: Option<String>, scope: &mut Scope) {
+        let name = self.word(1).unwrap_or_default();
+        self.at += 2;
+        let inline = self.group(0, Delimiter::Brace).map(|inside| {
+            let mut child = Scope::default();
+            Reader::new(inside).read(&mut child, true);
+            child
+        });
+        self.at += 1;
+        scope.children.push(Child { name, path, inline });
+    }
+
+    /// Skips an item, statement, field, variant or match arm, with the attributes before it.
+    fn skip_item(&mut self) {
+        while self.punct(0, '#') && self.group(1, Delimiter::Bracket).is_some() {
+            self.at += 2;
+        }
+        if self.word(0).as_deref() == Some("pub") {
+            self.at += 1;
+            if self.group(0, Delimiter::Parenthesis).is_some() {
+                self.at += 1;
+            }
+        }
+        let first = self.word(0).unwrap_or_default();
+        let item = ITEMS.contains(&first.as_str());
+        let mut angles = 0_i32;
+        while let Some(token) = self.peek(0) {
+            let end = match token {
+                TokenTree::Group(group) => {
+                    group.delimiter() == Delimiter::Brace && first != "use" && first != "let"
+                }
+                TokenTree::Punct(punct) => {
+                    match punct.as_char() {
+                        '<' => angles += 1,
+                        '>' => angles = (angles - 1).max(0),
+                        _ => {}
+                    }
+                    punct.as_char() == ';' || (punct.as_char() == ',' && !item && angles == 0)
+                }
+                _ => false,
+            };
+            self.at += 1;
+            if end {
+                // The comma behind a match arm's or a variant's block.
+                if self.punct(0, ',') {
+                    self.at += 1;
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn plain(ident: &proc_macro2::Ident) -> String {
+    let text = ident.to_string();
+    text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
+}
+
+/// True for `cfg(test)` and `cfg(all(.., test, ..))`.
+fn is_test(attribute: &TokenStream) -> bool {
+    let inside = |name: &str, tokens: &TokenStream| {
+        let reader = Reader::new(tokens.clone());
+        (reader.word(0).as_deref() == Some(name)).then(|| reader.group(1, Delimiter::Parenthesis)).flatten()
+    };
+    let names_test = |tokens: TokenStream| {
+        tokens.into_iter().any(|token| matches!(&token, TokenTree::Ident(ident) if ident == "test"))
+    };
+    let Some(condition) = inside("cfg", attribute) else { return false };
+    match inside("all", &condition) {
+        Some(all) => names_test(all),
+        None => {
+            inside("any", &condition).is_none()
+                && inside("not", &condition).is_none()
+                && names_test(condition)
+        }
+    }
+}
+
+/// The file that `path = "..."` names.
+fn path_attribute(attribute: &TokenStream) -> Option<String> {
+    let reader = Reader::new(attribute.clone());
+    if reader.word(0).as_deref() != Some("path") || !reader.punct(1, '=') {
+        return None;
+    }
+    Some(reader.peek(2)?.to_string().trim_matches('"').to_owned())
+}
