@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use fs::log::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
+use fs::wal::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
 use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, RealDriver, ZoneId, block_on};

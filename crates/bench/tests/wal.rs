@@ -1,7 +1,7 @@
 //! Logs on the profiles of published drives, in virtual time.
 
 use bench::wal::{self, Batch, Sync, WalLoad, WalOutcome};
-use fs::log::IoMode;
+use fs::wal::IoMode;
 use zoned::Bytes;
 
 fn measure(profile: &str, load: WalLoad) -> WalOutcome {

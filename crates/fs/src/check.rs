@@ -6,12 +6,15 @@ use std::sync::Arc;
 use units::{Blocks, ZoneId};
 use zoned::{ZoneInfo, ZonedDevice};
 
-use crate::file::File;
-use crate::log::{parallel, recover};
-use crate::mkfs::{check_geometry, read_superblock};
-use crate::replay::{Replayed, replay};
-use crate::state::{Node, ROOT, State};
-use crate::{CheckReport, Error, FileKind, Result, Superblock};
+use crate::error::{Error, Result};
+use crate::files::file::File;
+use crate::files::stat::{CheckReport, Superblock};
+use crate::metadata::mkfs::{check_geometry, read_superblock};
+use crate::metadata::replay::{Replayed, replay};
+use crate::metadata::state::{Node, ROOT, State};
+use crate::options::FileKind;
+use crate::wal::ordered::recover::recover;
+use crate::wal::parallel;
 
 /// Checks everything that metadata says against itself and the device.
 pub(crate) async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
@@ -170,7 +173,7 @@ async fn check_parallel_log(
     if !epochs.is_sorted_by(|a, b| a.epoch < b.epoch && a.first <= b.first && b.settled <= b.first) {
         out.problems.push(format!("the epochs of parallel log {} are not in order", file.ino));
     }
-    let found = parallel::recover(dev, sb.uuid, file.ino, &epochs, retired, &segments, None).await?;
+    let found = parallel::recover::recover(dev, sb.uuid, file.ino, &epochs, retired, &segments, None).await?;
     if let Some(missing) = found.missing {
         out.problems.push(format!("parallel log {} lost ticket {missing}", file.ino));
     }

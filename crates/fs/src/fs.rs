@@ -8,18 +8,25 @@ use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{Geometry, ZonedDevice};
 
-use crate::file::File;
-use crate::format::record::Record;
-use crate::log::LogWriter;
-use crate::logs::LogFile;
-use crate::path;
+use crate::check;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::file::File;
+use crate::files::path;
+use crate::files::reader::Reader;
+use crate::files::stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneUse};
+use crate::files::writer::Writer;
+use crate::metadata::format::record::Record;
+use crate::metadata::state::{Node, State};
+use crate::metadata::{mkfs, mount};
+use crate::options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
 use crate::shared::{Handle, Shared};
-use crate::state::{Node, State};
-use crate::{
-    CheckReport, CreateOptions, DirEntry, Error, ErrorKind, FileKind, FormatOptions, Kind, Lifetime,
-    MountOptions, ParallelLog, ParallelOptions, Reader, Replay, Result, Sabotage, Stat, StatFs, Superblock,
-    Writer, ZoneUse, check, mkfs, mount, plog, usage,
-};
+use crate::wal::ordered::file::LogFile;
+use crate::wal::ordered::writer::LogWriter;
+use crate::wal::parallel::log::ParallelLog;
+use crate::wal::parallel::open;
+use crate::wal::parallel::options::ParallelOptions;
+use crate::wal::parallel::replay::Replay;
+use crate::zones::usage;
 
 /// A mounted file system. Cloning gives another handle of the same mount.
 ///
@@ -224,7 +231,7 @@ impl Fs {
             self.writing_handle(&mut state, ino, DOING, path)?
         };
         let ino = handle.file.ino;
-        let opened = plog::open(handle, options).await;
+        let opened = open::open(handle, options).await;
         if opened.is_err()
             && let Some(node) = shared.state.lock().file_node(ino)
         {
@@ -251,7 +258,7 @@ impl Fs {
             }
             Handle::counted(&self.shared, &mut state, &file)
         };
-        plog::read(handle).await
+        open::read(handle).await
     }
 
     /// Opens a file to read.

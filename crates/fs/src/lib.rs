@@ -19,42 +19,22 @@
 //! is not durable; a zone is reset only when durable metadata does not need it and no reader is in it.
 #![forbid(unsafe_code)]
 
-mod alloc;
-mod chain;
 mod check;
-mod cleaner;
 mod error;
-mod extents;
-mod file;
-mod format;
+mod files;
 mod fs;
-mod lease;
-pub mod log;
-mod log_read;
-mod logs;
-mod meta;
-mod mkfs;
-mod mount;
+mod metadata;
 mod options;
-mod path;
-mod plog;
-mod pool;
-mod reader;
-mod replay;
-mod reserve;
 mod shared;
-mod stat;
-mod state;
-mod usage;
-mod writer;
+pub mod wal;
 mod zones;
 
 pub use error::{Class, Error, ErrorKind, Result};
+pub use files::reader::{Reader, SequentialReader};
+pub use files::stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
+pub use files::writer::Writer;
 pub use fs::{FileLock, Fs};
 pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace, Sabotage};
-pub use plog::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
-pub use reader::{Reader, SequentialReader};
-pub use stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use units::{Blocks, Bytes, ZoneId};
 pub use uuid::Uuid;
-pub use writer::Writer;
+pub use wal::parallel::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};

@@ -3,7 +3,7 @@
 use units::Bytes;
 use uuid::Uuid;
 
-use crate::log::LogOptions;
+use crate::wal::options::LogOptions;
 
 /// How [`Fs::format`](crate::Fs::format) makes a file system.
 #[derive(Clone, Debug, Default)]

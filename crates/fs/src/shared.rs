@@ -9,11 +9,13 @@ use units::sync::{Event, Turnstile};
 use units::{Driver, ZoneId};
 use zoned::ZonedDevice;
 
-use crate::file::File;
-use crate::meta::Meta;
-use crate::pool::Pool;
-use crate::state::State;
-use crate::{Error, ErrorKind, MountOptions, Result, Superblock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::file::File;
+use crate::files::stat::Superblock;
+use crate::metadata::meta::Meta;
+use crate::metadata::state::State;
+use crate::options::MountOptions;
+use crate::zones::pool::Pool;
 
 /// One mount.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, bytes, log};
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, ZoneRole};
 use units::{Blocks, Driver, RealDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};

@@ -11,9 +11,9 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[path = "../src/log/parallel/gate.rs"]
+#[path = "../src/wal/parallel/gate.rs"]
 mod gate;
-#[path = "../src/log/parallel/tickets.rs"]
+#[path = "../src/wal/parallel/tickets.rs"]
 mod tickets;
 
 use gate::{Entered, Gate};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Drive, bytes, data, log, read, write};
-use fs::log::entry::EntryHeader;
-use fs::log::{IoMode, LogOptions};
+use fs::wal::entry::EntryHeader;
+use fs::wal::{IoMode, LogOptions};
 use fs::{CreateOptions, ErrorKind, Fs, Lifetime, MountOptions, ZoneRole};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, Instant, sleep_until, spawn};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, data, log, read, write};
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{Fs, Kind, MountOptions, Sabotage, Writer};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on};

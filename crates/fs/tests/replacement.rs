@@ -26,20 +26,14 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[path = "../src/plog/exchange.rs"]
+#[path = "../src/wal/parallel/exchange.rs"]
 mod exchange;
-#[path = "../src/log/parallel/gate.rs"]
+#[path = "../src/wal/parallel/gate.rs"]
 mod gate;
-#[path = "../src/plog/spread.rs"]
+#[path = "../src/wal/parallel/spread.rs"]
 mod spread;
-#[path = "../src/log/parallel/tickets.rs"]
+#[path = "../src/wal/parallel/tickets.rs"]
 mod tickets;
-
-mod log {
-    pub(super) mod parallel {
-        pub(in super::super) use crate::gate::Entered;
-    }
-}
 
 /// What stands for `arc_swap`, `parking_lot` and `units::sync` under loom.
 mod sync {

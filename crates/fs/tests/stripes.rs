@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{Drive, bytes, data, log, read};
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{Fs, MountOptions, Pace, ZoneRole};
 use parking_lot::Mutex;
 use units::{Bytes, Driver};

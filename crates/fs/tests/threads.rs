@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{bytes, log, read, write};
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{FormatOptions, Fs, MountOptions};
 use units::{Blocks, Bytes, RealDriver, block_on};
 use zoned::ZonedDevice;

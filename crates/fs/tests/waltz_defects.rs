@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::parallel::{PATH, Records, append_all, options, try_all};
 use common::{Drive, bytes};
-use fs::log::entry::EntryHeader;
+use fs::wal::entry::EntryHeader;
 use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Drive, bytes, log, read};
-use fs::log::entry::{EntryHeader, Home};
-use fs::log::{Check, Cut, IoMode, LogOptions, Segment, recover};
+use fs::wal::entry::{EntryHeader, Home};
+use fs::wal::{Check, Cut, IoMode, LogOptions, Segment, recover};
 use fs::{ErrorKind, Fs, MountOptions, Sabotage, Uuid, Writer, ZoneRole};
 use parking_lot::Mutex;
 use units::{Blocks, Bytes, Driver, Instant, ZoneId};
@@ -123,7 +123,7 @@ fn sequences(drive: &Drive, uuid: Uuid, zone: ZoneId) -> Vec<u64> {
             if pointer.0 > 0 { dev.read(start, into).await.unwrap().to_vec() } else { Vec::new() };
         let home = Home { uuid, zone };
         for at in (0..zone_bytes.len()).step_by(BLOCK) {
-            if let Ok((header, _)) = fs::log::entry::decode(&zone_bytes[at..], &home, BLOCK as u32)
+            if let Ok((header, _)) = fs::wal::entry::decode(&zone_bytes[at..], &home, BLOCK as u32)
                 && !header.padding
             {
                 found.push(header.sequence);

@@ -102,7 +102,7 @@ impl Db {
         // SAFETY: the database is one of the host's, open, and nobody else has it yet.
         unsafe { ffi::rocks_host_replay(db, &raw mut nanos, &raw mut bytes) };
         if bytes > 0 {
-            let stats = fs::log::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
+            let stats = fs::wal::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
             replays.add(LogReplay { took: Duration::from_nanos(nanos), stats });
         }
         Ok(Db::over(db, path, replays, hub))

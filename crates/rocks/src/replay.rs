@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::log::ReadStats;
+use fs::wal::ReadStats;
 use parking_lot::Mutex;
 
 /// Logs that are remembered.

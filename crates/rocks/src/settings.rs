@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 
 use bytesize::ByteSize;
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 

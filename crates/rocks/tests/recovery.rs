@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fs::log::{LogOptions, MEMORY};
+use fs::wal::{LogOptions, MEMORY};
 use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Sabotage, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};

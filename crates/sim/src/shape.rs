@@ -1,7 +1,7 @@
 //! What the workloads of the targets `fs` and `log` run on, as a function of the seed: the drive, the settings of the
 //! logs, and how many tasks there are.
 
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 
 use crate::trace::Drive;
 use crate::{Rng, Target};

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fs::Pace;
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 use rocks::DbOptions;
 use serde::{Serialize, Serializer};
 use zoned::Bytes;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, LogReplay, WriteBatch};
 use serde::Serialize;
@@ -187,7 +187,7 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
     Ok(RecoveryOutcome {
         device: load.device.clone(),
         read_mib_per_s: read / f64::from(1 << 20),
-        memory_limit: fs::log::MEMORY.0,
+        memory_limit: fs::wal::MEMORY.0,
         logs,
     })
 }

@@ -17,7 +17,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 use serde::{Serialize, Serializer};
 use zoned::Bytes;
 

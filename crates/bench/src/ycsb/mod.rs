@@ -12,7 +12,7 @@ mod workload;
 use std::str::FromStr;
 use std::time::Duration;
 
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use serde::Serialize;
 use zoned::Bytes;
 

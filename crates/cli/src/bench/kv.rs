@@ -7,7 +7,7 @@ use ::bench::Clock;
 use ::bench::kv::{self, KvLoad, KvOutcome, Mix, SlowWrite, Wal};
 use ::bench::ycsb::Distribution;
 use ::fs::Pace;
-use ::fs::log::IoMode;
+use ::fs::wal::IoMode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use units::Bytes;

@@ -9,7 +9,7 @@ mod ycsb;
 use std::process::ExitCode;
 
 use ::bench::{Error, Host, Latencies};
-use ::fs::log::IoMode;
+use ::fs::wal::IoMode;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;

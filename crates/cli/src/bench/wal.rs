@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ::bench::Clock;
 use ::bench::wal::{self, Batch, Sync, WalLoad, WalOutcome, io_name};
-use ::fs::log::IoMode;
+use ::fs::wal::IoMode;
 use anyhow::Result;
 use clap::Args;
 use units::Bytes;

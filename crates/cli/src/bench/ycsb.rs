@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ::bench::Clock;
 use ::bench::ycsb::{self, Distribution, Phase, Workload, YcsbLoad};
-use ::fs::log::LogOptions;
+use ::fs::wal::LogOptions;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;

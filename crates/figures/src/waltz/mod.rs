@@ -15,7 +15,7 @@ mod over_time;
 
 use std::num::NonZeroU32;
 
-use fs::log::IoMode;
+use fs::wal::IoMode;
 use units::Bytes;
 
 use super::{Error, Figure, Result, Row, Run};

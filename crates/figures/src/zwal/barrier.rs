@@ -1,6 +1,6 @@
 //! Section 4.4: how far apart barriers are, against what a log takes and how long it is recovered.
 
-use fs::log::IoMode;
+use fs::wal::IoMode;
 use units::Bytes;
 
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};

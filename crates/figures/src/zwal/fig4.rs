@@ -1,7 +1,7 @@
 //! Fig. 4: RocksDB's `db_bench fillrandom` of 4 KiB pairs, by log buffer, with the `write` and the `append` mode; and
 //! the log alone, without RocksDB, in virtual time.
 
-use fs::log::IoMode;
+use fs::wal::IoMode;
 use units::Bytes;
 
 use super::alone::alone;

@@ -1,6 +1,6 @@
 //! Fig. 5: how long RocksDB takes to replay a log of 4 KiB entries, by its size, and where the time goes.
 
-use fs::log::IoMode;
+use fs::wal::IoMode;
 use units::Bytes;
 
 use super::Drive;

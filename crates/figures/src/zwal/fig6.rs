@@ -1,6 +1,6 @@
 //! Fig. 6: YCSB on RocksDB over the file system, with the `write` and the `append` mode, on the real clock.
 
-use fs::log::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions};
 use units::Bytes;
 
 use super::{Drive, WINDOW};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fs::log::LogOptions;
+use fs::wal::LogOptions;
 use fs::{Fs, MountOptions, ParallelOptions, Sabotage};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{

@@ -1,0 +1,170 @@
+//! What the file system says about itself.
+
+use units::{Blocks, Bytes, ZoneId};
+use uuid::Uuid;
+use zoned::ZoneState;
+
+use crate::options::Lifetime;
+
+/// What a superblock says: the file system's identity and layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Format version.
+    pub version: u32,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Name for people.
+    pub label: String,
+    /// Bytes per block.
+    pub block_size: u32,
+    /// Zones of the device.
+    pub zones: u32,
+    /// Distance between zone starts.
+    pub zone_size: Blocks,
+    /// Writable blocks of a zone.
+    pub zone_capacity: Blocks,
+    /// First zone of the metadata log.
+    pub metadata_first: ZoneId,
+    /// Number of zones of the metadata log.
+    pub metadata_zones: u32,
+    /// Features that older builds may ignore.
+    pub features_compat: u64,
+    /// Features that older builds may read but not write.
+    pub features_ro_compat: u64,
+    /// Features that older builds must refuse.
+    pub features_incompat: u64,
+}
+
+/// What a name refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// A data file.
+    Data,
+    /// An append log.
+    Log,
+    /// A parallel log.
+    ParallelLog,
+    /// A directory.
+    Directory,
+}
+
+/// What [`Fs::stat`](crate::Fs::stat) says about a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// The inode's number.
+    pub ino: u64,
+    /// Data file, log or directory.
+    pub kind: Kind,
+    /// Length; of a directory, its number of entries.
+    pub size: Bytes,
+    /// Last change of the content, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// Number of names.
+    pub links: u32,
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// Its name, without slashes.
+    pub name: String,
+    /// Data file, log or directory.
+    pub kind: Kind,
+    /// The inode's number.
+    pub ino: u64,
+}
+
+/// Space and counts of a mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Identity.
+    pub uuid: Uuid,
+    /// Name for people.
+    pub label: String,
+    /// Bytes that files can hold at most (superblock, metadata and the reclaim reserve excluded).
+    pub capacity: Bytes,
+    /// Bytes in live blocks.
+    pub used: Bytes,
+    /// Bytes that data files can still be given, after reclaim: 0 when a write fails with `NoSpace`. Less than
+    /// `capacity - used` where dead blocks lie between live ones of a log, or too few in a zone to be worth a reclaim.
+    pub free: Bytes,
+    /// Bytes in dead blocks that a reclaim would free.
+    pub garbage: Bytes,
+    /// Files, logs and directories.
+    pub files: u64,
+    /// How often since the mount a log waited for a zone, because none was reserved or free.
+    pub log_waits: u64,
+    /// Zones by use.
+    pub zones: ZoneCounts,
+}
+
+/// Zones by use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneCounts {
+    /// Superblock and metadata zones.
+    pub metadata: u32,
+    /// Zones with log segments.
+    pub log: u32,
+    /// Zones with file data.
+    pub data: u32,
+    /// Empty zones.
+    pub free: u32,
+    /// Read-only and offline zones.
+    pub worn: u32,
+    /// Zones open on the device.
+    pub open: u32,
+}
+
+/// What a zone is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ZoneRole {
+    /// A copy of the superblock.
+    Superblock,
+    /// The metadata log.
+    Metadata,
+    /// Log segments.
+    Log,
+    /// File data of one expected lifetime.
+    Data {
+        /// The lifetime of the first file in it.
+        lifetime: Lifetime,
+    },
+    /// Nothing yet.
+    Free,
+}
+
+/// One zone in [`Fs::zone_map`](crate::Fs::zone_map).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneUse {
+    /// Which zone.
+    pub zone: ZoneId,
+    /// What it is used for.
+    pub role: ZoneRole,
+    /// The device's state of it.
+    pub state: ZoneState,
+    /// Blocks written.
+    pub pointer: Blocks,
+    /// Blocks that can be written.
+    pub capacity: Blocks,
+    /// Blocks that something still refers to.
+    pub live: Blocks,
+}
+
+/// What [`Fs::check`](crate::Fs::check) found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// One sentence per problem; empty when all is well.
+    pub problems: Vec<String>,
+    /// Data files and logs.
+    pub files: u64,
+    /// Directories, the root included.
+    pub directories: u64,
+    /// Extents of data files.
+    pub extents: u64,
+    /// Log segments.
+    pub segments: u64,
+    /// Metadata records replayed.
+    pub records: u64,
+    /// Blocks that files refer to.
+    pub live: Blocks,
+}

@@ -1,0 +1,365 @@
+//! The one writer of a file.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use units::Bytes;
+use units::sync::Turnstile;
+use zoned::{Buf, BufMut};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::extents::Extent;
+use crate::files::reader::Reader;
+use crate::metadata::format::record::{MAX_EXTENTS, Record};
+use crate::options::Lifetime;
+use crate::shared::Handle;
+use crate::wal::ordered::file::LogFile;
+use crate::zones::place::Amount;
+
+/// A small file's buffer begins this long.
+const FIRST_BUFFER: usize = 16 << 10;
+/// Padding may be one part in so many of what a writer has written. Where a `sync` ends in the middle of an array's stripe,
+/// the array logs parity; at this bound that and the padding that spares it are about the same number of bytes.
+const PADDING: u64 = 512;
+
+/// Writes a file at its end. One per file; calls may come from several threads.
+///
+/// A failed write or flush poisons it: every later call gets the first error until the file is opened again.
+#[derive(Debug)]
+pub struct Writer {
+    inner: Inner,
+}
+
+#[derive(Debug, Clone)]
+enum Inner {
+    Data(Arc<DataWriter>),
+    Log(Arc<LogFile>),
+}
+
+/// The writer of a data file: buffers, and writes whole blocks; a partial last block is written again later.
+#[derive(Debug)]
+pub(crate) struct DataWriter {
+    handle: Arc<Handle>,
+    /// Held while the buffer changes hands: one write at a time.
+    turn: Turnstile,
+    status: Mutex<Status>,
+}
+
+#[derive(Debug)]
+struct Status {
+    closed: bool,
+    poison: Option<Error>,
+    lifetime: Lifetime,
+    /// Blocks written, and blocks of padding behind them.
+    blocks: (u64, u64),
+}
+
+impl Writer {
+    pub(crate) fn data(handle: Arc<Handle>) -> Writer {
+        let lifetime = handle.file.content.read().lifetime;
+        let status = Mutex::new(Status { closed: false, poison: None, lifetime, blocks: (0, 0) });
+        Writer { inner: Inner::Data(Arc::new(DataWriter { handle, turn: Turnstile::new(), status })) }
+    }
+
+    pub(crate) fn log(log: Arc<LogFile>) -> Writer {
+        Writer { inner: Inner::Log(log) }
+    }
+
+    /// Appends a copy of `data`; full buffers are written out. Promises nothing about power cuts.
+    pub async fn append(&self, data: &[u8]) -> Result<()> {
+        match &self.inner {
+            Inner::Data(writer) => writer.append(data).await,
+            Inner::Log(log) => log.append(data).await,
+        }
+    }
+
+    /// Hands buffered data towards the device. Promises nothing about power cuts.
+    pub async fn flush(&self) -> Result<()> {
+        match &self.inner {
+            // Whole buffers go out by themselves, and a part of a block would have to be written twice.
+            Inner::Data(writer) => writer.check(),
+            Inner::Log(log) => log.flush().await,
+        }
+    }
+
+    /// Makes everything appended before durable, data first, then metadata. Concurrent callers share one flush.
+    pub async fn sync(&self) -> Result<()> {
+        match &self.inner {
+            Inner::Data(writer) => writer.sync().await,
+            Inner::Log(log) => log.sync().await,
+        }
+    }
+
+    /// The length so far, buffered data included.
+    pub fn size(&self) -> Bytes {
+        match &self.inner {
+            Inner::Data(writer) => Bytes(writer.handle.file.size()),
+            Inner::Log(log) => log.size(),
+        }
+    }
+
+    /// Cuts or extends (with zeroes) the file. A log keeps its length: anything else is `Invalid` there.
+    pub async fn truncate(&self, size: Bytes) -> Result<()> {
+        match &self.inner {
+            Inner::Data(writer) => writer.truncate(size.0).await,
+            Inner::Log(log) if log.size() == size => Ok(()),
+            Inner::Log(_) => {
+                Err(Error::new(ErrorKind::Invalid, "truncating a log")
+                    .because("logs only grow; write a new one"))
+            }
+        }
+    }
+
+    /// Changes the expected lifetime for what is written from now on.
+    pub fn set_lifetime(&self, lifetime: Lifetime) {
+        if let Inner::Data(writer) = &self.inner {
+            writer.status.lock().lifetime = lifetime;
+        }
+    }
+
+    /// Writes the buffer out and ends writing. Calling it again does nothing.
+    pub async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+impl Inner {
+    async fn close(&self) -> Result<()> {
+        match self {
+            Inner::Data(writer) => writer.close().await,
+            Inner::Log(log) => log.close().await,
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Inner::Data(writer) => writer.status.lock().closed,
+            Inner::Log(log) => log.is_settled(),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.inner.is_closed() {
+            return;
+        }
+        // The file can be opened for writing again once the buffer is out.
+        let inner = self.inner.clone();
+        let driver = match &inner {
+            Inner::Data(writer) => Arc::clone(&writer.handle.shared.driver),
+            Inner::Log(log) => Arc::clone(log.driver()),
+        };
+        driver.drive(Box::pin(async move {
+            if let Err(error) = inner.close().await {
+                tracing::warn!(%error, "closing a file whose writer was dropped failed");
+            }
+        }));
+    }
+}
+
+impl DataWriter {
+    fn check(&self) -> Result<()> {
+        let status = self.status.lock();
+        if let Some(cause) = &status.poison {
+            return Err(Error::new(ErrorKind::Poisoned, "writing a file").caused_by(cause.clone()));
+        }
+        if status.closed {
+            return Err(Error::new(ErrorKind::Closed, "writing a file").because("its writer is closed"));
+        }
+        self.handle.shared.check_open()
+    }
+
+    fn poison(&self, error: Error) -> Error {
+        self.status.lock().poison.get_or_insert(error).clone()
+    }
+
+    /// Bytes of a full buffer: as many of the device's optimal writes as fit, at least one.
+    fn full(&self) -> usize {
+        let shared = &self.handle.shared;
+        let optimal = shared.dev.geometry().optimal_write.0.max(1) * shared.block();
+        let optimal = usize::try_from(optimal).expect("what a device takes at a time fits into memory");
+        (shared.options.write_buffer / optimal).max(1) * optimal
+    }
+
+    async fn append(&self, data: &[u8]) -> Result<()> {
+        let _turn = self.turn.acquire().await;
+        self.check()?;
+        self.handle.shared.meta.check()?;
+        let full = self.full();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let out = {
+                let mut content = self.handle.file.content.write();
+                if content.tail.is_empty() {
+                    let first = if content.tail_at == 0 { FIRST_BUFFER.min(full) } else { full };
+                    content.tail = BufMut::with_capacity(first.max(rest.len().min(full)));
+                }
+                let (now, later) = rest.split_at(rest.len().min(full - content.tail.len()));
+                rest = later;
+                content.tail.extend_from_slice(now);
+                content.size += now.len() as u64;
+                if content.tail.len() < full {
+                    break;
+                }
+                let at = content.tail_at;
+                let data = std::mem::take(&mut content.tail).freeze();
+                content.tail_at = at + data.len() as u64;
+                content.in_flight.push((at, data.clone()));
+                (at, data)
+            };
+            let len = out.1.len() as u64;
+            self.store(out.0, &out.1, len, Amount::Whole).await.map_err(|e| self.poison(e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says: the file ends there from then on.
+    /// `data` is padded to whole blocks. What is left goes back to the buffer.
+    async fn store(&self, from: u64, data: &Buf, bytes: u64, amount: Amount) -> Result<()> {
+        let shared = &self.handle.shared;
+        let lifetime = self.status.lock().lifetime;
+        let placed = shared.place(lifetime, data, amount, false).await?;
+        {
+            let (written, padded) = &mut self.status.lock().blocks;
+            *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();
+            *padded += placed.padding;
+        }
+        let block = shared.block();
+        let mut extents = Vec::with_capacity(placed.runs.len());
+        let mut at = from;
+        for &(zone, start, blocks) in &placed.runs {
+            let bytes = (blocks * block).min(from + bytes - at);
+            extents.push(Extent { offset: at, bytes, start, zone });
+            at += bytes;
+        }
+        let modified_ms = shared.driver.unix_millis();
+        {
+            let mut state = shared.state.lock();
+            shared.check_metadata_room(&state, extents.len() as u64 * 72)?;
+            for part in extents.chunks(MAX_EXTENTS) {
+                let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+                let (ino, from, size) = (self.handle.file.ino, first.offset, last.end());
+                state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
+            }
+            // Under the same lock: a reader finds the data in memory or in an extent.
+            let mut content = self.handle.file.content.write();
+            content.in_flight.retain(|(at, _)| *at != from);
+            if at < from + bytes {
+                let left = usize::try_from(at - from).ok().and_then(|stored| data.get(stored..));
+                content.tail = BufMut::with_capacity(self.full());
+                content.tail.extend_from_slice(left.unwrap_or_default());
+                content.tail_at = at;
+            }
+        }
+        drop(placed);
+        shared.bound_journal().await
+    }
+
+    /// Writes the buffer out, its last block padded; what does not fill a block stays in it as well. The caller
+    /// has the turn.
+    async fn settle(&self) -> Result<()> {
+        let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
+        let out = {
+            let content = self.handle.file.content.read();
+            let end = content.tail_at + content.tail.len() as u64;
+            if content.tail.is_empty() || end <= content.stored {
+                return Ok(());
+            }
+            let mut padded = BufMut::with_capacity(content.tail.len().next_multiple_of(block));
+            padded.extend_from_slice(&content.tail);
+            padded.resize(content.tail.len().next_multiple_of(block), 0);
+            (content.tail_at, padded.freeze(), content.tail.len())
+        };
+        let padding = {
+            let (written, padded) = self.status.lock().blocks;
+            ((written + (out.1.len() / block) as u64) / PADDING).saturating_sub(padded)
+        };
+        self.store(out.0, &out.1, out.2 as u64, Amount::All { padding }).await?;
+        let mut content = self.handle.file.content.write();
+        let whole = out.2 / block * block;
+        if whole > 0 {
+            let kept = content.tail.get(whole..).unwrap_or_default().to_vec();
+            content.tail = BufMut::with_capacity(self.full());
+            content.tail.extend_from_slice(&kept);
+            content.tail_at += whole as u64;
+        }
+        Ok(())
+    }
+
+    async fn sync(&self) -> Result<()> {
+        let upto = {
+            let _turn = self.turn.acquire().await;
+            self.check()?;
+            self.settle().await.map_err(|e| self.poison(e))?;
+            self.handle.shared.state.lock().journal.applied
+        };
+        // Out of turn: others append meanwhile, and those who sync share the commit.
+        self.handle.shared.commit_upto(upto).await.map_err(|e| self.poison(e))
+    }
+
+    async fn truncate(&self, size: u64) -> Result<()> {
+        let _turn = self.turn.acquire().await;
+        self.check()?;
+        self.settle().await.map_err(|e| self.poison(e))?;
+        let shared = &self.handle.shared;
+        let (ino, modified_ms) = (self.handle.file.ino, shared.driver.unix_millis());
+        {
+            let mut state = shared.state.lock();
+            {
+                let mut content = self.handle.file.content.write();
+                content.tail = BufMut::default();
+                content.tail_at = size - size % shared.block();
+            }
+            let from = self.handle.file.content.read().stored.min(size);
+            state.commit(Record::Extents { ino, from, size, modified_ms, extents: Vec::new() })?;
+        }
+        self.load_tail().await.map_err(|e| self.poison(e))
+    }
+
+    /// Takes a partial last block into the buffer, so that it is written again with what follows.
+    pub(crate) async fn load_tail(&self) -> Result<()> {
+        let block = self.handle.shared.block();
+        let size = self.handle.file.content.read().size;
+        let partial = usize::try_from(size % block).expect("a block fits into memory");
+        let mut bytes = vec![0; partial];
+        if partial > 0 {
+            Reader::new(Arc::clone(&self.handle)).read_at(Bytes(size - size % block), &mut bytes).await?;
+        }
+        let mut content = self.handle.file.content.write();
+        content.tail_at = size - size % block;
+        content.tail = BufMut::with_capacity(FIRST_BUFFER.min(self.full()));
+        content.tail.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        let _turn = self.turn.acquire().await;
+        if self.status.lock().closed {
+            return Ok(());
+        }
+        let poisoned = self.status.lock().poison.is_some();
+        let result = if poisoned { self.check() } else { self.settle().await.map_err(|e| self.poison(e)) };
+        self.status.lock().closed = true;
+        let mut state = self.handle.shared.state.lock();
+        let mut content = self.handle.file.content.write();
+        content.tail = BufMut::default();
+        content.in_flight.clear();
+        content.size = content.stored;
+        drop(content);
+        if let Some(node) = state.file_node(self.handle.file.ino) {
+            node.writing = false;
+        }
+        result
+    }
+}
+
+impl Writer {
+    /// Prepares to go on at the end of an existing data file.
+    pub(crate) async fn resume(&self) -> Result<()> {
+        match &self.inner {
+            Inner::Data(writer) => writer.load_tail().await,
+            Inner::Log(_) => Ok(()),
+        }
+    }
+}

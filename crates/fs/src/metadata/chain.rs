@@ -1,0 +1,158 @@
+//! Writing the metadata log: the chain of zones of one epoch.
+//!
+//! ```text
+//!   zone a: header | snapshot ...      zone b: header | ... snapshot | end | commit | commit ...   zone c: ...
+//! ```
+//! A commit begins at a block, and no block is written twice.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use units::{Blocks, ZoneId};
+use zoned::{Action, Buf, Durability, ZonedDevice};
+
+use crate::error::{Error, Result};
+use crate::metadata::format::frame::{self, Binding};
+use crate::metadata::format::header::Header;
+use crate::metadata::format::record::Record;
+
+/// The longest single write of metadata.
+const MAX_WRITE: usize = 1 << 20;
+
+/// The end of the metadata log.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    header: Header,
+    binding: Binding,
+    zones: Vec<ZoneId>,
+    /// The next block of the last zone; the header of a zone just added is not written yet.
+    at: u64,
+    sequence: u64,
+    /// Every record below this is durable.
+    durable: u64,
+}
+
+/// Metadata zones that belong to no chain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spare {
+    /// Whether each must be reset first.
+    pub zones: VecDeque<(ZoneId, bool)>,
+}
+
+impl Spare {
+    /// An empty zone: reset now where needed.
+    pub(crate) async fn take(&mut self, dev: &Arc<dyn ZonedDevice>) -> Result<Option<ZoneId>> {
+        let Some((zone, dirty)) = self.zones.pop_front() else { return Ok(None) };
+        if dirty {
+            let reset = dev.zone(zone, Action::Reset).await;
+            reset.map_err(|e| Error::device("resetting a metadata zone", e))?;
+        }
+        Ok(Some(zone))
+    }
+}
+
+impl Chain {
+    /// A new epoch that begins in `zone`, which is empty.
+    pub(crate) fn begin(header: Header, zone: ZoneId) -> Chain {
+        Chain { header, binding: Binding::of(&header), zones: vec![zone], at: 0, sequence: 0, durable: 0 }
+    }
+
+    /// The end of an epoch found on the device. What it holds is durable before anything is written to it.
+    pub(crate) fn resume(header: Header, zones: Vec<ZoneId>, at: u64, sequence: u64) -> Chain {
+        Chain { header, binding: Binding::of(&header), zones, at, sequence, durable: sequence }
+    }
+
+    /// The epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.header.epoch
+    }
+
+    /// Records written in this epoch.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// A flush of the device has covered everything written so far.
+    pub(crate) fn flushed(&mut self) {
+        self.durable = self.sequence;
+    }
+
+    /// The zones in order.
+    pub(crate) fn zones(&self) -> &[ZoneId] {
+        &self.zones
+    }
+
+    /// Blocks written of a zone of the chain.
+    pub(crate) fn written(&self, zone: ZoneId, capacity: Blocks) -> Option<Blocks> {
+        self.zones.contains(&zone).then(|| if zone == self.last_zone() { Blocks(self.at) } else { capacity })
+    }
+
+    /// The zone being written.
+    pub(crate) fn last_zone(&self) -> ZoneId {
+        *self.zones.last().expect("a chain has a zone")
+    }
+
+    /// Blocks left in the zone being written.
+    pub(crate) fn room(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
+        dev.geometry().zone_capacity.0.saturating_sub(self.at)
+    }
+
+    /// Blocks written in this epoch: what a mount reads.
+    pub(crate) fn blocks(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
+        (self.zones.len() as u64 - 1) * dev.geometry().zone_capacity.0 + self.at
+    }
+
+    /// Goes on in `zone`, which is empty.
+    pub(crate) fn extend(&mut self, zone: ZoneId) {
+        self.header.index += 1;
+        self.header.first_sequence = self.sequence;
+        self.zones.push(zone);
+        self.at = 0;
+    }
+
+    /// Writes as many of `records` as fit into the zone (and into one write) and takes them out. Gives their
+    /// number: zero when the zone is full.
+    pub(crate) async fn write(
+        &mut self,
+        dev: &Arc<dyn ZonedDevice>,
+        records: &mut VecDeque<Record>,
+        how: Durability,
+    ) -> Result<u64> {
+        let geometry = dev.geometry();
+        let block = geometry.block_size as usize;
+        let blocks = self.room(dev).min(geometry.max_transfer.0).min((MAX_WRITE / block).max(1) as u64);
+        let limit = usize::try_from(blocks).unwrap_or(usize::MAX) * block;
+        let mut bytes = Vec::new();
+        if self.at == 0 {
+            bytes.extend_from_slice(&self.header.encode());
+            bytes.resize(block, 0);
+        }
+        let (mut taken, mut sequence, mut payload) = (0, self.sequence, Vec::new());
+        for record in records.iter() {
+            payload.clear();
+            record.encode(&mut payload);
+            if bytes.len() + frame::length(payload.len()) > limit {
+                break;
+            }
+            frame::encode(&mut bytes, &self.binding, record.kind(), (sequence, self.durable), &payload);
+            sequence += 1;
+            taken += 1;
+        }
+        if taken == 0 {
+            return Ok(0);
+        }
+        bytes.resize(bytes.len().next_multiple_of(block), 0);
+        let at = geometry.start(self.last_zone()).plus(Blocks(self.at));
+        let written = (bytes.len() / block) as u64;
+        let result = dev.write(at, Buf::copy_from(&bytes), how).await;
+        result.map_err(|e| Error::device("writing metadata", e))?;
+        records.drain(..taken);
+        self.at += written;
+        // One after the other: what came before a durable write was durable before, or never said to be.
+        if how == Durability::Durable && self.durable == self.sequence {
+            self.durable = sequence;
+        }
+        self.sequence = sequence;
+        Ok(taken as u64)
+    }
+}

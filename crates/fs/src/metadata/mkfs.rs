@@ -1,0 +1,304 @@
+//! Making a file system, and reading its superblock.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use units::{Blocks, ZoneId};
+use zoned::contents::Contents;
+use zoned::{
+    Action, Buf, BufMut, Durability, Geometry, ZoneInfo, ZoneKind, ZoneState, ZonedDevice, join_all,
+};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::stat::Superblock;
+use crate::metadata::chain::Chain;
+use crate::metadata::format::header::{self, Header};
+use crate::metadata::format::record::Record;
+use crate::metadata::format::superblock::{self, Decoded, MAX_LABEL, VERSION};
+use crate::metadata::meta::zones_for_roll;
+use crate::metadata::state::ROOT;
+use crate::options::FormatOptions;
+use crate::zones::alloc::{MIN_SLOTS, Slots};
+
+/// Files that the metadata zones are sized for, where the device is large enough to hold them.
+const FILES: u64 = 65_536;
+/// Bytes that a file takes in a snapshot, a long name and some extents included.
+const BYTES_PER_FILE: u64 = 512;
+/// A device of fewer blocks per file than this is sized for fewer files.
+const BLOCKS_PER_FILE: u64 = 8;
+/// Zones for files that there must be: some data, some log, and the reserve.
+const LEAST_FILE_ZONES: u32 = 6;
+/// Resets in flight together.
+const RESETS: usize = 64;
+
+const DOING: &str = "formatting";
+/// How the finding begins that a zone never held a superblock.
+const ABSENT: &str = "there is no superblock in zone";
+
+/// Fails where a device of this geometry cannot be formatted so; gives the first metadata zone and their number.
+pub(crate) fn check_format(geometry: &Geometry, options: &FormatOptions) -> Result<(u32, u32)> {
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, DOING).at_path(&*geometry.name).because(why);
+    if options.label.len() > MAX_LABEL {
+        return Err(invalid(format!("the label has more than {MAX_LABEL} bytes")));
+    }
+    check_slots(geometry, DOING)?;
+    let first = geometry.conventional.max(2);
+    let metadata = options.metadata_zones.unwrap_or_else(|| metadata_zones(geometry));
+    let least = first.saturating_add(metadata).saturating_add(LEAST_FILE_ZONES);
+    if metadata < 4 || geometry.zones < least {
+        return Err(invalid(format!(
+            "it has {} zones: too few for {first} superblock (and conventional) zones, {metadata} metadata zones (at \
+             least 4) and {LEAST_FILE_ZONES} zones for files",
+            geometry.zones
+        )));
+    }
+    Ok((first, metadata))
+}
+
+/// Writes a new file system.
+pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
+    let geometry = dev.geometry();
+    let (first, metadata) = check_format(geometry, options)?;
+    let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device(DOING, e))?;
+    refuse_data(dev, &report, options).await?;
+    let uuid = options.uuid.unwrap_or_else(|| {
+        let bytes = (u128::from(dev.driver().random()) << 64) | u128::from(dev.driver().random());
+        uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid()
+    });
+    let sb = Superblock {
+        version: VERSION,
+        uuid,
+        label: options.label.clone(),
+        block_size: geometry.block_size,
+        zones: geometry.zones,
+        zone_size: geometry.zone_size,
+        zone_capacity: geometry.zone_capacity,
+        metadata_first: ZoneId(first),
+        metadata_zones: metadata,
+        features_compat: 0,
+        features_ro_compat: 0,
+        features_incompat: 0,
+    };
+    let flush = async || dev.flush().await.map_err(|e| Error::device(DOING, e));
+    clear(dev, &report).await?;
+    flush().await?;
+    let header = Header { uuid, epoch: 1, nonce: dev.driver().random(), index: 0, first_sequence: 0 };
+    let mut chain = Chain::begin(header, ZoneId(first));
+    let mut records = VecDeque::from([
+        Record::Counters { next_ino: ROOT + 1, next_generation: 1 },
+        Record::End { count: 1 },
+    ]);
+    chain.write(dev, &mut records, Durability::Durable).await?;
+    flush().await?;
+    // The metadata is there: now the superblocks make it a file system.
+    let mut block = superblock::encode(&sb, geometry.conventional, dev.driver().unix_millis()).to_vec();
+    block.resize(geometry.block_size as usize, 0);
+    for zone in [ZoneId(1), ZoneId(0)] {
+        let at = geometry.start(zone);
+        let write = dev.write(at, Buf::copy_from(&block), Durability::Durable).await;
+        write.map_err(|e| Error::device("writing the superblock", e))?;
+        if !geometry.is_conventional(zone) {
+            // Full: it holds none of the few open zones.
+            let finish = dev.zone(zone, Action::Finish).await;
+            finish.map_err(|e| Error::device("writing the superblock", e))?;
+        }
+        flush().await?;
+    }
+    Ok(sb)
+}
+
+/// Zones for the metadata log: two rolls of a device full of files.
+fn metadata_zones(geometry: &Geometry) -> u32 {
+    let blocks = u64::from(geometry.zones).saturating_mul(geometry.zone_capacity.0);
+    let files = FILES.max(u64::from(geometry.zones)).min(blocks / BLOCKS_PER_FILE);
+    u32::try_from(2 * zones_for_roll(geometry, files * BYTES_PER_FILE)).unwrap_or(u32::MAX)
+}
+
+async fn refuse_data(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo], options: &FormatOptions) -> Result<()> {
+    if options.force {
+        return Ok(());
+    }
+    let refuse = |what: String| {
+        let why = format!("{what}: formatting would destroy it; use force to do so");
+        Err(Error::new(ErrorKind::Exists, DOING).at_path(&*dev.geometry().name).because(why))
+    };
+    match read_superblock(dev, report).await {
+        Ok((sb, _)) => return refuse(format!("it holds a Furrow file system '{}' ({})", sb.label, sb.uuid)),
+        Err(e) if e.kind() == ErrorKind::Version => return refuse(format!("it holds a file system ({e})")),
+        Err(_) => {}
+    }
+    let contents = Contents::with_report(&**dev, report).await.map_err(|e| Error::device(DOING, e))?;
+    if contents.is_blank() { Ok(()) } else { refuse(contents.to_string()) }
+}
+
+async fn clear(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo]) -> Result<()> {
+    let dirty = |z: &&ZoneInfo| {
+        z.kind == ZoneKind::Sequential
+            && !matches!(z.state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline)
+    };
+    let zones: Vec<ZoneId> = report.iter().filter(dirty).map(|z| z.zone).collect();
+    for some in zones.chunks(RESETS) {
+        let resets = some.iter().map(|zone| dev.zone(*zone, Action::Reset)).collect();
+        for reset in join_all(resets).await {
+            reset.map_err(|e| Error::device(DOING, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads `blocks` blocks.
+pub(crate) async fn read_blocks(
+    dev: &Arc<dyn ZonedDevice>,
+    zone: ZoneId,
+    from: Blocks,
+    blocks: u64,
+) -> Result<BufMut, zoned::Error> {
+    let geometry = dev.geometry();
+    let len = usize::try_from(Blocks(blocks).bytes(geometry.block_size).0).unwrap_or(0);
+    dev.read(geometry.start(zone).plus(from), BufMut::zeroed(len)).await
+}
+
+/// The superblock, from whichever copy is good and of the file system whose metadata is there, and what is wrong with
+/// the others.
+pub(crate) async fn read_superblock(
+    dev: &Arc<dyn ZonedDevice>,
+    report: &[ZoneInfo],
+) -> Result<(Superblock, Vec<String>)> {
+    let (mut good, mut problems, mut refused) = (Vec::new(), Vec::new(), None);
+    for zone in [ZoneId(0), ZoneId(1)] {
+        let written = report.get(zone.index()).is_some_and(|z| z.pointer > Blocks::ZERO);
+        let block = match written {
+            true => read_blocks(dev, zone, Blocks::ZERO, 1).await,
+            false => Ok(BufMut::default()),
+        };
+        let found = match block {
+            Ok(block) => superblock::decode(&block),
+            Err(error) => {
+                problems.push(format!("the superblock in zone {zone} cannot be read: {error}"));
+                continue;
+            }
+        };
+        match found {
+            Ok(Decoded::Good(sb)) => good.push((zone, sb)),
+            Ok(Decoded::Damaged) => problems.push(format!("the superblock in zone {zone} is damaged")),
+            Ok(Decoded::Absent) => problems.push(format!("{ABSENT} {zone}")),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    match (good.is_empty(), refused) {
+        (false, _) => choose(dev, report, good, problems).await,
+        (true, Some(error)) => Err(error.at_path(&*dev.geometry().name)),
+        (true, None) => Err(no_superblock(dev.geometry(), report, &problems)),
+    }
+}
+
+fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) -> Error {
+    const DOING: &str = "reading the superblock";
+    // A conventional zone does not tell whether it was written; its first block tells whether it is a superblock.
+    let absent = problems.iter().all(|p| p.starts_with(ABSENT));
+    let blank = absent
+        && report.iter().all(|z| {
+            matches!(z.state, ZoneState::Empty | ZoneState::Offline) || z.kind == ZoneKind::Conventional
+        });
+    if blank {
+        return Error::new(ErrorKind::NotFound, DOING)
+            .at_path(&*geometry.name)
+            .because("the device is blank, it holds no file system: `furrow fs mkfs` makes one");
+    }
+    Error::new(ErrorKind::Corrupt, DOING).at_path(&*geometry.name).because(format!(
+        "{}, though zones of the device are written; restore a backup, or give up what it holds with `furrow fs mkfs \
+         --force`",
+        problems.join(", ")
+    ))
+}
+
+/// The copy that belongs to the metadata. Copies differ where somebody put another drive's blocks there.
+async fn choose(
+    dev: &Arc<dyn ZonedDevice>,
+    report: &[ZoneInfo],
+    good: Vec<(ZoneId, Superblock)>,
+    mut problems: Vec<String>,
+) -> Result<(Superblock, Vec<String>)> {
+    let mut carried = BTreeSet::new();
+    for (_, sb) in &good {
+        let last = sb.metadata_first.0.saturating_add(sb.metadata_zones);
+        for info in report.iter().filter(|z| (sb.metadata_first.0..last).contains(&z.zone.0)) {
+            if info.pointer == Blocks::ZERO {
+                continue;
+            }
+            // A zone that cannot be read says nothing.
+            let Ok(block) = read_blocks(dev, info.zone, Blocks::ZERO, 1).await else { continue };
+            carried.extend(block.get(..header::SIZE).and_then(Header::decode).map(|header| header.uuid));
+        }
+    }
+    let says = |good: &[(ZoneId, Superblock)]| {
+        let each = good.iter().map(|(zone, sb)| format!("the superblock in zone {zone} says {}", sb.uuid));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let at = match good.iter().position(|(_, sb)| carried.contains(&sb.uuid)) {
+        Some(at) => at,
+        // Without metadata the mount fails later, and says so.
+        None if carried.is_empty() => 0,
+        None => {
+            let uuids: Vec<String> = carried.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "the zone headers of the metadata belong to file system {}, {}: blocks of another drive were written \
+                 here; restore a backup",
+                uuids.join(" and "),
+                says(&good)
+            );
+            return Err(Error::new(ErrorKind::Corrupt, "reading the superblock")
+                .at_path(&*dev.geometry().name)
+                .because(why));
+        }
+    };
+    let chosen = good.get(at).map(|(_, sb)| sb.clone()).expect("the position of one of them");
+    if good.iter().any(|(_, sb)| sb.uuid != chosen.uuid) {
+        problems.push(format!("{}; the metadata belongs to {}", says(&good), chosen.uuid));
+    } else if good.iter().any(|(_, sb)| *sb != chosen) {
+        problems.push(format!("the two superblocks of file system {} differ", chosen.uuid));
+    }
+    Ok((chosen, problems))
+}
+
+/// Fails where the device allows too few open zones to work with.
+pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()> {
+    let total = Slots::of(geometry).total;
+    if total >= MIN_SLOTS {
+        return Ok(());
+    }
+    let why = format!(
+        "the device allows {total} open (or active) zones at once, at least {MIN_SLOTS} are needed: one for metadata, \
+         two for logs, one for data; use a device that allows more"
+    );
+    Err(Error::new(ErrorKind::Invalid, doing).at_path(&*geometry.name).because(why))
+}
+
+/// Fails where the device is not the one that was formatted.
+pub(crate) fn check_geometry(sb: &Superblock, geometry: &Geometry) -> Result<()> {
+    let wrong = |what: &str, formatted: u64, found: u64| {
+        let why = format!(
+            "the file system was made for {what} {formatted}, the device has {found}: it is another or a truncated \
+             device"
+        );
+        Err(Error::new(ErrorKind::Invalid, "mounting").at_path(&*geometry.name).because(why))
+    };
+    if sb.block_size != geometry.block_size {
+        return wrong("block size", sb.block_size.into(), geometry.block_size.into());
+    }
+    if sb.zones != geometry.zones {
+        return wrong("zone count", sb.zones.into(), geometry.zones.into());
+    }
+    if sb.zone_size != geometry.zone_size {
+        return wrong("zone size", sb.zone_size.0, geometry.zone_size.0);
+    }
+    if sb.zone_capacity != geometry.zone_capacity {
+        return wrong("zone capacity", sb.zone_capacity.0, geometry.zone_capacity.0);
+    }
+    let files_from = sb.metadata_first.0.checked_add(sb.metadata_zones);
+    if sb.metadata_first.0 < 2 || sb.metadata_zones < 4 || files_from.is_none_or(|n| n >= sb.zones) {
+        return Err(Error::new(ErrorKind::Corrupt, "mounting")
+            .because("the superblock's metadata zones make no sense"));
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Mounting: superblock, metadata log, logs that were open, zones that were being written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use units::sync::{Event, Turnstile};
+use units::{Blocks, ZoneId};
+use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
+
+use crate::error::{Error, Result};
+use crate::files::file::File;
+use crate::files::stat::{Superblock, ZoneRole};
+use crate::metadata::format::record::Record;
+use crate::metadata::format::superblock;
+use crate::metadata::meta::Meta;
+use crate::metadata::mkfs::{check_geometry, check_slots, read_superblock};
+use crate::metadata::replay::{Replayed, replay};
+use crate::metadata::state::State;
+use crate::options::{FileKind, MountOptions, Sabotage};
+use crate::shared::{Pins, Shared};
+use crate::wal::ordered::read;
+use crate::wal::ordered::recover::recover_with;
+use crate::wal::segment::Segment;
+use crate::zones::alloc::{self, OpenZone, Slots};
+use crate::zones::pool::Pool;
+use crate::zones::table::Phase;
+use crate::zones::{cleaner, lease, reserve};
+
+/// Mounts and starts the background work.
+pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
+    let geometry = dev.geometry().clone();
+    let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device("mounting", e))?;
+    let (superblock, problems) = read_superblock(&dev, &report).await?;
+    for problem in problems {
+        tracing::warn!(device = %geometry.name, problem, "going on with the other copy");
+    }
+    check_geometry(&superblock, &geometry)?;
+    if !options.read_only {
+        superblock::check_writable(&superblock)?;
+        check_slots(&geometry, "mounting for writing")?;
+    }
+    let mut replayed = replay(&dev, &superblock, &report, &mut |_, _| {}).await?;
+    if !options.read_only && geometry.volatile_cache {
+        // What a killed process left in the cache is about to be relied on.
+        dev.flush().await.map_err(|e| Error::device("mounting", e))?;
+    }
+    recover_logs(&dev, &superblock, &mut replayed.state, options).await?;
+    if !options.read_only {
+        trim_parallel_logs(&mut replayed.state, &report)?;
+    }
+    let torn = replayed.torn && options.sabotage != Some(Sabotage::TornTail);
+    let shared = assemble(dev, superblock, options, replayed, &report);
+    if options.read_only {
+        return Ok(shared);
+    }
+    shared.close_opened(&report).await?;
+    finish_leftovers(&shared, &report).await;
+    if torn {
+        // Before anything is committed: behind a torn tail nobody would find it.
+        let epoch = shared.meta.chain().epoch();
+        shared.roll(epoch).await?;
+    }
+    reset_active_dead(&shared, &report).await?;
+    shared.background.store(3, Ordering::Release);
+    let (me, work) = (Arc::downgrade(&shared), &shared.work);
+    shared.driver.spawn("cleaner", Box::pin(cleaner::run(me.clone(), work.clone())));
+    shared.driver.spawn("keeper", Box::pin(reserve::run(me.clone(), work.clone())));
+    shared.driver.spawn("committer", Box::pin(reserve::commit_soon(me, work.clone())));
+    shared.kick_cleaner();
+    Ok(shared)
+}
+
+fn assemble(
+    dev: Arc<dyn ZonedDevice>,
+    superblock: Superblock,
+    options: &MountOptions,
+    replayed: Replayed,
+    report: &[ZoneInfo],
+) -> Arc<Shared> {
+    let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
+    let geometry = dev.geometry();
+    let slots = Slots::of(geometry);
+    let slots = if options.reserve { slots } else { Slots { reserved: 0, ..slots } };
+    state.places.slots = Some(slots);
+    state.places.reserve = alloc::reserve(u64::from(geometry.zones));
+    let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
+    place_zones(&mut state, report, slots, limited);
+    let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));
+    let driver = Arc::clone(dev.driver());
+    Arc::new_cyclic(|me| Shared {
+        me: me.clone(),
+        driver,
+        superblock,
+        options: options.clone(),
+        state: Mutex::new(state),
+        meta: Meta::new(chain, spare, max_epoch),
+        pins,
+        pool,
+        work: Event::new(),
+        space: Event::new(),
+        parallel_logs: AtomicU32::new(0),
+        zone_turn: Turnstile::new(),
+        tight: slots.metadata < 2,
+        closed: AtomicBool::new(false),
+        background: AtomicU32::new(0),
+        log_waits: AtomicU64::new(0),
+        locks: Arc::new(Mutex::new(BTreeSet::new())),
+        dev,
+    })
+}
+
+/// Finds the contents of logs that nobody closed, and closes them.
+async fn recover_logs(
+    dev: &Arc<dyn ZonedDevice>,
+    superblock: &Superblock,
+    state: &mut State,
+    options: &MountOptions,
+) -> Result<()> {
+    let open = |f: &Arc<File>| f.kind == FileKind::Log && f.content.read().log.sealed.is_none();
+    let logs: Vec<Arc<File>> = state.files().map(|node| &node.file).filter(|f| open(f)).cloned().collect();
+    for file in logs {
+        let (cuts, segments, modified_ms) = {
+            let content = file.content.read();
+            (content.log.cuts.clone(), content.log.segments.clone(), content.modified_ms)
+        };
+        let (uuid, broken) = (superblock.uuid, options.sabotage);
+        let found = recover_with(dev, uuid, file.ino, &cuts, &segments, broken).await?;
+        let damage = read::damage(file.ino, None, &found);
+        if let Some(error) = &damage {
+            tracing::error!(%error, "an entry of a log is gone");
+        }
+        // Closed with what it had, so that it is short from now on and every reader hears of it.
+        let size = found.size.saturating_add(read::lost(found.missing, found.behind));
+        let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
+        let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
+        let last_end = keep.checked_sub(1).and_then(|at| found.used.get(at)).copied().unwrap_or(Blocks::ZERO);
+        let seal = Record::Seal {
+            ino: file.ino,
+            size,
+            next_sequence: found.next_sequence,
+            last_end,
+            modified_ms,
+            segments: u32::try_from(keep).expect("a log has fewer segments than zones"),
+        };
+        if options.read_only {
+            let mut content = file.content.write();
+            content.log.sealed = Some((size, found.next_sequence));
+            content.size = size;
+        } else {
+            state.commit(seal)?;
+        }
+        let log = &mut file.content.write().log;
+        (log.index, log.damage) = (Some(Arc::new(found.index)), damage);
+    }
+    Ok(())
+}
+
+/// Gives back what parallel logs that nobody closed have not written of their segments.
+fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
+    let parallel = |f: &Arc<File>| f.kind == FileKind::ParallelLog;
+    let logs: Vec<Arc<File>> =
+        state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
+    for file in logs {
+        let segments = file.content.read().log.segments.clone();
+        // From behind: a segment that goes changes the numbers of those behind it.
+        let numbered: Vec<(u32, &Segment)> = (0..).zip(&segments).collect();
+        for (segment, s) in numbered.into_iter().rev() {
+            let written = report.get(s.zone.index()).map_or(Blocks::ZERO, |info| info.pointer);
+            if written < s.end {
+                state.commit(Record::Trim { ino: file.ino, segment, end: written })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Decides what becomes of each zone that is neither empty nor full.
+fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bool) {
+    for info in report {
+        let Some(zone) = state.zones.get(info.zone).copied() else { continue };
+        match zone.phase {
+            // Metadata points into an empty zone: only damage does that. It is kept as it is.
+            Phase::Free if zone.live > 0 => state.zones.set_phase(info.zone, Phase::Full),
+            Phase::Full => {
+                let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
+                match zone.role {
+                    ZoneRole::Data { lifetime } if partial => {
+                        continue_data(state, info, lifetime, slots, limited);
+                    }
+                    ZoneRole::Log if partial && state.slot_free() => {
+                        lease::offer_rest(state, info.zone, info.pointer.0, info.capacity.0);
+                    }
+                    _ if partial && limited => state.places.finishing.push(info.zone),
+                    role => state.zones.set(info.zone, Phase::Full, role),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, slots: Slots, limited: bool) {
+    let role = ZoneRole::Data { lifetime };
+    if state.places.open.len() < slots.data && state.slot_free() {
+        state.zones.set(info.zone, Phase::Data, role);
+        let open = OpenZone::new(info.zone, lifetime, false, info.capacity.0, info.pointer.0);
+        state.places.open.push(open);
+    } else if limited {
+        state.zones.set(info.zone, Phase::Data, role);
+        state.places.finishing.push(info.zone);
+    } else {
+        state.zones.set(info.zone, Phase::Full, role);
+    }
+}
+
+/// Frees what the device counts as active and nobody will write to, before the first write needs a zone: after a
+/// power cut everything that was open may come back closed, and a reset may not have happened.
+async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
+    let geometry = shared.dev.geometry();
+    if geometry.max_open.is_none() && geometry.max_active.is_none() {
+        return;
+    }
+    let last = shared.meta.chain().last_zone();
+    let first = shared.superblock.metadata_first.0;
+    let metadata = first..first + shared.superblock.metadata_zones;
+    let dead = shared.state.lock().zones.dead();
+    let left = |z: &&ZoneInfo| {
+        let unused = if metadata.contains(&z.zone.0) { z.zone != last } else { dead.contains(&z.zone) };
+        z.state.is_active() && unused
+    };
+    for info in report.iter().filter(left) {
+        if let Err(error) = shared.dev.zone(info.zone, Action::Finish).await {
+            tracing::warn!(zone = %info.zone, %error, "finishing a zone at mount failed");
+        }
+    }
+    shared.finish_zones().await;
+}
+
+/// Zones that were being written and that nothing refers to hold open zones: they are reset at once.
+async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
+    let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
+    let (dead, upto) = {
+        let state = shared.state.lock();
+        let dead: Vec<ZoneId> = state.zones.dead().into_iter().filter(active).collect();
+        let upto = dead.iter().filter_map(|z| Some(state.zones.get(*z)?.freed_by)).max().unwrap_or(0);
+        (dead, upto)
+    };
+    // A log's unwritten segment is still in the metadata.
+    shared.commit_upto(upto).await?;
+    for zone in dead {
+        let reset = shared.dev.zone(zone, Action::Reset).await;
+        reset.map_err(|e| Error::device("resetting a zone at mount", e))?;
+        shared.state.lock().zones.set_phase(zone, Phase::Free);
+    }
+    Ok(())
+}

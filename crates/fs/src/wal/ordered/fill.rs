@@ -1,0 +1,365 @@
+//! The buffer of a log: bytes are copied once, to where they lie in the device operation that will carry them.
+
+use std::collections::VecDeque;
+
+use units::{Blocks, Lba, ZoneId};
+use zoned::{Buf, BufMut, Geometry};
+
+use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART, copy_unmasked};
+use crate::wal::options::{IoMode, LogOptions};
+use crate::wal::segment::{Next, Segment};
+
+/// Sizes that do not change while a log is open.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    pub(super) block_size: usize,
+    /// The longest part.
+    part: Blocks,
+    /// The longest entry, all parts together.
+    entry: Blocks,
+    /// Entries end at multiples of this within their zone, where they are that long.
+    optimal: u64,
+    zone_size: Blocks,
+    /// The longest region; zero for one that goes on.
+    region: u64,
+}
+
+impl Limits {
+    /// An entry has at most this many blocks, so that its parts can be counted in 16 bits.
+    const MAX_ENTRY_BLOCKS: u64 = 1 << 15;
+
+    pub(super) fn new(geometry: &Geometry, options: &LogOptions) -> Limits {
+        let block_size = geometry.block_size as usize;
+        let device = match options.mode {
+            IoMode::Write => geometry.max_transfer,
+            IoMode::Append => geometry.max_append.min(geometry.max_transfer),
+        };
+        let entry = options.buffer.div_ceil(block_size) as u64;
+        Limits {
+            block_size,
+            part: Blocks(device.0.clamp(1, (MAX_PART / block_size) as u64)),
+            entry: Blocks(entry.clamp(1, Limits::MAX_ENTRY_BLOCKS)),
+            optimal: geometry.optimal_write.0.max(1),
+            zone_size: geometry.zone_size,
+            region: (options.barrier / block_size).max(usize::from(options.barrier > 0)) as u64,
+        }
+    }
+
+    /// Bytes of the longest entry.
+    pub(super) fn entry_bytes(&self) -> usize {
+        self.bytes(self.entry)
+    }
+
+    /// The longest entry at the start of `segment`: on a device that wants its writes to end somewhere it ends there, if it
+    /// reaches that far, and with the segment.
+    fn entry_in(&self, segment: &Segment) -> Blocks {
+        if self.optimal == 1 {
+            return self.entry;
+        }
+        let room = segment.end.minus(segment.start);
+        if room < self.entry { room } else { self.cut(segment.start, self.entry) }
+    }
+
+    /// The longest part of an entry with `left` blocks to come, at the start of `segment`.
+    fn part_in(&self, segment: &Segment, left: Blocks) -> Blocks {
+        let most = left.min(segment.end.minus(segment.start));
+        if most <= self.part { most } else { self.cut(segment.start, self.part) }
+    }
+
+    /// As many of `most` blocks from block `at` on as end where the device wants it, or all that do not reach that far.
+    fn cut(&self, at: Blocks, most: Blocks) -> Blocks {
+        let over = at.plus(most).0 % self.optimal;
+        if over < most.0 { most.minus(Blocks(over)) } else { most }
+    }
+
+    /// Bytes that a caller may put at a time, so that what is sealed and not sent stays bounded.
+    pub(super) fn stride(&self) -> usize {
+        self.entry_bytes().max(1 << 20)
+    }
+
+    fn bytes(&self, blocks: Blocks) -> usize {
+        usize::try_from(blocks.0).expect("a buffer fits the memory") * self.block_size
+    }
+}
+
+/// What all entries of a writer have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) uuid: uuid::Uuid,
+    pub(super) log: u64,
+    pub(super) epoch: u32,
+}
+
+/// A part of the entry that is being filled or written.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) zone: ZoneId,
+    generation: u64,
+    /// The block with the header: where it will lie if nothing is reordered, and where it lies once it has landed.
+    pub(super) lba: Lba,
+    /// Where the part begins in the buffer.
+    pub(super) at: usize,
+    /// Bytes that it may have, header included: whole blocks.
+    room: usize,
+    /// Stream bytes in it.
+    pub(super) length: usize,
+    pub(super) mask: u32,
+    /// Goes out when everything before it has landed.
+    pub(super) behind: bool,
+}
+
+impl Part {
+    /// Blocks of it.
+    pub(super) fn blocks(&self, block_size: usize) -> usize {
+        self.room / block_size
+    }
+}
+
+/// An entry that is ready for the device.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) sequence: u64,
+    /// Between two regions lies a barrier.
+    pub(super) region: u64,
+    /// The region holds nothing else.
+    pub(super) alone: bool,
+    pub(super) data: Buf,
+    pub(super) parts: Vec<Part>,
+    /// Parts that have landed.
+    pub(super) landed: usize,
+}
+
+/// Why [`Fill::put`] stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// Everything is in the buffer.
+    Done,
+    /// The segment is used up: give another one and go on.
+    NeedsSegment,
+}
+
+/// The entry that is being filled, and where it will go.
+#[derive(Debug)]
+pub(super) struct Fill {
+    pub(super) limits: Limits,
+    data: Option<BufMut>,
+    /// Blocks that it may have.
+    most: Blocks,
+    parts: Vec<Part>,
+    /// Buffers for the next entries, and how many are kept.
+    spare: Vec<BufMut>,
+    keep: usize,
+    /// The region that the last sealed entry is in, and its blocks so far.
+    region: u64,
+    filled: u64,
+    segment: Option<Segment>,
+    /// The next part waits for everything before it.
+    behind: bool,
+    /// The block of the segment's zone that the next part begins at.
+    next: Blocks,
+    pub(super) next_sequence: u64,
+    /// Every sequence below this is safe from a power cut.
+    pub(super) durable: u64,
+}
+
+impl Fill {
+    pub(super) fn new(limits: Limits, first_sequence: u64, keep: usize) -> Fill {
+        Fill {
+            limits,
+            data: None,
+            most: Blocks::ZERO,
+            parts: Vec::new(),
+            spare: Vec::new(),
+            keep,
+            region: 0,
+            filled: 0,
+            segment: None,
+            behind: false,
+            next: Blocks::ZERO,
+            next_sequence: first_sequence,
+            durable: first_sequence,
+        }
+    }
+
+    /// Goes on in the next segment; what was left of the one before stays unused.
+    pub(super) fn give(&mut self, Next { segment, beside }: Next) {
+        self.next = segment.start;
+        self.segment = Some(segment);
+        self.behind = !beside;
+    }
+
+    /// The unused rest of the segment that the next entry would go to.
+    pub(super) fn rest(&self) -> Option<Segment> {
+        self.segment.map(|s| Segment { start: self.next, ..s }).filter(|s| s.start < s.end)
+    }
+
+    fn len(&self) -> usize {
+        self.data.as_ref().map_or(0, |d| d.len())
+    }
+
+    /// Stream bytes in the buffer.
+    pub(super) fn pending(&self) -> u64 {
+        self.parts.iter().map(|part| part.length as u64).sum()
+    }
+
+    /// Copies as much of `data` as there is room for, sealing entries into `queue` as they fill up; gives the
+    /// number of bytes taken.
+    pub(super) fn put(
+        &mut self,
+        data: &[u8],
+        identity: &Identity,
+        queue: &mut VecDeque<Sealed>,
+    ) -> (usize, Stop) {
+        let mut taken = 0;
+        loop {
+            let rest = data.get(taken..).unwrap_or_default();
+            if rest.is_empty() {
+                return (taken, Stop::Done);
+            }
+            if let (Some(part), Some(buffer)) = (self.parts.last_mut(), self.data.as_mut())
+                && HEADER_SIZE + part.length < part.room
+            {
+                let n = rest.len().min(part.room - HEADER_SIZE - part.length);
+                buffer.extend_from_slice(rest.get(..n).unwrap_or_default());
+                part.length += n;
+                taken += n;
+                continue;
+            }
+            // Every part but the last is full, so the buffer ends at a block boundary here.
+            let len = Blocks((self.len() / self.limits.block_size) as u64);
+            if !self.parts.is_empty() && len == self.most {
+                self.seal(identity, queue);
+                continue;
+            }
+            let Some(segment) = self.rest() else {
+                return (taken, Stop::NeedsSegment);
+            };
+            if self.parts.is_empty() {
+                self.most = self.limits.entry_in(&segment);
+            }
+            let left = self.most.minus(len);
+            self.begin_part(&segment, self.limits.part_in(&segment, left));
+        }
+    }
+
+    fn begin_part(&mut self, segment: &Segment, blocks: Blocks) {
+        let capacity = self.limits.bytes(self.limits.entry);
+        let spare = &mut self.spare;
+        let data =
+            self.data.get_or_insert_with(|| spare.pop().unwrap_or_else(|| BufMut::with_capacity(capacity)));
+        let at = data.len();
+        data.resize(at + HEADER_SIZE, 0);
+        let zone_start = Lba(u64::from(segment.zone.0) * self.limits.zone_size.0);
+        self.parts.push(Part {
+            zone: segment.zone,
+            generation: segment.generation,
+            lba: zone_start.plus(segment.start),
+            at,
+            room: self.limits.bytes(blocks),
+            length: 0,
+            mask: 0,
+            behind: std::mem::take(&mut self.behind),
+        });
+        self.next = segment.start.plus(blocks);
+    }
+
+    /// Ends the entry: what is in the buffer goes to `queue`, under one sequence.
+    pub(super) fn seal(&mut self, identity: &Identity, queue: &mut VecDeque<Sealed>) {
+        let Some(mut data) = self.data.take() else { return };
+        let block_size = self.limits.block_size;
+        data.resize(data.len().next_multiple_of(block_size), 0);
+        let mut parts = std::mem::take(&mut self.parts);
+        if let Some(last) = parts.last_mut() {
+            let unused = (last.room - (data.len() - last.at)) / block_size;
+            self.next = self.next.minus(Blocks(unused as u64));
+            last.room = data.len() - last.at;
+        }
+        let count = u16::try_from(parts.len()).expect("an entry has fewer blocks than 16 bits count");
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let blocks = (data.len() / block_size) as u64;
+        if self.limits.region > 0 && self.filled > 0 && self.filled + blocks > self.limits.region {
+            self.region += 1;
+            self.filled = 0;
+        }
+        let alone = self.limits.region > 0 && self.filled == 0 && 2 * blocks > self.limits.region;
+        self.filled += blocks;
+        for (part, number) in parts.iter_mut().zip(0_u16..) {
+            let header = EntryHeader {
+                padding: false,
+                odd: self.region % 2 == 1,
+                void: false,
+                known: false,
+                log: identity.log,
+                generation: part.generation,
+                sequence,
+                // In this mode an entry is of use only behind every entry before it: a gap ends the log.
+                needs: sequence,
+                epoch: identity.epoch,
+                part: number,
+                parts: count,
+                length: u32::try_from(part.length).expect("a part is shorter than MAX_PART"),
+                mask: 0,
+                open: u32::try_from(sequence - self.durable).unwrap_or(u32::MAX),
+                crc: 0,
+            };
+            let home = Home { uuid: identity.uuid, zone: part.zone };
+            if let Some(bytes) = data.get_mut(part.at..part.at + part.room) {
+                part.mask = header.seal(bytes, &home, block_size).mask;
+            }
+        }
+        let (region, data) = (self.region, data.freeze());
+        queue.push_back(Sealed { sequence, region, alone, data, parts, landed: 0 });
+    }
+
+    /// Takes a written entry's buffer back for the next one.
+    pub(super) fn recycle(&mut self, data: Buf) {
+        if self.spare.len() < self.keep
+            && let Ok(mut data) = data.try_into_mut()
+        {
+            data.truncate(0);
+            self.spare.push(data);
+        }
+    }
+
+    /// Copies the bytes in the buffer from `skip` on into `into`; gives their number.
+    pub(super) fn copy_to(&self, skip: u64, into: &mut [u8]) -> usize {
+        let data = self.data.as_deref().unwrap_or_default();
+        copy_parts(data, &self.parts, self.limits.block_size, skip, into)
+    }
+}
+
+impl Sealed {
+    /// Stream bytes in the entry.
+    pub(super) fn length(&self) -> u64 {
+        self.parts.iter().map(|p| p.length as u64).sum()
+    }
+
+    /// The blocks of `part`, as they go to the device.
+    pub(super) fn bytes_of(&self, part: &Part) -> Buf {
+        self.data.slice(part.at..part.at + part.room)
+    }
+
+    /// Copies the entry's stream bytes from `skip` on into `into`; gives their number.
+    pub(super) fn copy_to(&self, block_size: usize, skip: u64, into: &mut [u8]) -> usize {
+        copy_parts(&self.data, &self.parts, block_size, skip, into)
+    }
+}
+
+fn copy_parts(data: &[u8], parts: &[Part], block_size: usize, skip: u64, into: &mut [u8]) -> usize {
+    let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    let mut filled = 0;
+    for part in parts {
+        if skip >= part.length {
+            skip -= part.length;
+            continue;
+        }
+        let phase = HEADER_SIZE + skip;
+        let from = data.get(part.at + phase..part.at + HEADER_SIZE + part.length).unwrap_or_default();
+        let to = into.get_mut(filled..).unwrap_or_default();
+        copy_unmasked(from, phase, block_size, part.mask, to);
+        filled += from.len().min(to.len());
+        skip = 0;
+    }
+    filled
+}

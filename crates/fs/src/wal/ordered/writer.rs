@@ -1,0 +1,353 @@
+//! The writing end of a log.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use parking_lot::Mutex;
+use units::Bytes;
+use units::sync::{Event, Turnstile, step_back};
+use uuid::Uuid;
+use zoned::ZonedDevice;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Sabotage;
+use crate::wal::index::{Check, LogIndex};
+use crate::wal::options::LogOptions;
+use crate::wal::ordered::fill::{Fill, Identity, Limits, Stop};
+use crate::wal::ordered::state::{State, Waiting};
+use crate::wal::segment::{Next, Segment, SegmentSource};
+use crate::wal::stats::LogStats;
+
+/// Bytes of buffers that are kept for the next entries.
+const SPARE: usize = 16 << 20;
+
+/// The writer of one log. Any number of tasks may call it at once.
+///
+/// Appended bytes are readable at once, on the device after [`flush`](LogWriter::flush), and safe from a power
+/// cut after [`sync`](LogWriter::sync). Operations in flight belong to the writer: a task that is dropped while it
+/// waits loses nothing, unless half of its record is in the log. That, and a failed write or flush, poisons the
+/// writer: what was lost cannot be told from here, so every later call gets the first error until the log is
+/// recovered and reopened.
+pub struct LogWriter {
+    dev: Arc<dyn ZonedDevice>,
+    identity: Identity,
+    source: Arc<dyn SegmentSource>,
+    state: Mutex<State>,
+    /// Something in flight has ended, and somebody waits for that.
+    moved: Event,
+    /// Held while one record's bytes go into the buffer: they stay together.
+    appending: Turnstile,
+}
+
+impl LogWriter {
+    /// A writer of a log whose stream so far ends at `start_offset`; the next entry gets `first_sequence`.
+    ///
+    /// Everything before that must be durable: `sync` does not flush for it.
+    /// A log that is opened again takes a new `epoch`, whose cut (the epoch with its first sequence) must be
+    /// durable before anything is appended. Reads below `start_offset` are the caller's: see
+    /// [`resume`](LogWriter::resume) for a writer that serves them too.
+    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
+    pub fn new(
+        dev: Arc<dyn ZonedDevice>,
+        uuid: Uuid,
+        log_id: u64,
+        epoch: u32,
+        first_sequence: u64,
+        start_offset: u64,
+        options: LogOptions,
+        source: Arc<dyn SegmentSource>,
+    ) -> LogWriter {
+        let index = LogIndex::starting_at(Bytes(start_offset));
+        LogWriter::resume(dev, uuid, log_id, epoch, first_sequence, index, options, source)
+    }
+
+    /// Like [`new`](LogWriter::new), behind the entries in `index`, which stay readable through the writer.
+    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
+    pub fn resume(
+        dev: Arc<dyn ZonedDevice>,
+        uuid: Uuid,
+        log_id: u64,
+        epoch: u32,
+        first_sequence: u64,
+        index: LogIndex,
+        options: LogOptions,
+        source: Arc<dyn SegmentSource>,
+    ) -> LogWriter {
+        let limits = Limits::new(dev.geometry(), &options);
+        let identity = Identity { uuid, log: log_id, epoch };
+        let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
+        let fill = Fill::new(limits, first_sequence, keep);
+        let state = State::new(Arc::clone(&dev), identity, options, fill, index);
+        let moved = state.flights.moved().clone();
+        LogWriter { dev, identity, source, state: Mutex::new(state), moved, appending: Turnstile::new() }
+    }
+
+    /// Adds `data` to the stream. It is copied into the buffer; entries that fill up on the way are on their way to
+    /// the device when this returns: no caller runs ahead of the window. Nothing is promised of a power cut.
+    ///
+    /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the source's error where
+    /// there is no room (harmless if no byte was taken yet, otherwise it poisons), and with the device's.
+    pub async fn append(&self, data: &[u8]) -> Result<()> {
+        let _turn = match self.appending.try_acquire() {
+            Some(turn) => turn,
+            None => self.appending.acquire().await,
+        };
+        let mut half = Half(None);
+        let mut rest = data;
+        loop {
+            let stop = {
+                let mut state = self.state.lock();
+                state.check()?;
+                if state.closed {
+                    return Err(Error::new(ErrorKind::Closed, "append to a log"));
+                }
+                let State { fill, queue, identity, .. } = &mut *state;
+                let now = rest.get(..fill.limits.stride()).unwrap_or(rest);
+                let (taken, stop) = fill.put(now, identity, queue);
+                state.size += taken as u64;
+                rest = rest.get(taken..).unwrap_or_default();
+                state.advance(false);
+                if rest.is_empty() && !state.has_backlog() {
+                    half.0 = None;
+                    return state.check();
+                }
+                stop
+            };
+            half.0 = (rest.len() < data.len() && !rest.is_empty()).then_some(self);
+            self.until(|state| !state.has_backlog()).await?;
+            if stop == Stop::Done && rest.is_empty() {
+                return Ok(());
+            } else if stop == Stop::Done {
+                continue;
+            }
+            let got = self.next_segment().await;
+            let mut state = self.state.lock();
+            match got {
+                Ok(next) => state.fill.give(next),
+                Err(error) if rest.len() == data.len() => return Err(error),
+                Err(error) => return Err(state.poison(error)),
+            }
+        }
+    }
+
+    async fn next_segment(&self) -> Result<Next> {
+        let next = self.source.next().await?;
+        let segment = next.segment;
+        let geometry = self.dev.geometry();
+        if segment.start >= segment.end
+            || segment.end > geometry.zone_size
+            || segment.zone.0 >= geometry.zones
+        {
+            let found = format!("its segment is {:?} to {:?}", segment.start, segment.end);
+            return Err(Error::new(ErrorKind::Invalid, "extend a log").in_zone(segment.zone).because(found));
+        }
+        Ok(next)
+    }
+
+    /// Hands everything appended so far to the device, and waits until it has it. Nothing is promised of a power
+    /// cut.
+    pub async fn flush(&self) -> Result<()> {
+        let target = {
+            let mut state = self.state.lock();
+            state.wanted = state.size;
+            state.size
+        };
+        self.until(|state| state.written.size().0 >= target).await
+    }
+
+    /// Returns when everything appended before the call is safe from a power cut.
+    ///
+    /// Concurrent callers share: those who come at the same time have one entry, unless the device has room for
+    /// more in flight, and one flush covers everybody whose bytes are on the device when it is submitted.
+    pub async fn sync(&self) -> Result<()> {
+        let (mut caller, others, broken) = {
+            let mut state = self.state.lock();
+            state.check()?;
+            let target = state.size;
+            if state.durable >= target {
+                return Ok(());
+            }
+            let key = (target, state.next_id);
+            state.next_id += 1;
+            let others = !state.waiting.is_empty();
+            state.waiting.insert(key, None);
+            let broken = state.options.sabotage == Some(Sabotage::SyncOrder);
+            (Caller { writer: self, key, leads: false }, others, broken)
+        };
+        if others {
+            // Those who were served together come back together: their records go out together again.
+            step_back().await;
+        }
+        if broken {
+            self.until(|state| state.flights.is_empty()).await?;
+            self.want(caller.key.0);
+            return Ok(());
+        }
+        self.want(caller.key.0);
+        if caller.served_or_leads().await? {
+            self.until(|state| state.durable >= caller.key.0).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the bytes up to `target` go.
+    fn want(&self, target: u64) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(target);
+        state.advance(false);
+    }
+
+    /// Moves the log on until `done`, or until it has failed.
+    async fn until(&self, done: impl Fn(&State) -> bool) -> Result<()> {
+        self.move_on(|state| match state.check() {
+            Ok(()) => done(state).then_some(Ok(())),
+            failed => Some(failed),
+        })
+        .await
+    }
+
+    /// Moves the log on until `end` gives something.
+    async fn move_on<T>(&self, end: impl Fn(&State) -> Option<T>) -> T {
+        loop {
+            let seen = self.moved.version();
+            {
+                let mut state = self.state.lock();
+                // What is sent here and not waited for sets up no timer: a thread's timers leave with its wait.
+                for wait in [false, true] {
+                    state.advance(wait);
+                    if let Some(value) = end(&state) {
+                        return value;
+                    }
+                }
+            }
+            self.moved.changed_since(seen).await;
+        }
+    }
+
+    /// Bytes appended so far.
+    pub fn size(&self) -> Bytes {
+        Bytes(self.state.lock().size)
+    }
+
+    /// Bytes that are safe from a power cut.
+    pub fn durable(&self) -> Bytes {
+        Bytes(self.state.lock().durable)
+    }
+
+    /// The sequence that the next entry will have.
+    pub fn next_sequence(&self) -> u64 {
+        self.state.lock().fill.next_sequence
+    }
+
+    /// The unused rest of the current segment: what the log holds of the zone beyond its last entry.
+    pub fn unused(&self) -> Option<Segment> {
+        self.state.lock().fill.rest()
+    }
+
+    /// A copy of the index of what is on the device.
+    pub fn index(&self) -> LogIndex {
+        self.state.lock().written.clone()
+    }
+
+    /// Reads from stream offset `offset` on, what is still in memory included; gives the number of bytes, fewer
+    /// than asked for only at the end.
+    pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
+        let (plan, total) = {
+            let state = self.state.lock();
+            let plan = state.written.plan(self.dev.geometry(), offset.0, into.len());
+            // Copied here, under the lock: a moment later the entry may be on the device and gone from memory.
+            let filled = plan.len;
+            let tail = into.get_mut(filled..).unwrap_or_default();
+            (plan, filled + state.copy_from_memory(offset.0 + filled as u64, tail))
+        };
+        let check = Check { uuid: self.identity.uuid, log: self.identity.log };
+        plan.read(&self.dev, check, into).await?;
+        Ok(total)
+    }
+
+    /// What was done on the device so far.
+    pub fn stats(&self) -> LogStats {
+        let state = self.state.lock();
+        LogStats { window: state.window_limit(), ..state.stats }
+    }
+
+    /// Hands everything to the device and refuses further appends; gives the index of all bytes. Calling it
+    /// again does no harm. Nothing is promised of a power cut: `sync` still works. When it returns, with an error
+    /// too, nothing is in flight any more.
+    pub async fn close(&self) -> Result<LogIndex> {
+        // An append that has begun brings its bytes in first.
+        let turn = self.appending.acquire().await;
+        self.state.lock().closed = true;
+        drop(turn);
+        let flushed = self.flush().await;
+        // After a failure too: what still lands is not to surprise who recovers the log.
+        self.move_on(|state| (state.flights.is_empty() && !state.flights.flushes()).then_some(())).await;
+        flushed.map(|()| self.index())
+    }
+}
+
+/// A call of `sync`.
+struct Caller<'a> {
+    writer: &'a LogWriter,
+    key: Waiting,
+    leads: bool,
+}
+
+impl Caller<'_> {
+    /// Waits until its bytes are durable (false), or until nobody else sees to it that things move (true).
+    async fn served_or_leads(&mut self) -> Result<bool> {
+        poll_fn(|context| {
+            let mut state = self.writer.state.lock();
+            if let Err(error) = state.check() {
+                return Poll::Ready(Err(error));
+            }
+            if state.durable >= self.key.0 {
+                return Poll::Ready(Ok(false));
+            }
+            if !std::mem::replace(&mut state.led, true) {
+                self.leads = true;
+                return Poll::Ready(Ok(true));
+            }
+            state.waiting.insert(self.key, Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let mut state = self.writer.state.lock();
+        state.waiting.remove(&self.key);
+        if self.leads {
+            state.led = false;
+        }
+        // Another one must lead; those without a waker look by themselves.
+        if !state.led
+            && let Some(waker) = state.waiting.values_mut().find_map(Option::take)
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// A record is half in the log.
+struct Half<'a>(Option<&'a LogWriter>);
+
+impl Drop for Half<'_> {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0 {
+            let why = "the task that appended a record was dropped in the middle of it; reopen the log";
+            writer.state.lock().poison(Error::new(ErrorKind::Poisoned, "append to a log").because(why));
+        }
+    }
+}
+
+impl fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (log, epoch) = (self.identity.log, self.identity.epoch);
+        write!(f, "writer of log {log}, epoch {epoch}, {:?}", self.size())
+    }
+}

@@ -1,0 +1,262 @@
+//! Finding a log's entries in its segments, block by block, with large reads ahead.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use units::{Blocks, Lba};
+use uuid::Uuid;
+use zoned::{BufMut, Io, ZonedDevice};
+
+use crate::error::{Error, Result};
+use crate::wal::chunk::{Lease, Memory, Payload};
+use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
+use crate::wal::segment::Segment;
+
+/// Bytes of one read.
+pub(super) const CHUNK: u64 = 1 << 20;
+/// Bytes of the reads in flight.
+pub(super) const READ_AHEAD: u64 = 12 << 20;
+
+/// A valid part of an entry, wherever it was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub(super) header: EntryHeader,
+    /// Which of the segments.
+    pub(super) segment: usize,
+    pub(super) lba: Lba,
+    /// The block of the zone behind it.
+    pub(super) end: Blocks,
+}
+
+/// A read of a piece of a segment.
+struct Chunk {
+    segment: usize,
+    start: Blocks,
+    blocks: Blocks,
+    /// It is the last one of its segment.
+    last: bool,
+}
+
+/// Reads a log's segments once, in order, ahead of who asks, and finds the valid parts of the log in them. Parts of
+/// other logs, and what an earlier use of the zone left behind, are skipped.
+pub(super) struct Scan {
+    dev: Arc<dyn ZonedDevice>,
+    uuid: Uuid,
+    log: u64,
+    segments: Vec<Segment>,
+    memory: Arc<Memory>,
+    todo: VecDeque<Chunk>,
+    flying: VecDeque<(Chunk, Lease, Io<BufMut>)>,
+    in_flight: u64,
+    rope: Rope,
+    /// The segment of the chunk that arrived last, and whether it was the segment's last one.
+    segment: usize,
+    last: bool,
+    /// Bytes that arrived.
+    scanned: u64,
+}
+
+/// What the next chunk brought.
+pub(super) struct Step {
+    /// Bytes looked at so far.
+    pub(super) scanned: u64,
+    /// It was the last one of its segment.
+    pub(super) segment_over: bool,
+}
+
+impl Scan {
+    /// Asks the device how far the segments are written.
+    pub(super) async fn begin(
+        dev: &Arc<dyn ZonedDevice>,
+        uuid: Uuid,
+        log: u64,
+        segments: &[Segment],
+        memory: &Arc<Memory>,
+    ) -> Result<Scan> {
+        Ok(Scan {
+            dev: Arc::clone(dev),
+            uuid,
+            log,
+            segments: segments.to_vec(),
+            memory: Arc::clone(memory),
+            todo: chunks(dev, segments).await?,
+            flying: VecDeque::new(),
+            in_flight: 0,
+            rope: Rope::new(u64::from(dev.geometry().block_size)),
+            segment: 0,
+            last: false,
+            scanned: 0,
+        })
+    }
+
+    /// Submits reads until enough are in flight, or until `room` bytes of memory would be passed. False if nothing is
+    /// in flight although there is more to read: memory must come free first.
+    pub(super) fn read_ahead(&mut self, room: u64) -> bool {
+        let geometry = self.dev.geometry();
+        while self.in_flight < READ_AHEAD
+            && let Some(chunk) = self.todo.front()
+        {
+            let bytes = chunk.blocks.bytes(geometry.block_size).0;
+            if self.memory.held() + bytes > room {
+                break;
+            }
+            let Some(segment) = self.segments.get(chunk.segment) else { break };
+            let at = geometry.start(segment.zone).plus(chunk.start);
+            let mut lease = self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK bytes"));
+            let io = self.dev.read(at, lease.lend());
+            self.flying.extend(self.todo.pop_front().map(|chunk| (chunk, lease, io)));
+            self.in_flight += bytes;
+        }
+        !self.flying.is_empty() || self.todo.is_empty()
+    }
+
+    /// Waits for the next chunk in flight; false when there is none.
+    pub(super) async fn arrive(&mut self) -> Result<bool> {
+        let Some((chunk, mut lease, io)) = self.flying.pop_front() else { return Ok(false) };
+        let data = io.await.map_err(|e| Error::device("recover a log", e))?;
+        self.in_flight -= data.len() as u64;
+        self.scanned += data.len() as u64;
+        lease.give(data);
+        self.rope.push(chunk.start, lease);
+        (self.segment, self.last) = (chunk.segment, chunk.last);
+        Ok(true)
+    }
+
+    /// Looks for parts in the chunk that has arrived: `each` gets them, with where their bytes are in memory, and
+    /// how many bytes were read until then.
+    pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {
+        if let Some(segment) = self.segments.get(self.segment) {
+            let home = Home { uuid: self.uuid, zone: segment.zone };
+            let zone_start = self.dev.geometry().start(segment.zone);
+            while let Some(step) = self.rope.step(segment, self.log, &home, self.last) {
+                if let Some((header, start, end)) = step
+                    && let Some(payload) = self.rope.payload_of(start, &header)
+                {
+                    let found = Found { header, segment: self.segment, lba: zone_start.plus(start), end };
+                    each(found, payload, self.scanned);
+                }
+            }
+        }
+        self.rope.let_go(self.last);
+        Step { scanned: self.scanned, segment_over: self.last }
+    }
+}
+
+/// The reads that cover all segments up to their zones' write pointers.
+async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecDeque<Chunk>> {
+    let geometry = dev.geometry();
+    let step = Blocks((CHUNK / u64::from(geometry.block_size)).min(geometry.max_transfer.0).max(1));
+    let mut chunks = VecDeque::new();
+    for (number, segment) in segments.iter().enumerate() {
+        let zones = segment.zone.0..segment.zone.0.saturating_add(1);
+        let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
+        // Past the pointer there is nothing, and some devices refuse to read it.
+        let end = report.first().map_or(Blocks::ZERO, |info| info.pointer.min(segment.end));
+        let mut start = segment.start;
+        while start < end {
+            let blocks = step.min(end.minus(start));
+            let last = start.plus(blocks) == end;
+            chunks.push_back(Chunk { segment: number, start, blocks, last });
+            start = start.plus(blocks);
+        }
+    }
+    Ok(chunks)
+}
+
+/// The blocks of a segment that are in memory: an entry may span several chunks, and is checked without a copy.
+struct Rope {
+    block_size: u64,
+    chunks: VecDeque<(Blocks, Arc<Lease>)>,
+    /// The next block to look at.
+    at: Option<Blocks>,
+}
+
+impl Rope {
+    fn new(block_size: u64) -> Rope {
+        Rope { block_size, chunks: VecDeque::new(), at: None }
+    }
+
+    fn push(&mut self, start: Blocks, data: Lease) {
+        self.at.get_or_insert(start);
+        self.chunks.push_back((start, Arc::new(data)));
+    }
+
+    fn end(&self) -> Blocks {
+        self.chunks
+            .back()
+            .map_or(Blocks::ZERO, |(start, d)| start.plus(Blocks(d.len() as u64 / self.block_size)))
+    }
+
+    /// Looks at the next block: `None` when more must be read first, or when the segment is over; otherwise the
+    /// entry that begins there, with its first block and the one behind it, if one does.
+    fn step(
+        &mut self,
+        segment: &Segment,
+        log: u64,
+        home: &Home,
+        last: bool,
+    ) -> Option<Option<(EntryHeader, Blocks, Blocks)>> {
+        let at = self.at.filter(|at| *at < self.end())?;
+        let next = at.plus(Blocks(1));
+        let header = self
+            .bytes(at, 0, HEADER_SIZE as u64)
+            .next()
+            .and_then(|(chunk, range)| EntryHeader::parse(chunk.get(range)?).ok())
+            .filter(|h| h.log == log && h.generation == segment.generation);
+        let Some(header) = header else {
+            self.at = Some(next);
+            return Some(None);
+        };
+        let end = at.plus(Blocks(header.size().0.div_ceil(self.block_size)));
+        if end > self.end() && !last && end <= segment.end {
+            return None;
+        }
+        // No block inside an entry looks like an entry, so after a torn one the search goes on block by block.
+        let whole = end <= self.end() && self.fits(at, &header, home);
+        self.at = Some(if whole { end } else { next });
+        Some(whole.then_some((header, at, end)).filter(|(h, ..)| !h.padding))
+    }
+
+    /// Whether the checksum is that of what lies there.
+    fn fits(&self, at: Blocks, header: &EntryHeader, home: &Home) -> bool {
+        let pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        header.checksum(home, pieces.filter_map(|(chunk, range)| chunk.get(range))) == header.crc
+    }
+
+    /// Where the bytes of the part at block `at` are.
+    fn payload_of(&self, at: Blocks, header: &EntryHeader) -> Option<Payload> {
+        let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        let Some((chunk, range)) = pieces.next() else {
+            // An entry without bytes.
+            return self.chunks.front().map(|(_, chunk)| Payload::new(chunk, 0..0));
+        };
+        let mut payload = Payload::new(chunk, range);
+        pieces.for_each(|(chunk, range)| payload.push(chunk, range));
+        Some(payload)
+    }
+
+    /// The bytes `from` to `to` behind block `at`, piece by piece.
+    fn bytes(&self, at: Blocks, from: u64, to: u64) -> impl Iterator<Item = (&Arc<Lease>, Range<usize>)> {
+        let (from, to) = (at.0 * self.block_size + from, at.0 * self.block_size + to);
+        self.chunks.iter().filter_map(move |(start, chunk)| {
+            let start = start.0 * self.block_size;
+            let begin = usize::try_from(from.saturating_sub(start)).ok()?;
+            let end = usize::try_from(to.saturating_sub(start)).ok()?.min(chunk.len());
+            (begin < end).then_some((chunk, begin..end))
+        })
+    }
+
+    /// Lets go of the chunks that have been looked at.
+    fn let_go(&mut self, last: bool) {
+        let at = self.at.unwrap_or_default();
+        while let Some((start, chunk)) = self.chunks.front()
+            && (last || start.plus(Blocks(chunk.len() as u64 / self.block_size)) <= at)
+        {
+            self.chunks.pop_front();
+        }
+        if last {
+            self.at = None;
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Background work: finishing, resetting and reclaiming zones. Zones for logs have a keeper of their own (`reserve`).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use units::sync::{Event, Turn};
+use units::{Blocks, Bytes, ZoneId, sleep_until};
+use zoned::{Action, Buf, BufMut, ZoneState};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::extents::Extent;
+use crate::metadata::format::record::{MAX_EXTENTS, Record};
+use crate::options::Sabotage;
+use crate::shared::Shared;
+use crate::zones::place::Amount;
+use crate::zones::table::Phase;
+
+/// Records that wait for a commit before the cleaner makes one.
+const MAX_PENDING: usize = 4096;
+/// Beyond twice that, whoever adds records waits for a commit.
+const HARD_PENDING: usize = 2 * MAX_PENDING;
+/// Dead zones that wait for somebody else's commit before the cleaner makes one.
+const MAX_DEAD: usize = 16;
+/// Reclaim begins when this many empty zones are left beyond the reserve.
+pub(crate) const LOW: usize = 2;
+/// A reclaim must gain this fraction of a zone, and at least a block.
+pub(crate) const LEAST_GAIN: u64 = 64;
+/// While nobody waits for space, a reclaim must gain this fraction.
+const EASY_GAIN: u64 = 4;
+/// The longest copy of a reclaim.
+const COPY: u64 = 1 << 20;
+/// How long to wait for a reader to leave a zone.
+const PIN_WAIT: Duration = Duration::from_micros(200);
+
+/// The cleaner's life: works until the mount is gone.
+pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
+    loop {
+        let seen = work.version();
+        let Some(shared) = shared.upgrade() else { return };
+        if shared.closed.load(Ordering::Acquire) {
+            return shared.end_background();
+        }
+        let progress = match shared.clean_once().await {
+            Ok(progress) => progress,
+            Err(error) => {
+                tracing::warn!(%error, "background work failed");
+                shared.state.lock().places.hopeless = true;
+                shared.space.notify();
+                false
+            }
+        };
+        drop(shared);
+        if !progress {
+            work.changed_since(seen).await;
+        }
+    }
+}
+
+impl Shared {
+    /// Bounds what waits for a commit.
+    pub(crate) async fn bound_journal(&self) -> Result<()> {
+        let pending = self.state.lock().journal.pending.len();
+        if pending > HARD_PENDING {
+            return self.commit_all().await;
+        }
+        if pending > MAX_PENDING {
+            self.kick_cleaner();
+        }
+        Ok(())
+    }
+
+    /// One round of background work; true if there may be more to do at once.
+    async fn clean_once(self: &Arc<Shared>) -> Result<bool> {
+        if self.meta.check().is_err() {
+            self.state.lock().places.hopeless = true;
+            self.space.notify();
+            return Ok(false);
+        }
+        if self.state.lock().journal.pending.len() > MAX_PENDING {
+            self.commit_all().await?;
+        }
+        let (strict, changes) = {
+            let state = self.state.lock();
+            (state.places.wanted, state.places.changes)
+        };
+        if self.finish_zones().await || self.reset_zones().await? {
+            return Ok(true);
+        }
+        if self.reclaim().await? {
+            return Ok(true);
+        }
+        let (waiting, retry) = {
+            let mut state = self.state.lock();
+            let waiting = state.places.wanted;
+            if waiting && (!strict || changes != state.places.changes) {
+                // Somebody asked, or something was freed, behind this round's back: the next one looks again.
+                return Ok(true);
+            }
+            if waiting {
+                // This round looked for the smallest gain there is.
+                let coming = state.zones.has_dead() || state.zones.is_resetting() || state.places.opening;
+                state.places.hopeless = !coming;
+            }
+            state.places.wanted = false;
+            (waiting, waiting && !state.places.hopeless)
+        };
+        if waiting {
+            self.space.notify();
+        }
+        if retry {
+            // A reader is in the way, or the keeper is at it.
+            sleep_until(&*self.driver, self.driver.now().after(PIN_WAIT)).await;
+        }
+        Ok(retry)
+    }
+
+    /// Finishes what waits for it, so that its slots come free.
+    pub(crate) async fn finish_zones(&self) -> bool {
+        let _turn = self.zone_work().await;
+        self.finish_zones_now().await
+    }
+
+    async fn finish_zones_now(&self) -> bool {
+        let zones = self.state.lock().places.finishing.clone();
+        for &zone in &zones {
+            let finished = self.dev.zone(zone, Action::Finish).await;
+            if let Err(error) = finished {
+                tracing::warn!(%zone, %error, "finishing a zone failed");
+            }
+            let mut state = self.state.lock();
+            state.places.finishing.retain(|z| *z != zone);
+            let pointer = state.zones.pointer(zone).0;
+            state.zones.note(zone, ZoneState::Full, pointer);
+            state.zones.set_phase(zone, Phase::Full);
+            state.places.there_is_hope();
+            drop(state);
+            self.space.notify();
+        }
+        !zones.is_empty()
+    }
+
+    /// Resets what nothing refers to: not before the metadata says so durably, nor under a reader.
+    pub(crate) async fn reset_zones(&self) -> Result<bool> {
+        let _turn = self.zone_work().await;
+        self.reset_zones_now().await
+    }
+
+    /// Held over a change of zones' states where whoever needs a zone waits for it: [`crate::MountOptions::reserve`].
+    async fn zone_work(&self) -> Option<Turn<'_>> {
+        if self.options.reserve { None } else { Some(self.zone_turn.acquire().await) }
+    }
+
+    /// What a log does first that takes a zone on its writer's path: without zones opened ahead.
+    pub(crate) async fn zones_before_a_log(&self) -> Result<()> {
+        if let Some(_turn) = self.zone_work().await {
+            self.finish_zones_now().await;
+            self.reset_zones_now().await?;
+        }
+        Ok(())
+    }
+
+    async fn reset_zones_now(&self) -> Result<bool> {
+        let broken = self.options.sabotage == Some(Sabotage::Reset);
+        let (dead, upto) = {
+            let state = self.state.lock();
+            let dead = state.zones.dead();
+            let scarce = state.zones.free_count() <= state.places.reserve + LOW;
+            let urgent = state.places.wanted || scarce || dead.len() > MAX_DEAD;
+            let by = |z: &ZoneId| state.zones.get(*z).map_or(0, |z| z.freed_by);
+            let upto = dead.iter().map(by).max().unwrap_or(0);
+            (dead, if urgent && !broken { upto } else { 0 })
+        };
+        if dead.is_empty() {
+            return Ok(false);
+        }
+        self.commit_upto(upto).await?;
+        let ready: Vec<ZoneId> = {
+            let mut state = self.state.lock();
+            let durable = state.journal.durable;
+            let is_ready = |z: &ZoneId| {
+                let entry = state.zones.get(*z);
+                // Meanwhile the keeper may have reset it, and somebody taken it.
+                let dead = entry.filter(|e| e.phase == Phase::Full && e.live == 0);
+                let safe = dead.is_some_and(|e| broken || e.freed_by <= durable);
+                safe && !self.pins.is_pinned(*z)
+            };
+            let ready: Vec<_> = dead.into_iter().filter(is_ready).collect();
+            for &zone in &ready {
+                state.zones.set_phase(zone, Phase::Resetting);
+            }
+            ready
+        };
+        let ios = ready.iter().map(|zone| self.dev.zone(*zone, Action::Reset)).collect();
+        for (result, &zone) in zoned::join_all(ios).await.into_iter().zip(&ready) {
+            let mut state = self.state.lock();
+            match result {
+                Ok(()) => {
+                    state.places.stuck.retain(|stuck| *stuck != zone);
+                    state.places.leaving.retain(|left| left.zone != zone);
+                    state.zones.set_phase(zone, Phase::Free);
+                    state.places.there_is_hope();
+                }
+                Err(error) => {
+                    tracing::warn!(%zone, %error, "a zone cannot be reset and is left out");
+                    state.zones.set_phase(zone, Phase::Unusable);
+                }
+            }
+        }
+        if !ready.is_empty() {
+            self.space.notify();
+        }
+        Ok(!ready.is_empty())
+    }
+
+    /// Empties the full zone with the fewest live blocks, when empty zones are few.
+    async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
+        let victim = {
+            let state = self.state.lock();
+            if state.zones.free_count() > state.places.reserve + LOW && !state.places.wanted {
+                return Ok(false);
+            }
+            let fraction = if state.places.wanted { LEAST_GAIN } else { EASY_GAIN };
+            let capacity = self.dev.geometry().zone_capacity.0;
+            state.zones.victim((capacity / fraction).max(1), &state.places.stuck)
+        };
+        let Some(victim) = victim else { return Ok(false) };
+        let live = |shared: &Shared| shared.state.lock().zones.get(victim).map_or(0, |z| z.live);
+        let before = live(self);
+        let emptied = self.empty_zone(victim).await;
+        if emptied.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
+            // A zone that is being finished holds the slot: that is this task's to do, and then this again.
+            return Ok(!self.state.lock().places.finishing.is_empty());
+        }
+        if let Err(error) = &emptied {
+            tracing::warn!(zone = %victim, %error, "reclaiming a zone failed; its data stays where it is");
+        }
+        if emptied.is_err() || live(self) >= before {
+            self.state.lock().places.stuck.push(victim);
+        }
+        Ok(true)
+    }
+
+    /// Moves every live block of `zone` elsewhere.
+    async fn empty_zone(self: &Arc<Shared>, zone: ZoneId) -> Result<()> {
+        let (lifetime, live) = {
+            let state = self.state.lock();
+            let mut live: Vec<(u64, Extent)> = Vec::new();
+            for node in state.files() {
+                let content = node.file.content.read();
+                let here = content.extents.as_slice().iter().filter(|e| e.zone == zone);
+                live.extend(here.map(|e| (node.file.ino, *e)));
+            }
+            (state.zones.lifetime(zone), live)
+        };
+        let (block, mut left) = (self.block(), &*live);
+        while let Some(((ino, extent), rest)) = left.split_first() {
+            left = rest;
+            let mut at = 0;
+            while at < extent.bytes {
+                let bytes = (extent.bytes - at).min(COPY.next_multiple_of(block));
+                let start = extent.start.plus(Blocks(at / block));
+                let part = Extent { offset: extent.offset + at, bytes, start, zone };
+                at += self.move_extent(*ino, part, lifetime).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the front of `part`: gives its bytes.
+    async fn move_extent(
+        self: &Arc<Shared>,
+        ino: u64,
+        part: Extent,
+        lifetime: crate::Lifetime,
+    ) -> Result<u64> {
+        let geometry = self.dev.geometry();
+        let block = self.block();
+        let blocks = part.bytes.div_ceil(block);
+        let data = {
+            let _pin = self.pins.pin(part.zone);
+            let mut whole = BufMut::with_capacity(usize::try_from(blocks * block).unwrap_or(0));
+            let mut done = 0;
+            while done < blocks {
+                let n = (blocks - done).min(geometry.max_transfer.0);
+                let at = geometry.start(part.zone).plus(part.start).plus(Blocks(done));
+                let len = usize::try_from(Blocks(n).bytes(geometry.block_size).0).unwrap_or(0);
+                let read = self.dev.read(at, BufMut::zeroed(len)).await;
+                whole.extend_from_slice(&read.map_err(|e| Error::device("reading for reclaim", e))?);
+                done += n;
+            }
+            whole.freeze()
+        };
+        self.put_copy(ino, part, &data, lifetime).await
+    }
+
+    async fn put_copy(
+        &self,
+        ino: u64,
+        mut part: Extent,
+        data: &Buf,
+        lifetime: crate::Lifetime,
+    ) -> Result<u64> {
+        let block = self.block();
+        let placed = self.place(lifetime, data, Amount::Whole, true).await?;
+        let mut moved = Vec::with_capacity(placed.runs.len());
+        let mut done = 0;
+        for &(zone, start, blocks) in &placed.runs {
+            let bytes = (blocks * block).min(part.bytes - done);
+            moved.push(Extent { offset: part.offset + done, bytes, start, zone });
+            done += bytes;
+        }
+        part.bytes = done;
+        let mut state = self.state.lock();
+        let Some(file) = state.file(ino) else { return Ok(done) };
+        // A writer may have cut or rewritten it meanwhile: then the copy is garbage.
+        let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
+            let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
+            e.offset <= part.offset
+                && e.end() >= part.offset + part.bytes
+                && (e.zone, start) == (part.zone, part.start)
+                && (part.bytes.is_multiple_of(block) || e.end() == part.offset + part.bytes)
+        });
+        if same {
+            for extents in moved.chunks(MAX_EXTENTS) {
+                state.commit(Record::Remap { ino, extents: extents.to_vec() })?;
+            }
+        }
+        drop(state);
+        drop(placed);
+        Ok(done)
+    }
+
+    /// Bytes that a reclaim would free.
+    pub(crate) fn garbage(&self) -> Bytes {
+        let state = self.state.lock();
+        let dead = |z: &crate::zones::table::Zone| match z.phase {
+            Phase::Full | Phase::Resetting => z.capacity.saturating_sub(z.live),
+            Phase::Data => z.pointer.saturating_sub(z.live),
+            _ => 0,
+        };
+        Blocks(state.zones.iter().map(|(_, z)| dead(z)).sum()).bytes(self.dev.geometry().block_size)
+    }
+}

@@ -1,0 +1,232 @@
+//! Which zone an open log writes to: leases, rests, and what becomes of a zone that a log has left.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use units::{Blocks, ZoneId};
+use zoned::{Action, ZoneState};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::stat::ZoneRole;
+use crate::metadata::format::record::Record;
+use crate::metadata::state::State;
+use crate::shared::Shared;
+use crate::wal::segment::Segment;
+use crate::zones::alloc::{Lease, Left, no_space};
+use crate::zones::table::Phase;
+
+/// A rest of fewer blocks than this fraction of a zone is not worth a slot.
+const SMALLEST_REST: u64 = 16;
+/// Rests kept open for the next log.
+const MAX_RESTS: usize = 1;
+/// How long a log waits for another one to be closed, where the open zones do not suffice for both: a database that
+/// switched its log closes the old one in a moment.
+const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
+
+/// Keeps the rest of a log zone for the next log, or has the zone finished.
+pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
+    let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
+    if worth_it && state.places.rests.len() < MAX_RESTS {
+        state.zones.set(zone, Phase::Rest, ZoneRole::Log);
+        state.places.rests.push(zone);
+    } else {
+        state.zones.set(zone, Phase::Log, ZoneRole::Log);
+        state.places.finishing.push(zone);
+    }
+}
+
+/// A zone for a log's next segment.
+enum Found {
+    /// And whether it is active beside the one that the log leaves.
+    Segment(Segment, bool),
+    Wait,
+    Starved,
+    TooMany,
+}
+
+impl State {
+    /// A segment for log `ino`, leased to it; its record is not made yet.
+    fn find_segment(&mut self, ino: u64) -> Found {
+        let leased = self.places.leases.get(&ino).is_some_and(|lease| lease.active);
+        let may_hold_more = self.lease_allowed();
+        if !leased && !may_hold_more {
+            return Found::TooMany;
+        }
+        // These are active already, and the zone that the log leaves is until its last entries are written.
+        if may_hold_more {
+            if let Some(zone) = self.places.rests.pop()
+                && let Some(z) = self.zones.get(zone).copied()
+            {
+                let (start, end) = (Blocks(z.pointer), Blocks(z.capacity));
+                let segment = Segment { zone, generation: z.generation, start, end };
+                return self.lease(ino, segment, ZoneState::ImplicitOpen, true);
+            }
+            if !self.places.generations.is_empty()
+                && let Some(zone) = self.places.reserved.pop_front()
+            {
+                return self.lease_whole(ino, zone, ZoneState::ExplicitOpen, true);
+            }
+        }
+        // From here on the log passes its slot on: its own zone is full once its entries are written, which is before
+        // the first one goes elsewhere.
+        if !leased && !self.slot_free() {
+            if self.places.finishing.is_empty() && !self.places.opening {
+                self.give_up_a_slot();
+            }
+            let coming = !self.places.finishing.is_empty() || self.places.opening;
+            return if coming { Found::Wait } else { Found::TooMany };
+        }
+        if self.places.generations.is_empty() {
+            return Found::Wait;
+        }
+        match self.zones.first_free().filter(|_| self.log_may_take_free()) {
+            Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
+            None if self.places.opening => Found::Wait,
+            None => match self.places.reserved.pop_front() {
+                Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
+                None => Found::Starved,
+            },
+        }
+    }
+
+    fn lease_whole(&mut self, ino: u64, zone: ZoneId, as_state: ZoneState, both: bool) -> Found {
+        let Some(generation) = self.take_generation() else { return Found::Wait };
+        let end = Blocks(self.zones.get(zone).map_or(0, |z| z.capacity));
+        self.lease(ino, Segment { zone, generation, start: Blocks::ZERO, end }, as_state, both)
+    }
+
+    /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the one that the log leaves.
+    fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> Found {
+        self.zones.set(segment.zone, Phase::Log, ZoneRole::Log);
+        let before = self.places.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
+        if let Some(before) = before.filter(|lease| lease.active) {
+            // A log asks for more when its segment, which ends where the zone ends, is used up. Entries for it may
+            // still be in the buffer: they fill the zone, and a finish now would shut them out.
+            let capacity = self.zones.get(before.zone).map_or(0, |z| z.capacity);
+            self.zones.note(before.zone, ZoneState::Full, capacity);
+            self.zones.set_phase(before.zone, Phase::Full);
+            if both {
+                self.places.leaving.push(Left { ino, zone: before.zone });
+            }
+        }
+        self.zones.note(segment.zone, as_state, segment.start.0);
+        Found::Segment(segment, both)
+    }
+
+    /// Ends a log's lease. The zone's pointer is at block `pointer`, `u64::MAX` at its end; `None` where unknown.
+    pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
+        // Its last entries are written, or never will be.
+        let (mine, others) = std::mem::take(&mut self.places.leaving).into_iter().partition(|l| l.ino == ino);
+        self.places.leaving = others;
+        if pointer.is_none() {
+            self.places.finishing.extend(mine.into_iter().map(|left: Left| left.zone));
+        }
+        let Some(lease) = self.places.leases.remove(&ino).filter(|lease| lease.active) else { return };
+        let Some(zone) = self.zones.get(lease.zone).copied() else { return };
+        match pointer {
+            Some(0) if zone.state == ZoneState::ExplicitOpen => self.give_to_reserve(lease.zone),
+            Some(0) => self.zones.set_phase(lease.zone, Phase::Free),
+            Some(p) if p >= zone.capacity => {
+                self.zones.note(lease.zone, ZoneState::Full, zone.capacity);
+                self.zones.set_phase(lease.zone, Phase::Full);
+            }
+            Some(p) => {
+                self.zones.note(lease.zone, ZoneState::ImplicitOpen, p);
+                offer_rest(self, lease.zone, p, zone.capacity);
+            }
+            None => {
+                self.zones.note(lease.zone, ZoneState::Closed, zone.capacity);
+                self.places.finishing.push(lease.zone);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The next segment of an open log, and the number of its record: until that is durable, a power cut takes what
+    /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no
+    /// zone to be had at once, and only then.
+    pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
+        let mut waits: Option<Waits<'_>> = None;
+        let mut give_up: Option<units::Instant> = None;
+        self.zones_before_a_log().await?;
+        loop {
+            let seen = self.space.version();
+            self.check_open()?;
+            self.meta.check()?;
+            let found = {
+                let mut state = self.state.lock();
+                match state.find_segment(ino) {
+                    Found::Segment(segment, beside) => {
+                        state.commit(Record::Segment { ino, segment })?;
+                        let upto = state.journal.applied;
+                        state.places.commit_soon = upto;
+                        Some((segment, upto, beside))
+                    }
+                    Found::Starved if state.places.hopeless => return Err(no_space(&state)),
+                    Found::TooMany if give_up.is_some_and(|at| self.driver.now() >= at) => {
+                        return Err(Error::new(ErrorKind::Busy, "extending a log")
+                            .because("more logs are open than the device's open zones allow; close one"));
+                    }
+                    Found::TooMany => {
+                        waits.get_or_insert_with(|| Waits::begin(self, &mut state));
+                        give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
+                        None
+                    }
+                    Found::Starved => {
+                        state.places.wanted = true;
+                        None
+                    }
+                    Found::Wait => None,
+                }
+            };
+            self.kick_cleaner();
+            if let Some(found) = found {
+                self.open_for_a_log(&found.0).await;
+                return Ok(found);
+            }
+            self.log_waits.fetch_add(1, Ordering::Relaxed);
+            self.space.changed_since(seen).await;
+        }
+    }
+
+    /// Opens a zone that nobody opened ahead, where nobody does.
+    async fn open_for_a_log(&self, segment: &Segment) {
+        if !self.options.reserve
+            && segment.start == Blocks::ZERO
+            && let Err(error) = self.dev.zone(segment.zone, Action::Open).await
+        {
+            tracing::debug!(zone = %segment.zone, %error, "opening a log's zone failed; writing opens it");
+        }
+    }
+
+    /// Wakes those who wait for space after `time`; gives the moment.
+    fn wake_after(&self, time: Duration) -> units::Instant {
+        let at = self.driver.now().after(time);
+        let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
+        self.driver.drive(Box::pin(async move {
+            units::sleep_until(&*driver, at).await;
+            if let Some(shared) = me.upgrade() {
+                shared.space.notify();
+            }
+        }));
+        at
+    }
+}
+
+/// A log waits for an open zone: the keeper looks for one as long as it does.
+struct Waits<'a>(&'a Shared);
+
+impl<'a> Waits<'a> {
+    fn begin(shared: &'a Shared, state: &mut State) -> Waits<'a> {
+        state.places.waiting_logs += 1;
+        Waits(shared)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().places.waiting_logs -= 1;
+    }
+}

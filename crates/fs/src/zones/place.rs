@@ -1,0 +1,233 @@
+//! Writing file data to the zones that were chosen for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use units::{Blocks, ZoneId};
+use zoned::{Buf, BufMut, Durability, Io, ZoneState};
+
+use crate::error::{Error, Result};
+use crate::options::{Lifetime, Pace};
+use crate::shared::Shared;
+use crate::zones::alloc::{OpenZone, Pick, no_space};
+use crate::zones::table::Phase;
+
+/// Bytes of file data that go to a zone at a time where logs are not to wait for more: drives that buffer writes reach
+/// their rate with less in flight.
+const PIECE: u64 = 64 << 10;
+
+/// Blocks on the device that no file refers to yet. Dropping it lets their zones go on.
+#[derive(Debug)]
+pub(crate) struct Placed<'a> {
+    shared: &'a Shared,
+    /// Zone, first block within it, number of blocks: in the order of the data.
+    pub runs: Vec<(ZoneId, Blocks, u64)>,
+    /// Blocks of zeros behind them.
+    pub padding: u64,
+    held: Vec<Arc<OpenZone>>,
+}
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        for zone in std::mem::take(&mut self.held) {
+            self.shared.let_go(&zone);
+        }
+    }
+}
+
+/// How much of the data is to be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Amount {
+    /// All, and up to so many blocks of zeros behind it where these end one of the device's optimal writes.
+    All { padding: u64 },
+    /// What ends with one of the device's optimal writes, and at least something: the rest follows with what comes next.
+    Whole,
+}
+
+/// How many of `blocks` blocks to write at block `at` of a zone with room for `room`: they end with one of the device's
+/// optimal writes where they reach the end of one.
+fn whole(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+    let over = (at + blocks) % optimal.max(1);
+    if blocks == room || over >= blocks { blocks } else { blocks - over }
+}
+
+/// How many blocks are missing behind `blocks` blocks at block `at`, so that one of the device's optimal writes, or the
+/// zone, ends there.
+fn missing(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+    let end = at + blocks;
+    (end.next_multiple_of(optimal.max(1)) - end).min(room - blocks)
+}
+
+/// `data` with so many blocks of zeros behind it.
+fn padded(data: Buf, behind: u64, block: usize) -> Buf {
+    if behind == 0 {
+        return data;
+    }
+    let len = data.len() + usize::try_from(behind).expect("no longer than a transfer") * block;
+    let mut longer = BufMut::with_capacity(len);
+    longer.extend_from_slice(&data);
+    longer.resize(len, 0);
+    longer.freeze()
+}
+
+impl Shared {
+    /// Writes whole blocks to zones of `lifetime`, and waits until the device has them. Waits for reclaim before
+    /// it fails with `NoSpace`. `privileged`: may take the zones kept for reclaim.
+    pub(crate) async fn place(
+        &self,
+        lifetime: Lifetime,
+        data: &Buf,
+        amount: Amount,
+        privileged: bool,
+    ) -> Result<Placed<'_>> {
+        let geometry = self.dev.geometry();
+        let optimal = geometry.optimal_write.0;
+        let block = geometry.block_size as usize;
+        let mut placed = Placed { shared: self, runs: Vec::new(), padding: 0, held: Vec::new() };
+        let mut ios = Vec::new();
+        let mut at = 0;
+        let mut failed = None;
+        while at < data.len() {
+            let left = ((data.len() - at) / block) as u64;
+            if amount == Amount::Whole && at > 0 && left < optimal {
+                break;
+            }
+            let seen = self.space.version();
+            let open = match self.zone_now(lifetime, privileged) {
+                Ok(Some(open)) => open,
+                Ok(None) if ios.is_empty() => {
+                    self.kick_cleaner();
+                    self.space.changed_since(seen).await;
+                    continue;
+                }
+                Ok(None) => {
+                    // Others may wait for the end of these writes: who waits for space has none under way.
+                    failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                    if failed.is_some() {
+                        break;
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
+            let paced = self.is_paced();
+            let here = Arc::clone(&open);
+            let turn = if paced { Some(here.turn.acquire().await) } else { None };
+            let most = if paced { (PIECE / block as u64).max(optimal) } else { u64::MAX };
+            let to = {
+                let mut next = open.next.lock();
+                let room = open.capacity.saturating_sub(*next);
+                let mut n = left.min(room).min(geometry.max_transfer.0).min(most);
+                if n == 0 {
+                    continue;
+                }
+                let mut behind = 0;
+                match amount {
+                    Amount::All { padding } if n == left => {
+                        let more = missing(*next, n, room, optimal);
+                        let fits = more <= padding && n + more <= geometry.max_transfer.0.min(most);
+                        behind = if fits { more } else { 0 };
+                    }
+                    _ => n = whole(*next, n, room, optimal),
+                }
+                let to = at + usize::try_from(n).expect("no longer than the data") * block;
+                open.in_flight.fetch_add(1, Ordering::AcqRel);
+                open.writing.fetch_add(1, Ordering::AcqRel);
+                let lba = geometry.start(open.zone).plus(Blocks(*next));
+                ios.push(self.dev.write(lba, padded(data.slice(at..to), behind, block), Durability::Cached));
+                placed.runs.push((open.zone, Blocks(*next), n));
+                placed.padding = behind;
+                *next += n + behind;
+                open.hint.store(*next, Ordering::Release);
+                to
+            };
+            placed.held.push(open);
+            at = to;
+            if turn.is_some() {
+                failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                if failed.is_some() {
+                    break;
+                }
+            }
+        }
+        let late = self.settle(ios, &placed.held).await;
+        failed.or(late).map_or(Ok(placed), Err)
+    }
+
+    /// Whether file data makes way for logs.
+    fn is_paced(&self) -> bool {
+        match self.options.pace {
+            Pace::ParallelLogs => self.parallel_logs.load(Ordering::Relaxed) > 0,
+            Pace::Always => true,
+            Pace::Never => false,
+        }
+    }
+
+    /// Waits for writes to the last zones of `held`: for every one, whatever the others say, so that the pointers
+    /// are known then. Gives what went wrong.
+    async fn settle(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
+        let mut failed = None;
+        let held = held.get(held.len().saturating_sub(ios.len())..).unwrap_or_default();
+        for (result, open) in zoned::join_all(ios).await.into_iter().zip(held) {
+            if let Err(error) = result {
+                open.failed.store(true, Ordering::Release);
+                failed = Some(Error::device("writing file data", error));
+            }
+            if open.writing.fetch_sub(1, Ordering::AcqRel) == 1 && !open.has_room() {
+                self.space.notify();
+            }
+        }
+        failed
+    }
+
+    /// A zone to write to; `None` where there may be one after the next change of `space`.
+    fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
+        self.check_open()?;
+        // The cleaner stops with the metadata: nobody would finish a zone for this writer.
+        self.meta.check()?;
+        let mut state = self.state.lock();
+        match state.pick(lifetime, privileged) {
+            Pick::Zone(zone) => return Ok(Some(zone)),
+            Pick::Wait if !privileged => {}
+            Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
+            // Reclaim itself waits only for writes that are under way: finishing zones is its own task.
+            Pick::Wait if state.places.finishing.is_empty() => {}
+            Pick::Wait | Pick::Starved => {
+                // Before there is no space at all, what is kept for logs goes to data.
+                let zone = state.places.reserved.pop_back().ok_or_else(|| no_space(&state))?;
+                return Ok(Some(state.open_zone(zone, lifetime, privileged)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A write to `open` is over and accounted for.
+    fn let_go(&self, open: &Arc<OpenZone>) {
+        let mut state = self.state.lock();
+        let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
+        state.zones.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
+        if !last || open.has_room() {
+            return;
+        }
+        let before = state.places.open.len();
+        state.places.open.retain(|z| !Arc::ptr_eq(z, open));
+        if state.places.open.len() == before {
+            return;
+        }
+        if open.failed.load(Ordering::Acquire) {
+            state.zones.note(open.zone, ZoneState::Closed, open.capacity);
+            state.places.finishing.push(open.zone);
+        } else {
+            state.zones.note(open.zone, ZoneState::Full, open.capacity);
+            state.zones.set_phase(open.zone, Phase::Full);
+        }
+        // What is dead in it can be reclaimed from now on.
+        state.places.there_is_hope();
+        drop(state);
+        self.kick_cleaner();
+        self.space.notify();
+    }
+}
