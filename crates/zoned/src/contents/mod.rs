@@ -1,5 +1,6 @@
 //! What a drive holds, and the guard that all who overwrite one ask first.
 
+mod array_member;
 mod peek;
 mod samples;
 mod signature;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 
+pub use array_member::ArrayMember;
 pub use peek::peek;
 pub use samples::{Layout, Samples};
 pub use signature::{Signature, detect};
@@ -25,8 +27,11 @@ use crate::{
 /// A conventional zone does not tell whether it was written: samples of it do, which is all that can be said of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// What was recognised.
+    /// Known formats that were recognised.
     pub signatures: Vec<Signature>,
+    /// The array that the drive is a member of. `None` for a drive with [`Signature::FurrowArray`] means that its
+    /// superblock is damaged or of a newer version.
+    pub array: Option<ArrayMember>,
     /// Sequential zones that hold data.
     pub written: u32,
     /// Conventional zones in which something was found.
@@ -63,7 +68,7 @@ impl Contents {
         for place in layout.places() {
             contents.unreadable += sample(dev, report, place, &mut samples).await;
         }
-        contents.signatures = detect(&layout, &samples);
+        contents.recognise(&layout, &samples);
         contents.sample_conventional(dev, &layout).await;
         Ok(contents)
     }
@@ -85,6 +90,12 @@ impl Contents {
             self.filled += u32::from(holds);
             self.sampled += u32::from(!holds);
         }
+    }
+
+    /// Recognises known formats in the samples.
+    fn recognise(&mut self, layout: &Layout, samples: &Samples) {
+        self.signatures = detect(layout, samples);
+        self.array = array_member::array_member(layout, samples);
     }
 
     /// Adds a sequential zone that is written up to its pointer.
@@ -112,7 +123,11 @@ impl fmt::Display for Contents {
         let zones = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
         let mut parts = Vec::new();
         if !self.signatures.is_empty() {
-            let names: Vec<String> = self.signatures.iter().map(Signature::to_string).collect();
+            let name = |signature: &Signature| match (signature, &self.array) {
+                (Signature::FurrowArray, Some(member)) => format!("{signature} ({member})"),
+                _ => signature.to_string(),
+            };
+            let names: Vec<String> = self.signatures.iter().map(name).collect();
             parts.push(format!("it holds {}", names.join(" and ")));
         }
         if self.written > 0 {

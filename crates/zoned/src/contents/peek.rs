@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sys::block::{Condition, Zone, ZoneKind};
 
-use super::{Contents, Layout, Samples, detect};
+use super::{Contents, Layout, Samples};
 use crate::{Bytes, ZoneState};
 
 /// What the drive with this block device holds. For people to read: somebody may be writing to it.
@@ -29,7 +29,7 @@ pub fn peek(node: &Path) -> io::Result<Contents> {
         conventional: u32::try_from(conventional).unwrap_or(u32::MAX),
     };
     let samples = sample(&file, &layout, &zones, &mut contents.unreadable);
-    contents.signatures = detect(&layout, &samples);
+    contents.recognise(&layout, &samples);
     Ok(contents)
 }
 

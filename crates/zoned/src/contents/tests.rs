@@ -281,3 +281,24 @@ fn a_start_that_cannot_be_read_is_refused() {
     assert!(contents.unreadable > 0 && !contents.is_blank());
     assert!(guarded(&emu, false).unwrap_err().to_string().contains("cannot be read"));
 }
+
+#[test]
+fn a_member_of_an_array_is_refused_with_the_arrays_name() {
+    let emu = drive(0);
+    put(&emu, 1, 0, &array_member::tests::record(9));
+    let contents = look(&emu);
+    assert_eq!(contents.array.as_ref().unwrap().label, "barn");
+    let error = guarded(&emu, false).unwrap_err().to_string();
+    assert!(
+        error.contains("a member of a Furrow array (drive 3 of the 5 of array 'barn', 00112233-"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_member_with_a_damaged_superblock_is_still_known_as_a_member() {
+    let emu = drive(0);
+    put(&emu, 1, 0, b"FURROWMD");
+    let contents = look(&emu);
+    assert_eq!((contents.signatures.as_slice(), contents.array), ([Signature::FurrowArray].as_slice(), None));
+}

@@ -1,0 +1,160 @@
+//! Which array a drive belongs to, from the first record of one of its metadata zones.
+//!
+//! The array crate defines the record; these are the fields read here. Nothing else of it is interpreted.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `FURROWMD` |
+//! | 8 | 2 | version | 1 |
+//! | 10 | 2 | kind | 1: the payload is a superblock |
+//! | 16 | 16 | array | the array's UUID |
+//! | 32 | 8 | epoch | number of the mount that wrote the record |
+//! | 48 | 4 | member | number of this drive in the array, from 0 |
+//! | 124 | 4 | header_crc | CRC32C of the 124 bytes before |
+//! | 132 | 4 | members | number of drives of the array |
+//! | 224 | 4 | label_len | bytes of the label |
+//! | 232 | 64 | label | UTF-8, zero-filled |
+
+use std::fmt;
+
+use units::crc32c;
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::samples::{Layout, Samples};
+
+const MAGIC: [u8; 8] = *b"FURROWMD";
+const VERSION: u16 = 1;
+const SUPERBLOCK: u16 = 1;
+/// Bytes before the header's checksum.
+const COVERED: usize = 124;
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    version: U16,
+    kind: U16,
+    flags: U32,
+    array: [u8; 16],
+    epoch: U64,
+    sequence: U64,
+    member: U32,
+    rest_of_header: [u8; 72],
+    header_crc: U32,
+    superblock_version: U32,
+    members: U32,
+    fields: [u8; 88],
+    label_len: U32,
+    reserved: U32,
+    label: [u8; 64],
+}
+
+const _: () = assert!(std::mem::offset_of!(Raw, array) == 16);
+const _: () = assert!(std::mem::offset_of!(Raw, member) == 48);
+const _: () = assert!(std::mem::offset_of!(Raw, header_crc) == COVERED);
+const _: () = assert!(std::mem::offset_of!(Raw, members) == 132);
+const _: () = assert!(std::mem::offset_of!(Raw, label_len) == 224);
+const _: () = assert!(std::mem::offset_of!(Raw, label) == 232);
+
+/// A drive's place in an array of this project.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArrayMember {
+    /// The array's UUID.
+    pub array: Uuid,
+    /// The array's label; may be empty.
+    pub label: String,
+    /// Number of the drive in the array, from 0.
+    pub drive: u32,
+    /// Number of drives of the array.
+    pub drives: u32,
+}
+
+impl fmt::Display for ArrayMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "drive {} of the {} of array ", self.drive, self.drives)?;
+        if !self.label.is_empty() {
+            write!(f, "'{}', ", self.label)?;
+        }
+        write!(f, "{}", self.array)
+    }
+}
+
+/// The array that the newest superblock among the samples names. Any bytes give an answer.
+pub(super) fn array_member(layout: &Layout, samples: &Samples) -> Option<ArrayMember> {
+    let zones = layout.sampled_zones().into_iter();
+    let records = zones.filter_map(|zone| {
+        decode(samples.get(u64::from(zone).saturating_mul(layout.zone_size), size_of::<Raw>())?)
+    });
+    records.max_by_key(|(epoch, _)| *epoch).map(|(_, member)| member)
+}
+
+/// The epoch and content of a superblock record; `None` if the bytes are none.
+fn decode(bytes: &[u8]) -> Option<(u64, ArrayMember)> {
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    let good = raw.magic == MAGIC && raw.version.get() == VERSION && raw.kind.get() == SUPERBLOCK;
+    if !good || crc32c(&[bytes.get(..COVERED)?]) != raw.header_crc.get() {
+        return None;
+    }
+    let label = raw.label.get(..raw.label_len.get() as usize).unwrap_or_default();
+    let member = ArrayMember {
+        array: Uuid::from_bytes(raw.array),
+        label: String::from_utf8_lossy(label).into_owned(),
+        drive: raw.member.get(),
+        drives: raw.members.get(),
+    };
+    Some((raw.epoch.get(), member))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    const ARRAY: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
+
+    /// A superblock record, made of the array crate's golden header and golden superblock.
+    pub(in crate::contents) fn record(epoch: u64) -> Vec<u8> {
+        let header = include_bytes!("../../../array/tests/golden/record-v1.bin");
+        let superblock = include_bytes!("../../../array/tests/golden/superblock-v1.bin");
+        let mut record = header[..128].to_vec();
+        record[10..12].copy_from_slice(&SUPERBLOCK.to_le_bytes());
+        record[32..40].copy_from_slice(&epoch.to_le_bytes());
+        let crc = crc32c(&[&record[..COVERED]]);
+        record[COVERED..128].copy_from_slice(&crc.to_le_bytes());
+        record.extend_from_slice(superblock);
+        record
+    }
+
+    #[test]
+    fn the_golden_superblock_names_array_label_and_drive() {
+        let (epoch, member) = decode(&record(7)).unwrap();
+        let wanted = ArrayMember { array: Uuid::from_u128(ARRAY), label: "barn".into(), drive: 3, drives: 5 };
+        assert_eq!((epoch, &member), (7, &wanted));
+        let text = "drive 3 of the 5 of array 'barn', 00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(member.to_string(), text);
+    }
+
+    #[test]
+    fn a_changed_byte_of_the_header_is_no_superblock() {
+        let good = record(7);
+        for at in 0..128 {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(decode(&bad), None, "byte {at}");
+        }
+        assert_eq!(decode(&good[..200]), None, "a torn record");
+    }
+
+    #[test]
+    fn the_newest_superblock_of_a_drive_counts() {
+        let layout = Layout { size: 4 << 20, zone_size: 1 << 20, zones: 4, conventional: 0 };
+        let mut samples = Samples::default();
+        assert_eq!(array_member(&layout, &samples), None);
+        let mut older = record(3);
+        older[232..236].copy_from_slice(b"shed");
+        samples.insert(0, older);
+        samples.insert(1 << 20, record(4));
+        assert_eq!(array_member(&layout, &samples).unwrap().label, "barn");
+    }
+}
