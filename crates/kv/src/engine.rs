@@ -15,7 +15,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use units::{Driver, Spawned, block_on, spawn};
 
-use crate::{Batching, Cursors, Error, Limits, LogStats, Refusal, Result, Room, Store, Txn, expiry};
+use crate::txn::TxnShared;
+use crate::{Batching, Error, Limits, LogStats, Refusal, Result, Room, Store, Txn, expiry};
 
 pub use claims::Claims;
 use room::RoomWatch;
@@ -107,6 +108,19 @@ struct Counters {
 /// others see what it wrote. Whatever waits when a writer is free goes together, as one batch: one append, or one turn
 /// of RocksDB's log, for all of them ([`Batching`] says whose). A read-modify-write holds its keys from the read until the write is acknowledged.
 /// Reads run wherever they are asked for, beside it, over what is written.
+///
+/// # Transactions
+/// MULTI queues commands at the connection; the engine needs three things of it:
+/// - WATCH is a [`Work`] that claims the keys and calls [`Txn::watch`] for each when it runs. The connection keeps the
+///   [`Watch`](crate::Watch)es; dropping them is UNWATCH.
+/// - EXEC is one [`Work`], submitted even if its commands only read. Its claims are the keys of all queued commands and
+///   [`Watch::key`](crate::Watch::key) of every watch. When it runs, it first asks [`Txn::has_changed`] of every watch: if any
+///   has, it runs nothing (the null reply). Otherwise it [executes](crate::execute) the queued commands in order.
+/// - [`Txn::refusal`] says whether commands that write (or only those that grow the data) are refused at the moment: an EXEC
+///   with such a command is aborted as a whole.
+///
+/// All writes of a work reach the store in one batch: after a crash all of them are there or none, readers see all or none,
+/// and no other work writes to its keys between its first command and its acknowledgement.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -114,7 +128,7 @@ pub(crate) struct Inner {
     pub store: Arc<dyn Store>,
     pub driver: Arc<dyn Driver>,
     options: EngineOptions,
-    cursors: Cursors,
+    txns: TxnShared,
     /// Of the claims.
     hash: RandomState,
     state: Mutex<State>,
@@ -173,7 +187,7 @@ impl Engine {
             store,
             driver,
             options,
-            cursors: Cursors::new(),
+            txns: TxnShared { limits: options.limits, ..TxnShared::default() },
             hash: RandomState::new(),
             state: Mutex::new(State { schedule: Schedule::new(batching), idle, closed: false }),
             room: Mutex::default(),
@@ -291,7 +305,7 @@ impl fmt::Debug for Engine {
 
 impl Inner {
     pub fn reading(&self) -> Txn<'_> {
-        Txn::reading(&*self.store, &self.cursors, self.options.limits, self.driver.unix_millis())
+        Txn::reading(&*self.store, &self.txns, self.driver.unix_millis())
     }
 
     pub fn is_closed(&self) -> bool {

@@ -112,7 +112,7 @@ impl Work for Deletes {
         for key in &self.keys {
             // A client may have written it anew meanwhile, or a walk before this one has deleted it.
             if matches!(txn.is_past(key), Ok(true)) {
-                txn.delete(key.clone());
+                txn.delete_expired(key.clone());
                 self.deleted += 1;
             }
         }

@@ -14,7 +14,7 @@
 mod answer;
 mod args;
 mod command;
-mod cursors;
+mod cursor;
 mod engine;
 mod error;
 mod expiry;
@@ -28,11 +28,11 @@ mod retry;
 mod rocks_store;
 mod store;
 mod txn;
+mod watch;
 
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};
 pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
-pub use cursors::Cursors;
 pub use engine::{Claims, Durability, Engine, EngineOptions, Stats, Work};
 pub use error::{Error, ErrorKind, Result};
 pub use glob::glob;
@@ -43,3 +43,4 @@ pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
 pub use rocks_store::{RocksStore, RocksStoreOptions};
 pub use store::{Batching, LogStats, Room, Store, Visit, Writing};
 pub use txn::{Limits, Refusal, Txn};
+pub use watch::Watch;

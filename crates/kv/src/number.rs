@@ -1,7 +1,10 @@
 //! Numbers in strings: 64-bit integers in their one canonical form, and decimals that add exactly.
 
 /// Digits after the point that a [`Decimal`] keeps.
-const SCALE: u32 = 17;
+const SCALE: usize = 17;
+
+/// Most digits before the point: those of the largest value of Redis's INCRBYFLOAT, an 80-bit float.
+const WHOLE_MOST: usize = 4933;
 
 /// Reads a signed 64-bit number in its canonical form: no spaces, no plus sign, no leading zeros, no `-0`.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
@@ -26,78 +29,111 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// A decimal number with 17 digits after the point, of magnitude below about 10^21: what INCRBYFLOAT counts in.
-/// Sums are exact, where binary floating point would show 10.600000000000001.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Decimal(i128);
+/// A decimal number with 17 digits after the point and up to 4933 before it: what INCRBYFLOAT counts in. Sums are exact, where
+/// binary floating point would show 10.600000000000001.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decimal {
+    negative: bool,
+    /// Lowest digit first, in units of 10^-17; the last one is not 0. Zero has none, and is not negative.
+    digits: Vec<u8>,
+}
 
-/// Reads a decimal, with or without an exponent. Digits beyond the 17th after the point are rounded.
+/// Reads a decimal, with or without an exponent. Digits beyond the 17th after the point are rounded, half up.
 pub fn parse_decimal(text: &[u8]) -> Option<Decimal> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
-    let (digits, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
+    let (mantissa, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
         Some(at) => {
-            let (digits, tail) = rest.split_at(at);
+            let (mantissa, tail) = rest.split_at(at);
             let tail = tail.get(1..)?;
             let tail = tail.strip_prefix(b"+").unwrap_or(tail);
             if !tail.strip_prefix(b"-").unwrap_or(tail).first()?.is_ascii_digit() {
                 return None;
             }
-            (digits, std::str::from_utf8(tail).ok()?.parse::<i32>().ok()?)
+            (mantissa, std::str::from_utf8(tail).ok()?.parse::<i32>().ok()?)
         }
         None => (rest, 0),
     };
-    let (whole, fraction) = match digits.iter().position(|&b| b == b'.') {
-        Some(at) => (digits.get(..at)?, digits.get(at + 1..)?),
-        None => (digits, &[][..]),
+    let (whole, fraction) = match mantissa.iter().position(|&b| b == b'.') {
+        Some(at) => (mantissa.get(..at)?, mantissa.get(at + 1..)?),
+        None => (mantissa, &[][..]),
     };
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    // The digit at index n stands for 10^(place - n).
-    let mut place = i64::try_from(whole.len()).ok()? - 1 + i64::from(exponent);
-    let mut value: i128 = 0;
-    for &digit in whole.iter().chain(fraction) {
+    // The digit at index n stands for 10^(place - n), so that it is digit `place - n + SCALE` of the number.
+    let first = i64::try_from(whole.len() + SCALE).ok()? - 1 + i64::from(exponent);
+    let mut digits = Vec::new();
+    let mut round_up = false;
+    for (n, &digit) in whole.iter().chain(fraction).enumerate() {
         if !digit.is_ascii_digit() {
             return None;
         }
-        let digit = i128::from(digit - b'0');
-        let power = place + i64::from(SCALE);
-        if power >= 0 && digit != 0 {
-            let unit = 10i128.checked_pow(u32::try_from(power).ok()?)?;
-            value = value.checked_add(digit.checked_mul(unit)?)?;
-        } else if power == -1 && digit >= 5 {
-            value = value.checked_add(1)?;
+        let (digit, place) = (digit - b'0', first - i64::try_from(n).ok()?);
+        match usize::try_from(place) {
+            Ok(place) if digit != 0 => {
+                if place >= WHOLE_MOST + SCALE {
+                    return None;
+                }
+                if digits.is_empty() {
+                    digits.resize(place + 1, 0);
+                }
+                *digits.get_mut(place)? = digit;
+            }
+            Ok(_) => {}
+            Err(_) => round_up |= place == -1 && digit >= 5,
         }
-        place -= 1;
     }
-    Some(Decimal(if negative { -value } else { value }))
+    let number = Decimal::new(negative, digits);
+    let last_place = Decimal { negative, digits: vec![1] };
+    if round_up { number.plus(&last_place) } else { Some(number) }
 }
 
 impl Decimal {
+    fn new(negative: bool, mut digits: Vec<u8>) -> Decimal {
+        let len = digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+        digits.truncate(len);
+        Decimal { negative: negative && len > 0, digits }
+    }
+
     /// The sum, if it is not too large.
-    pub fn plus(self, other: Decimal) -> Option<Decimal> {
-        self.0.checked_add(other.0).map(Decimal)
+    pub fn plus(&self, other: &Decimal) -> Option<Decimal> {
+        let magnitude =
+            |number: &Decimal| (number.digits.len(), number.digits.iter().rev().copied().collect());
+        let (mine, others): ((usize, Vec<u8>), _) = (magnitude(self), magnitude(other));
+        let (large, small) = if mine >= others { (self, other) } else { (other, self) };
+        let sign = if large.negative == small.negative { 1 } else { -1 };
+        let mut digits = Vec::with_capacity(large.digits.len() + 1);
+        let mut carry = 0;
+        for (n, digit) in large.digits.iter().enumerate() {
+            let sum = *digit as i8 + sign * small.digits.get(n).map_or(0, |digit| *digit as i8) + carry;
+            digits.push(sum.rem_euclid(10) as u8);
+            carry = sum.div_euclid(10);
+        }
+        if carry > 0 {
+            digits.push(1);
+        }
+        (digits.len() <= WHOLE_MOST + SCALE).then(|| Decimal::new(large.negative, digits))
     }
 }
 
 impl std::fmt::Display for Decimal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unit = 10u128.pow(SCALE);
-        let magnitude = self.0.unsigned_abs();
-        let (whole, fraction) = (magnitude / unit, magnitude % unit);
-        if self.0 < 0 {
-            f.write_str("-")?;
+        let digit = |n: usize| self.digits.get(n).copied().unwrap_or(0);
+        let mut text = String::with_capacity(self.digits.len().max(SCALE) + 2);
+        if self.negative {
+            text.push('-');
         }
-        write!(f, "{whole}")?;
-        if fraction != 0 {
-            let digits = format!("{fraction:017}");
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        let places = self.digits.len().max(SCALE + 1);
+        text.extend((SCALE..places).rev().map(|n| char::from(b'0' + digit(n))));
+        if let Some(last) = (0..SCALE).find(|n| digit(*n) != 0) {
+            text.push('.');
+            text.extend((last..SCALE).rev().map(|n| char::from(b'0' + digit(n))));
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 
@@ -131,14 +167,21 @@ mod tests {
     fn decimals_add_exactly() {
         let sum = |a: &str, b: &str| {
             let (a, b) = (parse_decimal(a.as_bytes())?, parse_decimal(b.as_bytes())?);
-            Some(a.plus(b)?.to_string())
+            Some(a.plus(&b)?.to_string())
         };
         assert_eq!(sum("10.50", "0.1").as_deref(), Some("10.6"));
         assert_eq!(sum("5.0e3", "2.0e2").as_deref(), Some("5200"));
         assert_eq!(sum("-1.5", "1").as_deref(), Some("-0.5"));
         assert_eq!(sum("1e-17", "0").as_deref(), Some("0.00000000000000001"));
         assert_eq!(sum("1e20", "1e20").as_deref(), Some("200000000000000000000"));
-        for bad in ["", "abc", "1e", "1.2.3", "nan", "inf", " 1", "1e99", "e5", "--1", "."] {
+        assert_eq!(sum("3e25", "1").as_deref(), Some("30000000000000000000000001"));
+        assert_eq!(sum("1e25", "-0.5").as_deref(), Some("9999999999999999999999999.5"));
+        assert_eq!(sum("-1e30", "1e30").as_deref(), Some("0"));
+        assert_eq!(sum("0.999999999999999995", "0").as_deref(), Some("1"), "half is rounded up");
+        assert_eq!(sum("-0.00000000000000000499", "0").as_deref(), Some("0"));
+        assert_eq!(sum("1e4932", "0").map(|text| text.len()), Some(4933));
+        assert_eq!(sum("9e4932", "9e4932"), None);
+        for bad in ["", "abc", "1e", "1.2.3", "nan", "inf", " 1", "1e4933", "1e999999999", "e5", "--1", "."] {
             assert_eq!(parse_decimal(bad.as_bytes()), None, "{bad:?}");
         }
     }
@@ -148,6 +191,18 @@ mod tests {
         fn any_bytes_are_a_number_or_not(text: Vec<u8>) {
             parse_decimal(&text);
             parse_integer(&text);
+        }
+
+        #[test]
+        fn decimals_add_as_integers_of_their_last_digit_do(a: i64, b: i64) {
+            let decimal = |n: i128| {
+                let digits = format!("{:018}", n.unsigned_abs());
+                let (whole, fraction) = digits.split_at(digits.len() - SCALE);
+                parse_decimal(format!("{}{whole}.{fraction}", if n < 0 { "-" } else { "" }).as_bytes()).unwrap()
+            };
+            let (a, b) = (i128::from(a), i128::from(b));
+            prop_assert_eq!(decimal(a).plus(&decimal(b)), Some(decimal(a + b)));
+            prop_assert_eq!(parse_decimal(decimal(a).to_string().as_bytes()), Some(decimal(a)));
         }
 
         #[test]

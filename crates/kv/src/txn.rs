@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 #[cfg(debug_assertions)]
 use crate::Claims;
-use crate::{Cursors, Error, Expiry, Overlay, Record, RecordRef, Result, Store};
+use crate::cursor::CursorCache;
+use crate::watch::{Watch, Watches};
+use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store};
 
 /// Bounds on what is stored.
 #[derive(Clone, Copy, Debug)]
@@ -34,14 +36,21 @@ pub struct Refusal {
     pub growth_only: bool,
 }
 
-/// The state that the commands of a group see: their own and each other's writes over the store. Time stands
-/// still in it.
+/// What all transactions of an engine share.
+#[derive(Debug, Default)]
+pub(crate) struct TxnShared {
+    pub limits: Limits,
+    pub cursors: CursorCache,
+    pub watches: Arc<Watches>,
+}
+
+/// The state that the commands of a group see: their own and each other's writes over the store. The time of day is the
+/// same for the whole transaction.
 #[derive(Debug)]
 pub struct Txn<'a> {
     store: &'a dyn Store,
     overlay: Option<&'a mut Overlay>,
-    cursors: &'a Cursors,
-    limits: Limits,
+    shared: &'a TxnShared,
     now_ms: u64,
     refusal: Option<Refusal>,
     /// What the pipeline said that it touches.
@@ -51,12 +60,11 @@ pub struct Txn<'a> {
 
 impl<'a> Txn<'a> {
     /// A transaction that reads only.
-    pub fn reading(store: &'a dyn Store, cursors: &'a Cursors, limits: Limits, now_ms: u64) -> Txn<'a> {
+    pub(crate) fn reading(store: &'a dyn Store, shared: &'a TxnShared, now_ms: u64) -> Txn<'a> {
         Txn {
             store,
             overlay: None,
-            cursors,
-            limits,
+            shared,
             now_ms,
             refusal: None,
             #[cfg(debug_assertions)]
@@ -64,25 +72,15 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// A transaction whose writes gather in `overlay`. Nobody else may write to the keys that it touches meanwhile.
-    pub fn writing(
+    /// A transaction whose writes gather in `overlay`. The caller holds the claims on every key that the commands touch.
+    pub(crate) fn writing(
         store: &'a dyn Store,
         overlay: &'a mut Overlay,
-        cursors: &'a Cursors,
-        limits: Limits,
+        shared: &'a TxnShared,
         now_ms: u64,
         refusal: Option<Refusal>,
     ) -> Txn<'a> {
-        Txn {
-            store,
-            overlay: Some(overlay),
-            cursors,
-            limits,
-            now_ms,
-            refusal,
-            #[cfg(debug_assertions)]
-            claims: None,
-        }
+        Txn { overlay: Some(overlay), refusal, ..Txn::reading(store, shared, now_ms) }
     }
 
     /// From here on, every key that is touched has to be among the claims.
@@ -107,7 +105,7 @@ impl<'a> Txn<'a> {
 
     /// The bounds on keys and values.
     pub fn limits(&self) -> Limits {
-        self.limits
+        self.shared.limits
     }
 
     /// Why writes are refused, if they are.
@@ -116,8 +114,23 @@ impl<'a> Txn<'a> {
     }
 
     /// SCAN's cursors.
-    pub fn cursors(&self) -> &'a Cursors {
-        self.cursors
+    pub(crate) fn cursors(&self) -> &'a CursorCache {
+        &self.shared.cursors
+    }
+
+    /// Begins to watch `key`: WATCH. In a writing transaction whose work claims the key, so that every write decided before is
+    /// visible to the client when the work is done, and every later one changes the watch.
+    pub fn watch(&self, key: Bytes) -> Result<Watch> {
+        assert!(self.overlay.is_some(), "a key is watched in a writing transaction");
+        let expires = self.expiry(&key)?;
+        Ok(self.shared.watches.watch(key, expires))
+    }
+
+    /// Whether a watched key was written since, by any client, or has expired: then EXEC runs nothing. The work claims the key.
+    /// The first answer holds for all runs of a work.
+    pub fn has_changed(&self, watch: &Watch) -> bool {
+        self.touch(Some(watch.key()));
+        watch.has_changed(self.now_ms)
     }
 
     /// Hands the live record of `key` to `then`, or nothing.
@@ -249,11 +262,19 @@ impl<'a> Txn<'a> {
     /// Sets `key`.
     pub fn put(&mut self, key: Bytes, value: Bytes, expires: Expiry) {
         self.touch(Some(&key));
+        self.shared.watches.written(&key);
         self.overlay().put(key, Record { expires, value });
     }
 
     /// Deletes `key`, there or not.
     pub fn delete(&mut self, key: Bytes) {
+        self.touch(Some(&key));
+        self.shared.watches.written(&key);
+        self.overlay().delete(key);
+    }
+
+    /// Deletes `key`, whose time is past: no change for its watchers, who see that by themselves.
+    pub(crate) fn delete_expired(&mut self, key: Bytes) {
         self.touch(Some(&key));
         self.overlay().delete(key);
     }
@@ -261,6 +282,7 @@ impl<'a> Txn<'a> {
     /// Deletes everything.
     pub fn clear(&mut self) {
         self.touch(None);
+        self.shared.watches.all_written();
         self.overlay().clear();
     }
 

@@ -43,7 +43,7 @@ pub(super) fn incrbyfloat(call: &mut Call<'_, '_>) -> Outcome {
     })?;
     let (old, expires) = old.ok_or(NOT_A_FLOAT)?;
     let by = parse_decimal(args.get(2)).ok_or(NOT_A_FLOAT)?;
-    let new = old.plus(by).ok_or("ERR increment would produce NaN or Infinity")?.to_string();
+    let new = old.plus(&by).ok_or("ERR increment would produce NaN or Infinity")?.to_string();
     out.bulk(new.as_bytes());
     txn.put(args.bytes(1), new.into(), expires);
     Ok(())

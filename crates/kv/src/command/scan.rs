@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
-use crate::{glob, parse_integer};
+use crate::cursor::{cursor_of, is_beyond, lower_bound};
+use crate::{Txn, glob, parse_integer};
 
 /// Keys that one SCAN looks at when it is not told.
 const COUNT: i64 = 10;
@@ -61,10 +62,10 @@ pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
     }
     let from = match cursor {
         0 => Bytes::new(),
-        id => txn
-            .cursors()
-            .get(id)
-            .ok_or_else(|| format!("ERR cursor {id} is not known any more; begin again with SCAN 0"))?,
+        cursor => match txn.cursors().get(cursor) {
+            Some(key) => key,
+            None => named_key(txn, cursor)?,
+        },
     };
     let (mut left, mut found) = (count.min(COUNT_LIMIT), Vec::new());
     let mut next = None;
@@ -85,6 +86,23 @@ pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
     call.out.bulk(next.to_string().as_bytes());
     page(call, &found);
     Ok(())
+}
+
+/// The key that a cursor names; if there is no such key (any more), the first one that the cursor may name.
+fn named_key(txn: &Txn<'_>, cursor: u64) -> crate::Result<Bytes> {
+    let bound = lower_bound(cursor);
+    let mut found = None;
+    txn.scan(&bound, |key, _| {
+        if is_beyond(cursor, key) {
+            return ControlFlow::Break(());
+        }
+        if cursor_of(key) != cursor {
+            return ControlFlow::Continue(());
+        }
+        found = Some(Bytes::copy_from_slice(key));
+        ControlFlow::Break(())
+    })?;
+    Ok(found.unwrap_or(bound))
 }
 
 fn page(call: &mut Call<'_, '_>, keys: &[Bytes]) {

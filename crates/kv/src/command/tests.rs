@@ -5,15 +5,15 @@ use futures_util::FutureExt as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Cursors, Limits, MemoryStore, Overlay, Reply, Span, Store};
+use crate::txn::TxnShared;
+use crate::{Limits, MemoryStore, Overlay, Reply, Span, Store};
 
 /// A store, the overlay of a group that is not yet written, and a clock in the hand.
 struct World {
     store: MemoryStore,
     overlay: Overlay,
-    cursors: Cursors,
+    shared: TxnShared,
     now_ms: u64,
-    limits: Limits,
 }
 
 impl World {
@@ -21,9 +21,8 @@ impl World {
         World {
             store: MemoryStore::new(),
             overlay: Overlay::default(),
-            cursors: Cursors::new(),
+            shared: TxnShared::default(),
             now_ms: 1_000_000,
-            limits: Limits::default(),
         }
     }
 
@@ -31,8 +30,7 @@ impl World {
         let (buffer, spans) = request(words);
         let mut out = Vec::new();
         let command = find(words[0]).expect("a known command");
-        let mut txn =
-            Txn::writing(&self.store, &mut self.overlay, &self.cursors, self.limits, self.now_ms, None);
+        let mut txn = Txn::writing(&self.store, &mut self.overlay, &self.shared, self.now_ms, None);
         execute(command, Args::new(&buffer, &spans), &mut txn, &mut out);
         out
     }
@@ -131,7 +129,7 @@ fn flush_hides_what_the_store_holds_and_later_writes_stay() {
 #[test]
 fn a_failed_command_leaves_one_error_and_no_change() {
     let mut w = World::new();
-    w.limits = Limits { key: 8, value: 16 };
+    w.shared.limits = Limits { key: 8, value: 16 };
     w.line("SET k abc");
     for (line, text) in [
         ("INCR k", NOT_AN_INTEGER),
@@ -148,7 +146,6 @@ fn a_failed_command_leaves_one_error_and_no_change() {
         ),
         ("GET", "ERR wrong number of arguments for 'get' command"),
         ("SCAN x", "ERR invalid cursor"),
-        ("SCAN 77", "ERR cursor 77 is not known any more; begin again with SCAN 0"),
         ("DECRBY k -9223372036854775808", "ERR decrement would overflow"),
     ] {
         assert_eq!(w.line(line), error(text), "{line}");
@@ -191,8 +188,8 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
             Ok(())
         }
     }
-    let (store, cursors) = (Damaged(MemoryStore::new()), Cursors::new());
-    let mut txn = Txn::reading(&store, &cursors, Limits::default(), 5);
+    let (store, shared) = (Damaged(MemoryStore::new()), TxnShared::default());
+    let mut txn = Txn::reading(&store, &shared, 5);
     let mut out = Vec::new();
     let (buffer, spans) = request(&[b"MGET", b"good", b"bad", b"good"]);
     execute(find(b"MGET").expect("known"), Args::new(&buffer, &spans), &mut txn, &mut out);
@@ -235,6 +232,65 @@ fn scan_returns_every_key_once_while_others_come_and_go() {
     for n in 0..500 {
         assert!(once.contains(format!("key:{n}").as_bytes()), "key:{n} is missing");
     }
+}
+
+/// Reads the pages of a SCAN from `cursor` on; `between` runs after each page.
+fn scan_on(w: &mut World, cursor: &str, mut between: impl FnMut(&mut World)) -> Vec<Bytes> {
+    let (mut cursor, mut seen) = (cursor.to_owned(), Vec::new());
+    loop {
+        let reply = w.line(&format!("SCAN {cursor} COUNT 7"));
+        let Reply::Bulk(next) = &reply[1] else { panic!("{reply:?}") };
+        cursor = String::from_utf8(next.to_vec()).expect("digits");
+        seen.extend(reply[3..].iter().map(|r| match r {
+            Reply::Bulk(key) => key.clone(),
+            other => panic!("{other:?}"),
+        }));
+        if cursor == "0" {
+            return seen;
+        }
+        between(w);
+    }
+}
+
+#[test]
+fn a_scan_goes_on_where_it_was_after_the_server_has_forgotten_every_cursor() {
+    let mut w = World::new();
+    for n in 0..300 {
+        w.line(&format!("SET {}key:{n} v", ["", "a", "z:"][n % 3]));
+    }
+    w.commit();
+    let seen = scan_on(&mut w, "0", |w| w.shared = TxnShared::default());
+    let once: BTreeSet<&Bytes> = seen.iter().collect();
+    assert_eq!((seen.len(), once.len()), (300, 300));
+}
+
+#[test]
+fn a_scan_whose_next_key_was_deleted_repeats_keys_rather_than_miss_one() {
+    let mut w = World::new();
+    for n in 100..200 {
+        w.line(&format!("SET key:{n} v"));
+    }
+    w.commit();
+    let page = w.line("SCAN 0 COUNT 50");
+    let Reply::Bulk(cursor) = &page[1] else { panic!("{page:?}") };
+    let cursor = String::from_utf8(cursor.to_vec()).expect("digits");
+    w.line("DEL key:150");
+    let known = scan_on(&mut w, &cursor, |_| ());
+    assert_eq!((known.len(), &known[0][..]), (49, &b"key:151"[..]), "the cache knows where key:150 was");
+    w.shared = TxnShared::default();
+    let forgotten = scan_on(&mut w, &cursor, |_| ());
+    assert_eq!((forgotten.len(), &forgotten[0][..]), (99, &b"key:100"[..]));
+}
+
+#[test]
+fn any_number_is_a_cursor() {
+    let mut w = World::new();
+    w.line("SET k v");
+    for cursor in [1, 77, 1 << 52, u64::MAX] {
+        let reply = w.line(&format!("SCAN {cursor}"));
+        assert!(matches!(&reply[1], Reply::Bulk(next) if next == "0"), "{reply:?}");
+    }
+    assert_eq!(w.line("SCAN 18446744073709551616"), error("ERR invalid cursor"));
 }
 
 /// The plain model: what the commands mean, without overlays, records or stores.

@@ -1,3 +1,5 @@
+mod transactions;
+
 use std::sync::mpsc;
 
 use bytes::Bytes;

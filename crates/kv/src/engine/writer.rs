@@ -223,7 +223,7 @@ impl Inner {
     }
 
     fn writing<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
-        Txn::writing(&*self.store, overlay, &self.cursors, self.options.limits, now_ms, refusal)
+        Txn::writing(&*self.store, overlay, &self.txns, now_ms, refusal)
     }
 
     fn refusal(&self, now_ms: u64) -> Option<Refusal> {

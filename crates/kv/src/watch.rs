@@ -1,0 +1,117 @@
+//! WATCH: whether a key was written since a client began to watch it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::record::Expiry;
+
+/// Counts the writes of watched keys. Writes of keys that no client watches cost one atomic load.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    /// Keys in `keys`.
+    watched: AtomicUsize,
+    keys: Mutex<HashMap<Bytes, Watched>>,
+}
+
+/// A key that a client watches.
+#[derive(Debug, Default)]
+struct Watched {
+    /// Registrations: the entry goes with the last one.
+    watchers: usize,
+    /// Writes of the key since the entry was made.
+    writes: u64,
+}
+
+impl Watches {
+    /// Begins to watch `key`, whose claim the caller holds. `expires`: when the key that is there now goes.
+    pub fn watch(self: &Arc<Watches>, key: Bytes, expires: Option<Expiry>) -> Watch {
+        let mut keys = self.keys.lock();
+        let entry = keys.entry(key.clone()).or_default();
+        entry.watchers += 1;
+        let writes = entry.writes;
+        self.watched.store(keys.len(), Ordering::Release);
+        drop(keys);
+        Watch(Arc::new(Registration {
+            watches: Arc::clone(self),
+            key,
+            writes,
+            expires,
+            changed: OnceLock::new(),
+        }))
+    }
+
+    /// Notes that `key` is written, by the holder of its claim.
+    pub fn written(&self, key: &[u8]) {
+        if self.watched.load(Ordering::Acquire) > 0
+            && let Some(entry) = self.keys.lock().get_mut(key)
+        {
+            entry.writes += 1;
+        }
+    }
+
+    /// Notes that every key is written.
+    pub fn all_written(&self) {
+        self.keys.lock().values_mut().for_each(|entry| entry.writes += 1);
+    }
+
+    fn writes(&self, key: &[u8]) -> u64 {
+        self.keys.lock().get(key).map_or(0, |entry| entry.writes)
+    }
+
+    fn unwatch(&self, key: &[u8]) {
+        let mut keys = self.keys.lock();
+        if let Some(entry) = keys.get_mut(key) {
+            entry.watchers -= 1;
+            if entry.watchers == 0 {
+                keys.remove(key);
+            }
+        }
+        self.watched.store(keys.len(), Ordering::Release);
+    }
+}
+
+/// A key that a client watches, from [`Txn::watch`](crate::Txn::watch). Clones share one registration; dropping the last of
+/// them ends it.
+#[derive(Clone)]
+pub struct Watch(Arc<Registration>);
+
+struct Registration {
+    watches: Arc<Watches>,
+    key: Bytes,
+    /// The key's writes when the watch began.
+    writes: u64,
+    expires: Option<Expiry>,
+    /// The answer given first: a work that runs again after a failed write gets the same one.
+    changed: OnceLock<bool>,
+}
+
+impl Watch {
+    /// The watched key: to be claimed by the work that asks [`Txn::has_changed`](crate::Txn::has_changed).
+    pub fn key(&self) -> &[u8] {
+        &self.0.key
+    }
+
+    pub(crate) fn has_changed(&self, now_ms: u64) -> bool {
+        let Registration { watches, key, writes, expires, changed } = &*self.0;
+        *changed.get_or_init(|| {
+            watches.writes(key) != *writes || expires.is_some_and(|expires| expires.is_past(now_ms))
+        })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.watches.unwatch(&self.key);
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch(\"{}\")", self.0.key.escape_ascii())
+    }
+}
