@@ -49,9 +49,12 @@ pub struct ServeArgs {
     /// Longest value.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     max_value: Bytes,
-    /// Replies that one pipeline may have before its client is closed.
+    /// Longest reply.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = size::parse)]
     max_output: Bytes,
+    /// Replies that all clients together have not taken yet; commands whose replies need more wait.
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size::parse)]
+    max_output_total: Bytes,
     /// Close a client that takes no reply for so long.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     stall_seconds: u64,
@@ -98,6 +101,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         max_clients: args.max_clients,
         max_value: args.max_value.0,
         max_output: args.max_output.0,
+        max_output_total: args.max_output_total.0,
         stall_seconds: args.stall_seconds,
         idle_seconds: args.idle_seconds,
         block_cache: bytes(args.block_cache)?,

@@ -1,50 +1,107 @@
-//! Who is connected.
+//! The connected clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use units::Driver;
 
-/// One connection, as others see it.
+use crate::session::Session;
+
+/// One connection, as other connections see it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub id: u64,
     pub address: SocketAddr,
     pub local: SocketAddr,
-    pub since_ms: u64,
-    pub active_ms: AtomicU64,
-    pub seen: Mutex<Seen>,
-    pub kill: Notify,
+    since_ms: u64,
+    active_ms: AtomicU64,
+    /// Bytes of replies that the client has not taken.
+    output: AtomicUsize,
+    noted: Mutex<Noted>,
+    is_killed: AtomicBool,
+    kill: Notify,
 }
 
-/// What changes from pipeline to pipeline.
+/// The session after the last pipeline.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    pub name: Arc<str>,
-    pub command: &'static str,
-    pub resp3: bool,
+struct Noted {
+    session: Session,
+    command: &'static str,
 }
 
 impl Client {
     /// The line of CLIENT LIST, without its end.
     pub fn line(&self, now_ms: u64) -> String {
-        let seen = self.seen.lock();
-        let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
+        let Noted { session, command } = &*self.noted.lock();
+        let idle = now_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
+        let mut flags = String::new();
+        for (flag, is_set) in
+            [('x', session.transaction.is_some()), ('e', session.no_evict), ('T', session.no_touch)]
+        {
+            flags.extend(is_set.then_some(flag));
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        let multi = session.transaction.map_or(-1, |open| (open.end - open.start) as i64);
         format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 multi=-1 cmd={} user=default resp={}",
+            "id={} addr={} laddr={} name={} age={} idle={idle} flags={flags} db=0 sub=0 psub=0 multi={multi} omem={} \
+             cmd={} user=default resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local,
-            seen.name,
-            seconds(self.since_ms),
-            seconds(self.active_ms.load(Ordering::Relaxed)),
-            seen.command.to_ascii_lowercase(),
-            if seen.resp3 { 3 } else { 2 },
+            session.name,
+            self.age_seconds(now_ms),
+            self.output.load(Ordering::Relaxed),
+            command.to_ascii_lowercase(),
+            if session.resp3 { 3 } else { 2 },
+            session.library.0,
+            session.library.1,
         )
+    }
+
+    /// Whole seconds since the connection was accepted.
+    pub fn age_seconds(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.since_ms) / 1000
+    }
+
+    /// Notes that the client sent something.
+    pub fn note_activity(&self, now_ms: u64) {
+        self.active_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Notes the session after `command`, for CLIENT LIST.
+    pub fn note(&self, session: &Session, command: &'static str) {
+        let mut noted = self.noted.lock();
+        noted.command = command;
+        noted.session.clone_from(session);
+    }
+
+    /// Notes how many bytes of replies the client has not taken.
+    pub fn note_output(&self, bytes: usize) {
+        self.output.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Has the connection closed.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::Release);
+        self.kill.notify_one();
+    }
+
+    /// Whether the connection is to be closed.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Acquire)
+    }
+
+    /// Waits until the connection is to be closed.
+    pub async fn killed(&self) {
+        while !self.is_killed() {
+            self.kill.notified().await;
+        }
     }
 }
 
@@ -57,13 +114,22 @@ pub(crate) struct Clients {
     refused: AtomicU64,
 }
 
+/// Connections now and since the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientCounts {
+    pub connected: usize,
+    pub accepted: u64,
+    pub refused: u64,
+}
+
 impl Clients {
-    /// Takes one in, unless there are `limit` already.
+    /// Adds a connection, unless there are `limit` already.
     pub fn admit(
         &self,
         address: SocketAddr,
         local: SocketAddr,
         limit: usize,
+        authenticated: bool,
         driver: &dyn Driver,
     ) -> Option<Arc<Client>> {
         let mut table = self.table.lock();
@@ -72,38 +138,43 @@ impl Clients {
             return None;
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        let now = driver.unix_millis();
+        let (id, now) = (self.last_id.fetch_add(1, Ordering::Relaxed) + 1, driver.unix_millis());
         let client = Arc::new(Client {
-            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            id,
             address,
             local,
             since_ms: now,
             active_ms: AtomicU64::new(now),
-            seen: Mutex::new(Seen { name: "".into(), command: "NULL", resp3: false }),
+            output: AtomicUsize::new(0),
+            noted: Mutex::new(Noted { session: Session::new(id, authenticated), command: "NULL" }),
+            is_killed: AtomicBool::new(false),
             kill: Notify::new(),
         });
         table.insert(client.id, Arc::clone(&client));
         Some(client)
     }
 
-    /// One is gone.
-    pub fn leave(&self, id: u64) {
+    /// Removes a connection that ended.
+    pub fn remove(&self, id: u64) {
         self.table.lock().remove(&id);
     }
 
-    /// Everyone, in the order of arrival.
+    /// All connections, in the order of their acceptance.
     pub fn list(&self) -> Vec<Arc<Client>> {
         self.table.lock().values().cloned().collect()
     }
 
-    /// One of them.
+    /// The connection of a number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.table.lock().get(&id).cloned()
     }
 
-    /// How many there are, were taken in, and were refused.
-    pub fn counts(&self) -> (usize, u64, u64) {
-        let connected = self.table.lock().len();
-        (connected, self.accepted.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    /// Connections now and since the start.
+    pub fn counts(&self) -> ClientCounts {
+        ClientCounts {
+            connected: self.table.lock().len(),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! One client's connection, from its first byte to its end.
 
+use std::future::Future;
 use std::io::{Error as IoError, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kv::{Answer, Work};
@@ -11,30 +11,31 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 
 use crate::clients::Client;
-use crate::pipeline::{Needs, Pipeline};
-use crate::resp::{Parser, ParserLimits, ProtocolError};
+use crate::needs::Needs;
+use crate::pipeline::{Pipeline, Stop};
+use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
 use crate::session::{Ending, Session};
 use crate::shared::Shared;
 
-/// Free bytes in the buffer before a read: what one pipeline of small commands can have.
+/// Free bytes in the buffer before a read, and so about the bytes of a pipeline of small commands.
 const READ_SIZE: usize = 64 << 10;
 
 /// Most words of a command.
 const ARGS_LIMIT: usize = 1 << 20;
 
-/// A request may hold so many times the longest value.
+/// Limit of a request and of a transaction's words, in longest values.
 const REQUEST_VALUES: usize = 4;
 
-/// Requests may be so long, whatever the longest value.
+/// Lower bound of that limit.
 const REQUEST_LEAST: usize = 16 << 20;
 
 /// Why a connection ended.
 #[derive(Debug)]
 enum End {
-    /// The client went, or asked for it, or the server stops.
+    /// The client closed it or asked for its end, or the server shuts down.
     Plain,
-    /// Something that the log should tell.
-    Told(String),
+    /// A reason to be logged.
+    Logged(String),
     /// The socket failed.
     Socket(IoError),
 }
@@ -45,20 +46,20 @@ impl From<IoError> for End {
     }
 }
 
-/// Serves a client until either side ends it.
+/// Serves a client until either side ends the connection.
 pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Shared>) {
-    struct Leaving<'a>(&'a Shared, u64);
-    impl Drop for Leaving<'_> {
+    struct Registration<'a>(&'a Shared, u64);
+    impl Drop for Registration<'_> {
         fn drop(&mut self) {
-            self.0.clients.leave(self.1);
+            self.0.clients.remove(self.1);
         }
     }
-    let _leaving = Leaving(&shared, client.id);
+    let _registration = Registration(&shared, client.id);
     let stopping = shared.stopping.subscribe();
     let mut connection = Connection { stream, stopping, client: &client, shared: &shared };
     match connection.run().await {
         Ok(()) | Err(End::Plain) => {}
-        Err(End::Told(why)) => tracing::warn!(client = %client.address, "connection closed: {why}"),
+        Err(End::Logged(why)) => tracing::warn!(client = %client.address, "connection closed: {why}"),
         Err(End::Socket(error)) => tracing::debug!(client = %client.address, %error, "connection lost"),
     }
 }
@@ -72,36 +73,25 @@ struct Connection<'a> {
 
 impl Connection<'_> {
     async fn run(&mut self) -> Result<(), End> {
-        let trusted = self.shared.password.is_none();
+        let authenticated = self.shared.password.is_none();
         let bulk = usize::try_from(self.shared.options.max_value).unwrap_or(usize::MAX);
         let request = bulk.saturating_mul(REQUEST_VALUES).max(REQUEST_LEAST);
         let limits = ParserLimits { bulk, args: ARGS_LIMIT, request };
-        let session =
-            Session { id: self.client.id, name: "".into(), resp3: false, trusted, ending: Ending::None };
-        let mut parser = Parser::new(limits, !trusted);
-        let mut pipeline = Pipeline::new(Arc::clone(self.shared), session);
+        let session = Session::new(self.client.id, authenticated);
+        let mut parser = Parser::new(limits, !authenticated);
+        let mut pipeline = Pipeline::new(Arc::clone(self.shared), session, request);
         loop {
             self.read(&mut parser).await?;
             let parsed = parser.parse();
             let requests = parser.take(pipeline.used());
             if !requests.is_empty() {
-                let began = self.shared.engine.driver().now();
-                self.client.active_ms.store(self.shared.now_ms(), Ordering::Relaxed);
-                let (needs, last) = pipeline.load(requests);
-                pipeline = self.execute(pipeline, needs).await?;
-                if pipeline.out.is_full() {
-                    let limit = self.shared.options.max_output;
-                    return Err(End::Told(format!("the replies of a pipeline exceed {limit} bytes")));
-                }
-                self.note(&pipeline.session, last);
-                parser.set_stranger(!pipeline.session.trusted);
-                self.write(pipeline.out.bytes()).await?;
-                self.shared.metrics.observe(needs, self.shared.engine.driver().now().since(began));
+                pipeline = self.answer(pipeline, requests).await?;
+                parser.set_unauthenticated(!pipeline.session.authenticated);
                 match pipeline.session.ending {
                     Ending::None => {}
                     Ending::Close => return Ok(()),
                     Ending::Shutdown => {
-                        tracing::info!(client = %self.client.address, "a client asks for the shutdown");
+                        tracing::info!(client = %self.client.address, "shutting down: a client sent SHUTDOWN");
                         self.shared.stop();
                         return Ok(());
                     }
@@ -109,19 +99,21 @@ impl Connection<'_> {
             }
             if let Err(error) = parsed {
                 if error == ProtocolError::Http {
-                    return Err(End::Told(error.to_string()));
+                    return Err(End::Logged(error.to_string()));
                 }
-                pipeline.out.clear();
                 pipeline.out.error(&format!("ERR Protocol error: {error}"));
                 self.write(pipeline.out.bytes()).await?;
-                return Err(End::Told(format!("protocol error: {error}")));
+                return Err(End::Logged(format!("protocol error: {error}")));
             }
         }
     }
 
-    /// Reads what is there, or waits for it. Never more than a buffer's worth, so that a batch stays small.
+    /// Reads the bytes that have come, or waits for some. At most a buffer's worth, so that a batch stays small.
     async fn read(&mut self, parser: &mut Parser) -> Result<(), End> {
         loop {
+            if self.client.is_killed() {
+                return Err(End::Plain);
+            }
             parser.buffer().reserve(READ_SIZE);
             match self.stream.try_read_buf(parser.buffer()) {
                 Ok(0) => return Err(End::Plain),
@@ -133,22 +125,57 @@ impl Connection<'_> {
             let idle = self.shared.options.idle_seconds;
             tokio::select! {
                 ready = self.stream.readable() => ready?,
-                () = self.client.kill.notified() => return Err(End::Plain),
+                () = self.client.killed() => return Err(End::Plain),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return Err(End::Plain),
                 () = tokio::time::sleep(Duration::from_secs(idle)), if idle > 0 => return Err(End::Plain),
             }
         }
     }
 
-    async fn execute(&self, mut pipeline: Box<Pipeline>, needs: Needs) -> Result<Box<Pipeline>, End> {
+    /// Runs a pipeline in turns, and writes its replies as fast as the client takes them.
+    async fn answer(
+        &mut self,
+        mut pipeline: Box<Pipeline>,
+        requests: Requests,
+    ) -> Result<Box<Pipeline>, End> {
+        let began = self.shared.engine.driver().now();
+        self.client.note_activity(self.shared.now_ms());
+        let last = pipeline.load(requests);
+        loop {
+            pipeline = self.run_turn(pipeline).await?;
+            let stop = pipeline.settle();
+            if stop == Stop::Yield {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if stop == Stop::Done {
+                self.client.note(&pipeline.session, last);
+            }
+            self.write(pipeline.out.bytes()).await?;
+            pipeline.flushed();
+            match stop {
+                Stop::Done => break,
+                Stop::Reserve => {
+                    let reserving = self.shared.output.reserve(self.shared.max_output());
+                    pipeline.reserve(self.unless_killed(reserving).await?);
+                }
+                // The client may take replies as fast as they are made: the others' turns come first.
+                Stop::Flush | Stop::Yield => tokio::task::yield_now().await,
+            }
+        }
+        self.shared.counters.observe(pipeline.needs(), self.shared.engine.driver().now().since(began));
+        Ok(pipeline)
+    }
+
+    async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, End> {
         let engine = &self.shared.engine;
-        match needs {
+        match pipeline.needs() {
             Needs::Nothing => {
                 engine.read(|txn| pipeline.run(txn));
                 return Ok(pipeline);
             }
             Needs::Reads => {
-                // A read may wait for the drive, so it may not take the last worker from the sockets.
+                // A read may wait for the drive, so reads leave one worker to the sockets.
                 if let Ok(_permit) = self.shared.readers.try_acquire() {
                     engine.read(|txn| pipeline.run(txn));
                     return Ok(pipeline);
@@ -157,11 +184,11 @@ impl Connection<'_> {
             Needs::Walks => {}
             Needs::Writes => {
                 let (to, back) = oneshot::channel();
-                pipeline.send_back(to);
+                pipeline.return_to(to);
                 if let Err((error, _)) = engine.submit(pipeline) {
-                    return Err(End::Told(error.to_string()));
+                    return Err(End::Logged(error.to_string()));
                 }
-                return back.await.map_err(|_| End::Told("the engine gave the pipeline up".into()));
+                return back.await.map_err(|_| End::Logged("the engine dropped the pipeline".into()));
             }
         }
         let engine = engine.clone();
@@ -169,20 +196,17 @@ impl Connection<'_> {
             engine.read(|txn| pipeline.run(txn));
             pipeline
         });
-        reading.await.map_err(|error| End::Told(error.to_string()))
+        reading.await.map_err(|error| End::Logged(error.to_string()))
     }
 
-    /// What CLIENT LIST shows.
-    fn note(&self, session: &Session, command: &'static str) {
-        let mut seen = self.client.seen.lock();
-        seen.command = command;
-        seen.resp3 = session.resp3;
-        if !Arc::ptr_eq(&seen.name, &session.name) {
-            seen.name = Arc::clone(&session.name);
+    async fn unless_killed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            done = waiting => Ok(done),
+            () = self.client.killed() => Err(End::Plain),
         }
     }
 
-    /// Most replies fit the socket at once; a client that does not take them in time is closed.
+    /// Writes replies. Most fit the socket at once; a client that takes nothing for the stall time is closed.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
         let written = match self.stream.try_write(bytes) {
             Ok(written) => written,
@@ -190,15 +214,30 @@ impl Connection<'_> {
             Err(error) => return Err(error.into()),
         };
         let mut rest = bytes.get(written..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let client = self.client;
         let stall = Duration::from_secs(self.shared.options.stall_seconds);
         while !rest.is_empty() {
-            match tokio::time::timeout(stall, self.stream.write(rest)).await {
+            client.note_output(rest.len());
+            let writing = tokio::time::timeout(stall, self.stream.write(rest));
+            let outcome = tokio::select! {
+                outcome = writing => outcome,
+                () = client.killed() => return Err(End::Plain),
+            };
+            match outcome {
                 Ok(Ok(0)) => return Err(IoError::from(ErrorKind::WriteZero).into()),
                 Ok(Ok(n)) => rest = rest.get(n..).unwrap_or_default(),
                 Ok(Err(error)) => return Err(error.into()),
-                Err(_) => return Err(End::Told(format!("the client took no reply for {stall:?}"))),
+                Err(_) => {
+                    return Err(End::Logged(format!(
+                        "the client took no reply for {stall:?} (--stall-seconds)"
+                    )));
+                }
             }
         }
+        client.note_output(0);
         Ok(())
     }
 }

@@ -5,14 +5,20 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod backing;
 mod clients;
+mod commands;
 mod connection;
+mod counters;
 mod error;
 mod http;
-mod local;
 mod metrics;
+mod needs;
 mod options;
+mod output;
 mod pipeline;
+mod queue;
+mod resolved;
 pub mod resp;
 mod run;
 mod server;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kv::parallel_wal::WalMode;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Largest value that may be allowed: a request's spans are 32 bits wide and its memory is the server's.
 const MAX_VALUE_LIMIT: u64 = 512 << 20;
@@ -81,9 +81,11 @@ pub struct ServeOptions {
     pub max_clients: usize,
     /// Longest value in bytes, 1 KiB to 512 MiB. Default: 64 MiB.
     pub max_value: u64,
-    /// Bytes of replies that one pipeline may have before its client is closed; at least twice `max_value`.
-    /// Default: 256 MiB.
+    /// Longest reply of one command or transaction in bytes; at least twice `max_value`. Default: 256 MiB.
     pub max_output: u64,
+    /// Bytes of replies that all clients have not taken yet, beyond 1 MiB for each client; at least `max_output`. Commands
+    /// whose replies need more wait. Default: 1 GiB.
+    pub max_output_total: u64,
     /// Seconds that a client may take no reply before it is closed. Default: 60.
     pub stall_seconds: u64,
     /// Seconds without a command after which a client is closed; 0: never. Default: 0.
@@ -110,6 +112,7 @@ impl Default for ServeOptions {
             max_clients: 1000,
             max_value: 64 << 20,
             max_output: 256 << 20,
+            max_output_total: 1 << 30,
             stall_seconds: 60,
             idle_seconds: 0,
             block_cache: 64 << 20,
@@ -148,6 +151,12 @@ impl ServeOptions {
             return wrong(format!(
                 "--max-output {} is less than twice --max-value {}",
                 self.max_output, self.max_value
+            ));
+        }
+        if self.max_output_total < self.max_output {
+            return wrong(format!(
+                "--max-output-total {} is less than --max-output {}",
+                self.max_output_total, self.max_output
             ));
         }
         if self.stall_seconds == 0 {
@@ -224,6 +233,7 @@ mod tests {
             (ServeOptions { max_clients: 0, ..ServeOptions::default() }, "--max-clients"),
             (ServeOptions { max_value: 1, ..ServeOptions::default() }, "--max-value"),
             (ServeOptions { max_output: 1, ..ServeOptions::default() }, "--max-output"),
+            (ServeOptions { max_output_total: 1, ..ServeOptions::default() }, "--max-output-total"),
             (ServeOptions { db_path: "db".into(), ..ServeOptions::default() }, "--db-path"),
         ] {
             assert!(options.validate().expect_err("refused").to_string().contains(name));

@@ -1,58 +1,87 @@
-//! The commands of one read from a socket, and their replies.
+//! The commands of one read from a socket, run in turns, and their replies.
+//!
+//! A turn ends after its last command, or earlier: when the replies are to be written to the client, when a bounded
+//! number of reads was done, or when a reply needs a reservation of memory.
 
 use std::sync::Arc;
 
-use kv::{Answer, Args, Claims, Command, Spec, Txn, Work};
+use kv::{Answer, Args, Claims, Spec, Txn, Work};
 use tokio::sync::oneshot;
 
-use crate::local::{self, LOCALS, Local, LocalCall};
+use crate::commands::{Action, Call, Outcome, SERVER_COMMANDS, TransactionCommand};
+use crate::needs::Needs;
+use crate::output::{ALLOWANCE, FLUSH_AT, Reservation};
+use crate::queue::Queue;
+use crate::resolved::Resolved;
 use crate::resp::{Encoder, Requests};
-use crate::session::{Ending, Session};
+use crate::session::{Ending, Session, Transaction};
 use crate::shared::Shared;
 
-/// What the name of a command stands for.
-#[derive(Clone, Copy)]
-enum Resolved {
-    Key(&'static Command),
-    Local(&'static Local),
-    Unknown,
+/// Commands of a turn that writes nothing: then other connections' turns come first.
+const TURN_COMMANDS: usize = 64;
+
+/// Why a turn ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// All commands have run.
+    Done,
+    /// Other connections' turns come first.
+    Yield,
+    /// The replies are to be written before the next command.
+    Flush,
+    /// The next command waits for a reservation of [`ServeOptions::max_output`](crate::ServeOptions::max_output) bytes.
+    Reserve,
 }
 
-/// What a pipeline as a whole needs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Needs {
-    /// Nothing but this thread.
-    Nothing,
-    /// Reads of the drive.
-    Reads,
-    /// Walks over the whole database.
-    Walks,
-    /// A writer.
-    Writes,
+/// Whether a command was run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ran {
+    Yes,
+    /// Not in effect: its reply needs a reservation.
+    NeedsReservation,
 }
 
-/// One connection's pipeline. The same one serves a connection to its end, so that its buffers stay.
+/// One connection's pipeline. The same value serves a connection to its end, so that its buffers stay.
 pub(crate) struct Pipeline {
     shared: Arc<Shared>,
     requests: Requests,
     resolved: Vec<Resolved>,
+    needs: Needs,
+    /// The first command that has not run before this turn, and after it.
+    next: (usize, usize),
     before: Session,
     pub session: Session,
+    queue: Queue,
+    /// Commands in the queue, and bytes in `out`, before this turn.
+    queued_before: usize,
+    out_before: usize,
     pub out: Encoder,
-    back: Option<oneshot::Sender<Box<Pipeline>>>,
+    /// Memory for a reply beyond [`ALLOWANCE`].
+    reservation: Option<Reservation>,
+    /// Memory that replies of writes took beyond it.
+    overdraft: Option<Reservation>,
+    stop: Stop,
+    return_to: Option<oneshot::Sender<Box<Pipeline>>>,
 }
 
 impl Pipeline {
-    pub fn new(shared: Arc<Shared>, session: Session) -> Box<Pipeline> {
-        let limit = usize::try_from(shared.options.max_output).unwrap_or(usize::MAX);
+    pub fn new(shared: Arc<Shared>, session: Session, queue_bytes: usize) -> Box<Pipeline> {
         Box::new(Pipeline {
             shared,
             requests: Requests::default(),
             resolved: Vec::new(),
+            needs: Needs::Nothing,
+            next: (0, 0),
             before: session.clone(),
             session,
-            out: Encoder::new(limit),
-            back: None,
+            queue: Queue::new(queue_bytes),
+            queued_before: 0,
+            out_before: 0,
+            out: Encoder::new(ALLOWANCE),
+            reservation: None,
+            overdraft: None,
+            stop: Stop::Done,
+            return_to: None,
         })
     }
 
@@ -61,76 +90,255 @@ impl Pipeline {
         std::mem::take(&mut self.requests)
     }
 
-    /// Takes the next requests in; what they need, and the name of the last command.
-    pub fn load(&mut self, requests: Requests) -> (Needs, &'static str) {
-        let mut needs = Needs::Nothing;
-        let mut last = "NULL";
+    /// Loads the next requests; returns the name of the last command.
+    pub fn load(&mut self, requests: Requests) -> &'static str {
+        let (mut last, mut has_exec) = ("NULL", false);
+        self.needs = Needs::Nothing;
         self.resolved.clear();
         for args in requests.iter() {
-            let name = args.get(0);
-            let resolved = match kv::find(name) {
-                Some(command) => {
-                    needs = needs.max(if command.spec.has(Spec::WRITE) {
-                        Needs::Writes
-                    } else if command.spec.has(Spec::WALKS) {
-                        Needs::Walks
-                    } else {
-                        Needs::Reads
-                    });
-                    last = command.spec.name;
-                    self.shared.metrics.count(command.spec.name);
-                    Resolved::Key(command)
-                }
-                None => match local::find(name) {
-                    Some(local) => {
-                        last = local.spec.name;
-                        self.shared.metrics.count(local.spec.name);
-                        Resolved::Local(local)
-                    }
-                    None => Resolved::Unknown,
-                },
-            };
+            let resolved = Resolved::of(args.get(0));
+            if let Some(spec) = resolved.spec() {
+                last = spec.name;
+                self.shared.counters.count(spec.name);
+            }
+            has_exec |= resolved.is_exec();
+            self.needs = self.needs.max(resolved.needs());
             self.resolved.push(resolved);
         }
+        let queued = self.queue.resolved().map(Resolved::needs).max().unwrap_or(Needs::Nothing);
+        if has_exec && self.needs.max(queued) > Needs::Nothing {
+            // A transaction holds the claims on its keys, also to read them all in one state.
+            self.needs = Needs::Writes;
+        }
         self.requests = requests;
+        self.next = (0, 0);
+        self.begin_turn();
+        last
+    }
+
+    /// What the commands need.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Ends a turn that ran and begins the next one.
+    pub fn settle(&mut self) -> Stop {
+        self.next.0 = self.next.1;
+        match &mut self.session.transaction {
+            Some(open) => {
+                self.queue.remove_first(open.start);
+                (open.start, open.end) = (0, open.end - open.start);
+            }
+            None => self.queue.truncate(0),
+        }
+        self.begin_turn();
+        self.stop
+    }
+
+    fn begin_turn(&mut self) {
         self.before = self.session.clone();
-        (needs, last)
+        self.queued_before = self.queue.len();
+        self.out_before = self.out.bytes().len();
     }
 
-    /// Where [`Work::done`] sends the pipeline back to.
-    pub fn send_back(&mut self, to: oneshot::Sender<Box<Pipeline>>) {
-        self.back = Some(to);
+    /// Frees the replies, which were written to the client.
+    pub fn flushed(&mut self) {
+        self.out.clear();
+        self.out_before = 0;
+        (self.reservation, self.overdraft) = (None, None);
     }
 
-    fn run_one(&mut self, index: usize, args: Args<'_>, txn: &mut Txn<'_>) {
-        let resolved = self.resolved.get(index).copied().unwrap_or(Resolved::Unknown);
-        let spec = match resolved {
-            Resolved::Key(command) => Some(&command.spec),
-            Resolved::Local(local) => Some(&local.spec),
-            Resolved::Unknown => None,
+    /// Gives the next command the memory that its reply needs.
+    pub fn reserve(&mut self, reservation: Reservation) {
+        self.reservation = Some(reservation);
+    }
+
+    /// Where [`Work::done`] sends the pipeline.
+    pub fn return_to(&mut self, to: oneshot::Sender<Box<Pipeline>>) {
+        self.return_to = Some(to);
+    }
+
+    /// Runs commands until the turn ends.
+    fn run_turn(&mut self, requests: &Requests, txn: &mut Txn<'_>) -> Stop {
+        for args in requests.iter_from(self.next.0) {
+            let done = self.next.1 - self.next.0;
+            if self.out.bytes().len() >= FLUSH_AT || self.reservation.is_some() && done > 0 {
+                return Stop::Flush;
+            }
+            if self.needs < Needs::Writes && done >= TURN_COMMANDS {
+                return Stop::Yield;
+            }
+            let resolved = self.resolved.get(self.next.1).copied().unwrap_or(Resolved::Unknown);
+            if self.run_one(resolved, args, txn) == Ran::NeedsReservation {
+                return Stop::Reserve;
+            }
+            self.next.1 += 1;
+            if self.session.ending != Ending::None {
+                break;
+            }
+        }
+        Stop::Done
+    }
+
+    /// Runs one command within its limit of memory.
+    fn run_one(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) -> Ran {
+        let (largest, before) = (self.shared.max_output(), self.out.bytes().len());
+        let (writes, has_room) = (resolved.needs() == Needs::Writes, !self.shared.output.is_exhausted());
+        self.out.set_limit(if self.reservation.is_some() {
+            before.saturating_add(largest)
+        } else if (resolved.is_exec() || resolved.may_return_written_value(args)) && !has_room {
+            return Ran::NeedsReservation;
+        } else if resolved.is_exec() {
+            before.saturating_add(largest)
+        } else if writes {
+            // The reply is one stored value at most, and the command cannot be run again.
+            usize::MAX
+        } else {
+            ALLOWANCE
+        });
+        self.dispatch(resolved, args, txn);
+        if self.out.is_full() {
+            self.out.rollback(before);
+            if self.reservation.is_none() {
+                return Ran::NeedsReservation;
+            }
+            self.out.error(&too_long(largest));
+        }
+        let over = self.out.bytes().len().saturating_sub(ALLOWANCE);
+        match &mut self.reservation {
+            Some(reservation) => reservation.shrink_to(over),
+            None if over > 0 => self.overdraft = Some(self.shared.output.overdraw(over)),
+            None => {}
+        }
+        Ran::Yes
+    }
+
+    /// Refuses, queues or runs a command.
+    fn dispatch(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) {
+        if !self.session.authenticated && !resolved.spec().is_some_and(|spec| spec.has(Spec::NO_AUTH)) {
+            return self.refuse("NOAUTH Authentication required.");
+        }
+        let Some(spec) = resolved.spec() else { return self.refuse(&unknown(args)) };
+        if !spec.takes(args.len()) {
+            return self.refuse(&spec.arity_error());
+        }
+        let action = match resolved {
+            Resolved::Server(command) => Some(command.action),
+            _ => None,
         };
-        if !self.session.trusted && !spec.is_some_and(|s| s.has(Spec::NO_AUTH)) {
-            return self.out.error("NOAUTH Authentication required.");
-        }
-        match resolved {
-            Resolved::Key(command) => kv::execute(command, args, txn, &mut self.out),
-            Resolved::Local(local) if !local.spec.takes(args.len()) => {
-                self.out.error(&local.spec.arity_error());
+        match action {
+            Some(Action::Transaction(TransactionCommand::Multi)) => self.multi(),
+            Some(Action::Transaction(TransactionCommand::Exec)) => self.exec(txn),
+            Some(Action::Transaction(TransactionCommand::Discard)) => self.discard(),
+            Some(Action::RunOutside(_)) if self.session.transaction.is_some() => {
+                self.refuse("ERR Command not allowed inside a transaction");
             }
-            Resolved::Local(local) => {
-                let mark = self.out.mark();
-                let (session, shared, out) = (&mut self.session, &*self.shared, &mut self.out);
-                if let Err(text) = (local.run)(&mut LocalCall { args, session, shared, out }) {
-                    self.out.rollback(mark);
-                    self.out.error(&text);
+            Some(Action::RunAtOnce(_)) => self.execute(resolved, args, txn),
+            _ if self.session.transaction.is_some() => self.enqueue(resolved, args),
+            _ => self.execute(resolved, args, txn),
+        }
+    }
+
+    /// Answers an error; a transaction that is open will be discarded.
+    fn refuse(&mut self, error: &str) {
+        if let Some(open) = &mut self.session.transaction {
+            open.aborted = true;
+        }
+        self.out.error(error);
+    }
+
+    fn execute(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) {
+        let action = match resolved {
+            Resolved::Key(command) => return kv::execute(command, args, txn, &mut self.out),
+            Resolved::Server(command) => command.action,
+            Resolved::Unknown => return self.out.error(&unknown(args)),
+        };
+        if let Action::Run(run) | Action::RunAtOnce(run) | Action::RunOutside(run) = action {
+            self.call(run, args);
+        }
+    }
+
+    fn call(&mut self, run: fn(&mut Call<'_>) -> Outcome, args: Args<'_>) {
+        let mark = self.out.mark();
+        let (session, shared, out) = (&mut self.session, &*self.shared, &mut self.out);
+        if let Err(text) = run(&mut Call { args, session, shared, out, table: SERVER_COMMANDS }) {
+            self.out.rollback(mark);
+            self.out.error(&text);
+        }
+    }
+
+    fn multi(&mut self) {
+        if self.session.transaction.is_some() {
+            return self.out.error("ERR MULTI calls can not be nested");
+        }
+        let start = self.queue.len();
+        self.session.transaction = Some(Transaction { start, end: start, aborted: false });
+        self.out.simple("OK");
+    }
+
+    fn enqueue(&mut self, resolved: Resolved, args: Args<'_>) {
+        match self.queue.push(resolved, args) {
+            Ok(()) => {
+                if let Some(open) = &mut self.session.transaction {
+                    open.end = self.queue.len();
                 }
+                self.out.simple("QUEUED");
             }
-            Resolved::Unknown => self.out.error(&unknown(args)),
+            Err(error) => self.refuse(&error),
         }
+    }
+
+    fn discard(&mut self) {
+        match self.session.transaction.take() {
+            Some(_) => self.out.simple("OK"),
+            None => self.out.error("ERR DISCARD without MULTI"),
+        }
+    }
+
+    /// Runs the queued commands. They are all in this turn, and the engine writes a turn as one batch.
+    fn exec(&mut self, txn: &mut Txn<'_>) {
+        let Some(open) = self.session.transaction.take() else {
+            return self.out.error("ERR EXEC without MULTI");
+        };
+        if open.aborted {
+            return self.out.error("EXECABORT Transaction discarded because of previous errors.");
+        }
+        let range = open.start..open.end;
+        let refused =
+            |spec: &Spec, growth_only: bool| spec.has(Spec::WRITE) && (!growth_only || spec.has(Spec::GROWS));
+        if let Some(refusal) = txn.refusal()
+            && range
+                .clone()
+                .filter_map(|index| self.queue.get(index)?.0.spec())
+                .any(|spec| refused(spec, refusal.growth_only))
+        {
+            let text = format!("EXECABORT Transaction discarded because of: {}", refusal.text);
+            return self.out.error(&text);
+        }
+        let last = self.out.bytes().len().saturating_add(self.shared.max_output());
+        self.out.array(range.len());
+        // Taken out, so that a command can use the rest of the pipeline.
+        let queue = std::mem::replace(&mut self.queue, Queue::new(0));
+        for (resolved, args) in range.filter_map(|index| queue.get(index)) {
+            let mark = self.out.mark();
+            let limit = if resolved.needs() == Needs::Writes { usize::MAX } else { last };
+            self.out.set_limit(limit);
+            self.execute(resolved, args, txn);
+            if self.out.is_full() {
+                self.out.rollback(mark);
+                self.out.error(&too_long(self.shared.max_output()));
+            }
+        }
+        self.queue = queue;
     }
 }
 
-/// The error for an unknown command shows the beginning of what was sent.
+/// The error for a reply that exceeds the limit.
+fn too_long(limit: usize) -> String {
+    format!("ERR the reply exceeds the limit of {limit} bytes (--max-output)")
+}
+
+/// The error for an unknown command shows the first words that were sent.
 fn unknown(args: Args<'_>) -> String {
     const SHOWN: usize = 128;
     let cut = |word: &[u8], len: usize| -> String {
@@ -148,36 +356,33 @@ fn unknown(args: Args<'_>) -> String {
 
 impl Work for Pipeline {
     fn claims(&self, claims: &mut Claims) {
-        for (args, resolved) in self.requests.iter().zip(&self.resolved) {
-            if let Resolved::Key(command) = resolved {
-                claims.command(&command.spec, args);
-            }
+        let mut has_exec = false;
+        let rest = self.resolved.get(self.next.0..).unwrap_or_default();
+        for (args, resolved) in self.requests.iter_from(self.next.0).zip(rest) {
+            has_exec |= resolved.is_exec();
+            resolved.claims(args, claims);
+        }
+        if has_exec {
+            self.queue.claims(claims);
         }
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.session = self.before.clone();
-        self.out.clear();
+        self.queue.truncate(self.queued_before);
+        self.next.1 = self.next.0;
+        self.overdraft = None;
+        self.out.rollback(self.out_before);
         self.out.set_resp3(self.session.resp3);
         let requests = std::mem::take(&mut self.requests);
-        for (index, args) in requests.iter().enumerate() {
-            self.run_one(index, args, txn);
-            if self.session.ending != Ending::None || self.out.is_full() {
-                break;
-            }
-        }
+        self.stop = self.run_turn(&requests, txn);
         self.requests = requests;
     }
 
     fn done(mut self: Box<Self>) {
-        if let Some(back) = self.back.take() {
-            // A connection that is gone needs no replies.
-            let _gone = back.send(self);
+        if let Some(to) = self.return_to.take() {
+            // A connection that ended needs no replies.
+            let _ended = to.send(self);
         }
     }
-}
-
-/// The names of all commands.
-pub(crate) fn command_names() -> impl Iterator<Item = &'static str> {
-    kv::COMMANDS.iter().map(|c| c.spec.name).chain(LOCALS.iter().map(|l| l.spec.name))
 }

@@ -8,9 +8,11 @@ use kv::{Engine, EngineOptions, Limits, RocksStore, RocksStoreOptions};
 use units::{Driver, RealDriver, block_on};
 use zoned::{DeviceUrl, ZoneState, ZonedDevice};
 
-use crate::array::Held;
-use crate::server::Sockets;
-use crate::{Durability, Error, Result, ServeOptions, Server};
+use crate::array::OpenArray;
+use crate::backing::Backing;
+use crate::error::{Error, Result};
+use crate::options::{Durability, ServeOptions};
+use crate::server::{Server, Sockets};
 
 /// Serves until SIGTERM, SIGINT or SHUTDOWN, then writes everything out and lets go of the device.
 ///
@@ -31,7 +33,7 @@ pub fn run(options: ServeOptions) -> Result<()> {
 }
 
 /// A device, and the array that it is, if it is one.
-type Opened = (Arc<dyn ZonedDevice>, Option<Held>);
+type Opened = (Arc<dyn ZonedDevice>, Option<OpenArray>);
 
 /// Makes the drive file where there is none, if a blank drive is to be formatted and can be.
 fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
@@ -40,7 +42,7 @@ fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let url: DeviceUrl = options.device.parse().map_err(opening)?;
     if let DeviceUrl::Array(rest) = &url {
         let array = ::array::url::assemble(rest, driver).map_err(opening)?;
-        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(Held::new(array, rest))));
+        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(OpenArray::new(array, rest))));
     }
     if !options.format_if_blank {
         return Ok((url.open(Arc::clone(driver)).map_err(opening)?, None));
@@ -82,7 +84,7 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
         .map_err(|error| failed("mounting", error.to_string()))
 }
 
-fn serve(fs: &Fs, array: Option<Held>, sockets: Sockets, options: &ServeOptions) -> Result<()> {
+fn serve(fs: &Fs, array: Option<OpenArray>, sockets: Sockets, options: &ServeOptions) -> Result<()> {
     let store_options = RocksStoreOptions {
         write_buffer: options.write_buffer,
         block_cache: options.block_cache,
@@ -99,10 +101,12 @@ fn serve(fs: &Fs, array: Option<Held>, sockets: Sockets, options: &ServeOptions)
         ..EngineOptions::default()
     };
     let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), engine_options);
-    let started = Server::start_on(sockets, engine.clone(), array, options.clone()).and_then(|server| {
-        server.stop_on_signals()?;
-        Ok(server)
-    });
+    let started =
+        Server::start_on(sockets, engine.clone(), Backing { fs: Some(fs.clone()), array }, options.clone())
+            .and_then(|server| {
+                server.stop_on_signals()?;
+                Ok(server)
+            });
     let server = match started {
         Ok(server) => server,
         Err(error) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv::Engine;
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
@@ -12,11 +13,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::array::Held;
+use crate::backing::Backing;
 use crate::clients::Clients;
-use crate::metrics::Metrics;
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::options::ServeOptions;
+use crate::output::OutputBudget;
 use crate::shared::Shared;
-use crate::{Error, Result, ServeOptions, connection, http};
+use crate::{commands, connection, http};
 
 /// Worker threads, at least: one may wait for the drive while others serve sockets.
 const LEAST_WORKERS: usize = 4;
@@ -81,14 +85,14 @@ impl Server {
     /// # Errors
     /// Settings that make no sense, an unreadable password file, a port that is taken.
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
-        Server::start_on(Sockets::bind(&options)?, engine, None, options)
+        Server::start_on(Sockets::bind(&options)?, engine, Backing::default(), options)
     }
 
-    /// Serves from sockets bound with the same options. `array` is what the data lies on, if it lies on one.
+    /// Serves from sockets bound with the same options. `backing`: where the data lies.
     pub(crate) fn start_on(
         sockets: Sockets,
         engine: Engine,
-        array: Option<Held>,
+        backing: Backing,
         options: ServeOptions,
     ) -> Result<Server> {
         let Sockets { runtime, workers, password, listener, http_listener } = sockets;
@@ -97,10 +101,12 @@ impl Server {
         let shared = Arc::new(Shared {
             started_ms: engine.driver().unix_millis(),
             engine,
-            array,
+            backing,
             password,
             clients: Clients::default(),
-            metrics: Arc::new(Metrics::new()),
+            counters: Counters::new(commands::names()),
+            output: OutputBudget::new(options.max_output_total),
+            reset: Mutex::default(),
             port: address.port(),
             readers: Semaphore::new(workers - 1),
             stopping: watch::Sender::new(false),
@@ -208,7 +214,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         };
         let local = stream.local_addr().unwrap_or(address);
         let driver = &**shared.engine.driver();
-        match shared.clients.admit(address, local, shared.options.max_clients, driver) {
+        match shared.clients.admit(
+            address,
+            local,
+            shared.options.max_clients,
+            shared.password.is_none(),
+            driver,
+        ) {
             Some(client) => {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "TCP_NODELAY");

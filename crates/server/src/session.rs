@@ -1,29 +1,65 @@
-//! What a connection remembers from one command to the next.
+//! The state of a connection between two commands.
 
 use std::sync::Arc;
 
-/// The state of a connection. A pipeline works on a copy, so that running it again starts anew.
+/// A connection's state. Each turn of a pipeline works on a copy, so that a second run starts from the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// The client's number.
     pub id: u64,
-    /// What CLIENT SETNAME said.
+    /// The name that CLIENT SETNAME gave, or nothing.
     pub name: Arc<str>,
+    /// The library's name and version that CLIENT SETINFO gave.
+    pub library: (Arc<str>, Arc<str>),
     /// RESP3 rather than RESP2.
     pub resp3: bool,
-    /// The password was given, or none is asked.
-    pub trusted: bool,
-    /// No more commands are run.
+    /// The client gave the password, or the server has none.
+    pub authenticated: bool,
+    /// CLIENT NO-EVICT ON.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH ON.
+    pub no_touch: bool,
+    /// The transaction between MULTI and EXEC.
+    pub transaction: Option<Transaction>,
+    /// How the connection ends after this command.
     pub ending: Ending,
+}
+
+/// An open transaction. Its commands are a range of the pipeline's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Transaction {
+    /// The first queued command.
+    pub start: usize,
+    /// One past the last queued command.
+    pub end: usize,
+    /// A command could not be queued: EXEC discards the transaction.
+    pub aborted: bool,
 }
 
 /// How a connection ends after its replies are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// It goes on.
+    /// It stays open.
     None,
     /// It is closed.
     Close,
-    /// The server stops.
+    /// The server shuts down.
     Shutdown,
+}
+
+impl Session {
+    /// A new connection's state.
+    pub fn new(id: u64, authenticated: bool) -> Session {
+        Session {
+            id,
+            name: "".into(),
+            library: ("".into(), "".into()),
+            resp3: false,
+            authenticated,
+            no_evict: false,
+            no_touch: false,
+            transaction: None,
+            ending: Ending::None,
+        }
+    }
 }

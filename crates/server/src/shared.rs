@@ -1,30 +1,44 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use std::sync::Arc;
 
 use kv::Engine;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use crate::array::Held;
+use crate::backing::Backing;
 use crate::clients::Clients;
-use crate::metrics::Metrics;
+use crate::counters::Counters;
 use crate::options::ServeOptions;
+use crate::output::OutputBudget;
 
 /// The server, as its connections see it.
 pub(crate) struct Shared {
     pub engine: Engine,
-    /// The array that the data lies on, if it lies on one.
-    pub array: Option<Held>,
+    /// The file system and the array that hold the data, where the server knows them.
+    pub backing: Backing,
     pub options: ServeOptions,
     pub password: Option<Vec<u8>>,
     pub clients: Clients,
-    pub metrics: Arc<Metrics>,
+    pub counters: Counters,
+    pub output: Arc<OutputBudget>,
     pub started_ms: u64,
     pub port: u16,
     /// Permits to read on a worker thread: fewer than there are workers, so that one always serves the sockets.
     pub readers: Semaphore,
-    /// Turns true when the server stops.
+    /// Becomes true when the server shuts down.
     pub stopping: watch::Sender<bool>,
+    /// The totals at the last CONFIG RESETSTAT.
+    pub reset: Mutex<Totals>,
+}
+
+/// The totals that CONFIG RESETSTAT sets to zero in INFO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Totals {
+    pub accepted: u64,
+    pub refused: u64,
+    pub commands: u64,
+    pub expired: u64,
 }
 
 impl Shared {
@@ -33,14 +47,47 @@ impl Shared {
         self.engine.driver().unix_millis()
     }
 
-    /// Whether this is the password. Takes the same time wherever the two differ.
+    /// Most bytes of one reply.
+    pub fn max_output(&self) -> usize {
+        usize::try_from(self.options.max_output).unwrap_or(usize::MAX)
+    }
+
+    /// Whether `given` is the password. The time depends on the length of `given` alone.
     pub fn is_password(&self, given: &[u8]) -> bool {
         let Some(password) = &self.password else { return false };
         let different = password.iter().zip(given).fold(0, |seen, (a, b)| seen | (a ^ b));
         password.len() == given.len() && different == 0
     }
 
-    /// Begins the end.
+    /// The totals since the start.
+    fn totals(&self) -> Totals {
+        let clients = self.clients.counts();
+        Totals {
+            accepted: clients.accepted,
+            refused: clients.refused,
+            commands: self.counters.commands_total(),
+            expired: self.engine.stats().expired,
+        }
+    }
+
+    /// The totals since the last [`reset_totals`](Shared::reset_totals).
+    pub fn totals_since_reset(&self) -> Totals {
+        let (now, reset) = (self.totals(), *self.reset.lock());
+        Totals {
+            accepted: now.accepted.saturating_sub(reset.accepted),
+            refused: now.refused.saturating_sub(reset.refused),
+            commands: now.commands.saturating_sub(reset.commands),
+            expired: now.expired.saturating_sub(reset.expired),
+        }
+    }
+
+    /// Begins the totals of INFO at zero again. Those of the metrics go on, as counters do.
+    pub fn reset_totals(&self) {
+        let now = self.totals();
+        *self.reset.lock() = now;
+    }
+
+    /// Begins the shutdown.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }

@@ -8,7 +8,6 @@
 
 mod common;
 
-use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -206,15 +205,69 @@ fn a_value_above_the_limit_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn more_replies_than_allowed_end_the_connection() {
-    let server = start(ServeOptions { max_value: 4096, max_output: 8192, ..options() });
+fn a_reply_above_the_limit_is_an_error_and_the_connection_stays() {
+    let server = start(ServeOptions { max_value: 1 << 20, max_output: 2 << 20, ..options() });
     let mut client = server.client();
-    assert_eq!(client.ask(&["SET", "k", &"x".repeat(4000)]), ok());
+    assert_eq!(client.ask(&["SET", "k", &"x".repeat(1_000_000)]), ok());
     assert_eq!(client.line("MGET k k").items().len(), 2);
-    client.line("PING");
-    client.send(&["MGET", "k", "k", "k"]);
-    assert!(client.is_closed());
-    assert_eq!(server.client().line("STRLEN k"), Value::Integer(4000));
+    let error = client.line("MGET k k k").text();
+    assert!(error.starts_with("ERR the reply exceeds the limit of 2097152 bytes"), "{error}");
+    let items = {
+        client.send_raw(b"MULTI\r\nMGET k k\r\nMGET k k\r\nSTRLEN k\r\nEXEC\r\n");
+        (0..4).for_each(|_| drop(client.reply()));
+        client.reply().unwrap().items()
+    };
+    assert_eq!(items[0].clone().items().len(), 2);
+    assert!(items[1].text().starts_with("ERR the reply exceeds"), "{:?}", items[1]);
+    assert_eq!(items[2], Value::Integer(1_000_000));
+}
+
+#[test]
+fn a_client_that_reads_gets_3000_pipelined_values_of_100_kib() {
+    let server = start(options());
+    let mut client = server.client();
+    let value = "x".repeat(100 << 10);
+    assert_eq!(client.ask(&["SET", "k", &value]), ok());
+    client.send_raw(&Client::encode(&["GET", "k"]).repeat(3000));
+    for n in 0..3000 {
+        assert_eq!(client.reply(), Some(bulk(&value)), "{n}");
+    }
+}
+
+#[test]
+fn replies_that_clients_do_not_take_are_bounded_over_all_clients() {
+    const MIB: u64 = 1 << 20;
+    let server = start(ServeOptions {
+        max_value: 8 * MIB,
+        max_output: 17 * MIB,
+        max_output_total: 40 * MIB,
+        ..options()
+    });
+    let mut other = server.client();
+    assert_eq!(other.ask(&["SET", "k", &"x".repeat(8 * MIB as usize)]), ok());
+    let mut slow: Vec<Client> = (0..12).map(|_| server.client()).collect();
+    for client in &mut slow {
+        client.send_raw(&Client::encode(&["MGET", "k", "k"]).repeat(3));
+    }
+    let held = |client: &mut Client| -> u64 {
+        let list = client.line("CLIENT LIST").text();
+        list.lines()
+            .map(|line| line.split_once("omem=").unwrap().1.split(' ').next().unwrap())
+            .map(|n| n.parse::<u64>().unwrap())
+            .sum()
+    };
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut most = 0;
+    while Instant::now() < until {
+        most = most.max(held(&mut other));
+        assert_eq!(other.line("SET small v"), ok(), "small commands go on");
+    }
+    assert!(most > 8 * MIB && most <= (40 + 13) * MIB, "{most} bytes were held");
+    for client in &mut slow {
+        for _ in 0..3 {
+            assert_eq!(client.reply().unwrap().items().len(), 2);
+        }
+    }
 }
 
 #[test]
@@ -254,20 +307,6 @@ fn a_full_drive_is_an_error_to_the_writer_while_others_read_and_delete() {
 }
 
 #[test]
-fn clients_are_listed_named_and_killed() {
-    let server = start(options());
-    let (mut a, mut b) = (server.client(), server.client());
-    assert_eq!(a.line("CLIENT SETNAME first"), ok());
-    let id = b.line("CLIENT ID").text();
-    let list = a.line("CLIENT LIST").text();
-    assert!(list.lines().count() == 2 && list.contains("name=first"), "{list}");
-    assert!(b.line("CLIENT INFO").text().contains(&format!("id={id} ")));
-    assert_eq!(a.line(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
-    assert!(b.is_closed());
-    assert!(a.line("CLIENT SETNAME bad\u{7f}name").text().starts_with("ERR Client names"));
-}
-
-#[test]
 fn shutdown_answers_what_runs_and_closes_the_rest() {
     let server = start(options());
     let mut idle = server.client();
@@ -283,15 +322,6 @@ fn shutdown_answers_what_runs_and_closes_the_rest() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-fn http(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
-
 #[test]
 fn metrics_health_and_a_page_are_served() {
     let store = Arc::new(MemoryStore::new());
@@ -301,8 +331,12 @@ fn metrics_health_and_a_page_are_served() {
     let at = server.http.unwrap();
     let mut client = server.client();
     assert_eq!(client.line("SET a 1"), ok());
-    let metrics = http(at, "/metrics");
+    let metrics = http(at, "/metrics", "");
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
     for line in [
+        "# TYPE furrow_server_commands_total counter",
+        "# TYPE furrow_build_info gauge",
+        "furrow_build_info{version=",
         "furrow_server_commands_total{command=\"SET\"} 1",
         "furrow_server_connected_clients 1",
         "furrow_kv_written_keys_total 1",
@@ -310,10 +344,20 @@ fn metrics_health_and_a_page_are_served() {
     ] {
         assert!(metrics.contains(line), "{line} is missing in {metrics}");
     }
-    assert!(http(at, "/healthz").starts_with("HTTP/1.1 200"));
-    assert!(http(at, "/").contains("connected clients"));
+    let open =
+        http(at, "/metrics", "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3\r\n");
+    for line in [
+        "content-type: application/openmetrics-text; version=1.0.0",
+        "# TYPE furrow_server_commands counter",
+        "# TYPE furrow_build info",
+        "# EOF",
+    ] {
+        assert!(open.contains(line), "{line} is missing in {open}");
+    }
+    assert!(http(at, "/healthz", "").starts_with("HTTP/1.1 200"));
+    assert!(http(at, "/", "").contains("connected clients"));
     store.set_broken(true);
     assert!(client.line("SET a 2").text().starts_with("MISCONF"));
     assert_eq!(client.line("GET a"), bulk("1"));
-    assert!(http(at, "/healthz").starts_with("HTTP/1.1 503"));
+    assert!(http(at, "/healthz", "").starts_with("HTTP/1.1 503"));
 }

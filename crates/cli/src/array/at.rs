@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::array::Array;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use server::array::{ArrayView, Held};
+use server::array::{ArrayView, OpenArray};
 use zoned::{DeviceUrl, ErrorKind, ZonedDevice};
 
 use super::remote::Remote;
@@ -38,7 +38,7 @@ pub struct DrivesAt {
 /// An array that can be given orders.
 pub enum Place {
     /// Assembled by this process.
-    Here(Held),
+    Here(OpenArray),
     /// In a server.
     There(Remote),
 }
@@ -65,7 +65,7 @@ impl At {
         }
         let rest = self.rest()?;
         let array = context.wait(Array::open(members(context, rest)?, ::array::OpenOptions::default()))?;
-        Ok(Place::Here(Held::new(array, rest)))
+        Ok(Place::Here(OpenArray::new(array, rest)))
     }
 
     fn rest(&self) -> Result<&str> {
@@ -106,7 +106,7 @@ fn rest(device: &str) -> Result<&str> {
 fn members(context: &Context, rest: &str) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let members = ::array::url::members(rest, context.driver());
     match members {
-        Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Err(error)
+        Err(error) if matches!(error.kind(), ErrorKind::OpenArray { .. }) => Err(error)
             .context("the array is in use; ask the server that has it, with --url http://127.0.0.1:9121"),
         members => Ok(members?),
     }

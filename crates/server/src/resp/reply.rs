@@ -4,7 +4,13 @@ use std::io::Write;
 
 use kv::Answer;
 
+/// Bytes of an emptied buffer that are kept for the next replies.
+const KEPT_CAPACITY: usize = 64 << 10;
+
 /// Writes replies into a buffer, in the protocol that the client chose.
+///
+/// Strings are bounded by a limit on the buffer: one that exceeds the limit is left out, and the encoder is full until
+/// its reply is rolled back. Numbers, errors and the heads of arrays are small and always written.
 #[derive(Debug)]
 pub struct Encoder {
     out: Vec<u8>,
@@ -14,35 +20,54 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An empty buffer that takes about `limit` bytes: what is beyond is dropped and remembered as an overflow.
+    /// An empty buffer for about `limit` bytes.
     pub fn new(limit: usize) -> Encoder {
         Encoder { out: Vec::new(), resp3: false, limit, full: false }
     }
 
-    /// From now on in RESP3 or in RESP2.
+    /// Sets the limit on the buffer's bytes.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Encodes from now on in RESP3 or in RESP2.
     pub fn set_resp3(&mut self, resp3: bool) {
         self.resp3 = resp3;
     }
 
-    /// What was written.
+    /// The encoded replies.
     pub fn bytes(&self) -> &[u8] {
         &self.out
     }
 
-    /// Empties it; a buffer that has grown large is given back.
+    /// Empties the buffer, and frees most of one that has grown large.
     pub fn clear(&mut self) {
-        const KEEP: usize = 1 << 20;
         self.out.clear();
-        self.out.shrink_to(KEEP);
+        self.out.shrink_to(KEPT_CAPACITY);
         self.full = false;
+    }
+
+    /// A text that RESP3 marks as one for people (`txt`); in RESP2 a string.
+    pub fn verbatim(&mut self, text: &str) {
+        if self.resp3 {
+            self.string(b'=', b"txt:", text.as_bytes());
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// The next `len` replies are the members of a set; in RESP2 an array.
+    pub fn set(&mut self, len: usize) {
+        self.head(if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// The reply of a transaction that was not run: a null array.
+    pub fn null_array(&mut self) {
+        if self.resp3 { self.put(b'_', &[]) } else { self.put(b'*', &[b"-1"]) }
     }
 
     fn put(&mut self, kind: u8, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|p| p.len()).sum();
-        if self.full || self.out.len() + len > self.limit {
-            self.full = true;
-            return;
-        }
         self.out.reserve(len + 3);
         self.out.push(kind);
         for part in parts {
@@ -51,13 +76,23 @@ impl Encoder {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    fn string(&mut self, kind: u8, format: &[u8], value: &[u8]) {
+        if self.full || self.out.len() + value.len() > self.limit {
+            self.full = true;
+            return;
+        }
+        let mut digits = [0u8; 24];
+        let digits = decimal(&mut digits, (format.len() + value.len()) as i64);
+        self.put(kind, &[digits, b"\r\n", format, value]);
+    }
+
     fn head(&mut self, kind: u8, len: usize) {
         let mut digits = [0u8; 24];
         let digits = decimal(&mut digits, len as i64);
         self.put(kind, &[digits]);
     }
 
-    /// A line must not break in two.
+    /// Writes a status or an error, whose line breaks become blanks: a line break would end the reply.
     fn line(&mut self, kind: u8, text: &str) {
         if text.bytes().any(|b| b == b'\r' || b == b'\n') {
             let text = text.replace(['\r', '\n'], " ");
@@ -92,9 +127,7 @@ impl Answer for Encoder {
     }
 
     fn bulk(&mut self, value: &[u8]) {
-        let mut digits = [0u8; 24];
-        let digits = decimal(&mut digits, value.len() as i64);
-        self.put(b'$', &[digits, b"\r\n", value]);
+        self.string(b'$', b"", value);
     }
 
     fn null(&mut self) {
@@ -115,6 +148,7 @@ impl Answer for Encoder {
 
     fn rollback(&mut self, mark: usize) {
         self.out.truncate(mark);
+        self.full = false;
     }
 
     fn is_full(&self) -> bool {
@@ -138,20 +172,27 @@ mod tests {
             out.null();
             out.array(2);
             out.map(1);
+            out.set(3);
+            out.null_array();
+            out.verbatim("Some text");
         }
-        let expected = "+OK\r\n-ERR two  lines\r\n:-9223372036854775808\r\n$3\r\na\0b\r\n$-1\r\n*2\r\n*2\r\n\
-             +OK\r\n-ERR two  lines\r\n:-9223372036854775808\r\n$3\r\na\0b\r\n_\r\n*2\r\n%1\r\n";
+        let expected = "+OK\r\n-ERR two  lines\r\n:-9223372036854775808\r\n$3\r\na\0b\r\n$-1\r\n*2\r\n*2\r\n*3\r\n*-1\r\n$9\r\nSome text\r\n\
+             +OK\r\n-ERR two  lines\r\n:-9223372036854775808\r\n$3\r\na\0b\r\n_\r\n*2\r\n%1\r\n~3\r\n_\r\n=13\r\ntxt:Some text\r\n";
         assert_eq!(String::from_utf8_lossy(out.bytes()), expected);
     }
 
     #[test]
-    fn nothing_is_kept_beyond_the_limit() {
+    fn strings_beyond_the_limit_are_left_out_until_the_reply_is_rolled_back() {
         let mut out = Encoder::new(100);
+        out.bulk(b"0123456789");
+        let mark = out.mark();
         for _ in 0..1000 {
             out.bulk(b"0123456789");
         }
         assert!(out.is_full() && out.bytes().len() <= 120);
-        out.clear();
+        out.rollback(mark);
         assert!(!out.is_full());
+        out.error("ERR too long");
+        assert!(out.bytes().ends_with(b"-ERR too long\r\n"));
     }
 }

@@ -9,9 +9,9 @@ const LINE_LIMIT: usize = 64 << 10;
 /// Bytes of one request, whatever the other limits say: spans are 32 bits wide.
 const REQUEST_LIMIT: usize = 1 << 30;
 
-/// What one who has not given the password may send.
-const STRANGER_ARGS: usize = 10;
-const STRANGER_BULK: usize = 16 << 10;
+/// Limits for a client that has not given the password.
+const UNAUTHENTICATED_ARGS: usize = 10;
+const UNAUTHENTICATED_BULK: usize = 16 << 10;
 
 /// Bounds on what is read before it is executed.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,13 @@ impl Requests {
 
     /// The words of each command.
     pub fn iter(&self) -> impl Iterator<Item = Args<'_>> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.iter_from(0)
+    }
+
+    /// The words of each command from the `first`th on.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = Args<'_>> {
+        let mut start = first.checked_sub(1).and_then(|n| self.ends.get(n)).map_or(0, |&end| end as usize);
+        self.ends.get(first..).unwrap_or_default().iter().map(move |&end| {
             let spans = self.spans.get(start..end as usize).unwrap_or_default();
             start = end as usize;
             Args::new(&self.buffer, spans)
@@ -93,13 +98,13 @@ pub struct Parser {
     spans: Vec<Span>,
     ends: Vec<u32>,
     limits: ParserLimits,
-    stranger: bool,
+    unauthenticated: bool,
     failed: Option<ProtocolError>,
 }
 
 impl Parser {
-    /// A parser with nothing read. A `stranger` has not given the password yet and gets small limits.
-    pub fn new(limits: ParserLimits, stranger: bool) -> Parser {
+    /// A parser with nothing read. `unauthenticated`: the client has not given the password, and small limits hold.
+    pub fn new(limits: ParserLimits, unauthenticated: bool) -> Parser {
         Parser {
             buffer: BytesMut::new(),
             at: 0,
@@ -108,7 +113,7 @@ impl Parser {
             spans: Vec::new(),
             ends: Vec::new(),
             limits: ParserLimits { request: limits.request.min(REQUEST_LIMIT), ..limits },
-            stranger,
+            unauthenticated,
             failed: None,
         }
     }
@@ -119,8 +124,8 @@ impl Parser {
     }
 
     /// Whether the small limits hold.
-    pub fn set_stranger(&mut self, stranger: bool) {
-        self.stranger = stranger;
+    pub fn set_unauthenticated(&mut self, unauthenticated: bool) {
+        self.unauthenticated = unauthenticated;
     }
 
     /// Reads as many commands as are there. After an error nothing more is read, but the commands before it
@@ -194,7 +199,7 @@ impl Parser {
             return fail("invalid multibulk length");
         };
         let left = usize::try_from(count).unwrap_or(0);
-        if self.stranger && left > STRANGER_ARGS {
+        if self.unauthenticated && left > UNAUTHENTICATED_ARGS {
             return fail("unauthenticated multibulk length");
         }
         self.at = next;
@@ -221,7 +226,7 @@ impl Parser {
                 "invalid bulk length: {len} bytes are above the limit of {limit} (--max-value)"
             ));
         }
-        if self.stranger && len > STRANGER_BULK {
+        if self.unauthenticated && len > UNAUTHENTICATED_BULK {
             return fail("unauthenticated bulk length");
         }
         if next + len + 2 - self.whole > self.limits.request {
@@ -266,7 +271,7 @@ impl Parser {
                 self.spans.truncate(before);
                 return Err(ProtocolError::Http);
             }
-            if self.stranger && self.spans.len() - before > STRANGER_ARGS {
+            if self.unauthenticated && self.spans.len() - before > UNAUTHENTICATED_ARGS {
                 return fail("unauthenticated multibulk length");
             }
             self.finish_command();

@@ -1,4 +1,4 @@
-//! A server over memory, and a client that knows just enough.
+//! A server over a store in memory, and a client that decodes replies.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ impl Running {
         self.address.port().to_string()
     }
 
-    /// Waits for the end that someone asked for.
+    /// Waits for the end of a server that is shutting down.
     pub fn end(mut self) -> server::Result<()> {
         let ended = self.ended.take().expect("once");
         let until = Instant::now() + PATIENCE;
@@ -82,15 +82,17 @@ pub enum Value {
     Error(String),
     Integer(i64),
     Bulk(Vec<u8>),
+    Verbatim(String),
     Null,
     Array(Vec<Value>),
+    Set(Vec<Value>),
     Map(Vec<Value>),
 }
 
 impl Value {
     pub fn text(&self) -> String {
         match self {
-            Value::Simple(text) | Value::Error(text) => text.clone(),
+            Value::Simple(text) | Value::Error(text) | Value::Verbatim(text) => text.clone(),
             Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Value::Integer(n) => n.to_string(),
             other => panic!("{other:?} is no text"),
@@ -99,7 +101,7 @@ impl Value {
 
     pub fn items(self) -> Vec<Value> {
         match self {
-            Value::Array(items) | Value::Map(items) => items,
+            Value::Array(items) | Value::Set(items) | Value::Map(items) => items,
             other => panic!("{other:?} is no array"),
         }
     }
@@ -190,7 +192,7 @@ impl Client {
             b':' => Value::Integer(count()),
             b'_' => Value::Null,
             b'$' | b'*' if rest == "-1" => Value::Null,
-            b'$' => {
+            b'$' | b'=' => {
                 let len = count() as usize;
                 while self.read.len() < self.at + len + 2 {
                     if !self.fill() {
@@ -199,9 +201,13 @@ impl Client {
                 }
                 let bytes = self.read[self.at..self.at + len].to_vec();
                 self.at += len + 2;
-                Value::Bulk(bytes)
+                match line.starts_with('=') {
+                    true => Value::Verbatim(String::from_utf8(bytes).expect("a text")),
+                    false => Value::Bulk(bytes),
+                }
             }
-            b'*' | b'~' => Value::Array((0..count()).map(|_| self.reply()).collect::<Option<_>>()?),
+            b'*' => Value::Array((0..count()).map(|_| self.reply()).collect::<Option<_>>()?),
+            b'~' => Value::Set((0..count()).map(|_| self.reply()).collect::<Option<_>>()?),
             b'%' => Value::Map((0..2 * count()).map(|_| self.reply()).collect::<Option<_>>()?),
             other => panic!("reply of kind {other} in {line:?}"),
         })
@@ -270,4 +276,15 @@ impl Client {
         self.at += len;
         bytes
     }
+}
+
+/// The whole answer to a request, with `headers` (lines with their ends) added.
+pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server answers");
+    stream.set_read_timeout(Some(PATIENCE)).expect("the server answers");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")
+        .expect("the server answers");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("the server answers");
+    text
 }

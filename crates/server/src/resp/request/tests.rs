@@ -7,8 +7,8 @@ const LIMITS: ParserLimits = ParserLimits { bulk: 1000, args: 100, request: 5000
 type Commands = Vec<Vec<Vec<u8>>>;
 
 /// Feeds `bytes` cut at `cuts`, taking the commands after each piece.
-fn feed(bytes: &[u8], cuts: &[usize], stranger: bool) -> (Commands, Option<ProtocolError>) {
-    let mut parser = Parser::new(LIMITS, stranger);
+fn feed(bytes: &[u8], cuts: &[usize], unauthenticated: bool) -> (Commands, Option<ProtocolError>) {
+    let mut parser = Parser::new(LIMITS, unauthenticated);
     let mut commands = Vec::new();
     let mut cuts: Vec<usize> = cuts.iter().map(|c| c % (bytes.len() + 1)).collect();
     cuts.push(bytes.len());
@@ -90,7 +90,7 @@ fn a_request_that_never_ends_is_cut_off() {
 }
 
 #[test]
-fn strangers_get_small_limits() {
+fn unauthenticated_clients_get_small_limits() {
     let (_, error) = feed(b"*11\r\n", &[], true);
     assert_eq!(error, Some(ProtocolError::Malformed("unauthenticated multibulk length".into())));
     let mut parser = Parser::new(ParserLimits { bulk: 1 << 20, ..LIMITS }, true);
@@ -127,9 +127,9 @@ proptest! {
     fn any_bytes_cut_anywhere_give_the_same_commands_and_the_same_error(
         bytes in pieces(),
         cuts in proptest::collection::vec(any::<usize>(), 0..10),
-        stranger: bool,
+        unauthenticated: bool,
     ) {
-        prop_assert_eq!(feed(&bytes, &cuts, stranger), feed(&bytes, &[], stranger));
+        prop_assert_eq!(feed(&bytes, &cuts, unauthenticated), feed(&bytes, &[], unauthenticated));
     }
 
     #[test]

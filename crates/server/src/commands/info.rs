@@ -2,21 +2,19 @@
 
 use std::fmt::Write;
 
-use kv::Answer;
-
+use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
-use super::{LocalCall, Outcome};
 use crate::shared::Shared;
 
 const SECTIONS: [&str; 7] =
     ["server", "clients", "persistence", "stats", "engine", "replication", "keyspace"];
 
-pub(super) fn info(call: &mut LocalCall<'_>) -> Outcome {
+pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let named: Vec<String> = call.args.rest(1).map(|w| String::from_utf8_lossy(w).to_lowercase()).collect();
     let all =
         named.is_empty() || named.iter().any(|n| matches!(n.as_str(), "all" | "default" | "everything"));
     let text = info_text(call.shared, |section| all || named.iter().any(|n| n == section));
-    call.out.bulk(text.as_bytes());
+    call.out.verbatim(&text);
     Ok(())
 }
 
@@ -44,7 +42,7 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
     let mut put = |name: &str, value: String| out.push((name.into(), value));
     let engine = &shared.engine;
     let stats = engine.stats();
-    let (connected, accepted, refused) = shared.clients.counts();
+    let connected = shared.clients.counts().connected;
     match section {
         "server" => {
             put("redis_version", COMPATIBLE_VERSION.into());
@@ -81,10 +79,11 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             }
         }
         "stats" => {
-            put("total_connections_received", accepted.to_string());
-            put("rejected_connections", refused.to_string());
-            put("total_commands_processed", shared.metrics.commands_total().to_string());
-            put("expired_keys", stats.expired.to_string());
+            let totals = shared.totals_since_reset();
+            put("total_connections_received", totals.accepted.to_string());
+            put("rejected_connections", totals.refused.to_string());
+            put("total_commands_processed", totals.commands.to_string());
+            put("expired_keys", totals.expired.to_string());
         }
         "engine" => {
             put("write_groups", stats.groups.to_string());

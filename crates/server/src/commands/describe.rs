@@ -2,18 +2,22 @@
 
 use kv::{Answer, Spec};
 
-use super::{LOCALS, LocalCall, Outcome, subcommand_arity, unknown_subcommand};
+use super::call::{Call, Outcome, help, subcommand_arity, unknown_subcommand};
 use crate::resp::Encoder;
 
-fn specs() -> impl Iterator<Item = Spec> {
-    kv::COMMANDS.iter().map(|c| c.spec).chain(LOCALS.iter().map(|l| l.spec))
-}
+const HELP: &[(&str, &str)] = &[
+    ("(no subcommand)", "Describes all commands."),
+    ("COUNT", "Prints the number of commands."),
+    ("DOCS [<name> ...]", "Prints an empty map: the server has no texts of commands."),
+    ("GETKEYS <command> [<argument> ...]", "Prints the keys among the words of a command."),
+    ("INFO [<name> ...]", "Describes the named commands, or all."),
+    ("LIST", "Prints the names of all commands."),
+];
 
-fn spec_of(name: &[u8]) -> Option<Spec> {
-    kv::find(name).map(|c| c.spec).or_else(|| super::find(name).map(|l| l.spec))
-}
-
-pub(super) fn command(call: &mut LocalCall<'_>) -> Outcome {
+pub(super) fn command(call: &mut Call<'_>) -> Outcome {
+    let table = call.table;
+    let specs = || kv::COMMANDS.iter().map(|c| c.spec).chain(table.iter().map(|c| c.spec));
+    let spec_of = |name: &[u8]| specs().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()));
     let args = call.args;
     let out = &mut *call.out;
     if args.len() == 1 {
@@ -40,7 +44,7 @@ pub(super) fn command(call: &mut LocalCall<'_>) -> Outcome {
                 }
             }
         }
-        // The interactive client asks at its start; without texts it shows no hints.
+        // redis-cli asks at its start; without texts it shows no hints.
         b"DOCS" => out.map(0),
         b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
@@ -55,7 +59,8 @@ pub(super) fn command(call: &mut LocalCall<'_>) -> Outcome {
             out.array(places.len());
             places.iter().for_each(|n| out.bulk(args.get(n + 2)));
         }
-        b"COUNT" | b"LIST" | b"GETKEYS" => return Err(subcommand_arity(args)),
+        b"HELP" if args.len() == 2 => help(out, "COMMAND", HELP),
+        b"COUNT" | b"HELP" | b"LIST" | b"GETKEYS" => return Err(subcommand_arity(args)),
         _ => return Err(unknown_subcommand(args, "COMMAND")),
     }
     Ok(())
@@ -74,11 +79,12 @@ fn describe(out: &mut Encoder, spec: &Spec) {
     out.bulk(spec.name.to_ascii_lowercase().as_bytes());
     out.integer(i64::from(spec.arity));
     let flags = || FLAGS.iter().filter(|(flag, _)| spec.has(*flag));
-    out.array(flags().count());
+    out.set(flags().count());
     flags().for_each(|(_, name)| out.simple(name));
     out.integer(i64::from(spec.keys.first));
     out.integer(i64::from(spec.keys.last));
     out.integer(i64::from(spec.keys.step));
-    // Categories, tips, key specifications, subcommands.
-    (0..4).for_each(|_| out.array(0));
+    // ACL categories, tips, key specifications, subcommands.
+    out.set(0);
+    (0..3).for_each(|_| out.array(0));
 }

@@ -2,7 +2,7 @@
 
 use kv::Answer;
 
-use super::{LocalCall, Outcome};
+use super::call::{Call, Outcome, SYNTAX};
 use crate::session::Session;
 
 /// The version of the protocol's reference server whose commands and errors these are.
@@ -11,11 +11,11 @@ pub(super) const COMPATIBLE_VERSION: &str = "7.0.15";
 /// Longest client name.
 const NAME_LIMIT: usize = 1024;
 
-pub(super) fn auth(call: &mut LocalCall<'_>) -> Outcome {
+pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
     let (user, password) = match call.args.len() {
         2 => (&b"default"[..], call.args.get(1)),
         3 => (call.args.get(1), call.args.get(2)),
-        _ => return Err(super::SYNTAX.into()),
+        _ => return Err(SYNTAX.into()),
     };
     if call.shared.password.is_none() && call.args.len() == 2 {
         return Err(
@@ -29,17 +29,17 @@ pub(super) fn auth(call: &mut LocalCall<'_>) -> Outcome {
     Ok(())
 }
 
-fn check(call: &mut LocalCall<'_>, user: &[u8], password: &[u8]) -> Outcome {
+fn check(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Outcome {
     let open = call.shared.password.is_none();
     if user != b"default" || !(open || call.shared.is_password(password)) {
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
     }
-    call.session.trusted = true;
+    call.session.authenticated = true;
     Ok(())
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-pub(super) fn hello(call: &mut LocalCall<'_>) -> Outcome {
+pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     let mut resp3 = None;
     if args.len() > 1 {
@@ -51,7 +51,7 @@ pub(super) fn hello(call: &mut LocalCall<'_>) -> Outcome {
         });
     }
     let (mut n, mut name) = (2, None);
-    let before = call.session.trusted;
+    let before = call.session.authenticated;
     while n < args.len() {
         let word = args.get(n);
         if word.eq_ignore_ascii_case(b"auth") && n + 2 < args.len() {
@@ -61,12 +61,12 @@ pub(super) fn hello(call: &mut LocalCall<'_>) -> Outcome {
             name = Some(args.get(n + 1));
             n += 2;
         } else {
-            call.session.trusted = before;
+            call.session.authenticated = before;
             let shown: String = String::from_utf8_lossy(word).chars().take(128).collect();
             return Err(format!("ERR Syntax error in HELLO option '{shown}'"));
         }
     }
-    if !call.session.trusted {
+    if !call.session.authenticated {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
                     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
                     version at the same time"
@@ -98,23 +98,24 @@ pub(super) fn hello(call: &mut LocalCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// As if newly connected.
-pub(super) fn reset(call: &mut LocalCall<'_>) -> Outcome {
-    call.session.name = "".into();
-    call.session.resp3 = false;
-    call.session.trusted = call.shared.password.is_none();
+/// Makes the session that of a new connection.
+pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
+    *call.session = Session::new(call.session.id, call.shared.password.is_none());
     call.out.set_resp3(false);
     call.out.simple("RESET");
     Ok(())
 }
 
-/// Names appear in the lines of CLIENT LIST, so they hold nothing that would break one.
+/// Sets the client's name, which may hold nothing that would break a line of CLIENT LIST.
 pub(super) fn set_name(session: &mut Session, name: &[u8]) -> Outcome {
-    match std::str::from_utf8(name) {
-        Ok(text) if name.len() <= NAME_LIMIT && name.iter().all(|b| (b'!'..=b'~').contains(b)) => {
-            session.name = text.into();
-            Ok(())
-        }
-        _ => Err("ERR Client names cannot contain spaces, newlines or special characters.".into()),
-    }
+    let text =
+        printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
+    session.name = text.into();
+    Ok(())
+}
+
+/// The text of a name, if the name has only printable characters and no blanks.
+pub(super) fn printable(name: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(name).ok()?;
+    (name.len() <= NAME_LIMIT && name.iter().all(|b| (b'!'..=b'~').contains(b))).then_some(text)
 }

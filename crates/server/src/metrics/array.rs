@@ -6,7 +6,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::view::{ArrayView, ProgressView};
+use crate::array::{ArrayView, ProgressView};
 
 // The exposition format adds `_total` to the names of counters.
 const HEALTH: &str = "furrow_array_health";
@@ -45,7 +45,7 @@ const COUNTERS: [(&str, &str, &str); 8] = [
 
 /// An array at the moment of a scrape.
 #[derive(Debug)]
-pub(crate) struct ArrayMetrics(pub ArrayView);
+pub(super) struct ArrayMetrics(pub ArrayView);
 
 type Encoded = Result<(), std::fmt::Error>;
 

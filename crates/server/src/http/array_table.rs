@@ -1,15 +1,15 @@
-//! The array on the server's page.
+//! The array's part of the server's page.
 
 use std::fmt::Write as _;
 
-use super::view::ArrayView;
-use crate::http::escape;
+use super::html::escape;
+use crate::array::ArrayView;
 
 /// How many of the last events are shown.
 const EVENTS: usize = 8;
 
-/// The health, a table of the drives, what is under way, what happened last.
-pub(crate) fn table(view: &ArrayView) -> String {
+/// The health, a table of the drives, the jobs that run, and the last events.
+pub(super) fn table(view: &ArrayView) -> String {
     let name = if view.label.is_empty() { &view.array } else { &view.label };
     let mut page = format!("<h2>Array {}: {}</h2>\n", escape(name), escape(&view.health));
     page.push_str("<table>\n<tr><th>drive</th><th>state</th><th>device</th><th>medium's errors</th></tr>\n");

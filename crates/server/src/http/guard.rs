@@ -1,11 +1,11 @@
-//! Who may give orders over HTTP: programs on this machine, and no web page.
+//! Checks who gives an order over HTTP: programs on this machine may, web pages may not.
 //!
-//! A browser on this machine can be made to send requests here by any page that it shows. What it sends then has an
-//! `Origin`, cannot have a content type of JSON without asking first, and after a name was pointed at this address
-//! (DNS rebinding) has that name as its `Host`. Each of the three is refused by itself.
+//! Any page that a browser on this machine shows can have the browser send requests to this port. Such a request has an
+//! `Origin`, cannot have JSON as its content type without a preflight request, and after DNS rebinding has a foreign name
+//! as its `Host`. Each of the three is refused by itself.
 //!
-//! Other users of the machine are kept out by the server's password; where it has none, by asking the kernel whose the
-//! connection is.
+//! The server's password keeps out other users of the machine. A server without a password asks the kernel which user
+//! owns the connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use serde_json::json;
 use super::peer;
 use crate::shared::Shared;
 
-/// An order that may be carried out.
+/// An order from a client that may give it.
 pub(super) struct Order<T>(pub T);
 
-/// Why a request is not answered as it wishes.
+/// The status and the text of a refused request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refusal(pub StatusCode, pub String);
 
@@ -67,7 +67,7 @@ fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Resu
     Ok(())
 }
 
-/// The same without the password.
+/// All checks but the password.
 fn judge(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
     if !peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {

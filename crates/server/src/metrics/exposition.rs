@@ -1,19 +1,15 @@
-//! What is counted, under which names.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
+//! The metrics of the server and the engine, and the text of all metrics.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::array::ArrayMetrics;
-use crate::pipeline::{Needs, command_names};
+use super::array::ArrayMetrics;
+use super::drive::DriveMetrics;
+use super::format::Format;
 use crate::shared::Shared;
 
 // The exposition format adds `_total` to the names of counters.
@@ -31,6 +27,8 @@ const FAILED: &str = "furrow_kv_failed_pipelines";
 const EXPIRED: &str = "furrow_kv_expired_keys";
 const READS: &str = "furrow_kv_read_pipelines";
 const READ_ONLY: &str = "furrow_kv_writes_refused";
+// And `_info` to those of infos.
+const BUILD_INFO: &str = "furrow_build";
 const LOG_INFO: &str = "furrow_kv_log";
 const LOG_HELD: &str = "furrow_kv_log_held_records";
 const LOG_HELD_BYTES: &str = "furrow_kv_log_held_bytes";
@@ -44,75 +42,34 @@ const LOG_FLUSHES_ASKED: &str = "furrow_kv_log_flushes_asked";
 const FREE: &str = "furrow_fs_free_bytes";
 const RESERVE: &str = "furrow_fs_reserve_bytes";
 
-type Labels = Vec<(&'static str, &'static str)>;
-
-/// Counters of the server.
-pub(crate) struct Metrics {
-    commands: Family<Labels, Counter>,
-    /// The counters of the family, found without its lock.
-    by_name: BTreeMap<&'static str, Counter>,
-    seconds: Family<Labels, Histogram>,
-    by_needs: [Histogram; 4],
-}
-
-impl Metrics {
-    /// All zero.
-    pub fn new() -> Metrics {
-        let commands = Family::<Labels, Counter>::default();
-        let by_name = command_names()
-            .map(|name| (name, commands.get_or_create_owned(&vec![("command", name)])))
-            .collect();
-        let seconds = Family::<Labels, Histogram>::new_with_constructor(|| {
-            Histogram::new(exponential_buckets(20e-6, 2.0, 20))
-        });
-        let by_needs = ["none", "read", "walk", "write"]
-            .map(|needs| seconds.get_or_create_owned(&vec![("needs", needs)]));
-        Metrics { commands, by_name, seconds, by_needs }
+/// All metrics at this moment. Asks the device for its zones, which may block.
+pub(crate) fn render(shared: &Shared, format: Format) -> String {
+    let mut registry = Registry::default();
+    registry.register(COMMANDS, "Commands by name", shared.counters.commands.clone());
+    registry.register(
+        PIPELINE_SECONDS,
+        "From the last byte of a pipeline to its last reply",
+        shared.counters.seconds.clone(),
+    );
+    let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register(BUILD_INFO, "The version of the server", build);
+    let log = Info::new(vec![("mode", shared.options.wal.name())]);
+    registry.register(LOG_INFO, "The log that writes go to", log);
+    registry.register_collector(Box::new(Now::of(shared)));
+    if let Some(fs) = &shared.backing.fs {
+        registry.register_collector(Box::new(DriveMetrics::of(fs)));
     }
-
-    /// One command more.
-    pub fn count(&self, name: &'static str) {
-        if let Some(counter) = self.by_name.get(name) {
-            counter.inc();
-        }
+    if let Some(array) = &shared.backing.array {
+        registry.register_collector(Box::new(ArrayMetrics(array.view())));
     }
-
-    /// How long a pipeline took from its last byte to its replies.
-    pub fn observe(&self, needs: Needs, took: Duration) {
-        if let Some(histogram) = self.by_needs.get(needs as usize) {
-            histogram.observe(took.as_secs_f64());
-        }
-    }
-
-    /// All commands so far.
-    pub fn commands_total(&self) -> u64 {
-        self.by_name.values().map(Counter::get).sum()
-    }
-
-    /// Everything in the exposition format.
-    pub fn render(&self, shared: &Shared) -> String {
-        let mut registry = Registry::default();
-        registry.register(COMMANDS, "Commands by name", self.commands.clone());
-        registry.register(
-            PIPELINE_SECONDS,
-            "From the last byte of a pipeline to its replies",
-            self.seconds.clone(),
-        );
-        let log = Info::new(vec![("mode", shared.options.wal.name())]);
-        registry.register(LOG_INFO, "Which log writes go to", log);
-        registry.register_collector(Box::new(Now::of(shared)));
-        if let Some(array) = &shared.array {
-            registry.register_collector(Box::new(ArrayMetrics(array.view())));
-        }
-        let mut text = String::new();
-        match prometheus_client::encoding::text::encode(&mut text, &registry) {
-            Ok(()) => text,
-            Err(error) => format!("# {error}\n"),
-        }
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => format.convert(text),
+        Err(error) => format!("# {error}\n"),
     }
 }
 
-/// What is asked for at the moment of a scrape.
+/// The values of the server and the engine at the moment of a scrape.
 #[derive(Debug)]
 struct Now {
     counters: Vec<(&'static str, &'static str, u64)>,
@@ -122,10 +79,10 @@ struct Now {
 impl Now {
     fn of(shared: &Shared) -> Now {
         let stats = shared.engine.stats();
-        let (connected, accepted, refused) = shared.clients.counts();
+        let clients = shared.clients.counts();
         let mut counters = vec![
-            (CONNECTIONS, "Connections taken in", accepted),
-            (REFUSED, "Connections refused: too many clients", refused),
+            (CONNECTIONS, "Connections accepted", clients.accepted),
+            (REFUSED, "Connections refused: too many clients", clients.refused),
             (GROUPS, "Batches written to the store", stats.groups),
             (PIPELINES, "Pipelines in those batches", stats.pipelines),
             (KEYS, "Keys put and deleted", stats.keys_written),
@@ -135,7 +92,7 @@ impl Now {
             (READS, "Read-only pipelines", stats.reads),
         ];
         let mut gauges = vec![
-            (CLIENTS, "Clients connected", connected as u64),
+            (CLIENTS, "Clients connected", clients.connected as u64),
             (UPTIME, "Seconds since the start", shared.now_ms().saturating_sub(shared.started_ms) / 1000),
             (READ_ONLY, "1 if the engine takes no writes", u64::from(shared.engine.failure().is_some())),
         ];

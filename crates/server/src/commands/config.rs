@@ -1,8 +1,8 @@
-//! CONFIG: what can be read; settings are given when the server is started.
+//! CONFIG: shows the settings, which are given when the server is started.
 
 use kv::{Answer, glob};
 
-use super::{LocalCall, Outcome, subcommand_arity, unknown_subcommand};
+use super::call::{Call, Outcome, help, subcommand_arity, unknown_subcommand};
 use crate::shared::Shared;
 
 /// The settings under the names that clients and tools ask for.
@@ -25,7 +25,14 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-pub(super) fn config(call: &mut LocalCall<'_>) -> Outcome {
+const HELP: &[(&str, &str)] = &[
+    ("GET <pattern> [<pattern> ...]", "Prints the settings whose names match."),
+    ("SET <name> <value>", "Is refused: settings are given when the server is started."),
+    ("RESETSTAT", "Sets the totals of INFO to zero; those of /metrics go on."),
+    ("REWRITE", "Is refused: the server has no file of settings."),
+];
+
+pub(super) fn config(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     match args.get(1).to_ascii_uppercase().as_slice() {
         b"GET" if args.len() >= 3 => {
@@ -47,11 +54,16 @@ pub(super) fn config(call: &mut LocalCall<'_>) -> Outcome {
             ))
         }
         b"RESETSTAT" if args.len() == 2 => {
+            call.shared.reset_totals();
             call.out.simple("OK");
             Ok(())
         }
-        b"REWRITE" => Err("ERR The server is running without a config file".into()),
-        b"GET" | b"SET" | b"RESETSTAT" => Err(subcommand_arity(args)),
+        b"HELP" if args.len() == 2 => {
+            help(call.out, "CONFIG", HELP);
+            Ok(())
+        }
+        b"REWRITE" if args.len() == 2 => Err("ERR The server is running without a config file".into()),
+        b"GET" | b"HELP" | b"SET" | b"RESETSTAT" | b"REWRITE" => Err(subcommand_arity(args)),
         _ => Err(unknown_subcommand(args, "CONFIG")),
     }
 }

@@ -1,31 +1,39 @@
 //! The HTTP port: metrics, health, and a plain page of the server's state.
 
+mod array_routes;
+mod array_table;
+mod guard;
+mod html;
+mod peer;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use crate::array;
-use crate::local::info_text;
+use crate::commands::info_text;
+use crate::metrics;
 use crate::shared::Shared;
+
+use html::escape;
 
 /// Serves until the server stops.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let router = Router::new()
         .route("/", get(page))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(exposition))
         .route("/healthz", get(health))
-        .merge(array::routes())
+        .merge(array_routes::routes())
         .with_state(shared)
         .into_make_service_with_connect_info::<SocketAddr>();
     let stop = async move {
-        // The sender lives in `shared`: this ends by the value.
+        // The sender lives in `shared`, so the wait ends by the value.
         let _sender_gone = stopping.wait_for(|stopping| *stopping).await;
     };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
@@ -33,12 +41,16 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], shared.metrics.render(&shared))
+/// In the format that the client accepts; the device is asked for its zones, which may block.
+async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, StatusCode> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = metrics::Format::of_accept(accept);
+    let text = tokio::task::spawn_blocking(move || metrics::render(&shared, format)).await;
+    let text = text.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text).into_response())
 }
 
-/// Healthy is: writes are taken.
+/// 200 while the server takes writes.
 async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     let full = shared.engine.room().is_some_and(|room| room.is_short());
     match shared.engine.failure() {
@@ -62,7 +74,8 @@ async fn page(State(shared): State<Arc<Shared>>) -> Html<String> {
         rows.push_str(&row);
     }
     let device = escape(&shared.options.device);
-    let array = shared.array.as_ref().map_or(String::new(), |array| array::table(&array.view()));
+    let array =
+        shared.backing.array.as_ref().map_or(String::new(), |array| array_table::table(&array.view()));
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Furrow</title><meta http-equiv=refresh content=5>\n\
          <style>body{{font:15px/1.5 sans-serif;margin:2em;max-width:60em}}th{{text-align:left;padding-top:1em}}\
@@ -71,9 +84,4 @@ async fn page(State(shared): State<Arc<Shared>>) -> Html<String> {
          {array}<table>\n{rows}</table></html>\n",
         shared.port
     ))
-}
-
-/// The text as HTML.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{DeviceUrl, Error, ErrorKind, Geometry, ZonedDevice, contents};
 
-use super::routes::ReplaceOrder;
+use super::orders::ReplaceOrder;
 use super::view::{ArrayView, EndView, EventView, ScrubView};
 
 /// So many events are kept for those who ask later.
@@ -18,7 +18,7 @@ const EVENTS: usize = 200;
 const LEAST_RATE: u64 = 64 << 10;
 
 /// The array that the server's data lies on.
-pub struct Held {
+pub struct OpenArray {
     array: Arc<Array>,
     /// What names its members.
     rest: String,
@@ -36,13 +36,13 @@ struct Kept {
     events: VecDeque<EventView>,
 }
 
-impl Held {
+impl OpenArray {
     /// From now on events are kept. `rest` is what stands behind `array:` in the array's URL.
-    pub fn new(array: Arc<Array>, rest: &str) -> Held {
+    pub fn new(array: Arc<Array>, rest: &str) -> OpenArray {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
         let (opened_ms, events) = (driver.unix_millis(), array.events());
         let (kept, unlisted) = (Mutex::default(), Mutex::default());
-        Held { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
+        OpenArray { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
 
     /// How it is now.

@@ -1,4 +1,4 @@
-//! `/array`: how it is; below it orders, which only programs of this machine may give.
+//! `GET /array` shows the array; the routes below it take orders, from programs of this machine only.
 
 use std::sync::Arc;
 
@@ -8,48 +8,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use zoned::{Error, ErrorKind};
 
 use super::guard::{Order, Refusal};
-use super::held::{Held, Job};
+use crate::array::{FailOrder, Job, OpenArray, ReplaceOrder, ScrubOrder};
 use crate::shared::Shared;
-
-/// `POST /array/fail`: the array does without a drive from now on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FailOrder {
-    /// Which drive.
-    pub slot: u32,
-}
-
-/// `POST /array/replace`: a new drive in the place of one that failed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReplaceOrder {
-    /// Which drive is replaced.
-    pub slot: u32,
-    /// The new drive's URL. A path in it is one of the server's.
-    pub device: String,
-    /// Although it holds data.
-    #[serde(default)]
-    pub force: bool,
-    /// Only look.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// Bytes a second that the rebuild never exceeds.
-    #[serde(default)]
-    pub max_rate: Option<u64>,
-}
-
-/// `POST /array/scrub`: all parity is compared with its data.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ScrubOrder {
-    /// Make parity fit its data where it does not.
-    pub repair_parity: bool,
-}
 
 /// An order without settings: `{}`.
 #[derive(Deserialize)]
@@ -57,7 +22,7 @@ pub struct ScrubOrder {
 struct Plain {}
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<Shared>> {
+pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/array", get(show))
         .route("/array/fail", post(fail))
@@ -109,16 +74,16 @@ async fn cancel_scrub(State(shared): Shares, Order(_): Order<Plain>) -> Result<R
     on_array(shared, |array| Ok(json!({ "cancelled": array.cancel(Job::Scrub) }))).await
 }
 
-fn viewed(array: &Held) -> Value {
+fn viewed(array: &OpenArray) -> Value {
     json!(array.view())
 }
 
 /// Does something with the array on a thread that may wait for the drives.
 async fn on_array(
     shared: Arc<Shared>,
-    what: impl FnOnce(&Held) -> Result<Value, Error> + Send + 'static,
+    what: impl FnOnce(&OpenArray) -> Result<Value, Error> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    let work = move || match &shared.array {
+    let work = move || match &shared.backing.array {
         Some(array) => what(array).map_err(|error| Refusal(status(error.kind()), error.to_string())),
         None => Err(Refusal(StatusCode::NOT_FOUND, "the server's data lies on no array".to_owned())),
     };
@@ -130,7 +95,7 @@ async fn on_array(
 fn status(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        // And nothing else is: whoever gives the order may force it.
+        // No other error: a client that gets 409 may send the order again with `force`.
         ErrorKind::HoldsData => StatusCode::CONFLICT,
         ErrorKind::Held { .. } | ErrorKind::InUse => StatusCode::LOCKED,
         ErrorKind::Invalid | ErrorKind::Unsupported => StatusCode::BAD_REQUEST,

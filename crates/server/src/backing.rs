@@ -1,0 +1,12 @@
+//! Where the server's data lies.
+
+use fs::Fs;
+
+use crate::array::OpenArray;
+
+/// The file system and the array below the engine, where the server knows them.
+#[derive(Default)]
+pub(crate) struct Backing {
+    pub fs: Option<Fs>,
+    pub array: Option<OpenArray>,
+}

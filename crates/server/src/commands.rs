@@ -1,0 +1,107 @@
+//! The commands on the connection and the server rather than on keys.
+
+mod call;
+mod client;
+mod client_filter;
+mod config;
+mod describe;
+mod hello;
+mod info;
+
+use kv::{Answer, Keys, Spec};
+
+use call::SYNTAX;
+pub(crate) use call::{Action, Call, Outcome, ServerCommand, TransactionCommand};
+pub(crate) use info::info_text;
+
+use crate::session::Ending;
+
+const fn entry(name: &'static str, arity: i16, flags: u8, action: Action) -> ServerCommand {
+    ServerCommand { spec: Spec { name, arity, flags, keys: Keys { first: 0, last: 0, step: 0 } }, action }
+}
+
+const fn run(name: &'static str, arity: i16, flags: u8, run: fn(&mut Call<'_>) -> Outcome) -> ServerCommand {
+    entry(name, arity, flags, Action::Run(run))
+}
+
+const FAST: u8 = Spec::FAST;
+const OPEN: u8 = Spec::FAST | Spec::NO_AUTH;
+
+/// All of them, in the order of their names.
+pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
+    run("AUTH", -2, OPEN, hello::auth),
+    run("CLIENT", -2, Spec::ADMIN, client::client),
+    run("COMMAND", -1, 0, describe::command),
+    run("CONFIG", -2, Spec::ADMIN, config::config),
+    entry("DISCARD", 1, FAST, Action::Transaction(TransactionCommand::Discard)),
+    run("ECHO", 2, FAST, echo),
+    entry("EXEC", 1, 0, Action::Transaction(TransactionCommand::Exec)),
+    run("HELLO", -1, OPEN, hello::hello),
+    run("INFO", -1, 0, info::info),
+    entry("MULTI", 1, FAST, Action::Transaction(TransactionCommand::Multi)),
+    run("PING", -1, FAST, ping),
+    entry("QUIT", -1, OPEN, Action::RunAtOnce(quit)),
+    entry("RESET", 1, OPEN, Action::RunAtOnce(hello::reset)),
+    run("SELECT", 2, FAST, select),
+    entry("SHUTDOWN", -1, Spec::ADMIN, Action::RunOutside(shutdown)),
+    run("TIME", 1, FAST, time),
+];
+
+/// The command of a name, in whatever case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static ServerCommand> {
+    SERVER_COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.spec.name.as_bytes()))
+}
+
+/// The names of all commands, those on keys included.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    kv::COMMANDS.iter().map(|c| c.spec.name).chain(SERVER_COMMANDS.iter().map(|c| c.spec.name))
+}
+
+fn ping(call: &mut Call<'_>) -> Outcome {
+    match call.args.len() {
+        1 => call.out.simple("PONG"),
+        2 => call.out.bulk(call.args.get(1)),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
+    }
+    Ok(())
+}
+
+fn echo(call: &mut Call<'_>) -> Outcome {
+    call.out.bulk(call.args.get(1));
+    Ok(())
+}
+
+fn quit(call: &mut Call<'_>) -> Outcome {
+    call.out.simple("OK");
+    call.session.ending = Ending::Close;
+    Ok(())
+}
+
+fn select(call: &mut Call<'_>) -> Outcome {
+    match kv::parse_integer(call.args.get(1)) {
+        Some(0) => call.out.simple("OK"),
+        Some(_) => return Err("ERR DB index is out of range".into()),
+        None => return Err("ERR value is not an integer or out of range".into()),
+    }
+    Ok(())
+}
+
+fn time(call: &mut Call<'_>) -> Outcome {
+    let now = call.shared.now_ms();
+    call.out.array(2);
+    call.out.bulk((now / 1000).to_string().as_bytes());
+    call.out.bulk((now % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+/// Every shutdown writes out all acknowledged writes, so SAVE and NOSAVE change nothing.
+fn shutdown(call: &mut Call<'_>) -> Outcome {
+    let known = |word: &[u8]| {
+        [&b"save"[..], b"nosave", b"now", b"force"].iter().any(|k| word.eq_ignore_ascii_case(k))
+    };
+    if !call.args.rest(1).all(known) {
+        return Err(SYNTAX.into());
+    }
+    call.session.ending = Ending::Shutdown;
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! One run of a command on the connection or the server.
+
+use kv::{Args, Spec};
+
+use crate::resp::Encoder;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// The words of a command, what it works on, and where its reply goes.
+pub(crate) struct Call<'c> {
+    pub args: Args<'c>,
+    pub session: &'c mut Session,
+    pub shared: &'c Shared,
+    pub out: &'c mut Encoder,
+    /// All commands on the connection and the server.
+    pub table: &'static [ServerCommand],
+}
+
+/// The error that the client gets instead of a reply.
+pub(crate) type Outcome = Result<(), String>;
+
+/// A command on the connection or the server rather than on keys.
+pub(crate) struct ServerCommand {
+    pub spec: Spec,
+    pub action: Action,
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Action {
+    /// By a function; inside a transaction the command is queued.
+    Run(fn(&mut Call<'_>) -> Outcome),
+    /// By a function, at once inside a transaction too.
+    RunAtOnce(fn(&mut Call<'_>) -> Outcome),
+    /// By a function; refused inside a transaction.
+    RunOutside(fn(&mut Call<'_>) -> Outcome),
+    /// By the pipeline, which has the transaction's queue.
+    Transaction(TransactionCommand),
+}
+
+/// A command that opens or ends a transaction, or watches keys for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TransactionCommand {
+    Multi,
+    Exec,
+    Discard,
+}
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+
+/// Writes the lines of a HELP subcommand: `lines` alternate a form of the command and what it does.
+pub(super) fn help(out: &mut Encoder, parent: &str, lines: &[(&str, &str)]) {
+    use kv::Answer;
+    out.array(1 + 2 * (lines.len() + 1));
+    out.simple(&format!("{parent} <subcommand> [<argument> ...]. Subcommands are:"));
+    for (form, text) in lines.iter().chain(&[("HELP", "Prints this help.")]) {
+        out.simple(form);
+        out.simple(&format!("    {text}"));
+    }
+}
+
+/// The error for an unknown subcommand.
+pub(super) fn unknown_subcommand(args: Args<'_>, parent: &str) -> String {
+    let name: String = String::from_utf8_lossy(args.get(1)).chars().take(128).collect();
+    format!("ERR unknown subcommand '{name}'. Try {parent} HELP.")
+}
+
+/// The error for a wrong number of words of a subcommand.
+pub(super) fn subcommand_arity(args: Args<'_>) -> String {
+    let lower = |n| String::from_utf8_lossy(args.get(n)).to_lowercase();
+    format!("ERR wrong number of arguments for '{}|{}' command", lower(0), lower(1))
+}

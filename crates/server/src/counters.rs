@@ -1,0 +1,54 @@
+//! The counters of commands and pipelines.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::needs::Needs;
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// Counters of the server.
+pub(crate) struct Counters {
+    pub commands: Family<Labels, Counter>,
+    /// The counters of the family, found without its lock.
+    by_name: BTreeMap<&'static str, Counter>,
+    pub seconds: Family<Labels, Histogram>,
+    by_needs: [Histogram; 4],
+}
+
+impl Counters {
+    /// Zeros, for commands of these names.
+    pub fn new(names: impl Iterator<Item = &'static str>) -> Counters {
+        let commands = Family::<Labels, Counter>::default();
+        let by_name =
+            names.map(|name| (name, commands.get_or_create_owned(&vec![("command", name)]))).collect();
+        let seconds = Family::<Labels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(20e-6, 2.0, 20))
+        });
+        let by_needs = Needs::NAMES.map(|needs| seconds.get_or_create_owned(&vec![("needs", needs)]));
+        Counters { commands, by_name, seconds, by_needs }
+    }
+
+    /// Counts a command.
+    pub fn count(&self, name: &'static str) {
+        if let Some(counter) = self.by_name.get(name) {
+            counter.inc();
+        }
+    }
+
+    /// Counts a pipeline, and the time from its last byte to its last reply.
+    pub fn observe(&self, needs: Needs, took: Duration) {
+        if let Some(histogram) = self.by_needs.get(needs as usize) {
+            histogram.observe(took.as_secs_f64());
+        }
+    }
+
+    /// All commands so far.
+    pub fn commands_total(&self) -> u64 {
+        self.by_name.values().map(Counter::get).sum()
+    }
+}

@@ -1,0 +1,94 @@
+//! The commands that a transaction has queued.
+
+use bytes::Bytes;
+use kv::{Args, Claims, Span};
+
+use crate::resolved::Resolved;
+
+/// Most commands of a transaction.
+const COMMAND_LIMIT: usize = 1 << 20;
+
+/// A command that waits for EXEC. It owns its words: those in a connection's buffer would keep the whole buffer.
+#[derive(Debug)]
+struct Queued {
+    resolved: Resolved,
+    words: Bytes,
+    spans: Box<[Span]>,
+}
+
+/// The queued commands of a connection.
+///
+/// The queue only grows during a turn, so that a turn that is run again finds the commands of earlier turns.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    commands: Vec<Queued>,
+    bytes: usize,
+    byte_limit: usize,
+}
+
+impl Queue {
+    /// An empty queue for `byte_limit` bytes of words.
+    pub fn new(byte_limit: usize) -> Queue {
+        Queue { commands: Vec::new(), bytes: 0, byte_limit }
+    }
+
+    /// Commands in the queue.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Adds a command, or says why not.
+    pub fn push(&mut self, resolved: Resolved, args: Args<'_>) -> Result<(), String> {
+        let len: usize = args.rest(0).map(<[u8]>::len).sum();
+        if self.bytes + len > self.byte_limit || self.commands.len() >= COMMAND_LIMIT {
+            return Err(format!(
+                "ERR the transaction exceeds {COMMAND_LIMIT} commands or {} bytes",
+                self.byte_limit
+            ));
+        }
+        let mut words = Vec::with_capacity(len);
+        let place = |words: &Vec<u8>| u32::try_from(words.len()).expect("the byte limit is below 4 GiB");
+        let spans = args
+            .rest(0)
+            .map(|word| {
+                let start = place(&words);
+                words.extend_from_slice(word);
+                Span { start, end: place(&words) }
+            })
+            .collect();
+        self.bytes += len;
+        self.commands.push(Queued { resolved, words: words.into(), spans });
+        Ok(())
+    }
+
+    /// A command and its words.
+    pub fn get(&self, index: usize) -> Option<(Resolved, Args<'_>)> {
+        self.commands.get(index).map(|queued| (queued.resolved, Args::new(&queued.words, &queued.spans)))
+    }
+
+    /// The commands.
+    pub fn resolved(&self) -> impl Iterator<Item = Resolved> {
+        self.commands.iter().map(|queued| queued.resolved)
+    }
+
+    /// Adds the keys of all commands to `claims`.
+    pub fn claims(&self, claims: &mut Claims) {
+        for queued in &self.commands {
+            queued.resolved.claims(Args::new(&queued.words, &queued.spans), claims);
+        }
+    }
+
+    /// Keeps the first `len` commands.
+    pub fn truncate(&mut self, len: usize) {
+        for queued in self.commands.drain(len.min(self.commands.len())..) {
+            self.bytes -= queued.words.len();
+        }
+    }
+
+    /// Removes the first `count` commands.
+    pub fn remove_first(&mut self, count: usize) {
+        for queued in self.commands.drain(..count.min(self.commands.len())) {
+            self.bytes -= queued.words.len();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The command that a name stands for.
+
+use kv::{Args, Claims, Command, Spec};
+
+use crate::commands::{self, Action, ServerCommand, TransactionCommand};
+use crate::needs::Needs;
+
+/// The command of a name.
+#[derive(Clone, Copy)]
+pub(crate) enum Resolved {
+    /// A command on keys.
+    Key(&'static Command),
+    /// A command on the connection or the server.
+    Server(&'static ServerCommand),
+    /// No command has the name.
+    Unknown,
+}
+
+impl Resolved {
+    /// The command of a name, in whatever case.
+    pub fn of(name: &[u8]) -> Resolved {
+        match kv::find(name) {
+            Some(command) => Resolved::Key(command),
+            None => commands::find(name).map_or(Resolved::Unknown, Resolved::Server),
+        }
+    }
+
+    /// What is known of the command besides its code.
+    pub fn spec(self) -> Option<&'static Spec> {
+        match self {
+            Resolved::Key(command) => Some(&command.spec),
+            Resolved::Server(command) => Some(&command.spec),
+            Resolved::Unknown => None,
+        }
+    }
+
+    /// What the command needs by itself.
+    pub fn needs(self) -> Needs {
+        match self {
+            Resolved::Key(command) if command.spec.has(Spec::WRITE) => Needs::Writes,
+            Resolved::Key(command) if command.spec.has(Spec::WALKS) => Needs::Walks,
+            Resolved::Key(_) => Needs::Reads,
+            Resolved::Server(_) | Resolved::Unknown => Needs::Nothing,
+        }
+    }
+
+    /// Whether the command is EXEC, which needs and claims what the queued commands do.
+    pub fn is_exec(self) -> bool {
+        matches!(self, Resolved::Server(c) if matches!(c.action, Action::Transaction(TransactionCommand::Exec)))
+    }
+
+    /// Whether the command writes and replies with a stored value, of whatever length.
+    pub fn may_return_written_value(self, args: Args<'_>) -> bool {
+        match self {
+            Resolved::Key(command) => match command.spec.name {
+                "GETDEL" | "GETEX" | "GETSET" => true,
+                "SET" => args.rest(3).any(|word| word.eq_ignore_ascii_case(b"GET")),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Adds the keys among the words to `claims`.
+    pub fn claims(self, args: Args<'_>, claims: &mut Claims) {
+        if let Resolved::Key(command) = self {
+            claims.command(&command.spec, args);
+        }
+    }
+}
+
+impl std::fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.spec().map_or("unknown", |spec| spec.name))
+    }
+}
