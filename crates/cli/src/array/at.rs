@@ -106,7 +106,7 @@ fn rest(device: &str) -> Result<&str> {
 fn members(context: &Context, rest: &str) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let members = ::array::url::members(rest, context.driver());
     match members {
-        Err(error) if matches!(error.kind(), ErrorKind::OpenArray { .. }) => Err(error)
+        Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Err(error)
             .context("the array is in use; ask the server that has it, with --url http://127.0.0.1:9121"),
         members => Ok(members?),
     }
