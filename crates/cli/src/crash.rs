@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             on_array: args.on == On::Array,
             seed: args.seed,
             states: args.states,
-            sabotage: None,
+            broken_rule: None,
             array_sabotage: None,
             engine_sabotage: Default::default(),
             volatile_cache: args.volatile_cache,

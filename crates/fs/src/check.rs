@@ -13,6 +13,7 @@ use crate::metadata::mkfs::{check_geometry, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::{Node, ROOT, State};
 use crate::options::FileKind;
+use crate::rules::Rules;
 use crate::wal::ordered::recover::recover;
 use crate::wal::parallel;
 
@@ -173,7 +174,9 @@ async fn check_parallel_log(
     if !epochs.is_sorted_by(|a, b| a.epoch < b.epoch && a.first <= b.first && b.settled <= b.first) {
         out.problems.push(format!("the epochs of parallel log {} are not in order", file.ino));
     }
-    let found = parallel::recover::recover(dev, sb.uuid, file.ino, &epochs, retired, &segments, None).await?;
+    let found =
+        parallel::recover::recover(dev, sb.uuid, file.ino, &epochs, retired, &segments, Rules::default())
+            .await?;
     if let Some(missing) = found.missing {
         out.problems.push(format!("parallel log {} lost ticket {missing}", file.ino));
     }

@@ -18,7 +18,7 @@ use crate::files::writer::Writer;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::{Node, State};
 use crate::metadata::{mkfs, mount};
-use crate::options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Sabotage};
+use crate::options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions};
 use crate::shared::{Handle, Shared};
 use crate::wal::ordered::file::LogFile;
 use crate::wal::ordered::writer::LogWriter;
@@ -324,7 +324,7 @@ impl Fs {
     /// Renames a file or directory; an existing file, or empty directory, is replaced atomically.
     pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.shared.check_writable()?;
-        if self.shared.options.sabotage == Some(Sabotage::Rename) {
+        if self.shared.options.rules().splits_renames() {
             return self.rename_in_two_steps(from, to).await;
         }
         {

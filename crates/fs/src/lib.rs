@@ -25,6 +25,7 @@ mod files;
 mod fs;
 mod metadata;
 mod options;
+mod rules;
 mod shared;
 pub mod wal;
 mod zones;
@@ -34,7 +35,9 @@ pub use files::reader::{Reader, SequentialReader};
 pub use files::stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use files::writer::Writer;
 pub use fs::{FileLock, Fs};
-pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace, Sabotage};
+pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};
+#[cfg(feature = "broken-rules")]
+pub use rules::BrokenRule;
 pub use units::{Blocks, Bytes, ZoneId};
 pub use uuid::Uuid;
 pub use wal::parallel::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};

@@ -3,6 +3,9 @@
 use units::Bytes;
 use uuid::Uuid;
 
+#[cfg(feature = "broken-rules")]
+use crate::rules::BrokenRule;
+use crate::rules::Rules;
 use crate::wal::options::LogOptions;
 
 /// How [`Fs::format`](crate::Fs::format) makes a file system.
@@ -34,9 +37,9 @@ pub struct MountOptions {
     pub reserve: bool,
     /// When file data makes way for logs. Default: while a parallel log is open.
     pub pace: Pace,
-    /// Break one rule, so that a test can prove that it would notice.
-    #[doc(hidden)]
-    pub sabotage: Option<Sabotage>,
+    /// A rule to break, so that a test proves that it would notice. Default: none.
+    #[cfg(feature = "broken-rules")]
+    pub broken_rule: Option<BrokenRule>,
 }
 
 /// When file data goes to the device in small pieces, one after the other in each zone. A log's append that comes
@@ -60,39 +63,28 @@ impl Default for MountOptions {
             write_buffer: 1 << 20,
             reserve: true,
             pace: Pace::ParallelLogs,
-            sabotage: None,
+            #[cfg(feature = "broken-rules")]
+            broken_rule: None,
         }
     }
 }
 
-/// A rule to break, for tests of the crash explorer.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sabotage {
-    /// `sync` does not flush the device.
-    Sync,
-    /// Rename deletes first and links second.
-    Rename,
-    /// A mount goes on writing behind a torn tail.
-    TornTail,
-    /// A zone is reset before the metadata that frees it is durable.
-    Reset,
-    /// A zone is used under a generation that the metadata may give again.
-    Generation,
-    /// A log's recovery keeps what lies behind a gap.
-    Gap,
-    /// A log does not wait at its barriers.
-    Barrier,
-    /// `sync` of a log waits for what is in flight before it sends the buffer, and not for the buffer.
-    SyncOrder,
-    /// A parallel log's recovery keeps entries though a ticket that they need is missing.
-    Needs,
-    /// A parallel log on an array does not say what its entries follow.
-    Known,
-    /// A parallel log writes no voids.
-    Void,
-    /// A parallel log gives up what lands behind its padding, instead of waiting for what is in flight.
-    Replacement,
+impl MountOptions {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            #[cfg(feature = "broken-rules")]
+            broken: self.broken_rule,
+        }
+    }
+
+    /// The settings of the mount's ordered logs.
+    pub(crate) fn log_options(&self) -> LogOptions {
+        LogOptions {
+            #[cfg(feature = "broken-rules")]
+            broken_rule: self.broken_rule,
+            ..self.log
+        }
+    }
 }
 
 /// What a new file is.

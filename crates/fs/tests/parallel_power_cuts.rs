@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::Drive;
-use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket};
+use fs::{BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
@@ -114,7 +114,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     seed: u64,
-    sabotage: Option<Sabotage>,
+    broken_rule: Option<BrokenRule>,
 }
 
 impl Shape {
@@ -151,7 +151,7 @@ impl Shape {
     }
 
     fn mount(&self) -> MountOptions {
-        MountOptions { sabotage: self.sabotage, ..MountOptions::default() }
+        MountOptions { broken_rule: self.broken_rule, ..MountOptions::default() }
     }
 }
 
@@ -332,7 +332,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn no_power_cut_loses_what_was_synced_or_shows_what_was_taken_back() {
     let mut survived = 0;
     for seed in seeds() {
-        let found = run(Shape { seed, sabotage: None });
+        let found = run(Shape { seed, broken_rule: None });
         survived += found.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     }
     println!("{survived} records survived");
@@ -340,29 +340,29 @@ fn no_power_cut_loses_what_was_synced_or_shows_what_was_taken_back() {
 }
 
 /// Whether some of the seeds notice a broken rule.
-fn is_noticed(sabotage: Sabotage) -> bool {
-    let mut faults = seeds().filter_map(|seed| run(Shape { seed, sabotage: Some(sabotage) }).err());
+fn is_noticed(broken_rule: BrokenRule) -> bool {
+    let mut faults = seeds().filter_map(|seed| run(Shape { seed, broken_rule: Some(broken_rule) }).err());
     let (one, another) = (faults.next(), faults.next());
-    println!("{sabotage:?}: {one:?}");
+    println!("{broken_rule:?}: {one:?}");
     another.is_some()
 }
 
 #[test]
 fn a_sync_that_does_not_flush_is_noticed() {
-    assert!(is_noticed(Sabotage::Sync));
+    assert!(is_noticed(BrokenRule::Sync));
 }
 
 #[test]
 fn a_recovery_that_does_not_ask_what_an_entry_needs_is_noticed() {
-    assert!(is_noticed(Sabotage::Needs));
+    assert!(is_noticed(BrokenRule::Needs));
 }
 
 #[test]
 fn a_log_without_voids_is_noticed() {
-    assert!(is_noticed(Sabotage::Void));
+    assert!(is_noticed(BrokenRule::Void));
 }
 
 #[test]
 fn a_zone_that_is_left_with_appends_in_flight_is_noticed() {
-    assert!(is_noticed(Sabotage::Replacement));
+    assert!(is_noticed(BrokenRule::Replacement));
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Drive, data, log, read, write};
 use fs::wal::LogOptions;
-use fs::{Fs, Kind, MountOptions, Sabotage, Writer};
+use fs::{BrokenRule, Fs, Kind, MountOptions, Writer};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
@@ -252,22 +252,22 @@ async fn tree(fs: &Fs) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
     Ok(found)
 }
 
-fn options(sabotage: Option<Sabotage>) -> MountOptions {
+fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
     MountOptions {
         write_buffer: 8192,
         log: LogOptions { buffer: 8192, ..LogOptions::default() },
-        sabotage,
+        broken_rule,
         ..MountOptions::default()
     }
 }
 
 /// Looks at what one power cut left.
-fn inspect(image: Media, model: &Model, sabotage: Option<Sabotage>) -> Result<(), String> {
+fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let drive = Drive::from_media(image);
     let dev = drive.dev();
     drive.run(async {
         let text = |e: fs::Error| e.to_string();
-        let fs = Fs::mount(Arc::clone(&dev), &options(sabotage)).await.map_err(text)?;
+        let fs = Fs::mount(Arc::clone(&dev), &options(broken_rule)).await.map_err(text)?;
         model.verdict(&tree(&fs).await?)?;
         write(&fs, "/after", b"the cut").await.map_err(text)?;
         fs.unmount().await.map_err(text)?;
@@ -275,7 +275,7 @@ fn inspect(image: Media, model: &Model, sabotage: Option<Sabotage>) -> Result<()
         if !report.problems.is_empty() {
             return Err(format!("{:?}", report.problems));
         }
-        let fs = Fs::mount(Arc::clone(&dev), &options(sabotage)).await.map_err(text)?;
+        let fs = Fs::mount(Arc::clone(&dev), &options(broken_rule)).await.map_err(text)?;
         let after = read(&fs, "/after").await.map_err(text)?;
         fs.unmount().await.map_err(text)?;
         if after == b"the cut" { Ok(()) } else { Err("what was synced after the cut is gone".into()) }
@@ -283,13 +283,14 @@ fn inspect(image: Media, model: &Model, sabotage: Option<Sabotage>) -> Result<()
 }
 
 /// One run of `steps` steps, every kept image cut several times. Gives the number of cuts.
-fn explore(seed: u64, steps: usize, cuts: u64, sabotage: Option<Sabotage>) -> Result<u64, String> {
-    let kept = record(seed, steps, sabotage);
+fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) -> Result<u64, String> {
+    let kept = record(seed, steps, broken_rule);
     let mut done = 0;
     for (n, (media, model)) in kept.iter().enumerate() {
         for cut in 0..cuts {
             let image = media.cut(&mut Seeded::new(seed.wrapping_mul(1000) + cut));
-            inspect(image, model, sabotage).map_err(|e| format!("seed {seed}, image {n}, cut {cut}: {e}"))?;
+            inspect(image, model, broken_rule)
+                .map_err(|e| format!("seed {seed}, image {n}, cut {cut}: {e}"))?;
             done += 1;
         }
     }
@@ -297,7 +298,7 @@ fn explore(seed: u64, steps: usize, cuts: u64, sabotage: Option<Sabotage>) -> Re
 }
 
 /// One run of `steps` steps: images of the medium, with what the model knew.
-fn record(seed: u64, steps: usize, sabotage: Option<Sabotage>) -> Vec<(Media, Model)> {
+fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Media, Model)> {
     let driver = VirtualDriver::new(seed);
     // Short blocks: a commit takes several, which a power cut can tear.
     // With a delay, an operation is in flight when the image is taken.
@@ -317,7 +318,7 @@ fn record(seed: u64, steps: usize, sabotage: Option<Sabotage>) -> Vec<(Media, Mo
         Fs::format(&plain, &fs::FormatOptions::default()).await.unwrap();
         let mut names = Names::new();
         model.lock().states.push(names.clone());
-        let fs = Fs::mount(dev, &options(sabotage)).await.unwrap();
+        let fs = Fs::mount(dev, &options(broken_rule)).await.unwrap();
         for dir in ["/d", "/e"] {
             names.insert(dir.into(), 0);
             model.lock().states.push(names.clone());
@@ -402,12 +403,12 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
 
 /// A log whose zone and name a power cut takes, a log that gets both again, and a second cut: whether anything of the
 /// first one is found in the second.
-fn log_after_log(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
+fn log_after_log(seed: u64, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let (first, second) = (common::bytes(30_000, 1), common::bytes(30_000, 2));
     let drive = Drive::tiny();
     drive.format();
     let live = async |drive: &Drive, content: &[u8], durable: bool| {
-        let fs = Fs::mount(drive.dev(), &options(sabotage)).await.unwrap();
+        let fs = Fs::mount(drive.dev(), &options(broken_rule)).await.unwrap();
         let writer = fs.create("/log", &log()).await.unwrap();
         writer.append(content).await.unwrap();
         writer.flush().await.unwrap();
@@ -420,7 +421,7 @@ fn log_after_log(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
     let drive = drive.cut(&mut Seeded::new(seed));
     drive.run(live(&drive, &second, true));
     let drive = drive.cut(&mut Seeded::new(seed + 1_000_000));
-    let fs = drive.run(Fs::mount(drive.dev(), &options(sabotage))).map_err(|e| e.to_string())?;
+    let fs = drive.run(Fs::mount(drive.dev(), &options(broken_rule))).map_err(|e| e.to_string())?;
     let found = drive.run(read(&fs, "/log")).map_err(|e| e.to_string())?;
     if second.starts_with(&found) { Ok(()) } else { Err(format!("seed {seed}: {} bytes", found.len())) }
 }
@@ -458,29 +459,29 @@ fn what_a_log_left_in_a_zone_is_not_found_in_the_next_log_there() {
 
 #[test]
 fn a_zone_used_under_a_generation_that_is_not_durable_is_found() {
-    assert!((0..400).any(|seed| log_after_log(seed, Some(Sabotage::Generation)).is_err()));
+    assert!((0..400).any(|seed| log_after_log(seed, Some(BrokenRule::Generation)).is_err()));
 }
 
-fn is_found(sabotage: Sabotage) -> bool {
-    (0..40).any(|seed| explore(seed, 300, 4, Some(sabotage)).is_err())
+fn is_found(broken_rule: BrokenRule) -> bool {
+    (0..40).any(|seed| explore(seed, 300, 4, Some(broken_rule)).is_err())
 }
 
 #[test]
 fn a_sync_without_a_flush_is_found() {
-    assert!(is_found(Sabotage::Sync));
+    assert!(is_found(BrokenRule::Sync));
 }
 
 #[test]
 fn a_rename_in_two_steps_is_found() {
-    assert!(is_found(Sabotage::Rename));
+    assert!(is_found(BrokenRule::Rename));
 }
 
 #[test]
 fn writing_on_behind_a_torn_tail_is_found() {
-    assert!(is_found(Sabotage::TornTail));
+    assert!(is_found(BrokenRule::TornTail));
 }
 
 #[test]
 fn an_early_reset_is_found() {
-    assert!(is_found(Sabotage::Reset));
+    assert!(is_found(BrokenRule::Reset));
 }

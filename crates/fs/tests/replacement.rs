@@ -16,11 +16,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use fs::{Error, Result, Sabotage};
+use fs::{Error, Result};
 use inner::Inner;
 use loom::sync::atomic::Ordering;
 use loom::thread;
 use zone::Zone;
+
+/// Stands for the mount's `Rules`.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    early: bool,
+}
+
+impl Rules {
+    fn leaves_zones_early(self) -> bool {
+        self.early
+    }
+}
 
 mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -178,7 +190,7 @@ mod inner {
     use crate::sync::{ArcSwapOption, Event, Mutex};
     use crate::tickets::Tickets;
     use crate::zone::Zone;
-    use crate::{Result, Sabotage};
+    use crate::{Result, Rules};
 
     #[derive(Debug, Default)]
     pub(super) struct Counters {
@@ -207,7 +219,7 @@ mod inner {
         pub(super) volatile: bool,
         pub(super) counters: Counters,
         pub(super) cutting: Cutting,
-        pub(super) sabotage: Option<Sabotage>,
+        pub(super) rules: Rules,
         /// Segments that the keeper can have.
         pub(super) pool: Mutex<Vec<Arc<Zone>>>,
         /// The zones in the order in which records may have gone to them, and which of them were written.
@@ -248,7 +260,7 @@ struct Case {
     beside: bool,
     /// Zones at a time.
     wide: usize,
-    sabotage: Option<Sabotage>,
+    rules: Rules,
     /// The keeper finishes what was left.
     finishes: bool,
     /// How often threads are preempted, at most.
@@ -261,7 +273,7 @@ const PLAIN: Case = Case {
     volatile: false,
     beside: true,
     wide: 1,
-    sabotage: None,
+    rules: Rules { early: false },
     finishes: true,
     preemptions: 2,
 };
@@ -295,7 +307,7 @@ impl Case {
             volatile: self.volatile,
             counters: inner::Counters::default(),
             cutting: inner::Cutting { longest: 1 },
-            sabotage: self.sabotage,
+            rules: self.rules,
             pool: sync::Mutex::from(pool),
             zones,
             stopping: sync::AtomicBool::new(false),
@@ -404,12 +416,12 @@ fn zones_that_are_written_at_a_time_are_left_one_by_one() {
 #[test]
 #[should_panic(expected = "an append lands in a zone that is finished")]
 fn a_keeper_that_does_not_wait_for_appends_in_flight_is_found() {
-    Case { sabotage: Some(Sabotage::Replacement), ..PLAIN }.explore();
+    Case { rules: Rules { early: true }, ..PLAIN }.explore();
 }
 
 /// Likewise, and on a volatile cache the next zone is written before the one before it is drained.
 #[test]
 #[should_panic(expected = "a record follows those of the zones before its own")]
 fn a_switch_that_does_not_wait_for_acknowledgements_is_found() {
-    Case { sabotage: Some(Sabotage::Replacement), volatile: true, finishes: false, ..PLAIN }.explore();
+    Case { rules: Rules { early: true }, volatile: true, finishes: false, ..PLAIN }.explore();
 }

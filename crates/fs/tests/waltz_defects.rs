@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::parallel::{PATH, Records, append_all, options, try_all};
 use common::{Drive, bytes};
 use fs::wal::entry::EntryHeader;
-use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket};
+use fs::{BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
@@ -54,7 +54,7 @@ struct World {
     log: Arc<ParallelLog>,
 }
 
-fn world(seed: u64, options: EmuOptions, sabotage: Option<Sabotage>) -> World {
+fn world(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> World {
     let driver = VirtualDriver::new(seed);
     let drive = Drive { emu: Emu::memory(options, driver.clone()), driver };
     let watch = Arc::new(Watch {
@@ -65,7 +65,7 @@ fn world(seed: u64, options: EmuOptions, sabotage: Option<Sabotage>) -> World {
     let dev: Arc<dyn ZonedDevice> = watch.clone();
     let (fs, log) = drive.run(async {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
-        let fs = Fs::mount(dev, &MountOptions { sabotage, ..MountOptions::default() }).await.unwrap();
+        let fs = Fs::mount(dev, &MountOptions { broken_rule, ..MountOptions::default() }).await.unwrap();
         let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
         // The log has a zone from here on.
         log.append(b"first", true).await.unwrap();
@@ -191,7 +191,7 @@ fn no_ticket_counts_as_acknowledged_before_its_record_is_on_the_drive() {
 
 #[test]
 fn without_voids_a_failed_append_that_landed_comes_back() {
-    let world = world(1, options(), Some(Sabotage::Void));
+    let world = world(1, options(), Some(BrokenRule::Void));
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec::next(FaultOp::Write).landed());
         world.log.append(b"lost", false).await.unwrap_err();
@@ -202,9 +202,10 @@ fn without_voids_a_failed_append_that_landed_comes_back() {
 }
 
 /// Records that are gone after a clean close: 8 writers, and a zone is left every few appends.
-fn lost_at_replacements(seed: u64, sabotage: Option<Sabotage>) -> usize {
+fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
     let volatile_cache = seed.is_multiple_of(2);
-    let world = world(seed, EmuOptions { zone_capacity: Blocks(59), volatile_cache, ..options() }, sabotage);
+    let world =
+        world(seed, EmuOptions { zone_capacity: Blocks(59), volatile_cache, ..options() }, broken_rule);
     world.drive.run(async {
         let written = write(&world, 8, 80, 5000).await;
         assert!(world.log.stats().replaced > 12);
@@ -220,7 +221,7 @@ fn an_append_that_races_the_replacement_of_its_zone_is_not_lost() {
     for seed in 0..10 {
         assert_eq!(lost_at_replacements(seed, None), 0, "seed {seed}");
     }
-    let lost: usize = (0..10).map(|seed| lost_at_replacements(seed, Some(Sabotage::Replacement))).sum();
+    let lost: usize = (0..10).map(|seed| lost_at_replacements(seed, Some(BrokenRule::Replacement))).sum();
     assert!(lost > 5, "a log that takes its padding's address for the end loses some: {lost}");
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Drive, bytes, log, read};
 use fs::wal::entry::{EntryHeader, Home};
 use fs::wal::{Check, Cut, IoMode, LogOptions, Segment, recover};
-use fs::{ErrorKind, Fs, MountOptions, Sabotage, Uuid, Writer, ZoneRole};
+use fs::{BrokenRule, ErrorKind, Fs, MountOptions, Uuid, Writer, ZoneRole};
 use parking_lot::Mutex;
 use units::{Blocks, Bytes, Driver, Instant, ZoneId};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
@@ -145,10 +145,10 @@ async fn append_some(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8
 }
 
 /// Many records in flight, one more, a sync: what a power cut right after it leaves, and what should be there.
-fn cut_after_sync(seed: u64, sabotage: Option<Sabotage>) -> (Vec<u8>, Vec<u8>) {
+fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let buffer = [1, 2, 8][seed as usize % 3] * BLOCK;
-    let options = MountOptions { log: append_mode(buffer), sabotage, ..MountOptions::default() };
+    let options = MountOptions { log: append_mode(buffer), broken_rule, ..MountOptions::default() };
     let fs = drive.run(Fs::mount(drive.dev(), &options)).unwrap();
     let wanted = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
@@ -177,7 +177,7 @@ fn sync_returns_when_the_synced_record_is_durable_and_not_before() {
 #[test]
 fn a_sync_that_drains_before_it_sends_its_buffer_loses_the_record() {
     let lost = (0..60).filter(|seed| {
-        let (found, wanted) = cut_after_sync(*seed, Some(Sabotage::SyncOrder));
+        let (found, wanted) = cut_after_sync(*seed, Some(BrokenRule::SyncOrder));
         assert!(wanted.starts_with(&found), "seed {seed}");
         found.len() < wanted.len()
     });
@@ -232,7 +232,7 @@ fn entries_that_lie_in_another_order_than_they_were_appended_give_the_right_byte
 
 /// A power cut while many entries are in flight: whether it left a gap, how much was synced, what was appended, and what
 /// a mount finds.
-fn cut_in_flight(seed: u64, sabotage: Option<Sabotage>) -> (bool, usize, Vec<u8>, Vec<u8>) {
+fn cut_in_flight(seed: u64, broken_rule: Option<BrokenRule>) -> (bool, usize, Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
     let mut wanted = Vec::new();
@@ -250,7 +250,7 @@ fn cut_in_flight(seed: u64, sabotage: Option<Sabotage>) -> (bool, usize, Vec<u8>
         log_zones(&fs).into_iter().flat_map(|zone| sequences(&cut, uuid, zone)).collect();
     there.sort_unstable();
     let gap = there.windows(2).any(|pair| pair[0] + 1 < pair[1]);
-    let options = MountOptions { sabotage, ..MountOptions::default() };
+    let options = MountOptions { broken_rule, ..MountOptions::default() };
     let after = cut.run(Fs::mount(cut.dev(), &options)).unwrap();
     let found = cut.run(read(&after, "/a.log")).unwrap();
     (gap, synced, wanted, found)
@@ -270,7 +270,7 @@ fn entries_behind_a_gap_are_not_taken() {
 #[test]
 fn a_recovery_that_takes_them_gives_bytes_that_were_never_appended() {
     let wrong = |seed: &u64| {
-        let (_, _, wanted, found) = cut_in_flight(*seed, Some(Sabotage::Gap));
+        let (_, _, wanted, found) = cut_in_flight(*seed, Some(BrokenRule::Gap));
         !wanted.starts_with(&found)
     };
     let wrong = (0..120).filter(wrong).count();

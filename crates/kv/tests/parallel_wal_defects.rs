@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fs::{Fs, ParallelOptions, Sabotage};
+use fs::{BrokenRule, Fs, ParallelOptions};
 use kv::parallel_wal::*;
 use rocks::Db;
 use units::{Blocks, block_on};
@@ -29,8 +29,8 @@ impl World {
         World::without(drive, None, Without::Nothing)
     }
 
-    fn without(drive: &Drive, sabotage: Option<Sabotage>, without: Without) -> World {
-        let fs = drive.mount_without(sabotage);
+    fn without(drive: &Drive, broken_rule: Option<BrokenRule>, without: Without) -> World {
+        let fs = drive.mount_without(broken_rule);
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
@@ -128,9 +128,12 @@ fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
 
 /// Whether a put whose append the drive failed, though it may have `landed`, said so, and what is there then, now and after a
 /// crash.
-fn after_a_failed_append(sabotage: Option<Sabotage>, landed: bool) -> (bool, Option<u64>, Vec<Option<u64>>) {
+fn after_a_failed_append(
+    broken_rule: Option<BrokenRule>,
+    landed: bool,
+) -> (bool, Option<u64>, Vec<Option<u64>>) {
     let drive = Drive::new();
-    let world = World::without(&drive, sabotage, Without::Nothing);
+    let world = World::without(&drive, broken_rule, Without::Nothing);
     world.put("a", 1).unwrap();
     drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
     let failed = world.put("a", 2).is_err();
@@ -152,7 +155,7 @@ fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
     for landed in [false, true] {
         assert_eq!(after_a_failed_append(None, landed), (true, Some(1), vec![Some(1); 12]), "{landed}");
     }
-    let (failed, now, later) = after_a_failed_append(Some(Sabotage::Void), true);
+    let (failed, now, later) = after_a_failed_append(Some(BrokenRule::Void), true);
     assert_eq!((failed, now), (true, Some(1)));
     assert!(later.contains(&Some(2)), "without voids it comes back: {later:?}");
 }

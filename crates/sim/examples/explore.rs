@@ -1,28 +1,28 @@
 //! Explores a target from the command line, without the `furrow` binary:
 //! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--on-array] [--break RULE] [--trace FILE]`
 
-use fs::Sabotage;
+use fs::BrokenRule;
 use sim::{CrashOptions, Target, crash};
 use units::{Driver, RealDriver};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = Vec::new();
     let mut args = std::env::args().skip(1);
-    let (mut sabotage, mut trace, mut on_array) = (None, None, false);
+    let (mut broken_rule, mut trace, mut on_array) = (None, None, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--break" => {
-                sabotage = match args.next().as_deref() {
-                    Some("sync") => Some(Sabotage::Sync),
-                    Some("rename") => Some(Sabotage::Rename),
-                    Some("torntail") => Some(Sabotage::TornTail),
-                    Some("reset") => Some(Sabotage::Reset),
-                    Some("gap") => Some(Sabotage::Gap),
-                    Some("barrier") => Some(Sabotage::Barrier),
-                    Some("syncorder") => Some(Sabotage::SyncOrder),
-                    Some("needs") => Some(Sabotage::Needs),
-                    Some("known") => Some(Sabotage::Known),
-                    Some("void") => Some(Sabotage::Void),
+                broken_rule = match args.next().as_deref() {
+                    Some("sync") => Some(BrokenRule::Sync),
+                    Some("rename") => Some(BrokenRule::Rename),
+                    Some("torntail") => Some(BrokenRule::TornTail),
+                    Some("reset") => Some(BrokenRule::Reset),
+                    Some("gap") => Some(BrokenRule::Gap),
+                    Some("barrier") => Some(BrokenRule::Barrier),
+                    Some("syncorder") => Some(BrokenRule::SyncOrder),
+                    Some("needs") => Some(BrokenRule::Needs),
+                    Some("known") => Some(BrokenRule::Known),
+                    Some("void") => Some(BrokenRule::Void),
                     other => {
                         let known =
                             "sync, rename, torntail, reset, gap, barrier, syncorder, needs, known or void";
@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = word(3).map(str::parse).transpose()?;
     let clock = RealDriver::new();
     let begun = clock.now();
-    let options = CrashOptions { sabotage, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
+    let options =
+        CrashOptions { broken_rule, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
     let report = crash(&options)?;
     let seconds = clock.now().since(begun).as_secs_f64();
     println!("{} in {seconds:.1} s", serde_json::to_string_pretty(&report)?);

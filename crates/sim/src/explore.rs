@@ -131,12 +131,12 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     let volatile = options.volatile_cache.unwrap_or(workload % 4 != 3);
     let run = || match options.target {
         Target::Fs | Target::Log => {
-            files::record(options.target, options.seed, workload, volatile, options.sabotage)
+            files::record(options.target, options.seed, workload, volatile, options.broken_rule)
         }
         Target::Engine if options.on_array => array::engine::record(options, workload, volatile),
         Target::Engine => engine::record(options.seed, workload, volatile, broken(options)),
         Target::Array => unreachable!("it records for itself"),
-        Target::Waltz => waltz::record(options.seed, workload, volatile, options.sabotage),
+        Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rule),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -146,15 +146,15 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
 
 /// The rules that are broken.
 pub(crate) fn broken(options: &CrashOptions) -> Broken {
-    Broken { fs: options.sabotage, engine: options.engine_sabotage }
+    Broken { fs: options.broken_rule, engine: options.engine_sabotage }
 }
 
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     match trace.target {
-        Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.sabotage)),
+        Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.broken_rule)),
         Target::Engine => Box::new(EngineOracle::new(trace, broken(options))),
         Target::Array => unreachable!("a trace is of one drive"),
-        Target::Waltz => Box::new(WaltzOracle::new(trace, options.sabotage)),
+        Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rule)),
     }
 }
 

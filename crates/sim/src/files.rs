@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs::wal::LogOptions;
-use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Sabotage, Uuid, Writer};
+use fs::{BrokenRule, CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
@@ -30,8 +30,8 @@ const JITTER: Duration = Duration::from_micros(60);
 const AFTER: &str = "/after";
 
 /// Buffers small enough that files hand out data before they are synced.
-fn mount_options(log: LogOptions, sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions { log, write_buffer: 16 << 10, sabotage, ..MountOptions::default() }
+fn mount_options(log: LogOptions, broken_rule: Option<BrokenRule>) -> MountOptions {
+    MountOptions { log, write_buffer: 16 << 10, broken_rule, ..MountOptions::default() }
 }
 
 fn latency() -> Latency {
@@ -52,7 +52,7 @@ pub(crate) fn record(
     seed: u64,
     workload: u64,
     volatile_cache: bool,
-    sabotage: Option<Sabotage>,
+    broken_rule: Option<BrokenRule>,
 ) -> Result<Trace> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
@@ -60,7 +60,7 @@ pub(crate) fn record(
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, sabotage)))
+    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken_rule)))
         .map_err(failed)?;
     Ok(Trace { target, seed, workload, drive: shape.drive, ordered: false, events: recorder.take() })
 }
@@ -71,11 +71,11 @@ pub(crate) async fn work(
     (seed, workload): (u64, u64),
     volatile_cache: bool,
     recorder: Arc<Recorder>,
-    sabotage: Option<Sabotage>,
+    broken_rule: Option<BrokenRule>,
 ) -> fs::Result<()> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
-    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, sabotage)).await
+    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken_rule)).await
 }
 
 /// The workload's plan.
@@ -254,11 +254,11 @@ pub(crate) struct FilesOracle {
 }
 
 impl FilesOracle {
-    pub(crate) fn new(trace: &Trace, sabotage: Option<Sabotage>) -> FilesOracle {
+    pub(crate) fn new(trace: &Trace, broken_rule: Option<BrokenRule>) -> FilesOracle {
         let shape = Shape::of(trace.target, trace.seed, trace.workload, trace.drive.volatile_cache);
         let plan = plan_of(trace.target, trace.seed, trace.workload, &shape);
         let model = Model::new(&plan, trace.target == Target::Log);
-        FilesOracle { plan, model, options: mount_options(shape.log, sabotage) }
+        FilesOracle { plan, model, options: mount_options(shape.log, broken_rule) }
     }
 
     /// Tasks of the workload.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use fs::Sabotage;
+use fs::BrokenRule;
 use kv::parallel_wal::Without;
 
 use crate::{Error, StateId};
@@ -21,7 +21,7 @@ pub struct CrashOptions {
     /// Distinct images to check at least.
     pub states: u64,
     /// A rule to break, to prove that it would be noticed.
-    pub sabotage: Option<Sabotage>,
+    pub broken_rule: Option<BrokenRule>,
     /// The same of the array's rules.
     pub array_sabotage: Option<array::Sabotage>,
     /// The same of the rules of the engine above RocksDB.
@@ -46,7 +46,7 @@ impl CrashOptions {
             on_array: false,
             seed,
             states,
-            sabotage: None,
+            broken_rule: None,
             array_sabotage: None,
             engine_sabotage: Without::Nothing,
             volatile_cache: None,

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Sabotage, Ticket, Uuid};
+use fs::{
+    BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, Uuid,
+};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
@@ -66,8 +68,8 @@ fn latency() -> Latency {
     }
 }
 
-fn options(sabotage: Option<Sabotage>) -> MountOptions {
-    MountOptions { sabotage, ..MountOptions::default() }
+fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
+    MountOptions { broken_rule, ..MountOptions::default() }
 }
 
 /// The drive of a workload.
@@ -118,7 +120,7 @@ pub(crate) fn record(
     seed: u64,
     workload: u64,
     volatile_cache: bool,
-    sabotage: Option<Sabotage>,
+    broken_rule: Option<BrokenRule>,
 ) -> Result<Trace> {
     let drive = drive(seed, workload, volatile_cache);
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
@@ -126,7 +128,7 @@ pub(crate) fn record(
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
     let plan = plan(seed, workload, drive.block_size as usize);
-    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(sabotage))).map_err(failed)?;
+    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(broken_rule))).map_err(failed)?;
     Ok(Trace { target: Target::Waltz, seed, workload, drive, ordered: false, events: recorder.take() })
 }
 
@@ -292,7 +294,7 @@ pub(crate) struct WaltzOracle {
 type Found = Vec<(Ticket, Vec<u8>)>;
 
 impl WaltzOracle {
-    pub(crate) fn new(trace: &Trace, sabotage: Option<Sabotage>) -> WaltzOracle {
+    pub(crate) fn new(trace: &Trace, broken_rule: Option<BrokenRule>) -> WaltzOracle {
         let plan = plan(trace.seed, trace.workload, trace.drive.block_size as usize);
         let salt = trace.seed ^ trace.workload;
         let mut notes = BTreeMap::new();
@@ -330,7 +332,7 @@ impl WaltzOracle {
                 notes.insert(record, note);
             }
         }
-        WaltzOracle { notes, options: options(sabotage) }
+        WaltzOracle { notes, options: options(broken_rule) }
     }
 
     /// Every rule that what was found breaks.

@@ -1,6 +1,6 @@
 //! Proof that the explorer notices: each broken rule is found, and the same seeds with the rule intact are clean.
 
-use fs::Sabotage;
+use fs::BrokenRule;
 use kv::parallel_wal::Without;
 use sim::{CrashOptions, Report, Target, crash};
 
@@ -9,17 +9,18 @@ const STATES: u64 = 4000;
 /// And the intact one stays clean over this many.
 const CLEAN: u64 = 400;
 
-fn run(target: Target, seed: u64, states: u64, sabotage: Option<Sabotage>) -> Report {
-    let options = CrashOptions { sabotage, first_failure: true, ..CrashOptions::new(target, seed, states) };
+fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) -> Report {
+    let options =
+        CrashOptions { broken_rule, first_failure: true, ..CrashOptions::new(target, seed, states) };
     crash(&options).expect("the exploration runs")
 }
 
 /// Gives what the first failure says.
-fn is_found(target: Target, seed: u64, sabotage: Sabotage) -> String {
-    let report = run(target, seed, STATES, Some(sabotage));
+fn is_found(target: Target, seed: u64, broken_rule: BrokenRule) -> String {
+    let report = run(target, seed, STATES, Some(broken_rule));
     assert!(
         report.lost + report.invented + report.mount_failures > 0,
-        "{sabotage:?} was not noticed in {} states",
+        "{broken_rule:?} was not noticed in {} states",
         report.states
     );
     let clean = run(target, seed, CLEAN, None);
@@ -29,58 +30,58 @@ fn is_found(target: Target, seed: u64, sabotage: Sabotage) -> String {
 
 #[test]
 fn a_sync_that_does_not_flush_is_found() {
-    is_found(Target::Fs, 11, Sabotage::Sync);
-    is_found(Target::Log, 12, Sabotage::Sync);
+    is_found(Target::Fs, 11, BrokenRule::Sync);
+    is_found(Target::Log, 12, BrokenRule::Sync);
 }
 
 #[test]
 fn a_rename_that_deletes_first_is_found() {
-    is_found(Target::Fs, 13, Sabotage::Rename);
+    is_found(Target::Fs, 13, BrokenRule::Rename);
 }
 
 #[test]
 fn writing_behind_a_torn_tail_is_found() {
-    is_found(Target::Fs, 14, Sabotage::TornTail);
+    is_found(Target::Fs, 14, BrokenRule::TornTail);
 }
 
 #[test]
 fn a_reset_before_the_metadata_is_durable_is_found() {
-    is_found(Target::Fs, 20, Sabotage::Reset);
+    is_found(Target::Fs, 20, BrokenRule::Reset);
 }
 
 #[test]
 fn a_log_that_keeps_what_lies_behind_a_gap_is_found() {
-    is_found(Target::Log, 17, Sabotage::Gap);
+    is_found(Target::Log, 17, BrokenRule::Gap);
 }
 
 #[test]
 fn a_log_that_does_not_wait_at_its_barriers_is_found() {
-    is_found(Target::Log, 18, Sabotage::Barrier);
+    is_found(Target::Log, 18, BrokenRule::Barrier);
 }
 
 #[test]
 fn a_log_that_syncs_before_it_sends_its_buffer_is_found() {
-    is_found(Target::Log, 19, Sabotage::SyncOrder);
+    is_found(Target::Log, 19, BrokenRule::SyncOrder);
 }
 
 #[test]
 fn a_parallel_log_that_syncs_without_a_flush_is_found() {
-    is_found(Target::Waltz, 21, Sabotage::Sync);
+    is_found(Target::Waltz, 21, BrokenRule::Sync);
 }
 
 #[test]
 fn a_parallel_log_that_keeps_entries_without_what_they_need_is_found() {
-    is_found(Target::Waltz, 22, Sabotage::Needs);
+    is_found(Target::Waltz, 22, BrokenRule::Needs);
 }
 
 #[test]
 fn a_parallel_log_that_writes_no_voids_is_found() {
-    is_found(Target::Waltz, 23, Sabotage::Void);
+    is_found(Target::Waltz, 23, BrokenRule::Void);
 }
 
 #[test]
 fn a_parallel_log_that_leaves_a_zone_with_appends_in_flight_is_found() {
-    is_found(Target::Waltz, 24, Sabotage::Replacement);
+    is_found(Target::Waltz, 24, BrokenRule::Replacement);
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = CrashOptions {
         on_array,
-        sabotage: Some(Sabotage::Sync),
+        broken_rule: Some(BrokenRule::Sync),
         first_failure: true,
         trace: Some(directory.path().join("engine.trace")),
         ..CrashOptions::new(Target::Engine, 16, STATES)
@@ -118,7 +119,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
 #[test]
 fn a_failure_names_the_command_that_replays_it() {
     let options = CrashOptions {
-        sabotage: Some(Sabotage::Sync),
+        broken_rule: Some(BrokenRule::Sync),
         first_failure: true,
         ..CrashOptions::new(Target::Fs, 11, STATES)
     };
@@ -135,13 +136,13 @@ fn a_failure_names_the_command_that_replays_it() {
 fn is_found_in_the_engine(
     seeds: impl IntoIterator<Item = u64>,
     states: u64,
-    sabotage: Option<Sabotage>,
+    broken_rule: Option<BrokenRule>,
     engine_sabotage: Without,
 ) {
     let mut looked_at = 0;
     for seed in seeds {
         let options = CrashOptions {
-            sabotage,
+            broken_rule,
             engine_sabotage,
             first_failure: true,
             ..CrashOptions::new(Target::Engine, seed, states)
@@ -155,12 +156,12 @@ fn is_found_in_the_engine(
             return;
         }
     }
-    panic!("{sabotage:?} and {engine_sabotage:?} were not noticed in {looked_at} states");
+    panic!("{broken_rule:?} and {engine_sabotage:?} were not noticed in {looked_at} states");
 }
 
 /// And with whatever workloads a seed begins with.
-fn shows_in_any_engine(seed: u64, sabotage: Option<Sabotage>, engine_sabotage: Without) {
-    is_found_in_the_engine([seed], 10 * STATES, sabotage, engine_sabotage);
+fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, engine_sabotage: Without) {
+    is_found_in_the_engine([seed], 10 * STATES, broken_rule, engine_sabotage);
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
     // The first workload of these writes each record alone, by stripes, syncs seldom, and has zones of a few records.
     let leave_many_zones =
         [71, 72, 76, 86, 98, 150, 152, 181, 183, 192, 201, 8, 241, 288, 303, 379, 405, 410];
-    is_found_in_the_engine(leave_many_zones, 500, Some(Sabotage::Replacement), Without::Nothing);
+    is_found_in_the_engine(leave_many_zones, 500, Some(BrokenRule::Replacement), Without::Nothing);
 }
 
 /// The first workload of these has no merges, goes by stripes, syncs seldom, flushes one family past the engine again and again, and
@@ -204,25 +205,25 @@ fn an_engine_that_takes_a_flush_of_one_family_for_one_of_all_is_found() {
 fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
     // The first workload of these shows it in one state of some dozens.
     let lose_what_others_need = [106, 111, 112, 110, 100, 101, 104, 113, 109];
-    is_found_in_the_engine(lose_what_others_need, 500, Some(Sabotage::Needs), Without::Nothing);
+    is_found_in_the_engine(lose_what_others_need, 500, Some(BrokenRule::Needs), Without::Nothing);
 }
 
 #[test]
 fn an_engine_whose_log_writes_no_voids_is_found() {
-    shows_in_any_engine(48, Some(Sabotage::Void), Without::Nothing);
+    shows_in_any_engine(48, Some(BrokenRule::Void), Without::Nothing);
 }
 
 /// The same of a rule of the array.
-fn is_found_in_an_array(seed: u64, sabotage: array::Sabotage) {
+fn is_found_in_an_array(seed: u64, broken_rule: array::Sabotage) {
     let run = |array_sabotage, states| {
         let options = CrashOptions::new(Target::Array, seed, states);
         crash(&CrashOptions { array_sabotage, first_failure: true, ..options }).expect("the exploration runs")
     };
-    let report = run(Some(sabotage), 10 * STATES);
-    assert!(!report.is_clean(), "{sabotage:?} was not noticed in {} states", report.states);
+    let report = run(Some(broken_rule), 10 * STATES);
+    assert!(!report.is_clean(), "{broken_rule:?} was not noticed in {} states", report.states);
     // It is the broken rule that fails: as many states are clean with it intact.
     let clean = run(None, report.states.max(CLEAN));
-    assert!(clean.is_clean(), "{sabotage:?}, with the rule intact: {clean:?}");
+    assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }
 
 #[test]
@@ -275,12 +276,12 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
 const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
 /// Broken rules of the log show there, too.
-fn is_found_in_ordered_writes(sabotage: Option<Sabotage>, engine_sabotage: Without) {
+fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_sabotage: Without) {
     for seed in ORDERED {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ordered.trace");
         let options = CrashOptions {
-            sabotage,
+            broken_rule,
             engine_sabotage,
             first_failure: true,
             trace: Some(path.clone()),
@@ -296,7 +297,7 @@ fn is_found_in_ordered_writes(sabotage: Option<Sabotage>, engine_sabotage: Witho
             return;
         }
     }
-    panic!("{sabotage:?} and {engine_sabotage:?} were not noticed");
+    panic!("{broken_rule:?} and {engine_sabotage:?} were not noticed");
 }
 
 #[test]
@@ -306,5 +307,5 @@ fn an_engine_of_ordered_writes_that_leaves_what_was_refused_in_its_log_is_found(
 
 #[test]
 fn an_engine_of_ordered_writes_whose_log_writes_no_voids_is_found() {
-    is_found_in_ordered_writes(Some(Sabotage::Void), Without::Nothing);
+    is_found_in_ordered_writes(Some(BrokenRule::Void), Without::Nothing);
 }

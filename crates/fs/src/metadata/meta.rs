@@ -12,7 +12,6 @@ use crate::metadata::chain::{Chain, Spare};
 use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
-use crate::options::Sabotage;
 use crate::shared::Shared;
 
 /// An epoch longer than this, and than some snapshots, is rolled though its zones have room: a mount reads it all.
@@ -104,7 +103,7 @@ impl Shared {
             let needs_flush = records.iter().any(Record::points_to_data);
             (records, needs_flush)
         };
-        let broken = self.options.sabotage == Some(Sabotage::Sync);
+        let broken = self.options.rules().skips_flushes();
         let (mut chain, mut spare) = self.meta.position.lock().clone();
         let result = async {
             if needs_flush && !broken {

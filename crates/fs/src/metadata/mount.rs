@@ -18,7 +18,7 @@ use crate::metadata::meta::Meta;
 use crate::metadata::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::State;
-use crate::options::{FileKind, MountOptions, Sabotage};
+use crate::options::{FileKind, MountOptions};
 use crate::shared::{Pins, Shared};
 use crate::wal::ordered::read;
 use crate::wal::ordered::recover::recover_with;
@@ -50,7 +50,7 @@ pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> 
     if !options.read_only {
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
-    let torn = replayed.torn && options.sabotage != Some(Sabotage::TornTail);
+    let torn = replayed.torn && !options.rules().writes_behind_torn_tails();
     let shared = assemble(dev, superblock, options, replayed, &report);
     if options.read_only {
         return Ok(shared);
@@ -125,7 +125,7 @@ async fn recover_logs(
             let content = file.content.read();
             (content.log.cuts.clone(), content.log.segments.clone(), content.modified_ms)
         };
-        let (uuid, broken) = (superblock.uuid, options.sabotage);
+        let (uuid, broken) = (superblock.uuid, options.rules());
         let found = recover_with(dev, uuid, file.ino, &cuts, &segments, broken).await?;
         let damage = read::damage(file.ino, None, &found);
         if let Some(error) = &damage {

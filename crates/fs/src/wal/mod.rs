@@ -24,6 +24,6 @@ pub(crate) mod window;
 
 pub use index::{Check, LogIndex};
 pub use options::{IoMode, LogOptions};
-pub use ordered::{Cut, LogWriter, MEMORY, ReadStats, Recovered, recover, recover_with};
+pub use ordered::{Cut, LogWriter, MEMORY, ReadStats, Recovered, recover};
 pub use segment::{Next, Segment, SegmentSource};
 pub use stats::LogStats;

@@ -1,6 +1,8 @@
 //! The settings of an ordered log.
 
-use crate::options::Sabotage;
+#[cfg(feature = "broken-rules")]
+use crate::rules::BrokenRule;
+use crate::rules::Rules;
 
 /// How entries reach the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -27,9 +29,9 @@ pub struct LogOptions {
     /// Bytes of entries after which the log waits for all that is in flight, so that recovery never looks further
     /// for a missing entry (ZWAL's barrier); zero for a zone. Default zero.
     pub barrier: usize,
-    /// Break one rule, so that a test can prove that it would notice.
-    #[doc(hidden)]
-    pub sabotage: Option<Sabotage>,
+    /// A rule to break, so that a test proves that it would notice. Default: none.
+    #[cfg(feature = "broken-rules")]
+    pub broken_rule: Option<BrokenRule>,
 }
 
 impl LogOptions {
@@ -39,6 +41,13 @@ impl LogOptions {
     pub const DEFAULT_WINDOW: usize = 64;
     /// The largest `window`.
     pub const MAX_WINDOW: usize = 1024;
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            #[cfg(feature = "broken-rules")]
+            broken: self.broken_rule,
+        }
+    }
 }
 
 impl Default for LogOptions {
@@ -48,7 +57,8 @@ impl Default for LogOptions {
             mode: IoMode::Append,
             window: LogOptions::DEFAULT_WINDOW,
             barrier: 0,
-            sabotage: None,
+            #[cfg(feature = "broken-rules")]
+            broken_rule: None,
         }
     }
 }

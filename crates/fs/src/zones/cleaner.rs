@@ -11,7 +11,6 @@ use zoned::{Action, Buf, BufMut, ZoneState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
-use crate::options::Sabotage;
 use crate::shared::Shared;
 use crate::zones::place::Amount;
 use crate::zones::table::Phase;
@@ -161,7 +160,7 @@ impl Shared {
     }
 
     async fn reset_zones_now(&self) -> Result<bool> {
-        let broken = self.options.sabotage == Some(Sabotage::Reset);
+        let broken = self.options.rules().resets_early();
         let (dead, upto) = {
             let state = self.state.lock();
             let dead = state.zones.dead();

@@ -23,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
-use crate::options::Sabotage;
 use crate::shared::Shared;
 use crate::zones::alloc::Left;
 use crate::zones::cleaner::LOW;
@@ -201,13 +200,13 @@ impl Shared {
                 return Ok(false);
             }
             let next = state.next_generation.max(left.end);
-            if self.options.sabotage != Some(Sabotage::Generation) {
+            if !self.options.rules().reuses_generations() {
                 let next_ino = state.next_ino;
                 state.commit(Record::Counters { next_ino, next_generation: next + GENERATIONS })?;
             }
             (next, state.journal.applied)
         };
-        if self.options.sabotage != Some(Sabotage::Generation) {
+        if !self.options.rules().reuses_generations() {
             self.commit_upto(upto).await?;
         }
         self.state.lock().places.generations = next..next + GENERATIONS;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fs::{FormatOptions, Fs, MountOptions, Sabotage};
+use fs::{BrokenRule, FormatOptions, Fs, MountOptions};
 use rocks::DbOptions;
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -42,8 +42,8 @@ impl Drive {
     }
 
     /// With a rule broken.
-    pub fn mount_without(&self, sabotage: Option<Sabotage>) -> Fs {
-        let options = MountOptions { sabotage, ..MountOptions::default() };
+    pub fn mount_without(&self, broken_rule: Option<BrokenRule>) -> Fs {
+        let options = MountOptions { broken_rule, ..MountOptions::default() };
         block_on(&*self.driver, Fs::mount(self.device(), &options)).unwrap()
     }
 }

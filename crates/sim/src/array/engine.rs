@@ -151,7 +151,7 @@ struct Stack<'a> {
 impl Stack<'_> {
     fn judge(&self, cut: usize, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
-        let mount = engine::mount_options(self.options.sabotage);
+        let mount = engine::mount_options(self.options.broken_rule);
         let cuts = mounts_cut(&mut images, &mut rng, self.options, &mount);
         let mut faults = match loss {
             Loss::After(drive) => {

@@ -46,7 +46,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
         // What the oracle is made from: the plan is a function of it, the events are the drives'.
         let drive = Drive::tiny(record.shape.cache);
         let trace = Trace { target, seed, workload, drive, ordered: false, events: Vec::new() };
-        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.sabotage) };
+        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rule) };
         let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);
         let cuts = cuts(&record, Progress::new(stack.oracle.tasks()), Progress::did, promised);
@@ -73,7 +73,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
             let sink = Arc::clone(&journal);
             let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
             let recorder = Recorder::above(stand.device(), JITTER, Duration::ZERO, steps);
-            let work = files::work(target, (seed, workload), shape.cache, recorder, options.sabotage);
+            let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rule);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
             if let Some(entry) = stand.befall(&shape, &drives, when).await? {

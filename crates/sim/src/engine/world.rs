@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fs::wal::LogOptions;
-use fs::{Fs, MountOptions, ParallelOptions, Sabotage};
+use fs::{BrokenRule, Fs, MountOptions, ParallelOptions};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{
     Family, FamilyInfo, FsLog, How, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables,
@@ -24,7 +24,7 @@ const OPEN: usize = 64;
 /// Rules that are broken, to see that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken {
-    pub fs: Option<Sabotage>,
+    pub fs: Option<BrokenRule>,
     pub engine: Without,
 }
 
@@ -49,11 +49,11 @@ pub(super) enum Outcome {
     Refused,
 }
 
-pub(crate) fn mount_options(sabotage: Option<Sabotage>) -> MountOptions {
+pub(crate) fn mount_options(broken_rule: Option<BrokenRule>) -> MountOptions {
     MountOptions {
         log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
         write_buffer: 32 << 10,
-        sabotage,
+        broken_rule,
         ..MountOptions::default()
     }
 }

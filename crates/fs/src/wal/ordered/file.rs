@@ -16,10 +16,8 @@ use units::{Blocks, Bytes, Driver};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
-use crate::options::Sabotage;
 use crate::shared::{Handle, Shared};
 use crate::wal::index::LogIndex;
-use crate::wal::options::LogOptions;
 use crate::wal::ordered::writer::LogWriter;
 use crate::wal::segment::{Next, Segment, SegmentSource};
 
@@ -95,7 +93,7 @@ impl LogFile {
             (epoch, sequence, state.journal.applied)
         };
         let ties = Arc::new(Ties { needs: AtomicU64::new(record), ..Ties::default() });
-        let options = LogOptions { sabotage: shared.options.sabotage, ..shared.options.log };
+        let options = shared.options.log_options();
         let source = Arc::new(Source { shared: Arc::downgrade(&shared), ino, ties: Arc::clone(&ties) });
         let (dev, uuid) = (Arc::clone(&shared.dev), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
@@ -150,7 +148,7 @@ impl LogFile {
     }
 
     async fn sync_older(&self, older: &[Arc<LogWriter>]) -> Result<()> {
-        if self.handle.shared.options.sabotage == Some(Sabotage::Sync) {
+        if self.handle.shared.options.rules().skips_flushes() {
             return Ok(());
         }
         for log in older {

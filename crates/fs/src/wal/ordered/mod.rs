@@ -12,6 +12,6 @@ pub(crate) mod stream;
 mod tests;
 pub(crate) mod writer;
 
-pub use recover::{Cut, Recovered, recover, recover_with};
+pub use recover::{Cut, Recovered, recover};
 pub use stream::{MEMORY, ReadStats};
 pub use writer::LogWriter;

@@ -39,7 +39,7 @@ impl Shared {
                 log: handle.file.ino,
                 cuts: log.cuts.clone(),
                 segments: log.segments.clone(),
-                sabotage: self.options.sabotage,
+                rules: self.options.rules(),
             };
             (log.index.clone(), unread)
         };
@@ -127,6 +127,6 @@ pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option
 }
 
 async fn recover_log(shared: &Shared, ino: u64, cuts: &[Cut], segments: &[Segment]) -> Result<Recovered> {
-    let sabotage = shared.options.sabotage;
-    recover_with(&shared.dev, shared.superblock.uuid, ino, cuts, segments, sabotage).await
+    let rules = shared.options.rules();
+    recover_with(&shared.dev, shared.superblock.uuid, ino, cuts, segments, rules).await
 }

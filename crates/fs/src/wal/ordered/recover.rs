@@ -7,7 +7,7 @@ use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Sabotage;
+use crate::rules::Rules;
 use crate::wal::chunk::Memory;
 use crate::wal::index::LogIndex;
 use crate::wal::ordered::sort::{Part, Sorter};
@@ -65,23 +65,22 @@ pub async fn recover(
     cuts: &[Cut],
     segments: &[Segment],
 ) -> Result<Recovered> {
-    recover_with(dev, uuid, log_id, cuts, segments, None).await
+    recover_with(dev, uuid, log_id, cuts, segments, Rules::default()).await
 }
 
-/// Like [`recover`], with a rule broken.
-#[doc(hidden)]
-pub async fn recover_with(
+/// Like [`recover`], under `rules`.
+pub(crate) async fn recover_with(
     dev: &Arc<dyn ZonedDevice>,
     uuid: Uuid,
     log_id: u64,
     cuts: &[Cut],
     segments: &[Segment],
-    sabotage: Option<Sabotage>,
+    rules: Rules,
 ) -> Result<Recovered> {
     check_order(cuts)?;
     let memory = Arc::new(Memory::default());
     let mut scan = Scan::begin(dev, uuid, log_id, segments, &memory).await?;
-    let mut sorter = Sorter::new(cuts, segments, sabotage == Some(Sabotage::Gap));
+    let mut sorter = Sorter::new(cuts, segments, rules.keeps_entries_behind_gaps());
     loop {
         scan.read_ahead(u64::MAX);
         if !scan.arrive().await? {

@@ -8,7 +8,6 @@ use std::task::Waker;
 use zoned::{Done, Durability, Op, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Sabotage;
 use crate::wal::index::LogIndex;
 use crate::wal::latencies::Latencies;
 use crate::wal::options::{IoMode, LogOptions};
@@ -167,7 +166,7 @@ impl State {
             let Some((entry, ahead)) = self.next_entry() else { break };
             let Some(part) = entry.parts.get(self.next.1) else { break };
             let lone = self.flights.is_empty();
-            let barrier = entry.region != self.region && self.options.sabotage != Some(Sabotage::Barrier);
+            let barrier = entry.region != self.region && !self.options.rules().ignores_barriers();
             // Operations of several zones happen in any order: two zones would be open where only one may be.
             if !lone && (barrier || part.behind || ahead >= SPAN * self.window.limit()) {
                 break;
@@ -266,7 +265,7 @@ impl State {
         }
         if !self.dev.geometry().volatile_cache {
             self.is_durable(self.written.size().0, self.landed());
-        } else if self.options.sabotage == Some(Sabotage::Sync) {
+        } else if self.options.rules().skips_flushes() {
             self.is_durable(self.written.size().0, self.fill.durable);
         }
     }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use zoned::{BufMut, Io, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Sabotage;
+use crate::rules::Rules;
 use crate::wal::chunk::{Lease, Memory, Payload};
 use crate::wal::entry::{HEADER_SIZE, copy_unmasked};
 use crate::wal::index::LogIndex;
@@ -142,7 +142,7 @@ pub(crate) struct Unread {
     pub(crate) log: u64,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) segments: Vec<Segment>,
-    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) rules: Rules,
 }
 
 /// The two ends of a stream over a log on `dev`, whose parts `check` fits.
@@ -282,7 +282,7 @@ impl Filler {
         let driver = Arc::clone(self.dev.driver());
         let memory = Arc::clone(&self.pipe.memory);
         let mut scan = Scan::begin(&self.dev, log.uuid, log.log, &log.segments, &memory).await?;
-        let mut sorter = Sorter::new(&log.cuts, &log.segments, log.sabotage == Some(Sabotage::Gap));
+        let mut sorter = Sorter::new(&log.cuts, &log.segments, log.rules.keeps_entries_behind_gaps());
         loop {
             self.room(|| scan.read_ahead(MEMORY.0)).await?;
             let before = driver.now();

@@ -12,7 +12,6 @@ use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Sabotage;
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::options::LogOptions;
 use crate::wal::ordered::fill::{Fill, Identity, Limits, Stop};
@@ -173,7 +172,7 @@ impl LogWriter {
             state.next_id += 1;
             let others = !state.waiting.is_empty();
             state.waiting.insert(key, None);
-            let broken = state.options.sabotage == Some(Sabotage::SyncOrder);
+            let broken = state.options.rules().syncs_before_the_buffer();
             (Caller { writer: self, key, leads: false }, others, broken)
         };
         if others {

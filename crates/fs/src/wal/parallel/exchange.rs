@@ -10,7 +10,7 @@ use super::inner::Inner;
 use super::spread::FIRST;
 use super::sync::{Ordering, fence};
 use super::zone::Zone;
-use crate::{Error, Result, Sabotage};
+use crate::{Error, Result};
 
 /// The zones of a log: the one that is written is in [`Inner::active`](super::inner::Inner).
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl Inner {
             None => true,
             Some(zone) => {
                 let all_done = || zone.gate.is_drained() && self.tickets.low() == self.tickets.next();
-                next.beside && (!self.volatile || all_done() || self.sabotage == Some(Sabotage::Replacement))
+                next.beside && (!self.volatile || all_done() || self.rules.leaves_zones_early())
             }
         };
         let drained = self.active.load().as_ref().is_none_or(|zone| zone.gate.is_drained());
@@ -238,7 +238,7 @@ impl Inner {
     /// A zone that was left, and that nobody is in any more.
     pub(super) fn take_left(&self) -> Option<Arc<Zone>> {
         let mut switch = self.switch.lock();
-        let broken = self.sabotage == Some(Sabotage::Replacement);
+        let broken = self.rules.leaves_zones_early();
         let at = switch.old.iter().position(|zone| zone.gate.is_drained() || broken)?;
         Some(switch.old.remove(at))
     }

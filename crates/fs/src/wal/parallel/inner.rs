@@ -13,7 +13,7 @@ use zoned::ZonedDevice;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
-use crate::options::Sabotage;
+use crate::rules::Rules;
 use crate::shared::{Handle, Shared};
 use crate::wal::entry::EntryHeader;
 use crate::wal::parallel::exchange::{Starved, Switch};
@@ -139,7 +139,7 @@ pub(super) struct Inner {
     pub(super) settled: AtomicBool,
     pub(super) closing: Turnstile,
     pub(super) counters: Counters,
-    pub(super) sabotage: Option<Sabotage>,
+    pub(super) rules: Rules,
 }
 
 impl Inner {
@@ -169,7 +169,7 @@ impl Inner {
             volatile: geometry.volatile_cache,
             scattered: geometry.volatile_cache
                 && !geometry.ordered_cache
-                && shared.options.sabotage != Some(Sabotage::Known),
+                && !shared.options.rules().omits_known_tickets(),
             tickets: Tickets::new(first, options.open.clamp(1, ParallelOptions::MAX_OPEN)),
             first,
             join: options.join,
@@ -199,7 +199,7 @@ impl Inner {
             settled: AtomicBool::new(false),
             closing: Turnstile::new(),
             counters: Counters::default(),
-            sabotage: shared.options.sabotage,
+            rules: shared.options.rules(),
             handle,
             dev,
         })

@@ -14,7 +14,6 @@ use zoned::{Action, Durability};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
-use crate::options::Sabotage;
 use crate::wal::entry::{EntryHeader, HEADER_SIZE};
 use crate::wal::parallel::gate::Entered;
 use crate::wal::parallel::inner::Inner;
@@ -319,7 +318,7 @@ impl Inner {
     /// Writes a void, makes it durable, answers. False where it has to wait for room, which somebody will give.
     async fn write_void(self: &Arc<Inner>, job: VoidJob) -> bool {
         let is_this = |other: &VoidJob| Arc::ptr_eq(&other.reply, &job.reply);
-        if self.sabotage == Some(Sabotage::Void) {
+        if self.rules.omits_voids() {
             if job.open {
                 self.done(job.first, job.count);
             }

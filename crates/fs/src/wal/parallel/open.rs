@@ -57,8 +57,8 @@ async fn found(handle: &Arc<Handle>) -> Result<Verdict> {
         (log.epochs.clone(), log.retired, log.segments.clone())
     };
     debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by who opened it");
-    let (uuid, ino, sabotage) = (shared.superblock.uuid, handle.file.ino, shared.options.sabotage);
-    let verdict = recover(&shared.dev, uuid, ino, &epochs, retired, &segments, sabotage).await?;
+    let (uuid, ino, rules) = (shared.superblock.uuid, handle.file.ino, shared.options.rules());
+    let verdict = recover(&shared.dev, uuid, ino, &epochs, retired, &segments, rules).await?;
     if verdict.dropped > 0 {
         tracing::debug!(
             log = ino,

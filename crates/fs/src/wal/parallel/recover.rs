@@ -16,7 +16,7 @@ use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use crate::error::Result;
-use crate::options::Sabotage;
+use crate::rules::Rules;
 use crate::wal::chunk::{Memory, Payload};
 use crate::wal::index::LogIndex;
 use crate::wal::parallel::known;
@@ -119,11 +119,11 @@ pub(crate) async fn recover(
     epochs: &[Epoch],
     retired: u64,
     segments: &[Segment],
-    sabotage: Option<Sabotage>,
+    rules: Rules,
 ) -> Result<Verdict> {
     let memory = Arc::new(Memory::default());
     let mut scan = Scan::begin(dev, uuid, log, segments, &memory).await?;
-    let mut judge = Judge::new(epochs, retired, segments.len(), sabotage == Some(Sabotage::Needs));
+    let mut judge = Judge::new(epochs, retired, segments.len(), rules.keeps_entries_with_missing_needs());
     loop {
         scan.read_ahead(u64::MAX);
         if !scan.arrive().await? {

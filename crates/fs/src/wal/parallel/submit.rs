@@ -10,7 +10,6 @@ use units::Blocks;
 use zoned::{Done, Durability, Io, Op};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Sabotage;
 use crate::wal::entry::{EntryHeader, Home};
 use crate::wal::parallel::gate::Entered;
 use crate::wal::parallel::inner::Inner;
@@ -388,7 +387,7 @@ impl Entry {
         };
         self.over = true;
         let void = self.log.void(self.first, self.count, true);
-        if self.log.sabotage == Some(Sabotage::Void) {
+        if self.log.rules.omits_voids() {
             return Err(error);
         }
         match void.wait().await {

@@ -7,6 +7,7 @@ use units::{sleep_until, spawn};
 use zoned::emu::{Exhaustive, Latency, Seeded};
 
 use super::*;
+use crate::rules::BrokenRule;
 
 /// What a cut may leave: at least `durable` bytes, at most `appended`.
 struct Bounds {
@@ -48,7 +49,7 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
 /// Runs appends and syncs, and cuts the power before and after each device operation, and while it is in flight.
 /// Every outcome where there are at most `bound` of them, as many by chance besides where there are more.
 fn explore(
-    sabotage: Option<crate::Sabotage>,
+    broken_rule: Option<BrokenRule>,
     buffer: usize,
     transfer: u64,
     steps: &[(usize, bool)],
@@ -57,7 +58,7 @@ fn explore(
     let delay =
         Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
     let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, transfer);
-    let options = LogOptions { buffer: buffer * BLOCK, sabotage, ..LogOptions::default() };
+    let options = LogOptions { buffer: buffer * BLOCK, broken_rule, ..LogOptions::default() };
     let writer = LogWriter::new(bench.dev(), uuid(), LOG, 1, 0, 0, options, bench.source.clone());
     *bench.drive.moments.lock() = Some(Vec::new());
     bench.run(async {
@@ -116,7 +117,7 @@ fn entries_in_parts_and_across_zones_survive_power_cuts() {
 
 #[test]
 fn a_sync_that_does_not_flush_is_found_out() {
-    let found = explore(Some(crate::Sabotage::Sync), 3, 64, &STEPS, 300).expect_err("the sabotage shows");
+    let found = explore(Some(BrokenRule::Sync), 3, 64, &STEPS, 300).expect_err("the broken rule shows");
     assert!(found.starts_with("lost"), "{found}");
 }
 

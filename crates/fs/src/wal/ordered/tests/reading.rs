@@ -6,6 +6,7 @@ use units::{Instant, spawn};
 use zoned::emu::Latency;
 
 use super::*;
+use crate::rules::Rules;
 use crate::wal::ordered::stream::HELD;
 use crate::wal::ordered::stream::{LogStream, MEMORY, Unread, stream};
 
@@ -62,7 +63,7 @@ impl Bench {
             log: LOG,
             cuts: FIRST.to_vec(),
             segments: segments.to_vec(),
-            sabotage: None,
+            rules: Rules::default(),
         };
         let (stream, mut filler) = stream(&self.dev(), check());
         let filled = spawn(&*self.driver, "reader", async move {
