@@ -145,7 +145,7 @@ impl Core {
                 }
                 result => (buf, result),
             };
-            failed = failed.or(result.err());
+            failed = failed.or(result.err().map(|error| self.unanswered(id, error)));
             match &mut whole {
                 Some(whole) => whole.unsplit(buf),
                 None => whole = Some(buf),
@@ -156,6 +156,15 @@ impl Core {
             None => Ok(whole),
             Some(e) => Err(e.with_buffer(whole)),
         }
+    }
+
+    /// The error of blocks that follow from nothing. That a drive's part of the zone is offline says why: the array's zone is
+    /// not, and its other blocks can be read.
+    fn unanswered(&self, id: ZoneId, error: Error) -> Error {
+        if error.kind() != ErrorKind::ZoneOffline {
+            return error;
+        }
+        self.error(ErrorKind::Media, "read").in_zone(id).because(error.to_string())
     }
 
     /// What a drive gave, or the same from the others where it failed.

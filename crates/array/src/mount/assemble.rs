@@ -168,6 +168,7 @@ impl Mount {
         for (id, rows) in lost {
             core.members.iter().zip(rows).for_each(|(member, rows)| member.lost.set(id, rows));
         }
+        zone_rewrite::end_torn_zones(&core);
         checkpoint(&core).await?;
         // The new epoch is whole everywhere: what the old one left goes.
         for (slot, (present, target)) in (0..).map(Slot).zip(self.present.iter().zip(&targets)) {
@@ -257,7 +258,7 @@ impl Mount {
             verdict => verdict,
         };
         let repaired = repair.run(&decision, verdict).await?;
-        let Repaired { parity, relocated, mut patches, children, lost, verdict } = repaired;
+        let Repaired { parity, relocated, mut patches, children, lost, verdict, torn } = repaired;
         let pointer = decision.pointer;
         for (slot, child) in (0..).map(Slot).zip(&children) {
             let used = self.layout.used(id, slot, pointer);
@@ -286,6 +287,8 @@ impl Mount {
             zone.pointer = self.layout.capacity();
         }
         zone.relocated = relocated;
+        // All below a recorded end was durable when it was recorded.
+        zone.torn = torn.filter(|_| (full || worn) && decision.verdict != Verdict::Known);
         zone.patches = patches;
         Ok((zone, lost))
     }

@@ -55,6 +55,8 @@ pub(crate) struct Repaired {
     pub lost: Vec<Vec<Range<u64>>>,
     /// What becomes of the zone: one goes on only if the parity of its last stripe is known.
     pub verdict: Verdict,
+    /// The first whole stripe whose parity was not written for its data: see [`Zone::torn`](crate::zone::Zone::torn).
+    pub torn: Option<Stripe>,
 }
 
 impl Repair {
@@ -72,6 +74,7 @@ impl Repair {
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
         self.forget_above(decision);
+        let mut torn = None;
         for stripe in stripes {
             if layout.start(stripe) >= pointer {
                 break;
@@ -89,15 +92,19 @@ impl Repair {
                     "two drives lack these: they are lost"
                 );
             }
+            let rows = layout.row(stripe)..layout.row(stripe) + layout.unit_of(stripe);
+            let rebuilt = self.is_lost(slot, rows.clone());
             if self.device(slot).is_some()
                 && let Some(lost) = self.lost.get_mut(slot.index())
             {
                 // Parity that is known is written anew where it does not lie there.
-                let row = layout.row(stripe);
-                stale_rows::remove(lost, &(row..row + layout.unit_of(stripe)));
+                stale_rows::remove(lost, &rows);
             }
             if layout.end(stripe) <= pointer {
-                self.whole(stripe, sum, &unknown).await?;
+                // Where a rebuild gave parity up, nothing follows from what lies in its place.
+                if self.whole(stripe, sum, &unknown).await? && !rebuilt && torn.is_none() {
+                    torn = Some(stripe);
+                }
                 self.lose(stripe, &unknown);
                 continue;
             }
@@ -110,7 +117,7 @@ impl Repair {
                 }
                 verdict = Verdict::Full;
             }
-            if self.device(slot).is_some() {
+            if self.device(slot).is_some() && !self.lies_in_place(stripe, &sum, &unknown).await? {
                 self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
                 self.lose(stripe, &unknown);
             }
@@ -120,7 +127,7 @@ impl Repair {
             self.relocated.retain(|stripe, _| layout.end(*stripe) <= pointer);
         }
         let Repair { relocated, patches, children, lost, .. } = self;
-        Ok(Repaired { parity, relocated, patches, children, lost, verdict })
+        Ok(Repaired { parity, relocated, patches, children, lost, verdict, torn })
     }
 
     /// The stripes whose parity is lost, or a part of it.
@@ -373,21 +380,47 @@ impl Repair {
         Ok(())
     }
 
-    /// Makes the parity of a whole stripe fit, but for the rows that are not known.
+    /// Whether the parity of the last stripe of a full zone, with zeros above the zone's end, lies in its place: then the
+    /// log need not have it.
+    async fn lies_in_place(
+        &mut self,
+        stripe: Stripe,
+        sum: &BufMut,
+        unknown: &BTreeSet<u64>,
+    ) -> Result<bool, Stopped> {
+        let (row, unit) = (self.layout.row(stripe), self.layout.unit_of(stripe));
+        let slot = self.layout.parity(self.zone, stripe);
+        let written = match self.children.get(slot.index()) {
+            Some(Child::At(at)) => *at >= row + unit,
+            child => child == Some(&Child::Full),
+        };
+        if !written || !unknown.is_empty() {
+            return Ok(false);
+        }
+        let fits = *self.found(slot, row, unit).await? == **sum;
+        if fits {
+            self.relocated.remove(&stripe);
+            self.patches.show(slot, &(row..row + unit));
+        }
+        Ok(fits)
+    }
+
+    /// Makes the parity of a whole stripe fit, but for the rows that are not known. Says whether the stripe is torn: its parity
+    /// was written for other data, or was never written and has no place any more.
     async fn whole(
         &mut self,
         stripe: Stripe,
         mut sum: BufMut,
         unknown: &BTreeSet<u64>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<bool, Stopped> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let Some(device) = self.device(slot).cloned() else {
             self.relocated.remove(&stripe);
-            return Ok(());
+            return Ok(false);
         };
         if self.sabotage == Some(Sabotage::Hole) {
-            return Ok(());
+            return Ok(false);
         }
         let (row, unit) = (layout.row(stripe), layout.unit_of(stripe));
         let there = match self.children.get(slot.index()) {
@@ -422,10 +455,13 @@ impl Repair {
         if fits && placed {
             self.relocated.remove(&stripe);
             self.patches.show(slot, &(row..row + unit));
-        } else {
-            self.relocated.insert(stripe, Relocated { end: layout.end(stripe), unit: sum });
+            return Ok(false);
         }
-        Ok(())
+        let end = layout.end(stripe);
+        let readable = found.len() == self.bytes(there);
+        let logged = self.relocated.get(&stripe).is_some_and(|known| known.end == end && known.unit == sum);
+        self.relocated.insert(stripe, Relocated { end, unit: sum });
+        Ok(readable && !logged && unknown.is_empty())
     }
 }
 

@@ -1,5 +1,9 @@
 //! Rebuilding zones of which too much is relocated (section 4.3.2), when the array is opened.
 //!
+//! Relocated units are in every checkpoint, so that they are bounded before one is written: at most a quarter of a metadata
+//! zone on a drive. Full zones that a power cut tore leave out what was never durable (`end_torn_zones`); what is too much
+//! still is rebuilt in its place (`rebuild_zones`).
+//!
 //! Drive by drive, and on all drives of a zone at once, a physical zone's content is copied to the drive's free
 //! metadata zone, the zone is reset, and the content is written back, with the relocated units in their places:
 //!
@@ -38,27 +42,52 @@ const SHARE: u64 = 4;
 /// Blocks of the two records of a physical zone that is rebuilt.
 const RECORDS: u64 = 2;
 
-/// Rebuilds the zones of which more than `above` is relocated, and those for which there is no room in the logs.
+/// Ends full zones behind their torn stripes, where the relocated units of the zones that take no writes would not fit the logs:
+/// the zones with most of them first. What is dropped was never durable. At a mount, before the checkpoint that carries
+/// the units.
+pub(crate) fn end_torn_zones(core: &Core) {
+    let ids = || (0..core.geometry.zones).map(ZoneId).filter(|id| !core.zone(*id).state.is_active());
+    for member in core.good() {
+        let cost = |id: ZoneId| core.zone(id).relocated_cost(&core.layout, id, member.slot);
+        let mut total: u64 = ids().map(cost).sum();
+        let mut costs: Vec<(u64, ZoneId)> = ids().map(|id| (cost(id), id)).collect();
+        costs.sort_unstable();
+        while total > most(core, member)
+            && let Some((before, id)) = costs.pop()
+        {
+            if core.zone(id).end_at_torn(&core.layout, core.bytes(1), id) {
+                tracing::warn!(
+                    zone = id.0,
+                    "torn by the power cut: the zone ends behind its first torn stripe"
+                );
+                total -= before - cost(id);
+            }
+        }
+    }
+}
+
+/// Rebuilds the open zones of which more than `above` is relocated, and those, full ones too, for which there is no room in the
+/// logs. A worn zone stays as it is until it is reset.
 pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
     let block = u64::from(core.geometry.block_size);
     let mut taken = vec![0; core.members.len()];
-    let mut open = Vec::new();
+    let (mut full, mut open) = (Vec::new(), Vec::new());
     for id in (0..core.geometry.zones).map(ZoneId) {
         let zone = core.zone(id);
         let rows = zone.relocated_rows(&core.layout, id);
-        if rows == 0 {
-            continue;
-        }
-        if zone.state.is_active() {
-            open.push((rows, id));
-        } else {
-            // It stays as it is until it is reset.
-            take(core, &mut taken, &zone, id);
+        match zone.state {
+            _ if rows == 0 => {}
+            state if state.is_active() => open.push((rows, id)),
+            ZoneState::Full => full.push((rows, id)),
+            _ => take(core, &mut taken, &zone, id),
         }
     }
     // Small ones first: these stay.
+    full.sort_unstable();
     open.sort_unstable();
-    for (rows, id) in open {
+    let most_rows = |full: bool| if full { u64::MAX } else { above.0 / block };
+    let zones = full.into_iter().map(|zone| (zone, true)).chain(open.into_iter().map(|zone| (zone, false)));
+    for ((rows, id), is_full) in zones {
         let mut with = taken.clone();
         let slots = {
             let zone = core.zone(id);
@@ -66,7 +95,7 @@ pub(crate) async fn rebuild_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             zone.relocates(&core.layout, id)
         };
         let room = with.iter().zip(&*core.members).all(|(blocks, member)| *blocks <= most(core, member));
-        if rows * block <= above.0 && room {
+        if rows <= most_rows(is_full) && room {
             taken = with;
             continue;
         }
@@ -108,12 +137,17 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
     // A log that has no room for the two records moves first: once the copy lies in the swap zone it has no other to go to.
     core.reserve(&[(slot, RECORDS)]).await;
     let Some(device) = member.device() else { return Ok(()) };
-    let (generation, rows, swap) = {
+    let (generation, rows, full, swap) = {
         let zone = core.zone(id);
         let log = member.log.lock();
         // The one after the next: a log that moves goes to the next.
         let swap = ZoneId((log.zone.0 + METADATA_ZONES - 1) % METADATA_ZONES);
-        (zone.generation, core.layout.used(id, slot, zone.pointer), swap)
+        let used = core.layout.used(id, slot, zone.readable());
+        // In a full zone the parity of the last stripe has its place too, with zeros above the zone's end.
+        let last = core.layout.stripe_of(zone.readable());
+        let ours = core.layout.parity(id, last) == slot && zone.relocated.contains_key(&last);
+        let rows = if ours { core.layout.row(last) + core.layout.unit_of(last) } else { used };
+        (zone.generation, rows, zone.state == ZoneState::Full, swap)
     };
     let physical = id.0 + METADATA_ZONES;
     let report = device.report(physical..physical + 1).await.of(slot)?;
@@ -155,6 +189,9 @@ async fn rebuild_physical(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<()
         member.unreserve(1);
     }
     copy_back(&device, block, id, rows, swap, mask).await.of(slot)?;
+    if full && rows < device.geometry().zone_capacity.0 {
+        device.zone(ZoneId(physical), Action::Finish).await.of(slot)?;
+    }
     record(&Body::Hidden { zone: id, generation, ranges: Vec::new(), rebuilt: true }).await?;
     {
         let mut zone = core.zone(id);

@@ -105,6 +105,10 @@ pub(crate) struct Zone {
     /// Completed once everything below an offset is acknowledged.
     barriers: Vec<(Blocks, Completer)>,
     pub relocated: BTreeMap<Stripe, Relocated>,
+    /// Of a zone that takes no more writes: the first whole stripe that the mount found torn, its parity written for other
+    /// data than lies on the drives. All that is durable of a stripe has its parity, and so has everything below: no block
+    /// above the torn stripe was ever durable.
+    pub torn: Option<Stripe>,
     /// Rows that hold what was never acknowledged, and what belongs there.
     pub patches: Patches,
     /// By slot: the flush of the drive that makes durable what the zone has there. Empty where nothing is volatile.
@@ -137,6 +141,7 @@ impl Zone {
             resetting: false,
             barriers: Vec::new(),
             relocated: BTreeMap::new(),
+            torn: None,
             patches: Patches::default(),
             stamps: Vec::new(),
             worn_active: false,
@@ -198,6 +203,26 @@ impl Zone {
     pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
         let alone: u64 = (0..layout.drives).map(|slot| self.parity_alone(layout, id, Slot(slot))).sum();
         self.patches.rows() + alone * layout.unit
+    }
+
+    /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of stripes above. False where
+    /// the zone has no torn stripe, or no such parity.
+    pub(crate) fn end_at_torn(&mut self, layout: &Layout, block: usize, id: ZoneId) -> bool {
+        let Some(torn) = self.torn else { return false };
+        let end = layout.end(torn).min(self.readable());
+        if self.relocated.values().all(|parity| parity.end <= end) {
+            return false;
+        }
+        self.end = Some(end);
+        if self.state != ZoneState::Full {
+            (self.pointer, self.logged, self.covered, self.landed.1) = (end, end, end, end);
+        }
+        self.relocated.retain(|_, parity| parity.end <= end);
+        for slot in self.patches.slots() {
+            let used = layout.used(id, slot, end);
+            self.patches.cut(block, slot, used, used);
+        }
+        true
     }
 
     /// What a checkpoint says of it.
