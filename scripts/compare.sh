@@ -61,8 +61,10 @@ header() {
   echo "$(date -u +%Y-%m-%d), $(nproc) cores, $(awk -F ': ' '/^model name/ {print $2; exit}' /proc/cpuinfo), Linux $(uname -r), median of $runs"
 }
 
-# The rate of each of the two benchmarks; fails without both.
-db_bench_figures() { awk '/ ops\/sec/ {print $1, $5; found++} END {exit found != 2}'; }
+# The rate of each of the two benchmarks; fails without both. db_bench also prints a line "Read rate: 0 ops/second".
+db_bench_figures() {
+  awk '/ ops\/sec( |$)/ {print $1, $5; found++} END {exit found != 2}'
+}
 
 db_bench_pair() { # title, further options
   local title=$1 i
@@ -75,8 +77,9 @@ db_bench_pair() { # title, further options
   for i in $(seq "$runs"); do
     say "db_bench, $title, run $i of $runs"
     "$furrow" db-bench --device "emu:mem?zones=128&zone-size=64MiB" -- "${options[@]}" </dev/null 2>/dev/null |
-      db_bench_figures >>"$shm/ours"
-    db_bench "${options[@]}" --db="$shm/db" </dev/null 2>/dev/null | db_bench_figures >>"$shm/theirs"
+      db_bench_figures >>"$shm/ours" || die "furrow db-bench gave no figures of both benchmarks"
+    db_bench "${options[@]}" --db="$shm/db" </dev/null 2>/dev/null | db_bench_figures >>"$shm/theirs" ||
+      die "db_bench gave no figures of both benchmarks"
     rm -rf "$shm/db"
   done
   header

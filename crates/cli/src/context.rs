@@ -1,4 +1,4 @@
-//! What every command needs: the clock, the way of printing, the way to a device and a file system.
+//! What every command is handed: the clock, the output format, and the opening of devices and file systems.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use units::{Driver, Instant, RealDriver};
 use zoned::{DeviceUrl, ZonedDevice};
 
 use crate::args::DeviceArg;
-use crate::exit;
+use crate::exit::{self, Failure};
 
 /// Handed to every command.
 #[derive(Clone, Debug)]
@@ -21,29 +21,29 @@ pub struct Context {
 }
 
 impl Context {
-    /// On the real clock.
+    /// A context on the real clock.
     pub fn new(json: bool) -> Context {
         Context { json, driver: RealDriver::new() }
     }
 
-    /// Opens the device and makes a drive file that is not there. Its error says which parameter was wrong, or who
-    /// holds it.
+    /// Opens the device; makes a drive file that does not exist.
     pub fn open_or_create(&self, at: &DeviceArg) -> Result<Arc<dyn ZonedDevice>> {
         Ok(zoned::open_or_create(&at.device, Arc::clone(&self.driver))?)
     }
 
-    /// Fails where [`open_or_create`](Context::open_or_create) would, and makes nothing.
+    /// Fails where a mount of the device would fail for its URL, its holder, or because it is an array's member.
+    /// Writes nothing.
     pub fn try_open(&self, at: &DeviceArg) -> Result<()> {
         match at.device.parse()? {
-            // To assemble an array writes to it, and a rebuild would go on.
+            // Assembling an array would write to it, and resume a rebuild.
             DeviceUrl::Array(rest) => drop(::array::url::members(&rest, &self.driver)?),
-            url if url.exists() => drop(url.open(Arc::clone(&self.driver))?),
+            url if url.exists() => self.refuse_member(&url.open(Arc::clone(&self.driver))?)?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Opens a device that is there. Its error says which parameter was wrong, or who holds it.
+    /// Opens a device that exists.
     pub fn open(&self, at: &DeviceArg) -> Result<Arc<dyn ZonedDevice>> {
         Ok(zoned::open(&at.device, Arc::clone(&self.driver))?)
     }
@@ -53,7 +53,35 @@ impl Context {
         let device = self.open(at)?;
         let options = MountOptions { read_only, ..MountOptions::default() };
         let mounted = self.wait(Fs::mount(Arc::clone(&device), &options));
-        mounted.map_err(|error| on(&device, error))
+        mounted.map_err(|error| self.on(&device, error))
+    }
+
+    /// A file system's error with the name of its drive. An array's member holds no file system of its own: its error
+    /// names the array instead, as advice to format the member would destroy the array.
+    pub fn on(&self, device: &Arc<dyn ZonedDevice>, error: ::fs::Error) -> anyhow::Error {
+        if let Err(member) = self.refuse_member(device) {
+            return member;
+        }
+        let name = &*device.geometry().name;
+        let error = anyhow::Error::from(error);
+        if exit::message(&error).contains(name) { error } else { error.context(name.to_owned()) }
+    }
+
+    /// Fails where the device is a member of an array.
+    fn refuse_member(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+        let Ok(status) = self.wait(::array::status(std::slice::from_ref(device))) else { return Ok(()) };
+        let superblock = &status.superblock;
+        let slot = status.members.iter().find(|member| member.device.is_some()).map(|member| member.slot.0);
+        let slot = slot.map_or("a former drive".to_owned(), |slot| format!("drive {slot}"));
+        let label =
+            if superblock.label.is_empty() { String::new() } else { format!(" '{}'", superblock.label) };
+        Err(Failure::usage(format!(
+            "{} is {slot} of the array{label} {} of {} drives, and holds no file system of its own: use the whole array, \
+             --device array:URL,URL,URL, array:FILE or array:NAME",
+            device.geometry().name,
+            superblock.uuid,
+            superblock.members.len(),
+        )))
     }
 
     /// Runs a future to its end on this thread.
@@ -61,7 +89,7 @@ impl Context {
         units::block_on(&*self.driver, future)
     }
 
-    /// The clock.
+    /// The driver of the clock.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }
@@ -76,15 +104,8 @@ impl Context {
         self.driver.unix_millis()
     }
 
-    /// Waits.
+    /// Sleeps.
     pub fn sleep(&self, time: Duration) {
         self.wait(units::sleep_until(&*self.driver, self.now().after(time)));
     }
-}
-
-/// A file system's error with the name of its drive, if it does not say it itself.
-pub fn on(device: &Arc<dyn ZonedDevice>, error: ::fs::Error) -> anyhow::Error {
-    let name = &*device.geometry().name;
-    let error = anyhow::Error::from(error);
-    if exit::message(&error).contains(name) { error } else { error.context(name.to_owned()) }
 }

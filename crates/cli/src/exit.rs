@@ -1,23 +1,23 @@
-//! What a failure prints and which code the program ends with.
+//! The text of a failure, and the code the program ends with.
 
 use std::process::ExitCode;
 
 use zoned::Class;
 
-/// Why the program ends other than well. The numbers are part of the interface: docs/cli.md lists them.
+/// Why the program failed. The numbers are part of the interface: docs/cli.md lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// It did not work, or a check found problems.
+    /// The command failed, or a check found problems.
     Failure = 1,
     /// The command line makes no sense.
     Usage = 2,
     /// Another process holds the device.
     Busy = 3,
-    /// There is no room.
+    /// There is no space left.
     NoSpace = 4,
-    /// What the device holds is damaged.
+    /// The device's data is damaged.
     Damaged = 5,
-    /// How an array is cannot be told: the lower numbers say how it is.
+    /// An array's health is unknown; `array status` uses the lower numbers for what it knows.
     Unknown = 6,
 }
 
@@ -28,19 +28,20 @@ impl From<Code> for ExitCode {
 }
 
 /// A failure with a code of its own.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     code: Code,
     message: String,
 }
 
 impl Failure {
-    /// Something that takes the user's consent.
+    /// A refusal, or a failure found by this program itself.
     pub fn refused(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Failure, message: message.into() }.into()
     }
 
-    /// How an array is cannot be told.
+    /// An array's health is unknown.
     pub fn unknown(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Unknown, message: message.into() }.into()
     }
@@ -50,14 +51,6 @@ impl Failure {
         Failure { code: Code::Usage, message: message.into() }.into()
     }
 }
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// The exit code for `error`.
 pub fn code(error: &anyhow::Error) -> Code {
@@ -80,7 +73,6 @@ pub fn code(error: &anyhow::Error) -> Code {
 
 fn of_device(kind: zoned::ErrorKind) -> Code {
     match kind {
-        // A scheme that is not built yet is as wrong as one that there is not.
         zoned::ErrorKind::Invalid | zoned::ErrorKind::Unsupported => Code::Usage,
         _ => of_class(kind.class()),
     }
@@ -95,22 +87,27 @@ fn of_class(class: Class) -> Code {
     }
 }
 
-/// The error and its causes in one line. Some errors repeat their cause in their own words: it is said once.
+/// The error in one line: first the cause, then its contexts from the innermost to the outermost. An error whose text
+/// ends with its source's text adds only the part before it.
 pub fn message(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        let words = cause.to_string().replace('\n', " ");
-        if line.is_empty() {
-            line = words;
-        } else if !line.contains(&words) {
-            line.push_str(": ");
-            line.push_str(&words);
+    let mut parts: Vec<String> = Vec::new();
+    for link in error.chain().collect::<Vec<_>>().into_iter().rev() {
+        let text = link.to_string().replace('\n', " ");
+        let source = parts.join("; ");
+        match text.strip_suffix(parts.last().map_or("", String::as_str)) {
+            _ if source.contains(&text) => {}
+            Some(context) if !parts.is_empty() => parts.push(context.trim_end_matches(": ").to_owned()),
+            _ => {
+                // A source that the text repeats in its middle stays where the text has it.
+                parts.retain(|part| !text.contains(part.as_str()));
+                parts.push(text);
+            }
         }
     }
-    line
+    parts.join("; ")
 }
 
-/// Whether the reader of our output went away, as `head` does: no reason to complain.
+/// Whether the reader of stdout has gone, as `head` does.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -123,9 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn the_cause_comes_first_and_once_and_its_contexts_follow() {
         let error = anyhow::anyhow!("no route").context("mounting: no route").context("listing '/'");
-        assert_eq!(message(&error), "listing '/': mounting: no route");
+        assert_eq!(message(&error), "no route; mounting; listing '/'");
+        let error = anyhow::anyhow!("no route").context("mounting: no route: try another").context("listing");
+        assert_eq!(message(&error), "mounting: no route: try another; listing");
+        assert_eq!(message(&anyhow::anyhow!("alone")), "alone");
     }
 
     #[test]

@@ -1,18 +1,24 @@
 //! The `furrow` program: `furrow NOUN VERB`.
 //!
-//! docs/cli.md lists the commands and the exit codes.
+//! docs/cli.md lists the commands and the exit codes. Modules import downwards:
+//!
+//! ```text
+//!   main                                                       the command line; one module for each noun
+//!   array  bench  crash  demo  device  figures  fs  serve  stock  zones
+//!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
+//!   args  exit  output  progress  size                         shared arguments, exit codes, printing
+//! ```
 #![forbid(unsafe_code)]
 
 mod args;
 mod array;
 mod bench;
+mod consent;
 mod context;
 mod crash;
 mod demo;
+mod describe;
 mod device;
-mod device_bench;
-mod device_list;
-mod erase;
 mod exit;
 mod figures;
 mod fs;
@@ -25,10 +31,99 @@ mod zones;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::Result;
+use clap::{Parser, Subcommand};
 
-use crate::args::{Cli, Command};
 use crate::context::Context;
+
+const AFTER: &str = "\
+Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
+         blk:/dev/nvme0n1                   any zoned block device
+         emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
+         emu:mem?zones=64                   a drive in memory, gone with the process
+         array:URL,URL,URL                  an array by its drives (`furrow array create`);
+         array:FILE, array:NAME             by a file that lists them, or its label
+`furrow device list` shows the zoned drives of this machine.
+Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in use, 4 no space, 5 damaged data,
+6 an array's health is unknown.";
+
+/// A storage stack for zoned drives: file system, RocksDB, key-value server.
+#[derive(Debug, Parser)]
+#[command(name = "furrow", version, after_help = AFTER, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    /// Print JSON for programs instead of text for people.
+    #[arg(long, global = true)]
+    json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The nouns.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve redis clients from a drive.
+    Serve(serve::ServeArgs),
+    /// Make, read, write and check a file system.
+    Fs(fs::FsArgs),
+    /// Show a drive's properties, or test it.
+    Device(device::DeviceArgs),
+    /// Make an array of drives, or manage one.
+    Array(array::ArrayArgs),
+    /// Measure logs, arrays and the engine.
+    Bench(bench::BenchArgs),
+    /// Draw what each zone of a drive is used for.
+    Zones(zones::ZonesArgs),
+    /// Run the machine's own db_bench on a drive.
+    DbBench(stock::StockArgs),
+    /// Run the machine's own ldb on a drive.
+    Ldb(stock::StockArgs),
+    /// Run the machine's own sst_dump on a drive.
+    SstDump(stock::StockArgs),
+    /// Cut the power after every operation of a workload and check that no acknowledged data is lost.
+    Crash(crash::CrashArgs),
+    /// Measure the figures of the papers, and write the numbers and charts.
+    Figures(figures::FiguresArgs),
+    /// Load this machine's package lists, kill the server halfway, check that no acknowledged record is lost.
+    Demo(demo::DemoArgs),
+    /// The same on an array: a drive fails and is rebuilt during the load, then another drive fails.
+    DemoArray(demo::DemoArrayArgs),
+}
+
+impl Command {
+    /// The least severe log level printed unless `FURROW_LOG` is set.
+    fn log_level(&self) -> &'static str {
+        match self {
+            Command::Serve(_) => "info",
+            // The explorer fails drives and cuts power thousands of times; each cut would log errors.
+            Command::Crash(_) => "off",
+            _ => "warn",
+        }
+    }
+
+    /// Whether stdout belongs to this program: `serve` and the stock programs print their own text also with `--json`.
+    fn prints_json(&self) -> bool {
+        !matches!(self, Command::Serve(_) | Command::DbBench(_) | Command::Ldb(_) | Command::SstDump(_))
+    }
+
+    fn run(self, context: &Context) -> Result<ExitCode> {
+        match self {
+            Command::Serve(args) => serve::run(context, args),
+            Command::Fs(args) => fs::run(context, args),
+            Command::Device(args) => device::run(context, args),
+            Command::Array(args) => array::run(context, args),
+            Command::Bench(args) => bench::run(context, args),
+            Command::Zones(args) => zones::run(context, &args),
+            Command::DbBench(args) => stock::run(context, stock::Program::DbBench, &args),
+            Command::Ldb(args) => stock::run(context, stock::Program::Ldb, &args),
+            Command::SstDump(args) => stock::run(context, stock::Program::SstDump, &args),
+            Command::Crash(args) => crash::run(context, args),
+            Command::Figures(args) => figures::run(context, &args),
+            Command::Demo(args) => demo::run(context, &args),
+            Command::DemoArray(args) => demo::run_array(context, &args),
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| {
@@ -38,40 +133,15 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    start_logging(match cli.command {
-        Command::Serve(_) => "info",
-        // Thousands of mounts after power cuts, of drives that fail as they are told to: what counts is in the report.
-        Command::Crash(_) => "off",
-        _ => "warn",
-    });
+    start_logging(cli.command.log_level());
     zoned::know_arrays(::array::url::open);
-    let context = Context::new(cli.json);
-    // These print what is not theirs to change.
-    let is_own = !matches!(
-        cli.command,
-        Command::Serve(_) | Command::DbBench(_) | Command::Ldb(_) | Command::SstDump(_)
-    );
-    let result = match cli.command {
-        Command::Serve(args) => serve::run(&context, args),
-        Command::Fs(args) => fs::run(&context, args),
-        Command::Device(args) => device::run(&context, args),
-        Command::Array(args) => array::run(&context, args),
-        Command::Bench(args) => bench::run(&context, args),
-        Command::Zones(args) => zones::run(&context, &args),
-        Command::DbBench(args) => stock::run(&context, stock::Program::DbBench, &args),
-        Command::Ldb(args) => stock::run(&context, stock::Program::Ldb, &args),
-        Command::SstDump(args) => stock::run(&context, stock::Program::SstDump, &args),
-        Command::Crash(args) => crash::run(&context, args),
-        Command::Figures(args) => figures::run(&context, &args),
-        Command::Demo(args) => demo::run(&context, &args),
-        Command::DemoArray(args) => demo::array::run(&context, &args),
-    };
-    match result {
+    let prints_json = cli.json && cli.command.prints_json();
+    match cli.command.run(&Context::new(cli.json)) {
         Ok(code) => code,
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let message = exit::message(&error);
-            if context.json && is_own {
+            if prints_json {
                 output::failure(&message);
             }
             eprintln!("furrow: {message}");
@@ -80,12 +150,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether `--json` is there, on a command line that was not understood.
+/// Whether a command line that clap refused asks for JSON.
 fn asks_for_json() -> bool {
     std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json")
 }
 
-/// Sends the log to stderr, from `level` on; `FURROW_LOG` says otherwise.
+/// Sends the log to stderr, from `level` on; `FURROW_LOG` overrides `level`.
 fn start_logging(level: &str) {
     use std::io::IsTerminal;
     use tracing_subscriber::EnvFilter;

@@ -158,7 +158,7 @@ fn create_refuses_what_makes_no_array_and_leaves_nothing_behind() {
     let output = create(&[&drive(0), &drive(1)]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     refused(&create(&[&drive(0), &drive(1), &drive(0)]), 2, &["named twice"]);
-    refused(&create(&[&drive(0), &drive(1), "array:a,b"]), 2, &["no array"]);
+    refused(&create(&[&drive(0), &drive(1), "array:a,b"]), 2, &["not an array"]);
     refused(&create(&[&drive(0), &drive(1), "blk:/dev/no-such"]), 1, &["/dev/no-such"]);
     let other = format!("{}?{SMALL}&block-size=512", barn.drive(2));
     refused(&create(&[&drive(0), &drive(1), &other]), 2, &["blocks of 512 bytes"]);
@@ -276,7 +276,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     let narrow = format!("{}?{SMALL}&max-open=5&max-active=5", barn.drive(6));
     refused(&run(Some(&array), &["array", "replace", "1", &narrow]), 2, &["5 of its zones", "open"]);
     assert!(!barn.path("6.img").exists(), "a drive file was made for what was refused");
-    refused(&run(Some(&array), &["array", "replace", "1", "array:x"]), 2, &["no array"]);
+    refused(&run(Some(&array), &["array", "replace", "1", "array:x"]), 2, &["is an array"]);
     refused(&run(Some(&array), &["array", "replace", "9", &barn.new_drive(5)]), 2, &["no drive 9"]);
     done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
     let replace = ["array", "replace", "1", &barn.drive(5)];
@@ -361,6 +361,42 @@ fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_fin
         assert_eq!(output.status.code(), run(Some(nobody), &["array", "status"]).status.code());
         assert!(output.status.code() > Some(2), "{}", said(&output));
     }
+}
+
+#[test]
+fn a_member_alone_is_refused_with_the_name_of_its_array() {
+    let barn = Barn::filled();
+    let member = barn.drive(2);
+    for args in [
+        &["fs", "df"][..],
+        &["fs", "ls"],
+        &["fs", "check"],
+        &["fs", "dump"],
+        &["serve", "--port", "0", "--http", "none"],
+        &["ldb"],
+    ] {
+        let output = run(Some(&member), args);
+        refused(&output, 2, &["2.img", "drive 2 of the array 'barn'", "of 4 drives", "--device array:"]);
+        assert!(!said(&output).contains("mkfs"), "{}", said(&output));
+    }
+    let output = run(Some(&member), &["zones"]);
+    assert!(said(&output).contains("drive 2 of the array 'barn'"), "{}", said(&output));
+    assert!(!said(&output).contains("mkfs") && done(&output).contains("24 zones"));
+}
+
+#[test]
+fn create_says_how_much_of_larger_drives_stays_unused() {
+    let barn = Barn::new();
+    let large = format!("{}?zones=48&zone-size=2MiB", barn.drive(2));
+    let drives = [&barn.new_drive(0)[..], &barn.new_drive(1), &large];
+    let create = |more: &[&str]| run(None, &[&["array", "create"], more, &drives].concat());
+    for text in [done(&create(&["--dry-run"])), done(&create(&[]))] {
+        assert!(text.contains("2.img: 48.0 MiB of 96.0 MiB stay unused"), "{text}");
+        assert!(!text.contains("1.img: "), "{text}");
+    }
+    let made = json(&done(&create(&["--force", "--json"])));
+    assert_eq!(made["unused"].as_array().map(Vec::len), Some(1), "{made}");
+    assert_eq!(made["unused"][0]["bytes"], 48 << 20, "{made}");
 }
 
 /// A process that ends with the test.
@@ -481,6 +517,18 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     let told = std::fs::read_to_string(&log).expect("the command ran");
     assert!(told.starts_with("drive-failed 2\ndegraded\nrebuild-started 2\n"), "{told}");
     assert_eq!(status(&barn.array([0, 1, 5, 3])).0, Some(0));
+}
+
+#[test]
+fn a_cancelled_job_has_ended_when_the_order_returns() {
+    let barn = Barn::filled();
+    let server = Server::start(&barn.array(0..4), &[]);
+    done(&server.array(&["fail", "2"]));
+    let new = barn.new_drive(5);
+    done(&server.array(&["replace", "2", &new, "--max-rate", "64KiB", "--no-wait"]));
+    assert_eq!(json(&done(&server.array(&["rebuild", "--cancel", "--json"])))["cancelled"], true);
+    let output = server.array(&["status", "--json"]);
+    assert_eq!(json(&printed(&output))["rebuild"], Value::Null, "{}", printed(&output));
 }
 
 #[test]

@@ -203,8 +203,102 @@ fn a_full_drive_has_its_own_exit_code_and_still_reads() {
     done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/small"]));
     refused(&drive.furrow(&["fs", "cp", &big, "fs:/big"]), 4, &["no space"]);
     assert_eq!(drive.furrow(&["fs", "cat", "/small"]).stdout, b"kept");
-    done(&drive.furrow(&["fs", "rm", "/big"]));
     done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/again"]));
+}
+
+/// The paths on the drive.
+fn paths(drive: &Drive) -> Vec<String> {
+    let listed = json(&done(&drive.furrow(&["fs", "ls", "-r", "--json"])));
+    let paths = listed.as_array().unwrap().iter().filter_map(|entry| entry["path"].as_str());
+    paths.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_copy_that_fails_leaves_its_target_as_it_was() {
+    let drive = Drive::formatted();
+    std::fs::write(drive.file("big"), vec![7; 30 << 20]).unwrap();
+    std::fs::write(drive.file("small"), b"kept").unwrap();
+    refused(&drive.furrow(&["fs", "cp", &drive.file("big"), "fs:/big"]), 4, &["no space"]);
+    assert_eq!(paths(&drive), [""; 0]);
+    done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/big"]));
+    refused(&drive.furrow(&["fs", "cp", &drive.file("big"), "fs:/big"]), 4, &["no space"]);
+    assert_eq!(paths(&drive), ["/big"]);
+    assert_eq!(drive.furrow(&["fs", "cat", "/big"]).stdout, b"kept");
+    // On the host: what is copied is a directory there, which no file replaces.
+    let target = drive.file("directory");
+    std::fs::create_dir_all(Path::new(&target).join("big")).unwrap();
+    assert_eq!(drive.furrow(&["fs", "cp", "fs:/big", &target]).status.code(), Some(1));
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 1, "no part stays");
+    assert_eq!(drive.furrow(&["fs", "cp", "fs:/big", "/dev/stdout"]).stdout, b"keptcopied 1 files, 4 B\n");
+}
+
+#[test]
+fn directories_are_made_on_the_drive() {
+    let drive = Drive::formatted();
+    std::fs::write(drive.file("small"), b"kept").unwrap();
+    let copy = ["fs", "cp", &drive.file("small"), "fs:/a/b/small"];
+    refused(&drive.furrow(&copy), 1, &["not found", "/a/b", "furrow fs mkdir -p /a/b"]);
+    refused(&drive.furrow(&["fs", "mkdir", "/a/b"]), 1, &["not found"]);
+    done(&drive.furrow(&["fs", "mkdir", "-p", "fs:/a/b", "c"]));
+    done(&drive.furrow(&["fs", "mkdir", "-p", "/a/b"]));
+    refused(&drive.furrow(&["fs", "mkdir", "/a"]), 1, &["/a"]);
+    done(&drive.furrow(&copy));
+    refused(&drive.furrow(&["fs", "mkdir", "-p", "/a/b/small/d"]), 1, &["/a/b/small"]);
+    assert_eq!(paths(&drive), ["/a", "/a/b", "/a/b/small", "/c"]);
+}
+
+#[test]
+fn a_directory_is_not_copied_into_itself() {
+    let drive = Drive::formatted();
+    done(&drive.furrow(&["fs", "mkdir", "-p", "/a/b"]));
+    refused(&drive.furrow(&["fs", "cp", "-r", "fs:/a", "fs:/a/b"]), 2, &["onto itself", "/a/b/a"]);
+    refused(&drive.furrow(&["fs", "cp", "-r", "fs:/a", "fs:/"]), 2, &["onto itself"]);
+    done(&drive.furrow(&["fs", "cp", "-r", "fs:/a", "fs:/ab"]));
+    assert_eq!(paths(&drive), ["/a", "/a/b", "/ab", "/ab/b"]);
+}
+
+#[test]
+fn the_parts_of_the_space_are_all_of_it() {
+    let drive = Drive::formatted();
+    // Half of each zone dies: blocks that a reclaim does not free.
+    for n in 0..24 {
+        let file = drive.file(&format!("{n}"));
+        std::fs::write(&file, vec![7; 300 << 10]).unwrap();
+        done(&drive.furrow(&["fs", "cp", &file, &format!("fs:/{n}")]));
+    }
+    for n in (0..24).step_by(3) {
+        done(&drive.furrow(&["fs", "rm", &format!("/{n}")]));
+    }
+    let text = done(&drive.furrow(&["fs", "df"]));
+    let percent = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split('(').nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap()
+    };
+    let sum = percent("used") + percent("unusable") + percent("free");
+    assert!((sum - 100.0).abs() < 1e-9, "{text}");
+    let of = json(&done(&drive.furrow(&["fs", "df", "--json"])));
+    let bytes = |name: &str| of[name].as_u64().unwrap();
+    assert_eq!(bytes("used") + bytes("unusable") + bytes("free"), bytes("capacity"), "{of}");
+}
+
+#[test]
+fn the_cause_of_a_failure_stands_before_its_context() {
+    let drive = Drive::formatted();
+    let said = said(&drive.furrow(&["fs", "cp", "/no/such/file", "fs:/x"]));
+    assert!(said.starts_with("furrow: No such file"), "{said}");
+}
+
+#[test]
+fn a_demo_overwrites_no_file_that_it_did_not_make() {
+    let folder = TempDir::new().expect("a directory");
+    for (demo, image) in [("demo", "demo.img"), ("demo-array", "drive2.img")] {
+        let file = folder.path().join(demo).join(image);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, b"a user's drive").unwrap();
+        let output = run(None, &[demo, "--directory", folder.path().to_str().expect("text")]);
+        refused(&output, 1, &[image, "not made by this demo"]);
+        assert_eq!(std::fs::read(&file).unwrap(), b"a user's drive");
+    }
 }
 
 #[test]

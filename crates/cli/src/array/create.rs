@@ -12,16 +12,16 @@ use units::Bytes;
 use zoned::emu::Emu;
 use zoned::{DeviceUrl, ZonedDevice};
 
-use super::at::absolute;
+use super::handle::absolute;
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::{erase, output, size};
+use crate::{consent, output, size};
 
 /// `furrow array create`
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// The drives: nvme:, blk: or emu: URLs. Drive files are made
+    /// The drives: nvme:, blk: or emu: URLs. Drive files that do not exist are made
     #[arg(required = true, num_args = 3.., value_name = "URL")]
     drives: Vec<String>,
     /// Bytes in a stripe unit.
@@ -45,7 +45,9 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     }
     for (number, url) in drives.iter().enumerate() {
         if url.contains(',') || url.starts_with("array:") {
-            return Err(Failure::usage(format!("{url}: each drive is an argument of its own, and no array")));
+            return Err(Failure::usage(format!(
+                "{url}: each drive is an argument of its own (nvme:, blk: or emu:), and not an array"
+            )));
         }
         if drives.iter().take(number).any(|other| plain(other) == plain(url)) {
             return Err(Failure::usage(format!("{url} is named twice")));
@@ -58,26 +60,37 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     }
     let options = CreateOptions { stripe_unit, label };
     let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
-    let mut agreed = true;
+    let mut go_on = true;
     for url in &drives {
         let parsed: DeviceUrl = url.parse()?;
         if parsed.exists() {
             let device = context.open(&DeviceArg { device: url.clone() })?;
-            agreed &= erase::agreed(context, &device, force, "make it a member of an array")?;
+            go_on &= consent::given(context, &device, force, "make it a member of an array")?;
             devices.push(device);
         } else {
-            // What is refused makes no file.
+            // The drive file is made once the array is planned: a refusal leaves none behind.
             let emulated = Emu::memory(parsed.options()?, Arc::clone(context.driver()));
             if force.dry_run {
                 output::line(format!("would make the drive file {}", emulated.geometry().name))?;
-                agreed = false;
+                go_on = false;
             }
             devices.push(emulated);
         }
     }
     let planned = ::array::plan(&devices, &options)?;
-    let capacity = capacity(&planned);
-    if !agreed {
+    let (capacity, unused) = (capacity(&planned), unused(&planned, &devices));
+    if !context.json {
+        for (drive, bytes, of) in &unused {
+            output::line(format!(
+                "{drive}: {} of {} stay unused: the array takes {} zones of {} of each drive, as of the smallest",
+                size::show(*bytes),
+                size::show(*of),
+                planned.zones + planned.metadata_zones,
+                size::show(planned.zone_capacity.bytes(planned.block_size)),
+            ))?;
+        }
+    }
+    if !go_on {
         if !context.json {
             output::line(format!(
                 "the array would hold {} in {} zones",
@@ -95,7 +108,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     let superblock = context.wait(::array::create(&devices, &options))?;
     let url = match &save {
         Some(file) => {
-            list(file, &superblock, &drives).with_context(|| format!("writing {}", file.display()))?;
+            write_list(file, &superblock, &drives).with_context(|| format!("writing {}", file.display()))?;
             format!("array:{}", file.display())
         }
         None => format!("array:{}", drives.iter().map(|url| plain(url)).collect::<Vec<_>>().join(",")),
@@ -103,6 +116,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     if context.json {
         output::json(&json!({
             "array": superblock.uuid.to_string(), "url": url, "capacity": capacity.0, "zones": superblock.zones,
+            "unused": unused.iter().map(|(drive, bytes, _)| json!({ "drive": drive, "bytes": bytes.0 })).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -111,9 +125,18 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A drive's URL without its parameters: a drive file knows them.
+/// A drive's URL without its parameters, which an existing drive file does not need.
 fn plain(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
+}
+
+/// The drives that are larger than the array needs: the bytes that stay unused, and all the drive's bytes.
+fn unused(superblock: &::array::Superblock, devices: &[Arc<dyn ZonedDevice>]) -> Vec<(String, Bytes, Bytes)> {
+    let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
+    let used = zone * u64::from(superblock.zones + superblock.metadata_zones);
+    let geometries = devices.iter().map(|device| device.geometry());
+    let bytes = geometries.map(|geometry| (geometry.name.to_string(), geometry.capacity_bytes()));
+    bytes.filter(|(_, all)| *all > used).map(|(name, all)| (name, Bytes(all - used), Bytes(all))).collect()
 }
 
 fn capacity(superblock: &::array::Superblock) -> Bytes {
@@ -121,8 +144,8 @@ fn capacity(superblock: &::array::Superblock) -> Bytes {
     Bytes(zone * u64::from(superblock.zones) * (superblock.members.len() as u64 - 1))
 }
 
-/// The file that lists the members. Their paths are whole: it may be read from another directory.
-fn list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
+/// Writes the file that lists the members, with absolute paths.
+fn write_list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
     let mut text = format!("# Array {} {}\n", superblock.uuid, superblock.label.replace('\n', " "));
     for url in drives {
         text.push_str(&absolute(url)?);

@@ -1,18 +1,19 @@
-//! `furrow array`: drives that lose one of them and nothing else.
+//! `furrow array`: makes and manages arrays.
 //!
 //! ```text
-//!   At         where the array is: its drives, or the server that has them     at, remote
-//!   create                                                                      create
-//!   status, monitor                                                             status, monitor
-//!   fail, replace, rebuild, scrub    orders, and their progress                 orders
-//!   check, dump, destroy             the drives, while nobody has them          drives
+//!   create                           makes an array
+//!   status, monitor                  its health, and its events
+//!   jobs                             fail, replace, rebuild, scrub: orders, and the progress of what they start
+//!   offline                          check, dump, destroy: of drives that no process holds
+//!   handle                           --device, or --url of the server that holds the array
+//!   remote                           the HTTP client of that server's pages
 //! ```
 
-mod at;
 mod create;
-mod drives;
+mod handle;
+mod jobs;
 mod monitor;
-mod orders;
+mod offline;
 mod remote;
 mod status;
 
@@ -21,8 +22,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-pub use self::at::absolute;
-pub use self::remote::Remote;
 use crate::context::Context;
 
 const AFTER: &str = "\
@@ -40,26 +39,26 @@ pub struct ArrayArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make an array of three or more drives: what they hold is lost.
+    /// Make an array of three or more drives: the data that they hold is lost.
     Create(create::CreateArgs),
-    /// Show an array and its drives. Exit code 0: all are there, 1: one is lacking, 2: more are, 6: it cannot be told.
+    /// Show an array and its drives. Exit code 0: clean, 1: degraded, 2: failed, 6: unknown.
     Status(status::StatusArgs),
-    /// Tell what happens to an array, and run a command for each event.
+    /// Print an array's events as they happen, and run a command for each.
     Monitor(monitor::MonitorArgs),
-    /// Do without a drive from now on.
-    Fail(orders::FailArgs),
-    /// Put a new drive in the place of one that failed, and rebuild what it held.
-    Replace(orders::ReplaceArgs),
-    /// Go on with a rebuild that was cut short, or follow the one under way.
-    Rebuild(orders::RebuildArgs),
+    /// Fail a drive: the array stops using it.
+    Fail(jobs::FailArgs),
+    /// Put a new drive in the place of a failed one, and rebuild its data.
+    Replace(jobs::ReplaceArgs),
+    /// Resume a rebuild that was interrupted, or follow the one under way.
+    Rebuild(jobs::RebuildArgs),
     /// Read everything and compare parity with data.
-    Scrub(orders::ScrubArgs),
-    /// Look for damage, without writing.
-    Check(drives::CheckArgs),
+    Scrub(jobs::ScrubArgs),
+    /// Check the array for damage, without writing.
+    Check(offline::CheckArgs),
     /// Print the superblocks and the metadata records.
-    Dump(drives::DumpArgs),
-    /// End an array: its drives hold nothing then.
-    Destroy(drives::DestroyArgs),
+    Dump(offline::DumpArgs),
+    /// Destroy an array: its data is lost, and its drives are blank.
+    Destroy(offline::DestroyArgs),
 }
 
 /// Runs the verb.
@@ -68,12 +67,12 @@ pub fn run(context: &Context, args: ArrayArgs) -> Result<ExitCode> {
         Verb::Create(args) => create::run(context, args),
         Verb::Status(args) => status::run(context, &args),
         Verb::Monitor(args) => monitor::run(context, &args),
-        Verb::Fail(args) => orders::fail(context, &args),
-        Verb::Replace(args) => orders::replace(context, &args),
-        Verb::Rebuild(args) => orders::rebuild(context, &args),
-        Verb::Scrub(args) => orders::scrub(context, &args),
-        Verb::Check(args) => drives::check(context, &args),
-        Verb::Dump(args) => drives::dump(context, &args),
-        Verb::Destroy(args) => drives::destroy(context, &args),
+        Verb::Fail(args) => jobs::fail(context, &args),
+        Verb::Replace(args) => jobs::replace(context, &args),
+        Verb::Rebuild(args) => jobs::rebuild(context, &args),
+        Verb::Scrub(args) => jobs::scrub(context, &args),
+        Verb::Check(args) => offline::check(context, &args),
+        Verb::Dump(args) => offline::dump(context, &args),
+        Verb::Destroy(args) => offline::destroy(context, &args),
     }
 }

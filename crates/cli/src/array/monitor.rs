@@ -1,4 +1,4 @@
-//! `furrow array monitor`: what happens to an array, as it happens.
+//! `furrow array monitor`: prints an array's events.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use server::array::{ArrayView, MemberView};
+use server::array::{ArrayView, EventView, MemberView};
 
-use super::at::At;
+use super::handle::ArrayArg;
 use super::status;
 use crate::context::Context;
 use crate::exit;
@@ -18,142 +18,190 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Events: drive-failed, second-failure, rebuild-started, rebuild-ended, repaired, blocks-lost, zone-worn, many-errors, scrub-started,
-scrub-ended; of drives that nobody has drive-missing too; and whenever the array becomes so, and at the start if it is:
-clean (not at the start), degraded, failed, unreachable.
+scrub-ended; of an array that no process holds drive-missing too; and the health whenever it changes: clean, degraded,
+failed, unreachable (at the start only degraded and failed).
 The command is run by sh with FURROW_EVENT, FURROW_TEXT, FURROW_ARRAY, FURROW_LABEL, FURROW_HEALTH, FURROW_SLOT and
 FURROW_DRIVE in its environment, one at a time.")]
 pub struct MonitorArgs {
     #[command(flatten)]
-    at: At,
-    /// Run this for each event.
+    array: ArrayArg,
+    /// Run this command for each event.
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
-    /// Between two looks.
+    /// Time between two polls.
     #[arg(long, default_value = "2s", value_name = "TIME", value_parser = humantime::parse_duration)]
     interval: Duration,
-    /// Look once, and end with the exit code of `status`.
+    /// Poll once, and end with the exit code of `status`.
     #[arg(long)]
     once: bool,
 }
 
-/// An event, for people and programs.
+/// An event as it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Happened {
+struct Printed {
     event: String,
     text: String,
     slot: Option<u32>,
     unix_ms: u64,
+    /// The array's health after the event.
+    health: String,
 }
 
-/// Tells what happens until it is ended.
+/// Polls the array and prints its events, until interrupted.
 pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
-    let mut before: Option<ArrayView> = None;
+    let mut watch = Watch::default();
     let mut reachable = true;
     loop {
-        match args.at.look(context) {
+        match args.array.view(context) {
             Ok(view) => {
-                if before.is_none() && !args.once {
-                    // For people, and for programs that order something once they are watched.
+                if watch.last.is_none() && !args.once {
+                    // Programs wait for this line before they give an order whose events they expect.
                     eprintln!("furrow: watching array {}: {}", name(&view), view.health);
                 }
-                let events = changes(before.as_ref(), &view, context.unix_millis());
-                for event in &events {
-                    tell(context, args, &view, event)?;
+                for event in watch.events(&view, context.unix_millis()) {
+                    print(context, args, &view, &event)?;
                 }
                 if args.once {
                     return Ok(status::code(&view));
                 }
                 reachable = true;
-                before = Some(view);
+                watch.last = Some(view);
             }
-            Err(error) if args.once => return Err(status::cannot_tell(error)),
-            // What is wrong at the start stays so: a wrong argument, say.
-            Err(error) if before.is_none() => return Err(error),
-            Err(error) => {
-                if reachable {
-                    let last = before.clone().unwrap_or_default();
-                    tell(
-                        context,
-                        args,
-                        &last,
-                        &Happened {
-                            event: "unreachable".to_owned(),
-                            text: exit::message(&error),
-                            slot: None,
-                            unix_ms: context.unix_millis(),
-                        },
-                    )?;
+            Err(error) if args.once => return Err(status::unknown_health(error)),
+            // An error of the first poll, as of a wrong argument, will not pass.
+            Err(error) => match &watch.last {
+                None => return Err(error),
+                Some(last) if reachable => {
+                    let event = Printed {
+                        event: "unreachable".to_owned(),
+                        text: exit::message(&error),
+                        slot: None,
+                        unix_ms: context.unix_millis(),
+                        health: watch.health.clone(),
+                    };
+                    print(context, args, last, &event)?;
+                    reachable = false;
                 }
-                reachable = false;
-            }
+                Some(_) => {}
+            },
         }
         context.sleep(args.interval);
     }
 }
 
-/// What happened between two looks.
-fn changes(before: Option<&ArrayView>, now: &ArrayView, unix_ms: u64) -> Vec<Happened> {
-    let mut events = Vec::new();
-    let happened =
-        |event: &str, text: String, slot| Happened { event: event.to_owned(), text, slot, unix_ms };
-    if now.opened_ms > 0 {
-        // In use: it tells itself. What was before the first look is past.
-        let seen = match before {
-            None => u64::MAX,
-            Some(before) if before.opened_ms != now.opened_ms => 0,
-            Some(before) => before.events.last().map_or(0, |event| event.number),
-        };
-        events.extend(now.events.iter().filter(|event| event.number > seen).map(|event| Happened {
-            event: event.event.clone(),
-            text: event.text.clone(),
-            slot: event.slot,
-            unix_ms: event.unix_ms,
-        }));
-    } else if let Some(before) = before {
-        for (old, new) in before.members.iter().zip(&now.members) {
-            if let Some((event, text)) = of_member(old, new) {
-                events.push(happened(event, text, Some(new.slot)));
-            }
-        }
-    }
-    let (was, is) = (before.map_or("clean", |before| before.health.as_str()), now.health.as_str());
-    if was != is {
-        let text = match now.advice.first() {
-            Some(advice) => format!("the array is {is}. {advice}"),
-            None => format!("the array is {is}"),
-        };
-        events.push(happened(is, text, None));
-    }
-    events
+/// What the monitor knows of the array from the polls so far.
+struct Watch {
+    last: Option<ArrayView>,
+    /// The health that was printed last.
+    health: String,
 }
 
-/// What became of a drive that nobody has.
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { last: None, health: "clean".to_owned() }
+    }
+}
+
+impl Watch {
+    /// The events since the last poll. A health that the array had only between two polls is among them.
+    fn events(&mut self, now: &ArrayView, unix_ms: u64) -> Vec<Printed> {
+        let mut printed = Vec::new();
+        // An event that a server reports is newer than the health it reports, so the event decides.
+        let mut decided = false;
+        if now.opened_ms > 0 {
+            let seen = match &self.last {
+                // Events before the first poll are not printed.
+                None => u64::MAX,
+                Some(last) if last.opened_ms != now.opened_ms => 0,
+                Some(last) => last.events.last().map_or(0, |event| event.number),
+            };
+            let new: Vec<&EventView> = now.events.iter().filter(|event| event.number > seen).collect();
+            for (at, event) in new.iter().enumerate() {
+                let later = new.get(at + 1..).unwrap_or_default();
+                let health = health_after(event, later, now);
+                decided |= health.is_some();
+                let health = health.unwrap_or(&self.health).to_owned();
+                printed.push(Printed {
+                    event: event.event.clone(),
+                    text: event.text.clone(),
+                    slot: event.slot,
+                    unix_ms: event.unix_ms,
+                    health: health.clone(),
+                });
+                printed.extend(self.turn(&health, now, event.unix_ms));
+            }
+        } else if let Some(last) = &self.last {
+            for (old, new) in last.members.iter().zip(&now.members) {
+                if let Some((event, text)) = of_member(old, new) {
+                    let (event, health) = (event.to_owned(), now.health.clone());
+                    printed.push(Printed { event, text, slot: Some(new.slot), unix_ms, health });
+                }
+            }
+        }
+        if !decided {
+            printed.extend(self.turn(&now.health, now, unix_ms));
+        }
+        printed
+    }
+
+    /// The event of a health that differs from the one before.
+    fn turn(&mut self, health: &str, now: &ArrayView, unix_ms: u64) -> Option<Printed> {
+        if self.health == health {
+            return None;
+        }
+        self.health = health.to_owned();
+        // The advice is for the health that the server reports now.
+        let text = match now.advice.first().filter(|_| now.health == health) {
+            Some(advice) => format!("the array is {health}. {advice}"),
+            None => format!("the array is {health}"),
+        };
+        Some(Printed { event: health.to_owned(), text, slot: None, unix_ms, health: health.to_owned() })
+    }
+}
+
+/// The health that an event turns the array to; `later` are the events that follow until now.
+fn health_after(event: &EventView, later: &[&EventView], now: &ArrayView) -> Option<&'static str> {
+    match event.event.as_str() {
+        "drive-failed" => Some("degraded"),
+        "second-failure" => Some("failed"),
+        "rebuild-ended" => {
+            // A rebuild that ended with an error leaves the array degraded: the next failure is then a second one.
+            let decisive = ["drive-failed", "second-failure", "rebuild-started"];
+            let next = later.iter().find(|event| decisive.contains(&event.event.as_str()));
+            let clean = next.map_or(now.health == "clean", |event| event.event == "drive-failed");
+            clean.then_some("clean")
+        }
+        _ => None,
+    }
+}
+
+/// The change of a member of an array that no process holds.
 fn of_member(old: &MemberView, new: &MemberView) -> Option<(&'static str, String)> {
     let slot = new.slot;
     if (&old.state, &old.uuid) == (&new.state, &new.uuid) {
         return None;
     }
     Some(match new.state.as_str() {
-        "good" => ("rebuild-ended", format!("drive {slot} is there again")),
+        "good" => ("rebuild-ended", format!("drive {slot} is good again")),
         "rebuilding" => ("rebuild-started", format!("drive {slot} is being rebuilt")),
         "missing" => ("drive-missing", format!("drive {slot} is missing")),
         _ => ("drive-failed", format!("drive {slot} failed")),
     })
 }
 
-/// What people call the array.
+/// The array's label, or its UUID.
 fn name(view: &ArrayView) -> &str {
     if view.label.is_empty() { &view.array } else { &view.label }
 }
 
 /// Prints an event and runs the command.
-fn tell(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Happened) -> Result<()> {
+fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printed) -> Result<()> {
     let drive = event.slot.and_then(|slot| view.members.iter().find(|member| member.slot == slot));
     let drive = drive.and_then(|member| member.drive.clone()).unwrap_or_default();
     if context.json {
         let line = json!({
             "unix_ms": event.unix_ms, "event": event.event, "text": event.text, "array": view.array,
-            "label": view.label, "health": view.health, "slot": event.slot, "drive": drive,
+            "label": view.label, "health": event.health, "slot": event.slot, "drive": drive,
         });
         output::line(line.to_string())?;
     } else {
@@ -166,12 +214,12 @@ fn tell(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Happene
         .env("FURROW_TEXT", &event.text)
         .env("FURROW_ARRAY", &view.array)
         .env("FURROW_LABEL", &view.label)
-        .env("FURROW_HEALTH", &view.health)
+        .env("FURROW_HEALTH", &event.health)
         .env("FURROW_SLOT", event.slot.map_or(String::new(), |slot| slot.to_string()))
         .env("FURROW_DRIVE", drive)
         .stdin(Stdio::null())
         .status();
-    // The next event is told all the same.
+    // A command that fails does not keep the next event from its command.
     match ended {
         Ok(status) if status.success() => {}
         Ok(status) => tracing::warn!(command, %status, "the command failed"),
@@ -182,8 +230,6 @@ fn tell(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Happene
 
 #[cfg(test)]
 mod tests {
-    use server::array::EventView;
-
     use super::*;
 
     fn view(health: &str, states: [&str; 3]) -> ArrayView {
@@ -196,31 +242,80 @@ mod tests {
         ArrayView { health: health.to_owned(), members, ..ArrayView::default() }
     }
 
-    fn names(before: Option<&ArrayView>, now: &ArrayView) -> Vec<String> {
-        changes(before, now, 7).into_iter().map(|happened| happened.event).collect()
-    }
-
-    #[test]
-    fn a_change_of_a_drive_that_nobody_has_is_an_event_once() {
-        let clean = view("clean", ["good"; 3]);
-        let lacking = view("degraded", ["good", "missing", "good"]);
-        assert_eq!(names(None, &clean), [""; 0]);
-        assert_eq!(names(None, &lacking), ["degraded"]);
-        assert_eq!(names(Some(&clean), &lacking), ["drive-missing", "degraded"]);
-        assert_eq!(names(Some(&lacking), &lacking), [""; 0]);
-        let filling = view("degraded", ["good", "rebuilding", "good"]);
-        assert_eq!(names(Some(&lacking), &filling), ["rebuild-started"]);
-        assert_eq!(names(Some(&filling), &clean), ["rebuild-ended", "clean"]);
-    }
-
-    #[test]
-    fn a_server_s_events_are_told_once_and_those_after_its_restart_from_the_first() {
-        let with = |opened_ms, numbers: std::ops::RangeInclusive<u64>| {
-            let event = |number| EventView { number, event: format!("e{number}"), ..EventView::default() };
-            ArrayView { opened_ms, events: numbers.map(event).collect(), ..view("clean", ["good"; 3]) }
+    /// A server's view: opened at `opened_ms`, with the events numbered from 1.
+    fn held(opened_ms: u64, health: &str, events: &[&str]) -> ArrayView {
+        let event = |(number, event): (u64, &&str)| EventView {
+            number,
+            event: (*event).to_owned(),
+            ..EventView::default()
         };
-        assert_eq!(names(None, &with(1, 1..=2)), [""; 0]);
-        assert_eq!(names(Some(&with(1, 1..=2)), &with(1, 1..=4)), ["e3", "e4"]);
-        assert_eq!(names(Some(&with(1, 1..=4)), &with(2, 1..=1)), ["e1"]);
+        let events = (1..).zip(events).map(event).collect();
+        ArrayView { opened_ms, events, ..view(health, ["good"; 3]) }
+    }
+
+    impl Watch {
+        /// Polls; each event with the health after it.
+        fn poll(&mut self, now: ArrayView) -> Vec<String> {
+            let events = self.events(&now, 7);
+            self.last = Some(now);
+            events.into_iter().map(|printed| format!("{} {}", printed.event, printed.health)).collect()
+        }
+    }
+
+    #[test]
+    fn a_change_of_a_member_that_no_process_holds_is_printed_once() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.poll(view("clean", ["good"; 3])), [""; 0]);
+        let lacking = view("degraded", ["good", "missing", "good"]);
+        assert_eq!(watch.poll(lacking.clone()), ["drive-missing degraded", "degraded degraded"]);
+        assert_eq!(watch.poll(lacking.clone()), [""; 0]);
+        let rebuilding = view("degraded", ["good", "rebuilding", "good"]);
+        assert_eq!(watch.poll(rebuilding), ["rebuild-started degraded"]);
+        assert_eq!(watch.poll(view("clean", ["good"; 3])), ["rebuild-ended clean", "clean clean"]);
+        assert_eq!(Watch::default().poll(lacking), ["degraded degraded"]);
+    }
+
+    #[test]
+    fn a_servers_events_are_printed_once_and_after_its_restart_from_the_first() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.poll(held(1, "clean", &["a", "b"])), [""; 0]);
+        assert_eq!(watch.poll(held(1, "clean", &["a", "b", "c", "d"])), ["c clean", "d clean"]);
+        assert_eq!(watch.poll(held(2, "clean", &["e"])), ["e clean"]);
+    }
+
+    #[test]
+    fn a_health_between_two_polls_is_printed_and_stands_in_its_events() {
+        let mut watch = Watch::default();
+        watch.poll(held(1, "clean", &[]));
+        let events = ["drive-failed", "rebuild-started", "repaired", "rebuild-ended"];
+        assert_eq!(
+            watch.poll(held(1, "clean", &events)),
+            [
+                "drive-failed degraded",
+                "degraded degraded",
+                "rebuild-started degraded",
+                "repaired degraded",
+                "rebuild-ended clean",
+                "clean clean",
+            ]
+        );
+        // The rebuild failed, and another drive after it.
+        let mut watch = Watch::default();
+        watch.poll(held(1, "clean", &[]));
+        let events = ["drive-failed", "rebuild-started", "rebuild-ended", "second-failure"];
+        let printed = watch.poll(held(1, "failed", &events));
+        assert_eq!(printed.last().map(String::as_str), Some("failed failed"));
+        assert!(!printed.iter().any(|event| event.ends_with("clean")), "{printed:?}");
+    }
+
+    #[test]
+    fn an_event_that_is_newer_than_the_reported_health_decides() {
+        let mut watch = Watch::default();
+        watch.poll(held(1, "clean", &[]));
+        assert_eq!(
+            watch.poll(held(1, "clean", &["drive-failed"])),
+            ["drive-failed degraded", "degraded degraded"]
+        );
+        assert_eq!(watch.poll(held(1, "degraded", &["drive-failed"])), [""; 0]);
     }
 }

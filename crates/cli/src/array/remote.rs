@@ -1,7 +1,5 @@
-//! The pages of a server that has the array: as much of HTTP as that takes.
+//! The client of a server's `/array` pages, over HTTP.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,76 +8,101 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use server::array::ArrayView;
+use ureq::http::{Response, Uri};
+use ureq::{Agent, Body};
 
 use crate::exit::Failure;
 
-/// How long the server may be silent. An order may reset every zone of a drive before it answers.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// An answer longer than this is none of ours.
-const MOST: u64 = 16 << 20;
+/// The longest time that a request may take: an order may reset every zone of a drive before the server answers.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest answer that is read, in bytes.
+const LONGEST: u64 = 16 << 20;
 
-/// A server's pages.
+/// A server that holds an array.
 #[derive(Clone, Debug)]
 pub struct Remote {
+    agent: Agent,
+    /// `127.0.0.1:9121`
     host: String,
     password: Option<String>,
 }
 
 impl Remote {
     /// The server at a URL such as `http://127.0.0.1:9121`.
+    ///
+    /// # Errors
+    /// A usage error for any other kind of URL; the password file's.
     pub fn new(url: &str, password_file: Option<&Path>) -> Result<Remote> {
-        let wrong = || Failure::usage(format!("--url '{url}': write http://127.0.0.1:9121"));
-        let host = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/')).ok_or_else(wrong)?;
-        let sound = host.rsplit_once(':').is_some_and(|(name, port)| {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b".-:[]".contains(&b);
-            !name.is_empty() && name.bytes().all(plain) && port.parse::<u16>().is_ok()
+        let parsed = url.parse::<Uri>().ok().filter(|uri| {
+            uri.scheme_str() == Some("http")
+                && uri.port_u16().is_some()
+                && uri.path_and_query().is_none_or(|p| p == "/")
         });
-        if !sound {
-            return Err(wrong());
-        }
+        let host = parsed.as_ref().and_then(Uri::authority).filter(|host| !host.host().is_empty());
+        let Some(host) = host.filter(|host| !host.as_str().contains('@')) else {
+            return Err(Failure::usage(format!(
+                "--url '{url}' is not a server's pages: the scheme is http, and host and port are given, as in \
+                 http://127.0.0.1:9121"
+            )));
+        };
         let password = password_file.map(read_password).transpose()?;
-        Ok(Remote { host: host.to_owned(), password })
+        let agent = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // The pages are on this machine, whatever proxy the environment names.
+            .proxy(None)
+            .build();
+        Ok(Remote { agent: agent.into(), host: host.to_string(), password })
     }
 
-    /// How the array is.
+    /// The array's status.
     pub fn view(&self) -> Result<ArrayView> {
-        self.request("GET", "/array", "")
+        let request = self.agent.get(self.page("/array"));
+        let request = match &self.password {
+            Some(password) => request.header("authorization", format!("Bearer {password}")),
+            None => request,
+        };
+        self.answer("/array", request.call())
     }
 
-    /// Gives an order.
-    pub fn order<T: DeserializeOwned>(&self, what: &str, order: &impl Serialize) -> Result<T> {
-        self.request("POST", &format!("/array/{what}"), &serde_json::to_string(order)?)
+    /// Gives the order `verb`, with its settings.
+    pub fn order<T: DeserializeOwned>(&self, verb: &str, settings: &impl Serialize) -> Result<T> {
+        let path = format!("/array/{verb}");
+        let request = self.agent.post(self.page(&path)).header("content-type", "application/json");
+        let request = match &self.password {
+            Some(password) => request.header("authorization", format!("Bearer {password}")),
+            None => request,
+        };
+        self.answer(&path, request.send(serde_json::to_string(settings)?))
     }
 
-    fn request<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T> {
+    fn page(&self, path: &str) -> String {
+        format!("http://{}{path}", self.host)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T> {
         let host = &self.host;
-        let asking = || format!("asking the server at {host}");
-        let address = host.to_socket_addrs().with_context(asking)?.next().with_context(asking)?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)
-            .with_context(|| format!("{}: is `furrow serve` running there?", asking()))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut head = format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\nconnection: close\r\n");
-        if let Some(password) = &self.password {
-            head.push_str(&format!("authorization: Bearer {password}\r\n"));
-        }
-        if !body.is_empty() {
-            head.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-        }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).with_context(asking)?;
-        let mut answer = Vec::new();
-        stream.take(MOST).read_to_end(&mut answer).with_context(asking)?;
-        let (status, body) = parse(&answer).with_context(|| format!("{host} does not speak HTTP"))?;
-        let said: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+        let asking = || format!("asking the server at {host}; is `furrow serve` running there?");
+        let mut response = response.with_context(asking)?;
+        let status = response.status().as_u16();
+        let text = response.body_mut().with_config().limit(LONGEST).read_to_string().with_context(asking)?;
+        let body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         if status == 200 {
-            return serde_json::from_value(said)
-                .with_context(|| format!("what the server at {host} answers to {path} is not understood"));
+            return serde_json::from_value(body)
+                .with_context(|| format!("reading the answer of the server at {host} to {path}"));
         }
-        let why = said.get("error").and_then(Value::as_str);
-        let why =
-            why.map_or_else(|| format!("the server at {host} answers {path} with {status}"), str::to_owned);
+        let why = body
+            .get("error")
+            .and_then(Value::as_str)
+            .map_or_else(|| format!("the server at {host} answers {path} with {status}"), str::to_owned);
         Err(match status {
             400 => Failure::usage(why),
-            // A drive that holds data: see `server::array`.
+            // The new drive holds data.
             409 => Failure::refused(format!("{why} (--force)")),
             _ => Failure::refused(why),
         })
@@ -93,14 +116,6 @@ fn read_password(file: &Path) -> Result<String> {
     Ok(password)
 }
 
-/// The status and the body.
-fn parse(answer: &[u8]) -> Option<(u16, &str)> {
-    let text = std::str::from_utf8(answer).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let status = head.lines().next()?.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
-    Some((status.parse().ok()?, body))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,18 +125,17 @@ mod tests {
         for url in ["http://127.0.0.1:9121", "http://localhost:9121/", "http://[::1]:80"] {
             assert!(Remote::new(url, None).is_ok(), "{url}");
         }
-        for url in
-            ["127.0.0.1:9121", "https://127.0.0.1:9121", "http://127.0.0.1", "http://a\r\nb:1", "http://:1"]
-        {
+        for url in [
+            "127.0.0.1:9121",
+            "https://127.0.0.1:9121",
+            "http://127.0.0.1",
+            "http://a\r\nb:1",
+            "http://:1",
+            "http://me@127.0.0.1:9121",
+            "http://127.0.0.1:9121/array",
+        ] {
             let error = Remote::new(url, None).unwrap_err().to_string();
             assert!(error.contains("http://127.0.0.1:9121"), "{error}");
         }
-    }
-
-    #[test]
-    fn an_answer_has_a_status_and_a_body() {
-        assert_eq!(parse(b"HTTP/1.0 404 Not Found\r\na: b\r\n\r\n{}\n"), Some((404, "{}\n")));
-        assert_eq!(parse(b"+PONG\r\n"), None);
-        assert_eq!(parse(b""), None);
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use server::array::ArrayView;
 use units::Bytes;
 
-use super::at::At;
+use super::handle::ArrayArg;
 use crate::context::Context;
 use crate::exit::{self, Code, Failure};
 use crate::{output, size};
@@ -20,25 +20,25 @@ const FAILED: u8 = 2;
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    at: At,
+    array: ArrayArg,
 }
 
-/// Shows it.
+/// Shows the array's status.
 pub fn run(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
-    let view = args.at.look(context).map_err(cannot_tell)?;
+    let view = args.array.view(context).map_err(unknown_health)?;
     show(context, &view)?;
     Ok(code(&view))
 }
 
-/// An error whose exit code does not say that a drive is lacking, or that two are.
-pub fn cannot_tell(error: anyhow::Error) -> anyhow::Error {
+/// An error with an exit code that no health has: 1 and 2 mean degraded and failed.
+pub fn unknown_health(error: anyhow::Error) -> anyhow::Error {
     match exit::code(&error) {
         Code::Failure | Code::Usage => Failure::unknown(exit::message(&error)),
         _ => error,
     }
 }
 
-/// The exit code that says how the array is.
+/// The exit code for the array's health.
 pub fn code(view: &ArrayView) -> ExitCode {
     match view.health.as_str() {
         "clean" => ExitCode::SUCCESS,
@@ -47,7 +47,7 @@ pub fn code(view: &ArrayView) -> ExitCode {
     }
 }
 
-/// Prints it.
+/// Prints the array's status.
 pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
     if context.json {
         return output::json(&serde_json::to_value(view)?);

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use units::Bytes;
 
-use super::with_host;
+use super::result::with_host;
 use crate::context::Context;
 use crate::{output, progress, size};
 

@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use units::Bytes;
 
-use super::{Io, failed, latency_cells, with_host};
+use super::result::{Io, failed, latency_cells, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, progress, size};

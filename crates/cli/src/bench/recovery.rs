@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use units::Bytes;
 
-use super::{failed, with_host};
+use super::result::{failed, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use units::Bytes;
 
-use super::{Io, failed, latency_cells, with_host};
+use super::result::{Io, failed, latency_cells, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};

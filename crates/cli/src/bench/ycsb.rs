@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use units::Bytes;
 
-use super::{Io, failed, latency_cells, with_host};
+use super::result::{Io, failed, latency_cells, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, progress, size};

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::args::DeviceArg;
-use crate::context::{Context, on};
+use crate::context::Context;
 use crate::exit::Code;
 use crate::{output, size};
 
@@ -29,7 +29,7 @@ pub struct DumpArgs {
 /// Checks: exit code 1 where something is wrong.
 pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
-    let report = context.wait(Fs::check(&device)).map_err(|error| on(&device, error))?;
+    let report = context.wait(Fs::check(&device)).map_err(|error| context.on(&device, error))?;
     let live = report.live.bytes(device.geometry().block_size);
     if context.json {
         output::json(&json!({
@@ -62,7 +62,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
 /// Prints what is on the device.
 pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
-    let lines = context.wait(Fs::dump(&device)).map_err(|error| on(&device, error))?;
+    let lines = context.wait(Fs::dump(&device)).map_err(|error| context.on(&device, error))?;
     if context.json {
         output::json(&json!(lines))?;
     } else {

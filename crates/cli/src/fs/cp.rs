@@ -1,10 +1,11 @@
 //! `furrow fs cp`
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::fs::{Bytes, CreateOptions, ErrorKind, Fs, Kind};
+use ::fs::{Bytes, CreateOptions, ErrorKind, Fs};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -13,6 +14,7 @@ use serde_json::json;
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::fs::mkdir::{is_directory, make};
 use crate::fs::path::{Place, join};
 use crate::{output, progress, size};
 
@@ -24,12 +26,12 @@ const CHUNK: usize = 1 << 20;
 #[command(after_help = "Examples:\n  furrow fs cp -d emu:drive.img notes.txt fs:/notes.txt\n  \
     furrow fs cp -d emu:drive.img -r fs:/db ./copy-of-db")]
 pub struct CpArgs {
-    /// What to copy, and where to last. A path on the drive begins with fs: as in fs:/dir/file
+    /// The sources, and the target last. A path on the drive begins with fs: as in fs:/dir/file
     #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
     places: Vec<Place>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Copy directories with what is in them.
+    /// Copy directories with all their files.
     #[arg(short, long)]
     recursive: bool,
     /// Say what would be copied and do nothing.
@@ -37,7 +39,7 @@ pub struct CpArgs {
     dry_run: bool,
 }
 
-/// Fills a buffer, gives how much it filled: nothing at the end.
+/// Fills a buffer and returns how many bytes it filled: 0 at the end.
 type Source<'a> = Box<dyn FnMut(&mut [u8]) -> Result<usize> + 'a>;
 
 struct Copier<'a> {
@@ -49,7 +51,7 @@ struct Copier<'a> {
     bytes: u64,
 }
 
-/// Copies.
+/// Copies. Each file takes its target's place when all of it is copied: a copy that fails leaves the target as it was.
 pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     let Some((to, from)) = args.places.split_last() else {
         return Err(Failure::usage("fs cp takes a source and a target"));
@@ -69,12 +71,15 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
             return Err(Failure::usage("several sources need a directory that exists as their target"));
         }
         let target = if into { child(to, place.name())? } else { to.clone() };
+        if target == *place || copier.is_directory(place) && lies_in(&target, place) {
+            return Err(Failure::usage(format!("{place} would be copied onto itself, to {target}")));
+        }
         copier.copy(place, &target, args.recursive)
     });
     copier.bar.finish_and_clear();
     let (files, bytes) = (copier.files, copier.bytes);
     if writes {
-        // What was copied before an error stays; the error comes first.
+        // The files copied before an error stay; the error comes first.
         let unmounted = context.wait(fs.sync()).and_then(|()| context.wait(fs.unmount()));
         copied?;
         unmounted?;
@@ -98,11 +103,19 @@ fn child(parent: &Place, name: Option<String>) -> Result<Place> {
     })
 }
 
+/// Whether the place lies below the directory, on the drive.
+fn lies_in(place: &Place, directory: &Place) -> bool {
+    match (place, directory) {
+        (Place::Drive(place), Place::Drive(directory)) => place.starts_with(&join(directory, "")),
+        _ => false,
+    }
+}
+
 impl Copier<'_> {
     fn is_directory(&self, place: &Place) -> bool {
         match place {
             Place::Host(path) => path.is_dir(),
-            Place::Drive(path) => self.fs.stat(path).is_ok_and(|stat| stat.kind == Kind::Directory),
+            Place::Drive(path) => is_directory(self.fs, path),
         }
     }
 
@@ -111,7 +124,7 @@ impl Copier<'_> {
             return self.copy_file(from, to);
         }
         if !recursive {
-            return Err(Failure::usage(format!("{} is a directory: add -r to copy it", words(from))));
+            return Err(Failure::usage(format!("{from} is a directory: add -r to copy it")));
         }
         self.make_directory(to)?;
         for name in self.entries(from)? {
@@ -130,51 +143,24 @@ impl Copier<'_> {
     }
 
     fn make_directory(&self, place: &Place) -> Result<()> {
-        if self.dry_run {
-            return Ok(());
-        }
         match place {
+            _ if self.dry_run => Ok(()),
             Place::Host(path) => {
-                std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+                std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
             }
-            Place::Drive(path) => match self.context.wait(self.fs.mkdir(path)) {
-                Err(error) if error.kind() == ErrorKind::Exists => {}
-                result => result?,
-            },
+            Place::Drive(path) => {
+                make(self.context, self.fs, path).map_err(|error| advise_mkdir(error, path))
+            }
         }
-        Ok(())
     }
 
     fn copy_file(&mut self, from: &Place, to: &Place) -> Result<()> {
-        let (context, fs) = (self.context, self.fs);
-        let (mut read, length): (Source<'_>, u64) = match from {
-            Place::Host(path) => {
-                let mut file =
-                    std::fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
-                let length = file.metadata()?.len();
-                let path = path.clone();
-                let read = move |into: &mut [u8]| {
-                    file.read(into).with_context(|| format!("reading {}", path.display()))
-                };
-                (Box::new(read), length)
-            }
-            Place::Drive(path) => {
-                let reader = fs.open(path)?;
-                let length = reader.size().0;
-                let mut at = Bytes::ZERO;
-                let read = move |into: &mut [u8]| {
-                    let n = context.wait(reader.read_at(at, into))?;
-                    at = at.plus(Bytes(n as u64));
-                    Ok(n)
-                };
-                (Box::new(read), length)
-            }
-        };
+        let (mut read, length) = source(self.context, self.fs, from)?;
         self.bar.inc_length(length);
         self.files += 1;
         if self.dry_run {
             self.bytes += length;
-            return output::line(format!("{} -> {}", words(from), words(to)));
+            return output::line(format!("{from} -> {to}"));
         }
         let mut buffer = vec![0; CHUNK];
         let mut each = |write: &mut dyn FnMut(&[u8]) -> Result<()>| -> Result<()> {
@@ -189,23 +175,97 @@ impl Copier<'_> {
             }
         };
         match to {
-            Place::Host(path) => {
-                let named = || format!("writing {}", path.display());
-                let mut file = std::fs::File::create(path).with_context(named)?;
-                each(&mut |data| file.write_all(data).with_context(named))?;
-                file.sync_all().with_context(named)?;
-            }
-            Place::Drive(path) => {
-                let options = CreateOptions { preallocate: Bytes(length), ..CreateOptions::default() };
-                let writer = context.wait(fs.create(path, &options))?;
-                let copied = each(&mut |data| Ok(context.wait(writer.append(data))?))
-                    .and_then(|()| Ok(context.wait(writer.sync())?));
-                let closed = context.wait(writer.close());
-                copied?;
-                closed?;
-            }
+            Place::Host(path) => write_host(path, &mut each),
+            Place::Drive(path) => write_drive(self.context, self.fs, path, length, &mut each)
+                .map_err(|error| advise_mkdir(error, path)),
         }
-        Ok(())
+    }
+}
+
+/// Opens a file to read; returns its length too.
+fn source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>, u64)> {
+    match from {
+        Place::Host(path) => {
+            let path = path.clone();
+            let mut file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+            let length = file.metadata()?.len();
+            let read =
+                move |into: &mut [u8]| file.read(into).with_context(|| format!("reading {}", path.display()));
+            Ok((Box::new(read), length))
+        }
+        Place::Drive(path) => {
+            let reader = fs.open(path)?;
+            let length = reader.size().0;
+            let mut at = Bytes::ZERO;
+            let read = move |into: &mut [u8]| {
+                let n = context.wait(reader.read_at(at, into))?;
+                at = at.plus(Bytes(n as u64));
+                Ok(n)
+            };
+            Ok((Box::new(read), length))
+        }
+    }
+}
+
+/// Reads the source to its end and hands each chunk to a writer.
+type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+
+/// Writes a file of this machine. A regular file is written under another name and renamed when it is whole.
+fn write_host(path: &Path, each: Each<'_>) -> Result<()> {
+    let named = || format!("writing {}", path.display());
+    // A pipe or a terminal, as /dev/stdout may be, is written as it is.
+    let is_special = path.metadata().is_ok_and(|found| !found.is_file());
+    let part = match path.file_name() {
+        Some(name) if !is_special => {
+            let mut part = name.to_owned();
+            part.push(format!(".{}.part", std::process::id()));
+            path.with_file_name(part)
+        }
+        _ => path.to_owned(),
+    };
+    let mut file = File::create(&part).with_context(named)?;
+    let written = each(&mut |data| file.write_all(data).with_context(named));
+    if is_special {
+        return written;
+    }
+    let whole = written
+        .and_then(|()| file.sync_all().with_context(named))
+        .and_then(|()| std::fs::rename(&part, path).with_context(named));
+    if whole.is_err() {
+        // The error of the copy counts; the part may be gone already.
+        let _gone = std::fs::remove_file(&part);
+    }
+    whole
+}
+
+/// Writes a file of the drive under another name, and renames it when it is whole and synced.
+fn write_drive(context: &Context, fs: &Fs, path: &str, length: u64, each: Each<'_>) -> Result<()> {
+    if is_directory(fs, path) {
+        return Err(::fs::Error::new(ErrorKind::IsADirectory, "creating").into());
+    }
+    let part = format!("{path}.{}.part", std::process::id());
+    let options = CreateOptions { preallocate: Bytes(length), ..CreateOptions::default() };
+    let writer = context.wait(fs.create(&part, &options))?;
+    let written = each(&mut |data| Ok(context.wait(writer.append(data))?))
+        .and_then(|()| Ok(context.wait(writer.sync())?));
+    let closed = context.wait(writer.close());
+    let whole = written.and_then(|()| Ok(closed?)).and_then(|()| Ok(context.wait(fs.rename(&part, path))?));
+    if whole.is_err() {
+        // The error of the copy counts.
+        let _kept = context.wait(fs.unlink(&part));
+    }
+    whole
+}
+
+/// Advice where a directory above the path is missing.
+fn advise_mkdir(error: anyhow::Error, path: &str) -> anyhow::Error {
+    let missing =
+        error.downcast_ref::<::fs::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound);
+    match path.rsplit_once('/') {
+        Some((parent, _)) if missing => {
+            error.context(format!("make its directory: furrow fs mkdir -p {parent}"))
+        }
+        _ => error,
     }
 }
 
@@ -219,11 +279,4 @@ fn host_entries(path: &Path) -> Result<Vec<String>> {
         })?);
     }
     Ok(names)
-}
-
-fn words(place: &Place) -> String {
-    match place {
-        Place::Host(path) => path.display().to_string(),
-        Place::Drive(path) => format!("fs:{path}"),
-    }
 }

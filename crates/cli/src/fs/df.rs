@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use units::Bytes;
 
 use crate::args::DeviceArg;
 use crate::context::Context;
@@ -23,6 +24,8 @@ pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
     let stat = fs.statfs();
     let device = &fs.device().geometry().name;
     let zones = stat.zones;
+    // Dead blocks too few, or too close to live ones of a log, for a reclaim to free their zones.
+    let unusable = Bytes(stat.capacity.0.saturating_sub(stat.used.0 + stat.free.0));
     if context.json {
         output::json(&json!({
             "device": &**device,
@@ -31,6 +34,7 @@ pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
             "capacity": stat.capacity.0,
             "used": stat.used.0,
             "free": stat.free.0,
+            "unusable": unusable.0,
             "garbage": stat.garbage.0,
             "files": stat.files,
             "zones": {
@@ -40,15 +44,18 @@ pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let share = |part: u64| format!("{:.1} %", part as f64 * 100.0 / stat.capacity.0.max(1) as f64);
+    let [used, unusable, free] = shares([stat.used, unusable, stat.free]);
     output::pairs(&[
         ("device", device.to_string()),
         ("uuid", stat.uuid.to_string()),
         ("label", if stat.label.is_empty() { "-".to_owned() } else { stat.label.clone() }),
         ("capacity", size::show(stat.capacity)),
-        ("used", format!("{} ({})", size::show(stat.used), share(stat.used.0))),
-        ("free", format!("{} ({})", size::show(stat.free), share(stat.free.0))),
-        ("garbage", format!("{}, freed by reclaim", size::show(stat.garbage))),
+        ("used", used),
+        ("unusable", format!("{unusable} of dead blocks that no reclaim frees")),
+        (
+            "free",
+            format!("{free}, {} of it once garbage is reclaimed", size::show(stat.garbage.min(stat.free))),
+        ),
         ("files", stat.files.to_string()),
         (
             "zones",
@@ -59,4 +66,32 @@ pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
         ),
     ])?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sizes with their shares in percent. The shares have one decimal, and their sum is 100.0 (of a file system that holds
+/// nothing at all, 0).
+fn shares<const N: usize>(parts: [Bytes; N]) -> [String; N] {
+    let whole = u128::from(parts.iter().map(|part| part.0).sum::<u64>()).max(1);
+    // Each share ends where the parts up to it end, rounded: differences of rounded ends add up.
+    let (mut sum, mut end) = (0, 0);
+    parts.map(|part| {
+        sum += u128::from(part.0);
+        let begin = end;
+        end = (sum * 1000 + whole / 2) / whole;
+        let share = end - begin;
+        format!("{} ({}.{} %)", size::show(part), share / 10, share % 10)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_to_a_hundred() {
+        let third = [Bytes(1 << 20); 3];
+        assert_eq!(shares(third), ["1.0 MiB (33.3 %)", "1.0 MiB (33.4 %)", "1.0 MiB (33.3 %)"]);
+        assert_eq!(shares([Bytes(1 << 20), Bytes(0)]), ["1.0 MiB (100.0 %)", "0 B (0.0 %)"]);
+        assert_eq!(shares([Bytes(0); 2]), ["0 B (0.0 %)"; 2]);
+    }
 }

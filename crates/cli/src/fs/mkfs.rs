@@ -9,9 +9,9 @@ use serde_json::json;
 use zoned::DeviceUrl;
 
 use crate::args::{DeviceArg, ForceArg};
-use crate::context::{Context, on};
+use crate::context::Context;
 use crate::exit::{self, Failure};
-use crate::{erase, output, size};
+use crate::{consent, output, size};
 
 /// `furrow fs mkfs`
 #[derive(Debug, Args)]
@@ -50,12 +50,14 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
         }
     }
     let device = context.open_or_create(&args.device)?;
-    if !erase::agreed(context, &device, args.force, "make a file system on it")? {
+    if !consent::given(context, &device, args.force, "make a file system on it")? {
         return Ok(ExitCode::SUCCESS);
     }
     let made = context.wait(Fs::format(&device, &options)).map_err(|error| match error.kind() {
-        ErrorKind::Exists => Failure::refused(format!("{} (--force)", exit::message(&on(&device, error)))),
-        _ => on(&device, error),
+        ErrorKind::Exists => {
+            Failure::refused(format!("{} (--force)", exit::message(&context.on(&device, error))))
+        }
+        _ => context.on(&device, error),
     })?;
     let size = made.zone_capacity.bytes(made.block_size).0 * u64::from(made.zones);
     if context.json {

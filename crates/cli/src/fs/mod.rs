@@ -1,10 +1,11 @@
-//! `furrow fs`: a file system on a drive, by hand.
+//! `furrow fs`: makes, reads, writes and checks a file system.
 
 mod cat;
 mod check;
 mod cp;
 mod df;
 mod ls;
+mod mkdir;
 mod mkfs;
 mod path;
 mod rm;
@@ -32,11 +33,13 @@ enum Verb {
     Ls(ls::LsArgs),
     /// Print files.
     Cat(cat::CatArgs),
+    /// Make directories.
+    Mkdir(mkdir::MkdirArgs),
     /// Copy files between this machine and a drive: paths on the drive begin with fs:
     Cp(cp::CpArgs),
-    /// Show the space and what fills it.
+    /// Show the space that is used and free.
     Df(df::DfArgs),
-    /// Look for damage, without writing.
+    /// Check the file system for damage, without writing.
     Check(check::CheckArgs),
     /// Print the superblock and the metadata records.
     Dump(check::DumpArgs),
@@ -50,6 +53,7 @@ pub fn run(context: &Context, args: FsArgs) -> Result<ExitCode> {
         Verb::Mkfs(args) => mkfs::run(context, &args),
         Verb::Ls(args) => ls::run(context, &args),
         Verb::Cat(args) => cat::run(context, &args),
+        Verb::Mkdir(args) => mkdir::run(context, &args),
         Verb::Cp(args) => cp::run(context, &args),
         Verb::Df(args) => df::run(context, &args),
         Verb::Check(args) => check::run(context, &args),

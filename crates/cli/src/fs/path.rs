@@ -1,10 +1,11 @@
-//! A place to copy from or to: on this machine or on the drive.
+//! Paths on this machine and on the drive.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `fs:/dir/file` lies on the drive; everything else, and `host:PATH`, on this machine.
+/// A path to copy from or to. `fs:/dir/file` lies on the drive; everything else, and `host:PATH`, on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On this machine.
@@ -25,13 +26,22 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// The last part of the path.
+    /// The path's last part.
     pub fn name(&self) -> Option<String> {
         let path = match self {
             Place::Host(path) => path.as_path(),
             Place::Drive(path) => Path::new(path),
         };
         Some(path.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host(path) => write!(f, "{}", path.display()),
+            Place::Drive(path) => write!(f, "fs:{path}"),
+        }
     }
 }
 
@@ -44,6 +54,12 @@ pub fn absolute(path: &str) -> String {
 /// `name` within the directory `parent`.
 pub fn join(parent: &str, name: &str) -> String {
     format!("{}/{name}", parent.trim_end_matches('/'))
+}
+
+/// The path's ancestors below the root, from the first to the path itself: `/a`, `/a/b`.
+pub fn ancestors(path: &str) -> Vec<String> {
+    let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+    ends.filter_map(|end| path.get(..end)).filter(|path| path.len() > 1).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -64,5 +80,12 @@ mod tests {
     fn a_name_below_the_root_gets_one_slash() {
         assert_eq!(join("/", "a"), "/a");
         assert_eq!(join("/a", "b"), "/a/b");
+    }
+
+    #[test]
+    fn the_ancestors_of_a_path_end_with_the_path() {
+        assert_eq!(ancestors("/a/b/c"), ["/a", "/a/b", "/a/b/c"]);
+        assert_eq!(ancestors("/a"), ["/a"]);
+        assert_eq!(ancestors("/"), [""; 0]);
     }
 }

@@ -1,10 +1,9 @@
-//! The zone map as an SVG. It fits light and dark pages: what is not a zone takes the page's own colour.
+//! The zone map as an SVG, for light and dark pages: text and free zones follow the reader's colour scheme.
 
 use std::fmt::Write;
 
-use crate::device::state;
-use crate::size;
-use crate::zones::{Cell, Map, Paint};
+use super::map::{Category, Cell, Map};
+use crate::{describe, size};
 
 /// Width of the picture, in its own units.
 const WIDTH: f64 = 960.0;
@@ -21,15 +20,17 @@ const LEGEND_LINE: f64 = 22.0;
 /// Legend entries in a line.
 const LEGEND_ACROSS: usize = 4;
 
-/// Draws the map: the outline of a cell is a zone, its fill the part written, the strong part what is live.
+/// Draws the map: a cell's outline is a zone, its pale fill the written part, its opaque fill the live part.
 pub fn draw(map: &Map) -> String {
     let inner = WIDTH - 2.0 * MARGIN;
     let across = (map.zones.len() as f64 * 1.8).sqrt().ceil().clamp(16.0, 400.0);
     let pitch = inner / across;
     let gap = if pitch >= 8.0 { pitch * 0.12 } else { 0.0 };
     let rows = (map.zones.len() as f64 / across).ceil();
-    let used: Vec<Paint> =
-        Paint::ALL.into_iter().filter(|paint| map.zones.iter().any(|cell| cell.paint == *paint)).collect();
+    let used: Vec<Category> = Category::ALL
+        .into_iter()
+        .filter(|category| map.zones.iter().any(|cell| cell.category == *category))
+        .collect();
     let legend_top = MARGIN + TITLE + rows * pitch + 12.0;
     let lines = (used.len() + 1).div_ceil(LEGEND_ACROSS) as f64;
     let height = legend_top + lines * LEGEND_LINE + MARGIN;
@@ -44,13 +45,13 @@ pub fn draw(map: &Map) -> String {
          @media (prefers-color-scheme:dark){text{fill:#e6edf3} .quiet{fill:#9aa7b4} .free{stroke:#5b6875}}\n\
          .zone{stroke-width:.8}\n",
     );
-    for paint in Paint::ALL {
+    for category in Category::ALL {
         let _ = writeln!(
             out,
             ".{}{{fill:{c}}} .{}-edge{{stroke:{c};fill:{c}22}}",
-            class(paint),
-            class(paint),
-            c = colour(paint)
+            class(category),
+            class(category),
+            c = colour(category)
         );
     }
     out.push_str("</style>\n");
@@ -71,10 +72,18 @@ pub fn draw(map: &Map) -> String {
         let row = (index as f64 / across).floor();
         zone(&mut out, map, cell, MARGIN + column * pitch, MARGIN + TITLE + row * pitch, pitch - gap);
     }
-    for (index, paint) in used.iter().enumerate() {
-        let count = map.zones.iter().filter(|cell| cell.paint == *paint).count();
-        let text = format!("{} ({count})", paint.name());
-        legend(&mut out, index, legend_top, &edge(*paint), class(*paint), *paint != Paint::Free, &text);
+    for (index, category) in used.iter().enumerate() {
+        let count = map.zones.iter().filter(|cell| cell.category == *category).count();
+        let text = format!("{} ({count})", category.name());
+        legend(
+            &mut out,
+            index,
+            legend_top,
+            &edge(*category),
+            class(*category),
+            *category != Category::Free,
+            &text,
+        );
     }
     legend(&mut out, used.len(), legend_top, "quiet-box", "", false, "pale: written, no longer live");
     out.push_str("</svg>");
@@ -98,7 +107,7 @@ fn subtitle(map: &Map) -> String {
     }
 }
 
-/// One zone: filled from below, the live part strong.
+/// Draws one zone: filled from below, the live part opaque.
 fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
     let bytes = |blocks: units::Blocks| size::show(blocks.bytes(map.block_size));
     let live = cell.live.map(|live| format!(", {} live", bytes(live))).unwrap_or_default();
@@ -106,15 +115,15 @@ fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
         out,
         r#"<g><title>zone {}: {}, {}, {} of {} written{live}</title>"#,
         cell.zone,
-        cell.paint.name(),
-        state(cell.state),
+        cell.category.name(),
+        describe::zone_state(cell.state),
         bytes(cell.pointer),
         bytes(cell.capacity),
     );
     let _ = write!(
         out,
         r#"<rect class="zone {}" x="{x:.1}" y="{y:.1}" width="{side:.1}" height="{side:.1}"/>"#,
-        edge(cell.paint)
+        edge(cell.category)
     );
     let mut bar = |share: f64, opacity: &str| {
         let height = side * share;
@@ -122,14 +131,14 @@ fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
             let _ = write!(
                 out,
                 r#"<rect class="{}"{opacity} x="{x:.1}" y="{:.1}" width="{side:.1}" height="{height:.1}"/>"#,
-                class(cell.paint),
+                class(cell.category),
                 y + side - height,
             );
         }
     };
-    if cell.paint != Paint::Free {
-        bar(cell.filled(), r#" opacity=".35""#);
-        bar(cell.alive(), "");
+    if cell.category != Category::Free {
+        bar(cell.written_share(), r#" opacity=".35""#);
+        bar(cell.live_share(), "");
     }
     out.push_str("</g>\n");
 }
@@ -152,42 +161,42 @@ fn legend(out: &mut String, index: usize, top: f64, edge: &str, class: &str, fil
     let _ = writeln!(out, r#"<text x="{:.1}" y="{:.1}">{}</text>"#, x + 20.0, y + 11.0, escape(text));
 }
 
-fn edge(paint: Paint) -> String {
-    match paint {
-        Paint::Free => "free".to_owned(),
-        paint => format!("{}-edge", class(paint)),
+fn edge(category: Category) -> String {
+    match category {
+        Category::Free => "free".to_owned(),
+        category => format!("{}-edge", class(category)),
     }
 }
 
-fn class(paint: Paint) -> &'static str {
-    match paint {
-        Paint::Superblock => "super",
-        Paint::Metadata => "meta",
-        Paint::Log => "log",
-        Paint::Data => "data",
-        Paint::Short => "short",
-        Paint::Medium => "medium",
-        Paint::Long => "long",
-        Paint::Extreme => "extreme",
-        Paint::Unknown => "unknown",
-        Paint::Worn => "worn",
-        Paint::Free => "free-zone",
+fn class(category: Category) -> &'static str {
+    match category {
+        Category::Superblock => "super",
+        Category::Metadata => "meta",
+        Category::Log => "log",
+        Category::Data => "data",
+        Category::Short => "short",
+        Category::Medium => "medium",
+        Category::Long => "long",
+        Category::Extreme => "extreme",
+        Category::Unknown => "unknown",
+        Category::Worn => "worn",
+        Category::Free => "free-zone",
     }
 }
 
-fn colour(paint: Paint) -> &'static str {
-    match paint {
-        Paint::Superblock => "#6b7785",
-        Paint::Metadata => "#8e5bd0",
-        Paint::Log => "#e07b21",
-        Paint::Data => "#1b9aaa",
-        Paint::Short => "#e0566b",
-        Paint::Medium => "#c9a227",
-        Paint::Long => "#3fa45b",
-        Paint::Extreme => "#3b7dd8",
-        Paint::Unknown => "#1b9aaa",
-        Paint::Worn => "#b3261e",
-        Paint::Free => "#9aa7b4",
+fn colour(category: Category) -> &'static str {
+    match category {
+        Category::Superblock => "#6b7785",
+        Category::Metadata => "#8e5bd0",
+        Category::Log => "#e07b21",
+        Category::Data => "#1b9aaa",
+        Category::Short => "#e0566b",
+        Category::Medium => "#c9a227",
+        Category::Long => "#3fa45b",
+        Category::Extreme => "#3b7dd8",
+        Category::Unknown => "#1b9aaa",
+        Category::Worn => "#b3261e",
+        Category::Free => "#9aa7b4",
     }
 }
 
@@ -204,7 +213,7 @@ mod tests {
     fn map(zones: u32) -> Map {
         let cell = |zone| Cell {
             zone: ZoneId(zone),
-            paint: if zone == 0 { Paint::Superblock } else { Paint::Long },
+            category: if zone == 0 { Category::Superblock } else { Category::Long },
             state: ZoneState::Full,
             pointer: Blocks(10),
             capacity: Blocks(10),
@@ -223,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_half_dead_is_half_strong() {
+    fn the_live_half_of_a_zone_is_drawn_opaque() {
         let svg = draw(&map(1));
         let heights: Vec<f64> = svg
             .lines()

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::map::{Category, Map};
 use crate::size;
-use crate::zones::{Map, Paint};
 
 /// Zones in a line.
 const ACROSS: usize = 32;
@@ -26,10 +26,10 @@ pub fn draw(map: &Map, colour: bool) -> String {
         let Some(first) = row.first() else { continue };
         let _ = write!(out, "{:>6} ", first.zone.0);
         for cell in row {
-            let bar = BARS.get((cell.filled() * 8.0).ceil() as usize).copied().unwrap_or('█');
-            let letter = letter(cell.paint);
+            let bar = BARS.get((cell.written_share() * 8.0).ceil() as usize).copied().unwrap_or('█');
+            let letter = letter(cell.category);
             if colour {
-                let _ = write!(out, " \x1b[38;5;{}m{letter}{bar}\x1b[0m", ansi(cell.paint));
+                let _ = write!(out, " \x1b[38;5;{}m{letter}{bar}\x1b[0m", ansi(cell.category));
             } else {
                 let _ = write!(out, " {letter}{bar}");
             }
@@ -37,8 +37,8 @@ pub fn draw(map: &Map, colour: bool) -> String {
         out.push('\n');
     }
     let mut legend = Vec::new();
-    for paint in Paint::ALL {
-        let cells = map.zones.iter().filter(|cell| cell.paint == paint);
+    for category in Category::ALL {
+        let cells = map.zones.iter().filter(|cell| cell.category == category);
         let (count, live, written) = cells.fold((0, 0, 0), |(count, live, written), cell| {
             (count + 1, live + cell.live.unwrap_or(cell.pointer).0, written + cell.pointer.0)
         });
@@ -47,8 +47,12 @@ pub fn draw(map: &Map, colour: bool) -> String {
         }
         let share = match written {
             _ if matches!(
-                paint,
-                Paint::Superblock | Paint::Metadata | Paint::Free | Paint::Worn | Paint::Unknown
+                category,
+                Category::Superblock
+                    | Category::Metadata
+                    | Category::Free
+                    | Category::Worn
+                    | Category::Unknown
             ) =>
             {
                 String::new()
@@ -56,7 +60,7 @@ pub fn draw(map: &Map, colour: bool) -> String {
             0 => String::new(),
             written => format!(", {:.0} % live", live as f64 * 100.0 / written as f64),
         };
-        legend.push(format!("{} {} ({count}{share})", letter(paint), paint.name()));
+        legend.push(format!("{} {} ({count}{share})", letter(category), category.name()));
     }
     for entry in legend {
         let _ = writeln!(out, "        {entry}");
@@ -65,33 +69,33 @@ pub fn draw(map: &Map, colour: bool) -> String {
     out
 }
 
-fn letter(paint: Paint) -> char {
-    match paint {
-        Paint::Superblock => 'S',
-        Paint::Metadata => 'M',
-        Paint::Log => 'L',
-        Paint::Data => 'd',
-        Paint::Short => '1',
-        Paint::Medium => '2',
-        Paint::Long => '3',
-        Paint::Extreme => '4',
-        Paint::Unknown => '?',
-        Paint::Worn => 'x',
-        Paint::Free => '·',
+fn letter(category: Category) -> char {
+    match category {
+        Category::Superblock => 'S',
+        Category::Metadata => 'M',
+        Category::Log => 'L',
+        Category::Data => 'd',
+        Category::Short => '1',
+        Category::Medium => '2',
+        Category::Long => '3',
+        Category::Extreme => '4',
+        Category::Unknown => '?',
+        Category::Worn => 'x',
+        Category::Free => '·',
     }
 }
 
-fn ansi(paint: Paint) -> u8 {
-    match paint {
-        Paint::Superblock => 244,
-        Paint::Metadata => 134,
-        Paint::Log => 208,
-        Paint::Data | Paint::Unknown => 37,
-        Paint::Short => 203,
-        Paint::Medium => 178,
-        Paint::Long => 71,
-        Paint::Extreme => 33,
-        Paint::Worn => 196,
-        Paint::Free => 240,
+fn ansi(category: Category) -> u8 {
+    match category {
+        Category::Superblock => 244,
+        Category::Metadata => 134,
+        Category::Log => 208,
+        Category::Data | Category::Unknown => 37,
+        Category::Short => 203,
+        Category::Medium => 178,
+        Category::Long => 71,
+        Category::Extreme => 33,
+        Category::Worn => 196,
+        Category::Free => 240,
     }
 }

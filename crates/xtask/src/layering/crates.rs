@@ -26,7 +26,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("sim", &["array", "fs", "rocks", "kv", "replica"]),
     ("bench", &["array", "server", "sim"]),
     ("figures", &["bench"]),
-    ("cli", &["array", "server", "sim", "figures"]),
+    ("demo", &["units"]),
+    ("cli", &["array", "server", "sim", "figures", "demo"]),
     ("xtask", &[]),
     ("guest", &["fs", "xtask"]),
 ];

@@ -12,29 +12,29 @@ use units::{Bytes, block_on};
 use zoned::{DeviceUrl, Geometry};
 
 use crate::args::{DeviceArg, ForceArg};
-use crate::bench::{failed, latency_cells};
+use crate::bench::result::{failed, latency_cells};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::{erase, output, size};
+use crate::{consent, output, size};
 
-/// How long a load runs where nothing else is said.
+/// How long a load runs without `--count`, `--total` and `--time`.
 const TIME: Duration = Duration::from_secs(1);
 
 /// `furrow device bench`
 #[derive(Debug, Args)]
-pub struct DeviceBenchArgs {
+pub struct BenchArgs {
     #[command(flatten)]
     device: DeviceArg,
-    /// write, append, read, or mixed=READ%: appends, and so many percent of reads.
+    /// write, append, read, or mixed=READ%: appends, READ percent of them reads instead.
     #[arg(long, default_value = "append", value_name = "OP")]
     op: Kind,
     /// Bytes of an operation.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     block: Bytes,
-    /// Operations in flight; of writes one for each zone.
+    /// Operations in flight; writes: one for each zone.
     #[arg(long, default_value_t = 1, value_name = "N")]
     depth: u32,
-    /// Zones written at the same time, no more than are in flight, or read from.
+    /// Zones written at the same time (at most --depth), or read from.
     #[arg(long, default_value_t = 1, value_name = "N")]
     zones: u32,
     /// Operations in all.
@@ -43,7 +43,7 @@ pub struct DeviceBenchArgs {
     /// Bytes in all.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, group = "length")]
     total: Option<Bytes>,
-    /// End after so long, or when the drive is full [default: 1s]
+    /// End after this time, or when the drive is full [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, group = "length")]
     time: Option<Duration>,
     /// Bytes a second to offer; latencies then count from when an operation was due [default: as many as the depth gives]
@@ -57,7 +57,7 @@ pub struct DeviceBenchArgs {
 }
 
 /// The load, for a drive of this geometry.
-fn load(args: &DeviceBenchArgs, geometry: &Geometry) -> Load {
+fn load(args: &BenchArgs, geometry: &Geometry) -> Load {
     let load = Load {
         kind: args.op,
         size: args.block,
@@ -69,20 +69,20 @@ fn load(args: &DeviceBenchArgs, geometry: &Geometry) -> Load {
     };
     match args.total {
         Some(total) => Load { count: total.0 / args.block.0.max(1), ..load },
-        // The time ends it, or the end of the drive.
+        // The run ends with its time or when the drive is full.
         None if args.count.is_none() && args.op.writes() => Load { count: load.room(geometry), ..load },
         None => load,
     }
 }
 
 /// Runs the load.
-pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
+pub fn run(context: &Context, args: &BenchArgs) -> Result<ExitCode> {
     if args.rate == Some(Bytes::ZERO) || args.time == Some(Duration::ZERO) {
         return Err(Failure::usage("a rate and a time are above 0"));
     }
     let url: DeviceUrl = args.device.device.parse()?;
     if !url.exists() {
-        // What is refused makes no file.
+        // Validated before the drive file is made.
         let geometry = url.options()?.geometry()?;
         load(args, &geometry).validate(&geometry)?;
     }
@@ -94,7 +94,7 @@ pub fn run(context: &Context, args: &DeviceBenchArgs) -> Result<ExitCode> {
     let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(TIME));
     let fills = !args.op.writes() && !geometry.read_past_pointer;
     if args.op.writes() || fills {
-        if !erase::agreed(context, drive.device(), args.force, "overwrite it with a load")? {
+        if !consent::given(context, drive.device(), args.force, "overwrite it with a load")? {
             return Ok(ExitCode::SUCCESS);
         }
     } else if args.force.dry_run {

@@ -1,13 +1,13 @@
-//! As much of a RESP client as the demo needs.
+//! A client of the redis protocol, with pipelines of SET, GET, PING and SHUTDOWN.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long the server may be silent.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A reply longer than this is none of ours.
+/// The longest reply that is read, in bytes.
 const MAX_BULK: usize = 64 << 20;
 
 /// A connection.
@@ -20,13 +20,13 @@ pub struct Client {
 /// A reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// `+OK` and its like.
+    /// `+OK`
     Status(String),
     /// `-ERR ...`
     Error(String),
     /// `:7`
     Integer(i64),
-    /// A value, or that there is none.
+    /// `$3...`, a value; `None` for `$-1`, a key that does not exist.
     Bulk(Option<Vec<u8>>),
     /// Several replies.
     Array(Vec<Reply>),
@@ -35,9 +35,9 @@ pub enum Reply {
 impl Client {
     /// Connects.
     pub fn connect(at: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Client { stream: BufReader::with_capacity(256 << 10, stream), out: Vec::new() })
     }
 
@@ -76,27 +76,29 @@ fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
     if stream.read_line(&mut line)? == 0 {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
     }
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line:?}"));
-    let line = line.strip_suffix("\r\n").ok_or_else(strange)?;
-    let kind = line.chars().next().ok_or_else(strange)?;
-    let rest = line.get(kind.len_utf8()..).ok_or_else(strange)?;
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line:?}"));
+    let line = line.strip_suffix("\r\n").ok_or_else(malformed)?;
+    let kind = line.chars().next().ok_or_else(malformed)?;
+    let rest = line.get(kind.len_utf8()..).ok_or_else(malformed)?;
     match kind {
         '+' => Ok(Reply::Status(rest.to_owned())),
         '-' => Ok(Reply::Error(rest.to_owned())),
-        ':' => rest.parse().map(Reply::Integer).map_err(|_| strange()),
+        ':' => rest.parse().map(Reply::Integer).map_err(|_| malformed()),
         '$' if rest == "-1" => Ok(Reply::Bulk(None)),
         '$' => {
-            let length: usize = rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(strange)?;
+            let length: usize =
+                rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(malformed)?;
             let mut value = vec![0; length];
             stream.read_exact(&mut value)?;
             stream.read_exact(&mut [0; 2])?;
             Ok(Reply::Bulk(Some(value)))
         }
         '*' => {
-            let length: usize = rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(strange)?;
+            let length: usize =
+                rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(malformed)?;
             (0..length).map(|_| read(stream)).collect::<io::Result<_>>().map(Reply::Array)
         }
-        _ => Err(strange()),
+        _ => Err(malformed()),
     }
 }
 

@@ -38,15 +38,15 @@ pub fn run(context: &Context) -> Result<ExitCode> {
             text(&drive.serial),
             size::show(drive.size),
             format!("{} x {}", drive.zones, size::show(drive.zone_size)),
-            state(drive, contents),
+            use_of(drive, contents),
         ]
     });
     output::table(&["device", "kind", "model", "serial", "size", "zones", "use"], &["size"], rows.collect())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What it is used for, or else what it holds.
-fn state(drive: &ZonedDrive, contents: &io::Result<Contents>) -> String {
+/// What the drive is used for; where it is not used, what it holds.
+fn use_of(drive: &ZonedDrive, contents: &io::Result<Contents>) -> String {
     if !drive.uses.is_empty() {
         return drive.uses.iter().map(Use::to_string).collect::<Vec<_>>().join(", ");
     }
@@ -54,7 +54,7 @@ fn state(drive: &ZonedDrive, contents: &io::Result<Contents>) -> String {
         Ok(contents) if contents.is_blank() => "blank".to_owned(),
         Ok(contents) => contents.to_string(),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            "unknown: to look takes root".to_owned()
+            "unknown: reading it takes root".to_owned()
         }
         Err(error) => format!("unknown: {error}"),
     }

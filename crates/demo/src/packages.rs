@@ -1,23 +1,24 @@
-//! This machine's own package lists: real records, there on every Debian machine.
+//! The package lists of this machine: records that every Debian machine has.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::exit::Failure;
+/// The directory of apt's lists.
+const LISTS: &str = "/var/lib/apt/lists";
 
-/// Where apt keeps its lists.
-pub const LISTS: &str = "/var/lib/apt/lists";
-
-/// Reads apt's files, whatever they are compressed with.
+/// Decompresses apt's files.
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 
 /// Records by key, `pkg:NAME:VERSION:ARCHITECTURE`.
 pub type Records = BTreeMap<String, String>;
 
-/// Every record of the lists; fetches the lists where there are none.
+/// Every record of the lists; fetches the lists if there are none.
+///
+/// # Errors
+/// A machine without apt or lists.
 pub fn load() -> Result<Records> {
     let mut files = list_files(Path::new(LISTS))?;
     if files.is_empty() {
@@ -71,7 +72,7 @@ fn update() -> Result<()> {
     if updated.success() {
         return Ok(());
     }
-    Err(Failure::usage("there are no package lists yet: run, as root, apt-get update"))
+    bail!("there are no package lists yet: run, as root, apt-get update")
 }
 
 /// Adds the records of one list: paragraphs, separated by empty lines.

@@ -1,21 +1,21 @@
-//! Loads records over several connections and remembers what the server acknowledged.
+//! Writes records over several connections, and reads them back.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 
-use crate::demo::resp::{Client, Reply};
+use crate::report::Report;
+use crate::resp::{Client, Reply};
 
-/// Connections at once.
+/// Connections of a load.
 const CONNECTIONS: usize = 4;
 
 /// Commands in a pipeline.
 const PIPELINE: usize = 64;
 
-/// One write.
+/// A SET.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
     /// The key.
@@ -26,9 +26,17 @@ pub struct Write {
     pub acknowledged: bool,
 }
 
-/// Sets all of `writes` and marks what was acknowledged. `acknowledged` counts along. A server that dies ends the
-/// load without an error; one that refuses a write ends it with one.
-pub fn set(at: SocketAddr, writes: &mut [Write], bar: &ProgressBar, acknowledged: &AtomicU64) -> Result<()> {
+/// Sends all of `writes`, marks those that the server acknowledges, and counts them in `acknowledged`. A server that
+/// dies ends the load without an error.
+///
+/// # Errors
+/// A server that refuses a write, or cannot be reached at the start.
+pub fn set(
+    at: SocketAddr,
+    writes: &mut [Write],
+    report: &dyn Report,
+    acknowledged: &AtomicU64,
+) -> Result<()> {
     let share = writes.len().div_ceil(CONNECTIONS).max(1);
     each_share(writes, share, |writes| {
         let mut client = Client::connect(at).context("connecting to the server")?;
@@ -47,20 +55,23 @@ pub fn set(at: SocketAddr, writes: &mut [Write], bar: &ProgressBar, acknowledged
                     Err(_) => return Ok(()),
                 }
                 acknowledged.fetch_add(1, Ordering::Relaxed);
-                bar.inc(1);
+                report.advance();
             }
         }
         Ok(())
     })
 }
 
-/// Reads every key and hands its value to `verdict`; gives the sentences that `verdict` returned.
+/// Reads every key and hands its value to `verdict`; returns the problems that `verdict` found.
+///
+/// # Errors
+/// A server that cannot be reached, or gives no values.
 pub fn check<T: Sync>(
     at: SocketAddr,
     expected: &[T],
     key: impl Fn(&T) -> &str + Sync,
     verdict: impl Fn(&T, Option<&[u8]>) -> Option<String> + Sync,
-    bar: &ProgressBar,
+    report: &dyn Report,
 ) -> Result<Vec<String>> {
     let problems = std::sync::Mutex::new(Vec::new());
     let mut shares: Vec<&T> = expected.iter().collect();
@@ -79,7 +90,7 @@ pub fn check<T: Sync>(
                 if let Some(problem) = verdict(item, value.as_deref()) {
                     problems.lock().expect("no thread panics while it holds this").push(problem);
                 }
-                bar.inc(1);
+                report.advance();
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `furrow array fail`, `replace`, `rebuild`, `scrub`: on drives that nobody has, or through the server that has them.
+//! `furrow array fail`, `replace`, `rebuild`, `scrub`: orders to an array, and the jobs that they start.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,26 +10,25 @@ use serde_json::{Value, json};
 use server::array::{
     ArrayView, EndView, FailOrder, Job, MemberView, ProgressView, ReplaceOrder, ScrubOrder, ScrubView,
 };
-
 use units::Bytes;
 use zoned::ErrorKind;
 
-use super::at::{At, Place, absolute};
+use super::handle::{ArrayArg, ArrayHandle, absolute};
 use super::status;
 use crate::args::ForceArg;
 use crate::context::Context;
 use crate::exit::{self, Code, Failure};
 use crate::{output, progress, size};
 
-/// Between two looks at what runs.
+/// Time between two polls of a job.
 const STEP: Duration = Duration::from_millis(200);
 
 /// `furrow array fail`
 #[derive(Debug, Args)]
 pub struct FailArgs {
     #[command(flatten)]
-    at: At,
-    /// Which drive: its slot, as `status` shows it
+    array: ArrayArg,
+    /// The drive's slot, as `status` shows it
     slot: u32,
     /// Say what would be done and do nothing.
     #[arg(long)]
@@ -40,18 +39,18 @@ pub struct FailArgs {
 #[derive(Debug, Args)]
 pub struct ReplaceArgs {
     #[command(flatten)]
-    at: At,
-    /// Which drive: its slot, as `status` shows it
+    array: ArrayArg,
+    /// The drive's slot, as `status` shows it
     slot: u32,
-    /// The new drive: what it holds is lost. A drive file is made
+    /// The new drive: the data that it holds is lost. A drive file is made
     #[arg(value_name = "NEW")]
     new: String,
-    /// Bytes a second that the rebuild never exceeds: clients have the rest
+    /// The rebuild's highest rate, in bytes a second
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     max_rate: Option<Bytes>,
     #[command(flatten)]
     force: ForceArg,
-    /// Do not wait for the end; only where a server has the array.
+    /// Do not wait for the end of the job; only where a server holds the array.
     #[arg(long, requires = "url")]
     no_wait: bool,
 }
@@ -60,8 +59,8 @@ pub struct ReplaceArgs {
 #[derive(Debug, Args)]
 pub struct RebuildArgs {
     #[command(flatten)]
-    at: At,
-    /// End it instead: the array does without the drive as before; only where a server has the array.
+    array: ArrayArg,
+    /// Cancel the rebuild instead: the array stays degraded; only where a server holds the array.
     #[arg(long, requires = "url")]
     cancel: bool,
 }
@@ -70,20 +69,20 @@ pub struct RebuildArgs {
 #[derive(Debug, Args)]
 pub struct ScrubArgs {
     #[command(flatten)]
-    at: At,
-    /// Make parity fit its data where it does not: which of the two is wrong nobody can tell, and this believes the data.
-    /// Without this a scrub says how many stripes that would be, and changes no parity.
+    array: ArrayArg,
+    /// Rewrite parity that does not fit its data. Whether data or parity is wrong cannot be told: this trusts the data.
+    /// Without this flag a scrub counts such stripes and changes nothing.
     #[arg(long)]
     repair_parity: bool,
-    /// End the one under way instead; only where a server has the array.
+    /// Cancel the scrub under way instead; only where a server holds the array.
     #[arg(long, requires = "url", conflicts_with = "repair_parity")]
     cancel: bool,
-    /// Do not wait for the end; only where a server has the array.
+    /// Do not wait for the end of the job; only where a server holds the array.
     #[arg(long, requires = "url")]
     no_wait: bool,
 }
 
-/// A dry run ends as the order would.
+/// The exit code of a dry run: that of the order.
 fn of_dry_run(refused: bool) -> ExitCode {
     if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -91,36 +90,39 @@ fn of_dry_run(refused: bool) -> ExitCode {
 /// Fails a drive.
 pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     if args.dry_run {
-        let view = args.at.look(context)?;
+        let view = args.array.view(context)?;
         let member = member(&view, args.slot)?;
         let would = match (member.state.as_str(), view.health.as_str()) {
             ("good", "clean") => "would fail",
-            ("good", _) => "would refuse to fail, as the array lacks one already,",
-            _ => "would refuse to fail, as it is no good member,",
+            ("good", _) => "would refuse to fail, as the array is degraded,",
+            _ => "would refuse to fail, as it failed before or is missing,",
         };
         output::line(format!("{would} drive {}: {}", args.slot, drive(member)))?;
         return Ok(of_dry_run(would != "would fail"));
     }
-    let place = args.at.open(context)?;
-    let view = match &place {
-        Place::Here(array) => {
+    let handle = args.array.open(context)?;
+    let view = match &handle {
+        ArrayHandle::Local(array) => {
             array.fail(Slot(args.slot))?;
             array.view()
         }
-        Place::There(server) => server.order("fail", &FailOrder { slot: args.slot })?,
+        ArrayHandle::Remote(server) => server.order("fail", &FailOrder { slot: args.slot })?,
     };
     status::show(context, &view)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces a drive, and waits for the end of the rebuild.
+/// Replaces a failed drive, and waits for the end of the rebuild.
 pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     if args.new.starts_with("array:") {
-        return Err(Failure::usage(format!("{}: a drive is needed, and no array", args.new)));
+        return Err(Failure::usage(format!(
+            "{} is an array, and a drive is needed: nvme:, blk: or emu:",
+            args.new
+        )));
     }
     let (slot, force) = (args.slot, args.force);
-    // What makes no sense makes no drive file.
-    let seen = args.at.look(context)?;
+    // Checked before a drive file is made.
+    let seen = args.array.view(context)?;
     let old = member(&seen, slot)?;
     if old.state == "good" {
         return Err(Failure::usage(format!(
@@ -136,40 +138,40 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
         max_rate: args.max_rate.map(|rate| rate.0),
     };
     if force.dry_run {
-        let (what, refused) = match args.at.server()? {
+        let (what, refused) = match args.array.server()? {
             Some(server) => {
                 let order = ReplaceOrder { dry_run: true, ..order };
-                let said: Value = server.order("replace", &order)?;
-                (said.get("drive").and_then(Value::as_str).unwrap_or_default().to_owned(), false)
+                let answer: Value = server.order("replace", &order)?;
+                (answer.get("drive").and_then(Value::as_str).unwrap_or_default().to_owned(), false)
             }
-            None => would_be(context, &args.new, force.force)?,
+            None => dry_run(context, &args.new, force.force)?,
         };
         let would = if refused { "would refuse" } else { "would replace" };
         output::line(format!("{would} drive {slot} ({}): {what}", drive(old)))?;
         return Ok(of_dry_run(refused));
     }
-    let place = args.at.open(context)?;
-    match &place {
-        Place::Here(array) => {
-            array.replace(&order).map_err(forced)?;
+    let handle = args.array.open(context)?;
+    match &handle {
+        ArrayHandle::Local(array) => {
+            array.replace(&order).map_err(advise_force)?;
         }
-        Place::There(server) => {
-            let _said: Value = server.order("replace", &order)?;
+        ArrayHandle::Remote(server) => {
+            let _answer: Value = server.order("replace", &order)?;
         }
     }
     if args.no_wait {
-        status::show(context, &place.view()?)?;
+        status::show(context, &handle.view()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (view, end) = follow(context, &place, REBUILD)?;
+    let (view, end) = follow(context, &handle, REBUILD)?;
     rebuilt(context, &view, &end)
 }
 
-/// What would happen to a new drive, and whether it would be refused.
-fn would_be(context: &Context, new: &str, force: bool) -> Result<(String, bool)> {
+/// What a replacement would do to the new drive, and whether the array would refuse it.
+fn dry_run(context: &Context, new: &str, force: bool) -> Result<(String, bool)> {
     let url: zoned::DeviceUrl = new.parse()?;
     if !url.exists() {
-        return Ok((format!("{new}: it would be made"), false));
+        return Ok((format!("{new}: the drive file would be made"), false));
     }
     let device = url.open(std::sync::Arc::clone(context.driver()))?;
     let contents = context.wait(zoned::contents::guard(&*device, true))?;
@@ -178,21 +180,21 @@ fn would_be(context: &Context, new: &str, force: bool) -> Result<(String, bool)>
     Ok((format!("{}: {contents}{advice}", device.geometry().name), refused))
 }
 
-/// What is refused for what a drive holds takes `--force`.
-fn forced(error: zoned::Error) -> anyhow::Error {
+/// Adds `--force` to the refusal of a drive that holds data.
+fn advise_force(error: zoned::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::HoldsData => Failure::refused(format!("{} (--force)", exit::message(&error.into()))),
         _ => error.into(),
     }
 }
 
-/// Follows a rebuild: one that was cut short goes on when the array is opened.
+/// Follows the rebuild. Opening the array resumes one that was interrupted.
 pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
-    let place = args.at.open(context)?;
+    let handle = args.array.open(context)?;
     if args.cancel {
-        return cancel(context, &place, Job::Rebuild);
+        return cancel(context, &handle, Job::Rebuild);
     }
-    let view = place.view()?;
+    let view = handle.view()?;
     if view.rebuild.is_none() && view.last_rebuild.is_none() {
         return match view.health.as_str() {
             "clean" => {
@@ -200,7 +202,7 @@ pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
                     status::show(context, &view)?;
                 } else {
                     output::line(format!(
-                        "array {}: all its drives are there, nothing is rebuilt",
+                        "array {}: all its drives are good, nothing is rebuilt",
                         view.array
                     ))?;
                 }
@@ -209,11 +211,11 @@ pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
             _ => Err(Failure::refused(format!(
                 "array {}: no rebuild is under way; {}",
                 view.array,
-                view.advice.first().map_or("furrow array replace SLOT NEW begins one", String::as_str)
+                view.advice.first().map_or("furrow array replace SLOT NEW starts one", String::as_str)
             ))),
         };
     }
-    let (view, end) = follow(context, &place, REBUILD)?;
+    let (view, end) = follow(context, &handle, REBUILD)?;
     rebuilt(context, &view, &end)
 }
 
@@ -239,28 +241,28 @@ fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Scrubs: exit code 1 where parity does not fit its data, or a read failed that nothing mends.
+/// Scrubs: exit code 1 where parity does not fit its data, or a unit cannot be read or reconstructed.
 pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
-    let place = args.at.open(context)?;
+    let handle = args.array.open(context)?;
     if args.cancel {
-        return cancel(context, &place, Job::Scrub);
+        return cancel(context, &handle, Job::Scrub);
     }
-    match &place {
-        Place::Here(array) => array.scrub(args.repair_parity)?,
-        Place::There(server) => {
+    match &handle {
+        ArrayHandle::Local(array) => array.scrub(args.repair_parity)?,
+        ArrayHandle::Remote(server) => {
             let _view: ArrayView =
                 server.order("scrub", &ScrubOrder { repair_parity: args.repair_parity })?;
         }
     }
     if args.no_wait {
-        status::show(context, &place.view()?)?;
+        status::show(context, &handle.view()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (_, end) = follow(context, &place, SCRUB)?;
+    let (_, end) = follow(context, &handle, SCRUB)?;
     let found = match (&end.error, end.found) {
         (None, Some(found)) => found,
         (error, _) => {
-            let why = error.as_deref().unwrap_or("nobody knows why");
+            let why = error.as_deref().unwrap_or("the server does not say why");
             return Err(Failure::refused(format!("the scrub ended: {why}")));
         }
     };
@@ -287,35 +289,45 @@ fn is_sound(found: &ScrubView) -> bool {
     found.lost == 0 && found.mismatches == found.parity_rewritten
 }
 
-fn cancel(context: &Context, place: &Place, what: Job) -> Result<ExitCode> {
-    let order = if what == Job::Rebuild { "cancel-rebuild" } else { "cancel-scrub" };
-    let cancelled = match place {
-        Place::Here(array) => array.cancel(what),
-        Place::There(server) => {
-            let said: Value = server.order(order, &json!({}))?;
-            said.get("cancelled").and_then(Value::as_bool).unwrap_or_default()
+/// Cancels a job, and waits until it has ended.
+fn cancel(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode> {
+    let (order, (name, running, _)) = match what {
+        Job::Rebuild => ("cancel-rebuild", REBUILD),
+        Job::Scrub => ("cancel-scrub", SCRUB),
+    };
+    let cancelled = match handle {
+        ArrayHandle::Local(array) => array.cancel(what),
+        ArrayHandle::Remote(server) => {
+            let answer: Value = server.order(order, &json!({}))?;
+            answer.get("cancelled").and_then(Value::as_bool).unwrap_or_default()
         }
     };
+    while cancelled && running(&handle.view()?).is_some() {
+        context.sleep(STEP);
+    }
     if context.json {
         output::json(&json!({ "cancelled": cancelled }))?;
     } else {
-        output::line(if cancelled { "it is ended" } else { "there is none" })?;
+        output::line(match cancelled {
+            true => format!("the {name} is cancelled"),
+            false => format!("no {name} is under way"),
+        })?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What runs for a while: its name, how far it is, how it ended.
-type Kind = (&'static str, fn(&ArrayView) -> &Option<ProgressView>, fn(&ArrayView) -> &Option<EndView>);
+/// A job's name, its progress, and its end.
+type JobView = (&'static str, fn(&ArrayView) -> &Option<ProgressView>, fn(&ArrayView) -> &Option<EndView>);
 
-const REBUILD: Kind = ("rebuild", |view| &view.rebuild, |view| &view.last_rebuild);
-const SCRUB: Kind = ("scrub", |view| &view.scrub, |view| &view.last_scrub);
+const REBUILD: JobView = ("rebuild", |view| &view.rebuild, |view| &view.last_rebuild);
+const SCRUB: JobView = ("scrub", |view| &view.scrub, |view| &view.last_scrub);
 
-/// Waits for the end, with a bar and an estimate where a person is watching.
-fn follow(context: &Context, place: &Place, kind: Kind) -> Result<(ArrayView, EndView)> {
-    let (what, running, last) = kind;
+/// Waits for the end of a job; draws a progress bar where stderr is a terminal.
+fn follow(context: &Context, handle: &ArrayHandle, job: JobView) -> Result<(ArrayView, EndView)> {
+    let (what, running, last) = job;
     let bar = progress::bytes(0, what);
     loop {
-        let view = place.view()?;
+        let view = handle.view()?;
         match (running(&view), last(&view)) {
             (Some(now), _) => {
                 bar.set_length(now.total);
@@ -327,7 +339,9 @@ fn follow(context: &Context, place: &Place, kind: Kind) -> Result<(ArrayView, En
                 return Ok((view, end));
             }
             (None, None) => {
-                return Err(Failure::refused(format!("the {what} is gone: the array was opened anew")));
+                return Err(Failure::refused(format!(
+                    "no {what} is under way: the array was reopened meanwhile"
+                )));
             }
         }
         context.sleep(STEP);

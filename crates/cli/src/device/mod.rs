@@ -1,19 +1,19 @@
-//! `furrow device`: a drive as it is, without a file system.
+//! `furrow device`: a drive's properties and zones, without a file system.
+
+mod bench;
+mod list;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use zoned::{Blocks, ZoneInfo, ZoneState, ZonedDevice, conformance};
+use serde_json::json;
+use zoned::{Blocks, ZoneInfo, conformance};
 
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
-use crate::device_bench::{self, DeviceBenchArgs};
-use crate::device_list;
-use crate::erase;
 use crate::exit::Code;
-use crate::{output, size};
+use crate::{consent, describe, output, size};
 
 /// `furrow device`
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ enum Verb {
     Zones(ListArgs),
     /// Test the drive against the device contract. Overwrites it.
     Check(CheckArgs),
-    /// Measure what its zones do: writes, appends, reads. Overwrites it.
-    Bench(DeviceBenchArgs),
+    /// Measure writes, appends and reads of its zones. Overwrites it.
+    Bench(bench::BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -63,11 +63,11 @@ struct CheckArgs {
 /// Runs the verb.
 pub fn run(context: &Context, args: DeviceArgs) -> Result<ExitCode> {
     match args.verb {
-        Verb::List => device_list::run(context),
+        Verb::List => list::run(context),
         Verb::Info(args) => info(context, &args),
         Verb::Zones(args) => zones(context, &args),
         Verb::Check(args) => check(context, &args),
-        Verb::Bench(args) => device_bench::run(context, &args),
+        Verb::Bench(args) => bench::run(context, &args),
     }
 }
 
@@ -98,7 +98,7 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
             "optimal_write": bytes(geometry.optimal_write).0,
             "volatile_cache": geometry.volatile_cache,
             "read_past_pointer": geometry.read_past_pointer,
-            "details": details_json(&*device),
+            "details": describe::details_json(&*device),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -124,11 +124,6 @@ fn info(context: &Context, args: &InfoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What else the device tells of itself.
-pub fn details_json(device: &dyn ZonedDevice) -> Value {
-    Value::Object(device.details().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
-}
-
 fn zones(context: &Context, args: &ListArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
     let zones = device.report_all()?;
@@ -136,7 +131,7 @@ fn zones(context: &Context, args: &ListArgs) -> Result<ExitCode> {
     if context.json {
         let zones = zones.iter().map(|zone| {
             json!({
-                "zone": zone.zone.0, "state": state(zone.state), "pointer": bytes(zone.pointer).0,
+                "zone": zone.zone.0, "state": describe::zone_state(zone.state), "pointer": bytes(zone.pointer).0,
                 "capacity": bytes(zone.capacity).0,
             })
         });
@@ -153,24 +148,10 @@ fn zones(context: &Context, args: &ListArgs) -> Result<ExitCode> {
             (a, b) => format!("{a}-{b}"),
         };
         let (pointer, capacity) = (size::show(bytes(first.pointer)), size::show(bytes(first.capacity)));
-        Some(vec![which, state(first.state).to_owned(), pointer, capacity])
+        Some(vec![which, describe::zone_state(first.state).to_owned(), pointer, capacity])
     });
     output::table(&["zone", "state", "written", "capacity"], &["written", "capacity"], rows.collect())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The state in a word.
-pub fn state(state: ZoneState) -> &'static str {
-    match state {
-        ZoneState::Conventional => "conventional",
-        ZoneState::Empty => "empty",
-        ZoneState::ImplicitOpen => "open",
-        ZoneState::ExplicitOpen => "opened",
-        ZoneState::Closed => "closed",
-        ZoneState::Full => "full",
-        ZoneState::ReadOnly => "read-only",
-        ZoneState::Offline => "offline",
-    }
 }
 
 fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
@@ -180,7 +161,7 @@ fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
         context.open_or_create(&args.device)?
     };
     let name = &device.geometry().name;
-    if !erase::agreed(context, &device, args.force, "overwrite it with tests")? {
+    if !consent::given(context, &device, args.force, "overwrite it with tests")? {
         return Ok(ExitCode::SUCCESS);
     }
     let width = conformance::names().iter().map(|name| name.len()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `furrow array check`, `dump`, `destroy`: of drives that nobody has.
+//! `furrow array check`, `dump`, `destroy`: of drives that no process holds.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use super::at::{DrivesAt, look};
+use super::handle::{self, MembersArg};
 use crate::args::ForceArg;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
@@ -17,7 +17,7 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     #[command(flatten)]
-    at: DrivesAt,
+    array: MembersArg,
     /// Read all data and parity too, and compare them.
     #[arg(long)]
     deep: bool,
@@ -27,21 +27,21 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct DumpArgs {
     #[command(flatten)]
-    at: DrivesAt,
+    array: MembersArg,
 }
 
 /// `furrow array destroy`
 #[derive(Debug, Args)]
 pub struct DestroyArgs {
     #[command(flatten)]
-    at: DrivesAt,
+    array: MembersArg,
     #[command(flatten)]
     force: ForceArg,
 }
 
-/// Checks: exit code 1 where something is lost or wrong.
+/// Checks the array: exit code 1 where data is lost or metadata is wrong.
 pub fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
-    let members = args.at.members(context)?;
+    let members = args.array.open(context)?;
     let report = context.wait(::array::check(&members, CheckOptions { deep: args.deep }))?;
     let word = |severity| if severity == Severity::Error { "error" } else { "warning" };
     let errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -63,7 +63,7 @@ pub fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
             output::line(format!("{}: {slot}{zone}{}", word(problem.severity), problem.what))?;
         }
         output::line(format!(
-            "array {}: {} of {} zones hold something, {errors} errors, {} warnings",
+            "array {}: {} of {} zones hold data, {errors} errors, {} warnings",
             report.status.superblock.uuid,
             report.zones,
             report.status.superblock.zones,
@@ -73,16 +73,16 @@ pub fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     Ok(if errors == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// Prints what the drives' metadata zones hold.
+/// Prints the records of the drives' metadata zones.
 pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
-    let members = args.at.members(context)?;
+    let members = args.array.open(context)?;
     let drives = context.wait(::array::dump(&members))?;
     if context.json {
         let drives = drives.iter().map(|drive| {
             let zones = drive.zones.iter().map(|zone| {
                 json!({
                     "zone": zone.zone.0,
-                    "state": crate::device::state(zone.state),
+                    "state": crate::describe::zone_state(zone.state),
                     "used_blocks": zone.used,
                     "unreadable_blocks": zone.unreadable,
                 })
@@ -123,20 +123,18 @@ pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the array.
+/// Destroys the array.
 pub fn destroy(context: &Context, args: &DestroyArgs) -> Result<ExitCode> {
-    let members = args.at.members(context)?;
-    let view = look(context, &members)?;
+    let members = args.array.open(context)?;
+    let view = handle::view(context, &members)?;
     let label = if view.label.is_empty() { String::new() } else { format!(" ({})", view.label) };
     let what = format!("array {}{label} of {} drives", view.array, view.members.len());
     if args.force.dry_run {
-        output::line(format!("would destroy {what}: what it holds could not be read again"))?;
+        output::line(format!("would destroy {what}: its data would be lost"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !args.force.force {
-        return Err(Failure::refused(format!(
-            "{what}: what it holds could not be read again; --force destroys it"
-        )));
+        return Err(Failure::refused(format!("{what}: its data would be lost; --force destroys it")));
     }
     let wiped = context.wait(::array::destroy(&members))?;
     if context.json {

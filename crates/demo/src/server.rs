@@ -1,0 +1,107 @@
+//! `furrow serve`, as a process of its own.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::program::Program;
+use crate::resp::{Client, Reply};
+
+/// The longest time that a start may take.
+const START: Duration = Duration::from_secs(60);
+
+/// The longest time that a shutdown may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// Time between two polls.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// The address of the redis protocol.
+    pub address: SocketAddr,
+    /// The URL of its pages, which take orders.
+    pub pages: String,
+}
+
+impl Server {
+    /// Starts the server and waits until it answers PING.
+    ///
+    /// # Errors
+    /// A server that ends, or does not answer in time.
+    pub fn start(program: &Program, device: &str, wal: &str) -> Result<Server> {
+        let [address, pages] = free_addresses()?;
+        let child = program
+            .command(&["serve", "--device", device, "--http", &pages.to_string(), "--wal", wal])
+            .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting the server")?;
+        let mut server = Server { child, address, pages: format!("http://{pages}") };
+        let give_up = program.now().after(START);
+        loop {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the server ended before it answered ({status})");
+            }
+            let pong = Client::connect(address).and_then(|mut client| client.call(&[b"PING"]));
+            if matches!(pong, Ok(Reply::Status(_))) {
+                return Ok(server);
+            }
+            if program.now() > give_up {
+                bail!("the server did not answer within {START:?}");
+            }
+            program.sleep(POLL);
+        }
+    }
+
+    /// The server's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGKILL and waits for the process to end.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("killing the server")?;
+        self.child.wait().context("waiting for the killed server")?;
+        Ok(())
+    }
+
+    /// Sends SHUTDOWN and waits for the process to end.
+    pub fn shut_down(mut self, program: &Program) -> Result<()> {
+        // The server may end before it answers.
+        let _ = Client::connect(self.address).and_then(|mut client| client.call(&[b"SHUTDOWN"]));
+        let give_up = program.now().after(STOP);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                if status.success() {
+                    return Ok(());
+                }
+                bail!("the server ended with {status}");
+            }
+            if program.now() > give_up {
+                bail!("the server did not stop within {STOP:?} of SHUTDOWN");
+            }
+            program.sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two loopback addresses with free ports.
+fn free_addresses() -> Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port");
+    // Both listen until both are known: the ports differ.
+    let both = [bind()?, bind()?];
+    Ok([both[0].local_addr()?, both[1].local_addr()?])
+}
