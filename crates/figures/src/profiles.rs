@@ -12,10 +12,34 @@ use zoned::emu::{Emu, EmuOptions, Profile, Timing, ZoneFacts};
 use zoned::{Action, Blocks, Buf, Durability, Lba, Op, Result, ZoneId, ZoneState, ZonedDevice};
 
 use super::closed_loop::{Kind, Loop, Measured, drive};
-use super::row::{Row, Unit};
+use crate::figure::Figure;
+use crate::row::{Row, Unit};
+use crate::svg::{Panel, Shape};
 
 /// The name in rows and of files.
 pub const FIGURE: &str = "profiles";
+
+/// Each published number of a drive beside that of its profile.
+pub const PROFILES: Figure = Figure {
+    name: FIGURE,
+    title: "Drive profiles: how far ours are from what was published",
+    panels: &[Panel {
+        figure: FIGURE,
+        title: "",
+        x: "ours / published - 1, %",
+        y: "",
+        shape: Shape::Deviation { allowed: 10.0 },
+    }],
+    measure: |run| {
+        let mut rows = Vec::new();
+        for (name, measure) in GROUPS {
+            (run.progress)(name);
+            let group = measure().map_err(|e| crate::Error::new(format!("measuring {name}"), e))?;
+            rows.extend(group.into_iter().map(|checked| checked.row));
+        }
+        Ok(rows)
+    },
+};
 
 const KIB: usize = 1024;
 

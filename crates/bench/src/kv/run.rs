@@ -8,8 +8,8 @@ use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
 use super::background::Background;
 use super::engine;
+use super::load::{KvLoad, KvOutcome, WalMode};
 use super::work::Work;
-use super::{KvLoad, KvOutcome, Wal};
 use crate::{Clock, Counted, Drive, Result};
 
 /// Formats the drive, fills a database and runs the load on it. `progress` is told what is being done.
@@ -35,7 +35,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     block_on(&*driver, Fs::format(&dev, &format))?;
     let mount = MountOptions {
         log: load.log_options(),
-        reserve: load.wal != Wal::Base,
+        reserve: load.wal != WalMode::Base,
         pace: load.pace,
         ..MountOptions::default()
     };

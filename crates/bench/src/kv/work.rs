@@ -8,10 +8,11 @@ use ::kv::parallel_wal::Database;
 use rocks::{WriteBatch, take_write_times, time_writes};
 use units::{Driver, Instant, SplitMix64};
 
-use super::groups::{Led, groups};
+use super::groups::{Led, OfGroup, groups};
+use super::load::{Interval, KvLoad};
+use super::mix::Operation;
 use super::mixgraph::{self, Keys};
 use super::slow::{SlowWrite, Slowest};
-use super::{Interval, KvLoad, OfGroup, Operation};
 use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 use crate::ycsb::keys::{Picker, below, scatter};
 use crate::{Recorder, Result};

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Batch, WalLoad, WalOutcome, run};
+use super::load::{WalLoad, WalMode, WalOutcome};
+use super::run::run;
 use crate::Result;
 
 /// Writers of a comparison's rows.
@@ -27,8 +28,8 @@ pub struct Compared {
 /// Those of [`run`].
 pub fn compare(load: &WalLoad, threads: u32) -> Result<Compared> {
     let one = |batch, force| run(&WalLoad { batch, threads, force, ..load.clone() });
-    let group = one(Batch::Group, load.force)?;
-    Ok(Compared { threads, group, waltz: one(Batch::Waltz, true)?, auto: one(Batch::Auto, true)? })
+    let group = one(WalMode::Group, load.force)?;
+    Ok(Compared { threads, group, waltz: one(WalMode::Waltz, true)?, auto: one(WalMode::Auto, true)? })
 }
 
 impl Compared {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use units::block_on;
 use zoned::{Buf, Bytes, Durability, Geometry, ZoneId, ZonedDevice};
 
-use super::{HEADER, Sync, WalLoad};
+use super::load::{HEADER, Sync, WalLoad};
 use crate::device::{self, Kind, Load};
 use crate::{Drive, Recorder, Result};
 

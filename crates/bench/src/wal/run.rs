@@ -9,10 +9,11 @@ use units::{Driver, Spawned, block_on, spawn};
 use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
+use super::limit::{self, Limit};
+use super::load::{HEADER, Sync, WalLoad, WalMode, WalOutcome};
 use super::logs::Logs;
 use super::neighbours::Times;
 use super::parallel::Parallel;
-use super::{Batch, HEADER, Limit, Sync, WalLoad, WalOutcome, limit};
 use crate::counted::{Counted, Counts};
 use crate::{Drive, Recorder, Result};
 
@@ -91,9 +92,9 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
     let record = record(load);
     let logs = match load.batch {
-        Batch::Each | Batch::Group => Place::Logs(Logs::open(&fs, counted, roll, &record).await?),
-        Batch::Waltz | Batch::Auto => {
-            Place::Parallel(Parallel::open(&fs, load.batch == Batch::Auto, roll, &record).await?)
+        WalMode::Each | WalMode::Group => Place::Logs(Logs::open(&fs, counted, roll, &record).await?),
+        WalMode::Waltz | WalMode::Auto => {
+            Place::Parallel(Parallel::open(&fs, load.batch == WalMode::Auto, roll, &record).await?)
         }
     };
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
@@ -150,7 +151,7 @@ impl Work {
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
             match &self.logs {
-                Place::Logs(logs) if self.load.batch == Batch::Group => {
+                Place::Logs(logs) if self.load.batch == WalMode::Group => {
                     self.group.append(logs, &me, &record, sync, &mut data).await?;
                 }
                 Place::Logs(logs) => logs.append(&record, sync).await?,
@@ -193,7 +194,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
         of_raw,
-        of_writers: (synced && fits && load.batch != Batch::Group).then(|| over(ops_per_s, writers)),
+        of_writers: (synced && fits && load.batch != WalMode::Group).then(|| over(ops_per_s, writers)),
         device_limit: limit,
         load,
     }

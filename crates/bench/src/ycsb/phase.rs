@@ -8,7 +8,8 @@ use rocks::{Db, WriteBatch};
 use units::{Driver, Instant, SplitMix64, sleep_until};
 
 use super::keys::{Inserted, Picker, below, scatter};
-use super::{Operation, Workload, YcsbLoad};
+use super::load::YcsbLoad;
+use super::workload::{Operation, Workload};
 use crate::Result;
 use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 

@@ -10,8 +10,9 @@ use units::block_on;
 use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
 use super::keys::{Inserted, Picker};
+use super::load::{Phase, YcsbLoad, YcsbOutcome};
 use super::phase::{self, Work, key};
-use super::{Phase, Workload, YcsbLoad, YcsbOutcome};
+use super::workload::Workload;
 use crate::{Clock, Counted, Drive, Error, Result};
 
 /// Where the database lies.

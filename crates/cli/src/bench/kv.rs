@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ::bench::Clock;
-use ::bench::kv::{self, KvLoad, KvOutcome, Mix, SlowWrite, Wal};
+use ::bench::kv::{self, KvLoad, KvOutcome, Mix, SlowWrite, WalMode};
 use ::bench::ycsb::Distribution;
 use ::fs::Pace;
 use ::fs::wal::IoMode;
@@ -24,8 +24,8 @@ pub struct KvArgs {
     device: DeviceArg,
     /// Whose log: group: RocksDB's, a leader writes for those who wait; base: the same, with no zone opened ahead; waltz: the
     /// parallel log, every put its own append; auto: the same, together where the drive has no parallelism to spare.
-    #[arg(long, default_value_t = Wal::Waltz, value_name = "base|group|waltz|auto")]
-    wal: Wal,
+    #[arg(long, default_value_t = WalMode::Waltz, value_name = "base|group|waltz|auto")]
+    wal: WalMode,
     /// How entries of RocksDB's own log reach the drive [default: append; write for base]
     #[arg(long, value_enum)]
     io: Option<Io>,
@@ -94,7 +94,7 @@ impl KvArgs {
     fn load(&self) -> KvLoad {
         let io = self
             .io
-            .map_or_else(|| if self.wal == Wal::Base { IoMode::Write } else { IoMode::Append }, Io::mode);
+            .map_or_else(|| if self.wal == WalMode::Base { IoMode::Write } else { IoMode::Append }, Io::mode);
         KvLoad {
             device: self.device.device.clone(),
             clock: self.clock,

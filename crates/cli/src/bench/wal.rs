@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ::bench::Clock;
-use ::bench::wal::{self, Batch, Sync, WalLoad, WalOutcome, io_name};
+use ::bench::wal::{self, Sync, WalLoad, WalMode, WalOutcome, io_name};
 use ::fs::wal::IoMode;
 use anyhow::Result;
 use clap::Args;
@@ -53,8 +53,8 @@ pub struct WalArgs {
     io: Io,
     /// each: every writer appends its own records; group: a leader appends for those who wait, as RocksDB does; waltz: the parallel
     /// log, every record an entry of its own; auto: the same, together where the drive has no parallelism to spare.
-    #[arg(long, default_value_t = Batch::Each, value_name = "each|group|waltz|auto")]
-    batch: Batch,
+    #[arg(long, default_value_t = WalMode::Each, value_name = "each|group|waltz|auto")]
+    batch: WalMode,
     /// Writers.
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: u32,
@@ -213,10 +213,10 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         load.threads,
         if load.threads == 1 { "writer" } else { "writers" },
         match load.batch {
-            Batch::Each => "its own records",
-            Batch::Group => "a group",
-            Batch::Waltz => "a parallel log",
-            Batch::Auto => "a parallel log, alone or together",
+            WalMode::Each => "its own records",
+            WalMode::Group => "a group",
+            WalMode::Waltz => "a parallel log",
+            WalMode::Auto => "a parallel log, alone or together",
         },
         load.sync,
         size::show(load.buffer),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use units::{block_on, sleep_until};
 use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
 
-use super::{KIB, MIB, Whose, md, setup};
+use super::md;
+use super::setup::{KIB, MIB, Whose, setup};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::array::{Kind, Load, Summary, prime};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use units::Bytes;
 use zoned::{ZoneId, ZonedDevice};
 
-use super::{MIB, MODEL, OURS, Whose, md, setup};
+use super::md;
+use super::setup::{MIB, MODEL, OURS, Whose, setup};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Recorder;
 use bench::array::{Kind, Load, Time, reset};

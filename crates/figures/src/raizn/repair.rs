@@ -2,7 +2,8 @@
 
 use units::Bytes;
 
-use super::{MODEL, OURS, md, setup};
+use super::md;
+use super::setup::{MODEL, OURS, setup};
 use crate::{Better, Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::array::rebuild;
 

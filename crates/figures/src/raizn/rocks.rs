@@ -10,7 +10,9 @@ use units::{Driver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::Profile;
 
-use super::{DRIVES, OURS, md, setup, shares};
+use super::md;
+use super::setup::{DRIVES, OURS, setup};
+use super::shares;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Clock;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use ::fs::{Fs, MountOptions};
 use units::block_on;
 
+use super::setup::{MODEL, OURS, Whose};
 use super::*;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Row, Run, Unit};

@@ -1,8 +1,8 @@
 //! How far each of ours is from what was published: a line for each row.
 
 use super::canvas::Canvas;
+use super::panel::{Frame, Panel};
 use super::scale::number;
-use super::{Frame, Panel};
 use crate::Row;
 
 /// Height of a row, and of a group's name.

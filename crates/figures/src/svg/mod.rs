@@ -4,13 +4,16 @@
 
 mod canvas;
 mod deviation;
+mod panel;
 mod plot;
 mod scale;
 
+pub use panel::{Panel, Shape};
 pub use scale::number;
 
 use super::Row;
 use canvas::Canvas;
+use panel::Frame;
 
 /// Width of every picture, in pixels.
 pub const WIDTH: f64 = 720.0;
@@ -29,49 +32,6 @@ const PANEL: f64 = 270.0;
 
 /// Panels side by side.
 const ACROSS: usize = 2;
-
-/// What one pair of axes shows.
-#[derive(Clone, Copy, Debug)]
-pub struct Panel {
-    /// The rows it shows: those with this `figure`.
-    pub figure: &'static str,
-    /// Above it.
-    pub title: &'static str,
-    /// The axis below, with its unit.
-    pub x: &'static str,
-    /// The axis at the left, with its unit.
-    pub y: &'static str,
-    /// How rows are drawn.
-    pub shape: Shape,
-}
-
-/// How rows are drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shape {
-    /// A line for each series, linear or logarithmic upwards.
-    Lines {
-        /// Logarithmic.
-        log: bool,
-    },
-    /// Bars side by side for each series.
-    Bars,
-    /// One bar at each place, its parts the series.
-    Stack,
-    /// A line of its own for each row: how far ours is from the published number, in percent.
-    Deviation {
-        /// The band that is good, on either side.
-        allowed: f64,
-    },
-}
-
-/// Where something is drawn.
-#[derive(Clone, Copy, Debug)]
-struct Frame {
-    left: f64,
-    top: f64,
-    width: f64,
-    height: f64,
-}
 
 /// Draws a figure.
 pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {

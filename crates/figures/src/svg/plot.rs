@@ -1,8 +1,8 @@
 //! Lines, bars and stacks between two axes.
 
 use super::canvas::{Canvas, colour};
+use super::panel::{Frame, Panel, Shape};
 use super::scale::{Scale, number};
-use super::{Frame, Panel, Shape};
 use crate::{Row, X};
 
 /// Left of the axis.

@@ -1,6 +1,6 @@
 //! Fig. 14: the longest put, step by step.
 
-use super::{Drive, Step, measure as run_load, note, writes};
+use super::step::{Drive, Step, measure as run_load, note, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 
 const X: &str = "step";

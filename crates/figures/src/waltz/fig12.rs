@@ -3,7 +3,8 @@
 
 use units::Bytes;
 
-use super::{Drive, Step, measure as run_load, mixgraph, note, writes};
+use super::mixgraph;
+use super::step::{Drive, Step, measure as run_load, note, writes};
 use crate::{Better, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::kv::mixgraph::Variant;
 use bench::kv::{KvLoad, KvOutcome, Mix};

@@ -7,7 +7,7 @@ use units::sync::Turnstile;
 use units::{Blocks, block_on, spawn};
 use zoned::{Buf, Durability, Lba, ZoneId, ZonedDevice};
 
-use super::Drive;
+use super::step::Drive;
 use crate::closed_loop::drive;
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Recorder;

@@ -1,6 +1,6 @@
 //! Fig. 5: where a put of RocksDB's group commit spends its time, by threads.
 
-use super::{Drive, Step, measure as run_load, note};
+use super::step::{Drive, Step, measure as run_load, note};
 use crate::{Better, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::kv::{KvLoad, KvOutcome, SlowWrite};
 

@@ -1,6 +1,7 @@
 //! Figs. 16 to 18, Table 4: what a put of RocksDB's group commit takes, by how many share its group.
 
-use super::{Drive, Step, measure as run_load, mixgraph, note};
+use super::mixgraph;
+use super::step::{Drive, Step, measure as run_load, note};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit, X};
 use bench::kv::mixgraph::Variant;
 use bench::kv::{KvLoad, KvOutcome, Mix};

@@ -1,6 +1,6 @@
 //! Figs. 8 and 9, Table 2: puts and reads in three proportions, keys alike and skewed.
 
-use super::{Drive, Step, measure as run_load, note, percentiles, writes};
+use super::step::{Drive, Step, measure as run_load, note, percentiles, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::kv::{KvLoad, Mix};
 use bench::ycsb::Distribution;

@@ -1,6 +1,6 @@
 //! Figs. 10 and 11, Table 3: MixGraph.
 
-use super::{Drive, Step, measure as run_load, note, percentiles, writes};
+use super::step::{Drive, Step, measure as run_load, note, percentiles, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::kv::mixgraph::Variant;
 use bench::kv::{KvLoad, Mix};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Drive, Step, measure as run_load, note};
+use super::step::{Drive, Step, measure as run_load, note};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit, X};
 use bench::kv::KvLoad;
 

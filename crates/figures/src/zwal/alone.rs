@@ -2,7 +2,7 @@
 
 use units::Bytes;
 
-use super::{Drive, PAIR, WINDOW};
+use super::drive::{Drive, PAIR, WINDOW};
 use crate::{Error, Result};
 use bench::Clock;
 use bench::wal::{self, WalLoad, io_name};

@@ -8,8 +8,8 @@ use bench::recovery::RecoveryLoad;
 use bench::wal::WalLoad;
 
 use super::alone::alone;
+use super::drive::{Drive, PAIR};
 use super::recovered::recovered;
-use super::{Drive, PAIR};
 
 const X: &str = "barrier";
 const Y: &str = "4 KiB records, thousand a second";

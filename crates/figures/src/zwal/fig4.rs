@@ -5,7 +5,7 @@ use fs::wal::IoMode;
 use units::Bytes;
 
 use super::alone::alone;
-use super::{Drive, PAIR, WINDOW};
+use super::drive::{Drive, PAIR, WINDOW};
 use crate::db_bench::DbBench;
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::wal::{WalLoad, io_name};

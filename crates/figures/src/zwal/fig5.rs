@@ -3,7 +3,7 @@
 use fs::wal::IoMode;
 use units::Bytes;
 
-use super::Drive;
+use super::drive::Drive;
 use super::recovered::recovered;
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::recovery::{RecoveredLog, RecoveryLoad};

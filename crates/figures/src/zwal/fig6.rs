@@ -3,7 +3,7 @@
 use fs::wal::{IoMode, LogOptions};
 use units::Bytes;
 
-use super::{Drive, WINDOW};
+use super::drive::{Drive, WINDOW};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Clock;
 use bench::wal::io_name;

@@ -2,7 +2,7 @@
 
 use units::Bytes;
 
-use super::{Drive, PAIR};
+use super::drive::{Drive, PAIR};
 use crate::{Error, Result};
 use bench::recovery::{self, RecoveredLog, RecoveryLoad};
 

@@ -13,8 +13,8 @@ use zoned::{
     Blocks, BufMut, Bytes, Completer, Done, Error, ErrorKind, Geometry, Io, Lba, Op, Result, ZonedDevice,
 };
 
-use super::DRIVES;
 use super::drive::{Drive, drives};
+use super::published::DRIVES;
 use super::stripes::{Command, Rows, Stripes, place};
 
 /// What comes within this time is looked at together: md's thread has to be woken.
@@ -24,7 +24,7 @@ const DATA: u64 = DRIVES as u64 - 1;
 
 /// What md's array is to be.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Setup {
+pub struct Setup {
     /// Zones of each drive, as of ours: parts of the same size.
     pub zones: u32,
     pub chunk: Bytes,
@@ -36,7 +36,7 @@ pub(in super::super) struct Setup {
 
 /// md's RAID-5 over five conventional drives, as a model.
 #[derive(Debug)]
-pub(in super::super) struct Md {
+pub struct Md {
     me: Weak<Md>,
     geometry: Geometry,
     driver: Arc<dyn Driver>,
@@ -79,7 +79,7 @@ struct Part {
 
 impl Setup {
     /// A new array, on a virtual clock of its own.
-    pub(in super::super) fn build(self) -> Arc<Md> {
+    pub fn build(self) -> Arc<Md> {
         let Setup { zones, chunk, lost, collects } = self;
         let drives = drives(DRIVES, zones, collects);
         let drive = drives.first().expect("there are five").geometry();
@@ -247,7 +247,7 @@ impl Md {
 
     /// Resyncs the first zones of a new drive: four drives are read, and it is written, so many stripes at the same time.
     /// Gives the seconds that it takes.
-    pub(in super::super) fn resync(&self, slot: usize, zones: u32, window: usize) -> f64 {
+    pub fn resync(&self, slot: usize, zones: u32, window: usize) -> f64 {
         let drive = self.drive(slot).geometry();
         let stripes = u64::from(zones) * (drive.zone_capacity.0 / self.chunk);
         let bytes = self.bytes(self.chunk);

@@ -8,6 +8,7 @@ use zoned::emu::{EmuOptions, Profile, Timing, TimingState};
 use zoned::{Buf, BufMut, Durability, Geometry, Lba, Op};
 
 use super::ftl::Ftl;
+use super::published::{PROFILE_WRITE, READ};
 
 /// What is programmed and mapped at a time where the drive collects garbage: a chunk of the array's.
 pub(super) const PAGE: u64 = 64 << 10;
@@ -29,8 +30,8 @@ fn profile() -> Profile {
     let text = Profile::text("zn540").expect("the profile is built in");
     let rate = |mib: f64| format!("bandwidth = \"{}B\"", (mib * 1048576.0) as u64);
     let text = text
-        .replace("bandwidth = \"1145MiB\"", &rate(super::PROFILE_WRITE))
-        .replace("bandwidth = \"3265MiB\"", &rate(super::READ));
+        .replace("bandwidth = \"1145MiB\"", &rate(PROFILE_WRITE))
+        .replace("bandwidth = \"3265MiB\"", &rate(READ));
     Profile::parse("a conventional drive", &text).expect("a number for a number")
 }
 

@@ -99,7 +99,7 @@ fn next(open: &mut (usize, usize), free: &mut Vec<usize>) -> usize {
 
 /// Shares of the bandwidth that the host gets while a drive is filled by `streams` at the same time, and then
 /// overwritten by one, at each of `points` of either.
-pub(in super::super) fn overwritten(streams: u64, points: u64) -> Vec<f64> {
+pub fn overwritten(streams: u64, points: u64) -> Vec<f64> {
     let pages = 800 * PAGES as u64;
     let (mut drive, mut shares) = (Ftl::new(pages), Vec::new());
     let each = pages / streams;

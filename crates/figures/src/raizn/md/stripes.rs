@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::DRIVES;
+use super::published::DRIVES;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,263 @@
+//! A load on RocksDB, and its outcome.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use fs::Pace;
+use fs::wal::{IoMode, LogOptions};
+use rocks::DbOptions;
+use serde::{Serialize, Serializer};
+use zoned::Bytes;
+
+use super::background::Background;
+use super::groups::OfGroup;
+use super::mix::Mix;
+use super::slow::SlowWrite;
+use crate::counted::Counts;
+use crate::wal::{bytes, io_mode, optional_bytes};
+use crate::ycsb::Distribution;
+use crate::{Clock, Error, Latencies, OfKind, Result};
+
+/// The most threads.
+const MOST_THREADS: u32 = 1024;
+/// The longest value.
+const LONGEST_VALUE: u64 = 64 << 20;
+/// Bytes of a table at least.
+const SMALLEST_TABLE: u64 = 1 << 20;
+/// The most of the longest writes that are kept.
+const MOST_SLOW: usize = 10_000;
+/// The shortest interval.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Whose log the database has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalMode {
+    /// RocksDB's own, whose leader writes for those who wait, at the zone's pointer; and no zone is opened ahead: a put
+    /// that needs one opens it, after finishing and resetting what waits for that.
+    Base,
+    /// RocksDB's own, with zones opened ahead.
+    Group,
+    /// The parallel log, every record alone.
+    Waltz,
+    /// The parallel log, where records go together when the drive has no parallelism to spare.
+    Auto,
+}
+
+impl WalMode {
+    /// All there are.
+    pub const ALL: [WalMode; 4] = [WalMode::Base, WalMode::Group, WalMode::Waltz, WalMode::Auto];
+
+    pub(crate) fn is_parallel(self) -> bool {
+        matches!(self, WalMode::Waltz | WalMode::Auto)
+    }
+}
+
+impl fmt::Display for WalMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WalMode::Base => "base",
+            WalMode::Group => "group",
+            WalMode::Waltz => "waltz",
+            WalMode::Auto => "auto",
+        })
+    }
+}
+
+impl FromStr for WalMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WalMode, String> {
+        let found = WalMode::ALL.into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| format!("'{text}' is no log: base, group, waltz or auto"))
+    }
+}
+
+impl Serialize for WalMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A load.
+#[derive(Clone, Debug, Serialize)]
+pub struct KvLoad {
+    /// The drive's URL. It is formatted.
+    pub device: String,
+    /// The clock: real or dilated; `None` for what the URL says.
+    pub clock: Option<Clock>,
+    /// Format the drive although it holds data.
+    #[serde(skip)]
+    pub force: bool,
+    /// Whose log.
+    pub wal: WalMode,
+    /// How entries of RocksDB's own log reach the drive. The parallel log always appends.
+    #[serde(serialize_with = "io_mode")]
+    pub io: IoMode,
+    /// When file data makes way for logs.
+    #[serde(serialize_with = "pace")]
+    pub pace: Pace,
+    /// Threads.
+    pub threads: u32,
+    /// Bytes of a value; `None` for sizes as MixGraph has them.
+    #[serde(serialize_with = "optional_bytes")]
+    pub value: Option<Bytes>,
+    /// What is done.
+    pub mix: Mix,
+    /// How records are picked, where the mix does not say.
+    pub distribution: Distribution,
+    /// Records that are there before.
+    pub records: u64,
+    /// Operations.
+    pub operations: u64,
+    /// Each write is durable before the next.
+    pub sync: bool,
+    /// RocksDB's memtable.
+    #[serde(serialize_with = "bytes")]
+    pub write_buffer: Bytes,
+    /// Memtables, the active one included, before writers wait.
+    pub write_buffers: i32,
+    /// Threads for flushes and compactions.
+    pub background_jobs: i32,
+    /// RocksDB's block cache.
+    #[serde(serialize_with = "bytes")]
+    pub block_cache: Bytes,
+    /// What keys, values and operations follow from.
+    pub seed: u64,
+    /// So many of the longest writes are listed, with what they waited for. It costs some looks at the clock for each write.
+    pub slowest: usize,
+    /// The writes of each such interval of the drive's time are summed up by themselves.
+    #[serde(skip)]
+    pub interval: Option<Duration>,
+}
+
+/// The writes of an interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interval {
+    /// Its end, in s of the drive's time.
+    pub seconds: f64,
+    /// Writes that ended in it.
+    pub count: u64,
+    /// Their latencies.
+    pub latency_us: Latencies,
+}
+
+/// What came of a load.
+#[derive(Clone, Debug, Serialize)]
+pub struct KvOutcome {
+    /// The load, with the clock that it ran on.
+    #[serde(flatten)]
+    pub load: KvLoad,
+    /// What times were divided by.
+    pub dilation: u32,
+    /// From the first operation to the end of the last one.
+    pub seconds: f64,
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// Of all operations.
+    pub latency_us: Latencies,
+    /// Of each kind that there were any of.
+    pub kinds: Vec<OfKind>,
+    /// Reads whose key was not there: none, if all is well.
+    pub missing: u64,
+    /// What RocksDB did meanwhile.
+    pub background: Background,
+    /// What was done on the drive meanwhile, by whatever thread.
+    pub device_operations: Counts,
+    /// Bytes written to the drive for each byte of keys and values put.
+    pub write_amplification: f64,
+    /// The longest writes, the longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slowest: Vec<SlowWrite>,
+    /// The mean write and its parts, where slow ones are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_write: Option<SlowWrite>,
+    /// The writes by how many shared their group, where slow ones are listed and the log is RocksDB's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<OfGroup>,
+    /// The writes, interval by interval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+}
+
+impl Default for KvLoad {
+    fn default() -> KvLoad {
+        KvLoad {
+            device: String::from("emu:mem?profile=zn540"),
+            clock: None,
+            force: false,
+            wal: WalMode::Waltz,
+            io: IoMode::Append,
+            pace: Pace::ParallelLogs,
+            threads: 4,
+            value: Some(Bytes(4096)),
+            mix: Mix::WRITES,
+            distribution: Distribution::Uniform,
+            records: 20_000,
+            operations: 20_000,
+            sync: true,
+            write_buffer: Bytes(16 << 20),
+            write_buffers: 4,
+            background_jobs: 4,
+            block_cache: Bytes(8 << 20),
+            seed: 1,
+            slowest: 0,
+            interval: None,
+        }
+    }
+}
+
+impl KvLoad {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] names the one that does not.
+    pub fn validate(&self) -> Result<()> {
+        let problem = if self.threads == 0 || self.threads > MOST_THREADS {
+            format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
+        } else if self.records == 0 || self.operations == 0 {
+            String::from("records and operations: one at least")
+        } else if self.value.is_some_and(|value| value.0 > LONGEST_VALUE) {
+            format!("a value of {} bytes: up to {LONGEST_VALUE}", self.value.unwrap_or_default().0)
+        } else if self.distribution == Distribution::Latest {
+            String::from("no record is inserted, so none is the latest: use uniform or zipfian")
+        } else if self.slowest > MOST_SLOW {
+            format!("the {} longest writes: up to {MOST_SLOW}", self.slowest)
+        } else if self.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL) {
+            String::from("an interval is 1 ms at least")
+        } else if self.wal == WalMode::Base && self.io == IoMode::Append {
+            String::from("base writes at the zone's pointer: leave --io away, or say --wal group")
+        } else if self.wal.is_parallel() && self.io == IoMode::Write {
+            format!("{} appends: leave --io away, or say --wal group", self.wal)
+        } else if self.clock == Some(Clock::Virtual) {
+            String::from("RocksDB's threads cannot run on the virtual clock: use real, or dilated=N")
+        } else {
+            return self.database().validate().map_err(|e| Error::settings(e.to_string()));
+        };
+        Err(Error::settings(problem))
+    }
+
+    pub(super) fn database(&self) -> DbOptions {
+        DbOptions {
+            write_buffer: usize::try_from(self.write_buffer.0).unwrap_or(usize::MAX),
+            write_buffers: self.write_buffers,
+            background_jobs: self.background_jobs,
+            block_cache: usize::try_from(self.block_cache.0).unwrap_or(usize::MAX),
+            // As large as a memtable, as in RocksDB's own settings: a small memtable then has small compactions.
+            table_size: Some(self.write_buffer.0.max(SMALLEST_TABLE)),
+            ..DbOptions::default()
+        }
+    }
+
+    pub(super) fn log_options(&self) -> LogOptions {
+        LogOptions { mode: self.io, ..LogOptions::default() }
+    }
+}
+
+fn pace<S: Serializer>(pace: &Pace, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match pace {
+        Pace::ParallelLogs => "auto",
+        Pace::Always => "on",
+        Pace::Never => "off",
+    })
+}

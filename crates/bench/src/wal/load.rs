@@ -1,0 +1,281 @@
+//! A load on a log, and its outcome.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+
+use fs::wal::{IoMode, LogOptions};
+use serde::{Serialize, Serializer};
+use zoned::Bytes;
+
+use super::limit::Limit;
+use crate::counted::Counts;
+use crate::{Clock, Error, Latencies, Result};
+
+/// Records of more bytes than this are no records of a log.
+const LONGEST_RECORD: u64 = 64 << 20;
+/// Bytes of an entry's header.
+pub(super) const HEADER: u64 = 64;
+/// The most writers.
+const MOST_THREADS: u32 = 4096;
+
+/// How records of several writers reach the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalMode {
+    /// A leader appends for all who wait, and syncs once for them: what RocksDB does.
+    Group,
+    /// Each writer appends, and syncs, its own record.
+    Each,
+    /// The parallel log: each writer's record is an entry of its own.
+    Waltz,
+    /// The parallel log, where records go out together when the drive has no parallelism to spare.
+    Auto,
+}
+
+/// When a record is made durable before the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
+    /// Never; the end of the run waits for everything.
+    None,
+    /// Every record.
+    Each,
+    /// One record in so many.
+    Every(NonZeroU64),
+}
+
+/// A load.
+#[derive(Clone, Debug, Serialize)]
+pub struct WalLoad {
+    /// The drive's URL. It is formatted.
+    pub device: String,
+    /// The clock; `None` as in [`Drive::open`](crate::Drive::open).
+    pub clock: Option<Clock>,
+    /// Format the drive although it holds data.
+    #[serde(skip)]
+    pub force: bool,
+    /// How entries reach the drive.
+    #[serde(serialize_with = "io_mode")]
+    pub io: IoMode,
+    /// Who appends.
+    pub batch: WalMode,
+    /// Writers: threads on a real clock, tasks on the virtual one.
+    pub threads: u32,
+    /// Bytes of a record.
+    #[serde(serialize_with = "bytes")]
+    pub record: Bytes,
+    /// The log's buffer.
+    #[serde(serialize_with = "bytes")]
+    pub buffer: Bytes,
+    /// The log's window.
+    pub window: u32,
+    /// The log's barrier; zero for a zone.
+    #[serde(serialize_with = "bytes")]
+    pub barrier: Bytes,
+    /// When records are made durable.
+    pub sync: Sync,
+    /// Bytes of all records together.
+    #[serde(serialize_with = "bytes")]
+    pub total: Bytes,
+    /// Bytes on the drive after which a new log is begun and the old one removed; `None` for as many as the drive takes.
+    #[serde(serialize_with = "optional_bytes")]
+    pub roll: Option<Bytes>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct WalOutcome {
+    /// The load, with the clock that it ran on.
+    #[serde(flatten)]
+    pub load: WalLoad,
+    /// What times were divided by.
+    pub dilation: u32,
+    /// Records appended.
+    pub records: u64,
+    /// The whole run.
+    pub seconds: f64,
+    /// Records a second.
+    pub ops_per_s: f64,
+    /// MiB of records a second.
+    pub payload_mib_per_s: f64,
+    /// Of a record: until it is appended, and safe where it is synced.
+    pub latency_us: Latencies,
+    /// The largest ratio of a record's latency to the median of those that began around it: what a replaced zone, or
+    /// anything else that happens now and then, does to a record. `None` for more than 4 Mi records.
+    pub worst_over_neighbours: Option<f64>,
+    /// Appends and writes of the log.
+    pub appends: u64,
+    /// Bytes written to the drive, those of the metadata too, for each byte of a record.
+    pub write_amplification: f64,
+    /// Everything that was done on the drive.
+    pub device_operations: Counts,
+    /// Logs that were written.
+    pub logs: u64,
+    /// What raw appends reach.
+    pub device_limit: Limit,
+    /// The share of the limit that was reached: of its bytes, less the headers of entries, where records are not
+    /// synced one by one; of its operations where they are.
+    pub of_limit: f64,
+    /// Bytes of records over the limit's plain bytes.
+    pub of_raw: f64,
+    /// Where each writer syncs each of its records: the share of what so many writers could do on an idle drive, and
+    /// of the limit where that is less. `None` where a record does not fit into one entry.
+    pub of_writers: Option<f64>,
+}
+
+impl Default for WalLoad {
+    fn default() -> WalLoad {
+        let log = LogOptions::default();
+        WalLoad {
+            device: String::from("emu:mem?profile=zn540"),
+            clock: None,
+            force: false,
+            io: log.mode,
+            batch: WalMode::Each,
+            threads: 1,
+            record: Bytes(4096),
+            buffer: Bytes(log.buffer as u64),
+            window: u32::try_from(log.window).unwrap_or(u32::MAX),
+            barrier: Bytes(log.barrier as u64),
+            sync: Sync::None,
+            total: Bytes(64 << 20),
+            roll: None,
+        }
+    }
+}
+
+impl WalLoad {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] names the one that does not.
+    pub fn validate(&self) -> Result<()> {
+        let problem = if self.threads == 0 || self.threads > MOST_THREADS {
+            format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
+        } else if self.record == Bytes::ZERO || self.record.0 > LONGEST_RECORD {
+            format!("a record of {} bytes: from 1 to {LONGEST_RECORD}", self.record.0)
+        } else if self.window == 0 || self.window as usize > LogOptions::MAX_WINDOW {
+            format!("a window of {}: from 1 to {}", self.window, LogOptions::MAX_WINDOW)
+        } else if self.buffer == Bytes::ZERO || usize::try_from(self.buffer.0).is_err() {
+            String::from("the buffer has at least one byte, and fits into memory")
+        } else if usize::try_from(self.barrier.0).is_err() {
+            String::from("a barrier so far away is none: use 0")
+        } else if self.total < self.record {
+            format!("{} bytes in all: not one record of {}", self.total.0, self.record.0)
+        } else if self.roll == Some(Bytes::ZERO) {
+            String::from("a log has at least one byte before the next one is begun")
+        } else {
+            return Ok(());
+        };
+        Err(Error::settings(problem))
+    }
+
+    /// Records in all.
+    pub fn records(&self) -> u64 {
+        self.total.0 / self.record.0.max(1)
+    }
+
+    pub(super) fn log_options(&self) -> LogOptions {
+        let size = |bytes: Bytes| usize::try_from(bytes.0).expect("checked when the load was validated");
+        LogOptions {
+            buffer: size(self.buffer),
+            mode: self.io,
+            window: self.window as usize,
+            barrier: size(self.barrier),
+            ..LogOptions::default()
+        }
+    }
+}
+
+impl Sync {
+    /// Whether record `number`, from 0 on, is synced.
+    pub(super) fn wants(self, number: u64) -> bool {
+        match self {
+            Sync::None => false,
+            Sync::Each => true,
+            Sync::Every(n) => (number + 1).is_multiple_of(n.get()),
+        }
+    }
+}
+
+impl FromStr for WalMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WalMode, String> {
+        match text {
+            "group" => Ok(WalMode::Group),
+            "each" => Ok(WalMode::Each),
+            "waltz" => Ok(WalMode::Waltz),
+            "auto" => Ok(WalMode::Auto),
+            _ => Err(format!("'{text}' is no way to batch: group, each, waltz or auto")),
+        }
+    }
+}
+
+impl fmt::Display for WalMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WalMode::Group => "group",
+            WalMode::Each => "each",
+            WalMode::Waltz => "waltz",
+            WalMode::Auto => "auto",
+        })
+    }
+}
+
+impl FromStr for Sync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sync, String> {
+        match text.split_once('=') {
+            None if text == "none" => Ok(Sync::None),
+            None if text == "each" => Ok(Sync::Each),
+            Some(("every", n)) => match n.parse() {
+                Ok(n) => Ok(Sync::Every(n)),
+                Err(_) => Err(format!("every={n}: a number of records from 1 on is needed")),
+            },
+            _ => Err(format!("'{text}' is no way to sync: none, each or every=N")),
+        }
+    }
+}
+
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sync::None => f.write_str("none"),
+            Sync::Each => f.write_str("each"),
+            Sync::Every(n) => write!(f, "every={n}"),
+        }
+    }
+}
+
+impl Serialize for WalMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Sync {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The mode's name, as in flags and results.
+pub fn io_name(mode: IoMode) -> &'static str {
+    match mode {
+        IoMode::Write => "write",
+        IoMode::Append => "append",
+    }
+}
+
+pub(crate) fn io_mode<S: Serializer>(mode: &IoMode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(io_name(*mode))
+}
+
+pub(crate) fn bytes<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(bytes.0)
+}
+
+pub(crate) fn optional_bytes<S: Serializer>(bytes: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
+    bytes.map(|bytes| bytes.0).serialize(serializer)
+}

@@ -1,0 +1,48 @@
+//! What a figure's pairs of axes show.
+
+/// What one pair of axes shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    /// The rows it shows: those with this `figure`.
+    pub figure: &'static str,
+    /// Above it.
+    pub title: &'static str,
+    /// The axis below, with its unit.
+    pub x: &'static str,
+    /// The axis at the left, with its unit.
+    pub y: &'static str,
+    /// How rows are drawn.
+    pub shape: Shape,
+}
+
+/// How rows are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// A line for each series, linear or logarithmic upwards.
+    Lines {
+        /// Logarithmic.
+        log: bool,
+    },
+    /// Bars side by side for each series.
+    Bars,
+    /// One bar at each place, its parts the series.
+    Stack,
+    /// A line of its own for each row: how far ours is from the published number, in percent.
+    Deviation {
+        /// The band that is good, on either side.
+        allowed: f64,
+    },
+}
+
+/// A rectangle of the picture.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// In pixels, from the left.
+    pub left: f64,
+    /// From the top.
+    pub top: f64,
+    /// The width.
+    pub width: f64,
+    /// The height.
+    pub height: f64,
+}
