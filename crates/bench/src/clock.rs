@@ -8,17 +8,17 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use units::{Driver, RealDriver, VirtualDriver};
 
-/// What the virtual clock's random numbers follow from: a measurement in virtual time repeats exactly.
+/// The seed of the virtual clock's random numbers: a measurement in virtual time repeats exactly.
 const SEED: u64 = 1;
 
 /// Which clock a measurement runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// The host takes no time at all, and a run repeats exactly. Threads are tasks.
+    /// Only the drive takes time, and a run repeats exactly. Threads are tasks.
     Virtual,
     /// The machine's own.
     Real,
-    /// The machine's own, with the drive's times stretched so many times and results divided by it.
+    /// The machine's own; the drive's times are stretched by this factor, and results divided by it.
     Dilated(NonZeroU32),
 }
 

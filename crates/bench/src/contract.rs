@@ -1,4 +1,4 @@
-//! What the device contract costs: a zero-delay drive in memory beside plain copies of the same buffers.
+//! The cost of the device contract: a drive in memory without delay, beside plain copies of the same buffers.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ pub struct Numbers {
     pub append_allocations: f64,
     /// Allocations per 4 KiB read.
     pub read_allocations: f64,
-    /// 4 KiB appends per second of two threads, each in its own zones, over those of one.
+    /// 4 KiB appends a second of two threads, each in its own zones, over the rate of one thread.
     pub two_threads: f64,
 }
 
-/// Takes the numbers: `rounds` rounds, the median of each. `allocations` counts those of this process so far.
+/// Measures in `rounds` rounds; each number is a median. `allocations` returns the process's allocations so far.
 pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     let driver: Arc<dyn Driver> = RealDriver::new();
     let dev = drive(BLOCK, Arc::clone(&driver));

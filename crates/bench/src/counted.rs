@@ -1,4 +1,4 @@
-//! A drive that counts what is done to it.
+//! A drive that counts its operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use serde::Serialize;
 use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// Passes every operation on, and counts it. Zones below a bound are counted apart: those of the metadata.
+/// Passes every operation on, and counts it. Writes to the metadata's zones, those below a bound, are counted apart.
 #[derive(Debug)]
 pub struct Counted {
     inner: Arc<dyn ZonedDevice>,
@@ -14,7 +14,7 @@ pub struct Counted {
     counters: [AtomicU64; 8],
 }
 
-/// What was done since the count began.
+/// Operations since the count began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Appends, to zones from the bound on.
@@ -36,7 +36,7 @@ pub struct Counts {
 }
 
 impl Counted {
-    /// Counts what is done to `inner`.
+    /// Counts the operations of `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>) -> Arc<Counted> {
         Arc::new(Counted { inner, first: AtomicU32::new(0), counters: Default::default() })
     }

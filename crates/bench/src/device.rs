@@ -18,7 +18,7 @@ use crate::{Latencies, Recorder};
 /// The longest write that [`fill`] makes.
 const FILL: Bytes = Bytes(1 << 20);
 
-/// What the load does.
+/// The operation of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes at the zones' pointers.
@@ -27,7 +27,7 @@ pub enum Kind {
     Append,
     /// Reads at random. Nothing is written first.
     Read,
-    /// Appends, and so many percent of reads.
+    /// Appends, and this percentage of reads.
     Mixed {
         /// From 0 to 100.
         reads: u8,
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it overwrites the drive.
+    /// Whether the load overwrites the drive.
     pub fn writes(self) -> bool {
         self != Kind::Read
     }
@@ -73,7 +73,7 @@ impl fmt::Display for Kind {
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// Bytes of an operation: whole blocks.
     pub size: Bytes,
@@ -87,11 +87,11 @@ pub struct Load {
     /// Bytes a second to offer; `None` for as much as the depth gives. Latencies then count from when an
     /// operation was due, so that a slow drive cannot hide its queue.
     pub rate: Option<Bytes>,
-    /// What the drive's times are stretched by; results are divided by it. 1 for a drive as it is.
+    /// The factor that the drive's times are stretched by; results are divided by it. 1 for no dilation.
     pub dilation: u32,
 }
 
-/// What came of it.
+/// The outcome of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Operations a second.
@@ -104,7 +104,7 @@ pub struct Outcome {
     pub operations: u64,
     /// The whole run.
     pub seconds: f64,
-    /// What times were divided by.
+    /// The factor that times were divided by.
     pub dilation: u32,
 }
 
@@ -115,7 +115,7 @@ struct Lane {
     written: u64,
 }
 
-/// What the tasks share.
+/// State that the tasks share.
 struct Work {
     device: Arc<dyn ZonedDevice>,
     load: Load,
@@ -130,7 +130,7 @@ struct Work {
 }
 
 impl Load {
-    /// Whether a drive of this geometry takes it.
+    /// Whether a drive of this geometry can run the load.
     pub fn validate(&self, geometry: &Geometry) -> Result<()> {
         let refuse =
             |why: &str| Err(Error::new(ErrorKind::Invalid, &geometry.name, "device bench").because(why));
@@ -166,7 +166,7 @@ impl Load {
         Ok(())
     }
 
-    /// The writes that a drive of this geometry has room for, once it is empty.
+    /// The number of writes that fill an empty drive of this geometry.
     pub fn room(&self, geometry: &Geometry) -> u64 {
         let blocks = self.size.0 / u64::from(geometry.block_size);
         let sequential = u64::from(geometry.zones.saturating_sub(geometry.conventional));
@@ -223,8 +223,8 @@ async fn reset(device: &Arc<dyn ZonedDevice>, zones: std::ops::Range<u32>) -> Re
     join_all(resets.collect()).await.into_iter().collect::<Result<Vec<()>>>().map(drop)
 }
 
-/// **Resets** the zones that a load reads from and writes them to their ends, one after the other: for drives that
-/// refuse to read what was never written.
+/// **Resets** the zones that a load reads from and fills them, one after the other: some drives refuse to read blocks
+/// that were never written.
 pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
     let geometry = device.geometry();
     let (first, end) = (geometry.conventional, geometry.conventional.saturating_add(load.zones));
@@ -280,7 +280,7 @@ impl Work {
         Ok(())
     }
 
-    /// Whether the task's zones are full and it may not help with another's, which takes one write at a time.
+    /// Whether the task has no zone left: its own are full, and zones of other tasks take one write at a time.
     fn ended(&self, task: u32) -> bool {
         let zones = self.device.geometry().zones;
         self.load.kind == Kind::Write
@@ -319,7 +319,7 @@ impl Work {
         let geometry = self.device.geometry();
         let slots = geometry.zone_capacity.0 / self.blocks;
         let lanes = self.lanes.len().max(1);
-        // The lane of the task; where it has no zone left, another.
+        // The task's lane; if its zones are full, another task's.
         for turn in 0..lanes {
             let lane = self.lanes.get((task as usize + turn) % lanes).expect("below their number");
             let mut lane = lane.lock();

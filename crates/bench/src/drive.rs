@@ -1,4 +1,4 @@
-//! The drive that is measured, on the clock that was asked for.
+//! The drive under measurement, and its clock.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Opens the drive that `url` names; with `create` a drive file is made where there is none.
+    /// Opens the drive that `url` names; with `create` a drive file that does not exist is made.
     ///
     /// Without a `clock`, an emulated drive that has times runs on the virtual one, any other on the real one,
     /// dilated as the URL says.
@@ -48,8 +48,8 @@ impl Drive {
         Ok(Drive { device, options, clock, emulated: parsed.is_emulated() })
     }
 
-    /// An empty drive in memory with this one's properties and times, on a clock of its own that is like this
-    /// one's. A real drive has no such twin: it is reset itself, and what it holds is lost.
+    /// An empty drive in memory with the same properties and times, on a new clock of the same kind. A real drive has no
+    /// copy: it is reset itself, and its data is lost.
     ///
     /// # Errors
     /// The real drive's.
@@ -94,18 +94,18 @@ impl Drive {
         self.device.driver()
     }
 
-    /// The clock it runs on.
+    /// The drive's clock.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What its times are stretched by; results are divided by it.
+    /// The factor that the drive's times are stretched by; results are divided by it.
     pub fn dilation(&self) -> u32 {
         self.options.dilation
     }
 }
 
-/// The clock to run on.
+/// The clock for the drive: the given one, or the default for the drive's options.
 fn choose(clock: Option<Clock>, options: &EmuOptions) -> Result<Clock> {
     let timed = match &options.profile {
         Some(profile) if !profile.is_instant() => true,

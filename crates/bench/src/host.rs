@@ -1,4 +1,4 @@
-//! Where a measurement was taken.
+//! The machine and the program of a measurement.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,13 @@ use serde::Serialize;
 /// The machine and the program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// The processor, as the kernel calls it.
+    /// The processor's model name.
     pub processor: String,
     /// Processors that this process may use.
     pub cores: usize,
-    /// Whether the program was optimised: other numbers mean nothing on a real clock.
+    /// Whether the program was optimised: without, numbers of the real clock mean nothing.
     pub optimised: bool,
-    /// The commit that the source tree of the program is at; the one in `FURROW_COMMIT` where that was set when it
-    /// was built.
+    /// The commit of the program's source tree; `FURROW_COMMIT`, if that was set at build time.
     pub commit: Option<String>,
 }
 
@@ -36,7 +35,7 @@ impl Host {
     }
 }
 
-/// What a git directory's HEAD is at; in a worktree it is a file that says where that lies, and where the branches do.
+/// The commit of a git directory's HEAD. In a worktree, `git` is a file that names the worktree's git directory.
 fn head(git: &Path) -> Option<String> {
     let text = |path: PathBuf| std::fs::read_to_string(path).ok();
     let own = match text(git.to_owned()) {

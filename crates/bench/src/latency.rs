@@ -1,4 +1,4 @@
-//! Latencies, counted as they come.
+//! A recorder of latencies, and its summary.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ pub struct Latencies {
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// Three of four are not above it.
+    /// The 75th percentile.
     pub p75: f64,
-    /// 99 of 100 are not above it.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1,000 are not above it.
+    /// The 99.9th percentile.
     pub p99_9: f64,
-    /// 9,999 of 10,000 are not above it.
+    /// The 99.99th percentile.
     pub p99_99: f64,
     /// The longest.
     pub max: f64,
 }
 
-/// Counts latencies in buckets a thousandth of their value wide: memory is bounded however many there are.
+/// Counts latencies in buckets a thousandth of their value wide, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     histogram: Histogram<u64>,
@@ -35,7 +35,7 @@ pub struct Recorder {
 
 /// Significant digits of a bucket.
 const DIGITS: u8 = 3;
-/// What is longer counts as this long, in ns: a day.
+/// The longest latency that is told apart, in ns: a day.
 const LONGEST: u64 = 86_400_000_000_000;
 
 impl Recorder {
@@ -55,7 +55,7 @@ impl Recorder {
         self.max = self.max.max(ns);
     }
 
-    /// Adds what another one counted.
+    /// Adds another recorder's counts.
     pub fn add(&mut self, other: &Recorder) {
         self.histogram.add(&other.histogram).expect("a histogram that grows takes all that another one has");
         self.sum += other.sum;
@@ -68,14 +68,14 @@ impl Recorder {
         self.histogram.len()
     }
 
-    /// What so large a share is not above, in us, of times that are to be divided by `dilation`.
+    /// The quantile `share` of the latencies divided by `dilation`, in us.
     pub fn at(&self, share: f64, dilation: u32) -> f64 {
         let ns = self.histogram.value_at_quantile(share).max(self.min).min(self.max);
         ns as f64 / 1e3 / f64::from(dilation.max(1))
     }
 
-    /// The summary, of times that are to be divided by `dilation`. Mean and maximum are exact, the others within
-    /// a thousandth, and exact where all are alike.
+    /// The summary of the latencies divided by `dilation`. Mean and maximum are exact; percentiles are within a
+    /// thousandth, and exact if all latencies are equal.
     pub fn summary(&self, dilation: u32) -> Latencies {
         let us = |ns: f64| ns / 1e3 / f64::from(dilation.max(1));
         let at = |share| self.at(share, dilation);

@@ -1,4 +1,4 @@
-//! What loads of RocksDB share: threads that count by kind of operation, values, scans.
+//! Parts of the loads on RocksDB: threads with counts by kind of operation, values, scans.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Kinds {
         all
     }
 
-    /// What each kind took, of those that there were.
+    /// The latencies of each kind that occurred.
     pub(crate) fn each(&self, dilation: u32) -> Vec<OfKind> {
         let all = self.names.iter().zip(&self.recorders).filter(|(_, recorder)| recorder.count() > 0);
         all.map(|(operation, recorder)| OfKind {
@@ -69,8 +69,8 @@ impl Kinds {
     }
 }
 
-/// Runs so many threads to their end: what each gives, or the first one's error. One that fails says so in `failed`, for
-/// the others to stop.
+/// Runs `threads` threads to their end; returns each thread's result, or the first error. A thread that fails sets
+/// `failed`, which stops the other threads.
 pub(crate) async fn run_threads<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
     driver: &dyn Driver,
     name: &'static str,
@@ -102,7 +102,7 @@ pub(crate) fn fill(value: &mut [u8], random: &mut SplitMix64) {
     }
 }
 
-/// Reads so many records, fewer at the end of the keys. The first one is there: 1 if it is missing.
+/// Scans `count` records, or fewer at the end of the keys. Returns 1 if the first record is missing, else 0.
 pub(crate) fn scan(db: &Db, from: &[u8], length: u64) -> Result<u64> {
     let mut cursor = db.iter(from)?;
     let missing = u64::from(cursor.key() != from);

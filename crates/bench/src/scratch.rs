@@ -1,10 +1,10 @@
-//! Directories of a measurement's own.
+//! Temporary directories of a measurement.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A directory that goes with this: its name is a prefix and the number of the process.
+/// A directory that is removed when this is dropped; its name is a prefix and the process id.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
@@ -19,7 +19,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Removes what processes that are gone, killed perhaps, left behind.
+    /// Removes the scratch directories of processes that have ended, killed perhaps.
     ///
     /// # Errors
     /// [`Error::Settings`] where the directory cannot be read, or its name is not UTF-8.
@@ -34,14 +34,14 @@ impl Scratch {
             let Some(process) = process else { continue };
             let gone = processes.join("self").exists() && !processes.join(process.to_string()).exists();
             if gone || process == std::process::id() {
-                // Another user's may stay: it is in nobody's way.
+                // A directory of another user cannot be removed.
                 let _stays_behind = std::fs::remove_dir_all(entry.path());
             }
         }
         Ok(())
     }
 
-    /// Its path; `sweep` saw that it is UTF-8.
+    /// The directory's path; `sweep` checked that it is UTF-8.
     pub fn path(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }

@@ -17,19 +17,19 @@ pub struct CrashArgs {
     /// The layer to explore: fs, log, engine, array or waltz [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
-    /// Let fs, log and engine run on one drive, or on an array, one drive of which may be lost.
+    /// Run fs, log and engine on one drive, or on an array of which one drive may fail.
     #[arg(long, value_enum, default_value_t = On::Drive)]
     on: On,
-    /// What workloads and samples are functions of.
+    /// The seed of workloads and samples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Distinct images to check, of each target: at least 1.
+    /// Distinct images to check of each target: at least 1.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
-    /// Explore this recorded trace; where there is none yet, record it there.
+    /// Explore this recorded trace; record to the file if it does not exist.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Check this state alone, as a failure's message names it.
+    /// Check this state alone, named as in a failure's message.
     #[arg(long, value_name = "ID")]
     state: Option<StateId>,
     /// Give every drive a volatile cache, or none [default: three of four have one]
@@ -43,14 +43,14 @@ pub struct CrashArgs {
     threads: Option<usize>,
 }
 
-/// What a target runs on.
+/// The device below a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum On {
     Drive,
     Array,
 }
 
-/// Explores: exit code 1 where anything was found.
+/// Explores: exit code 1 where a state failed.
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     let all = match args.on {
         On::Drive => Target::ALL.to_vec(),

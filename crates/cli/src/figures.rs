@@ -45,15 +45,15 @@ struct OutArgs {
 struct PaperArgs {
     #[command(flatten)]
     out: OutArgs,
-    /// Measure these figures alone: fig4, fig14...
+    /// Measure only these figures: fig4, fig14...
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Less of everything; the notes of the rows say so.
+    /// Run shorter measurements; the notes of the rows say so.
     #[arg(long)]
     quick: bool,
 }
 
-/// Measures the figures. One that fails is reported, and the others go on: exit code 1.
+/// Measures the figures. A figure that fails is reported, the other figures are measured, and the exit code is 1.
 pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let (figures, out, quick) = match &args.set {
         Set::Profiles(out) => (vec![PROFILES], out, false),
@@ -94,7 +94,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// The figures that are meant; all where none is named.
+/// The figures that `only` names; all if `only` is empty.
 fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
     for word in only {
         if !figures.iter().any(|figure| figure.is_called(word)) {
@@ -105,8 +105,8 @@ fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
             )));
         }
     }
-    let meant = |figure: &&Figure| only.is_empty() || only.iter().any(|word| figure.is_called(word));
-    Ok(figures.iter().filter(meant).copied().collect())
+    let named = |figure: &&Figure| only.is_empty() || only.iter().any(|word| figure.is_called(word));
+    Ok(figures.iter().filter(named).copied().collect())
 }
 
 fn write(directory: &Path, figure: &Figure, settings: &Settings, rows: &[Row]) -> Result<()> {

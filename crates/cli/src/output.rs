@@ -14,19 +14,19 @@ pub fn json(value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Prints what a program that asked for JSON reads of a failure: one line. The exit code says which kind it is.
+/// Prints a failure as one line of JSON. The exit code tells its kind.
 pub fn failure(message: &str) {
-    // The same is said on stderr, so it is no loss where nobody reads this.
+    // The failure is printed on stderr too, so an error of stdout is ignored.
     let _unread = line(serde_json::json!({ "error": message }).to_string());
 }
 
-/// Prints a line. Unlike `println!` it gives an error where the reader has gone.
+/// Prints a line. Unlike `println!`, returns an error if the reader has gone.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     writeln!(io::stdout().lock(), "{}", text.as_ref())?;
     Ok(())
 }
 
-/// A table without lines: it pastes and greps well. Columns named in `right` are aligned to the right.
+/// Prints a table without lines, for pasting and grep. Columns named in `right` are aligned to the right.
 pub fn table(header: &[&str], right: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -46,7 +46,7 @@ pub fn table(header: &[&str], right: &[&str], rows: Vec<Vec<String>>) -> Result<
     Ok(())
 }
 
-/// Pairs of a name and a value, aligned.
+/// Prints pairs of a name and a value, aligned.
 pub fn pairs(pairs: &[(&str, String)]) -> Result<()> {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, value) in pairs {

@@ -1,24 +1,24 @@
-//! Progress on stderr, and only where a person is watching.
+//! Progress on stderr, if that is a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Between two pictures of a spinner.
+/// Time between two pictures of a spinner.
 const SPIN: Duration = Duration::from_millis(120);
 
-/// A bar over `length` things, or one that draws nothing where stderr is no terminal.
+/// A bar over `length` items; draws nothing if stderr is no terminal.
 pub fn bar(length: u64, what: &'static str) -> ProgressBar {
     styled(length, what, "{msg} [{bar:32}] {human_pos}/{human_len} {per_sec} {eta}")
 }
 
-/// The same for bytes.
+/// A bar over `length` bytes.
 pub fn bytes(length: u64, what: &'static str) -> ProgressBar {
     styled(length, what, "{msg} [{bar:32}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
 }
 
-/// A line that says what is being done.
+/// A line with the current step.
 pub fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -31,7 +31,8 @@ pub struct ServeArgs {
     /// sync: acknowledged is durable. async: made durable once a second.
     #[arg(long, default_value_t = Durability::Sync, value_name = "sync|async")]
     durability: Durability,
-    /// group: RocksDB's own log. waltz: each pipeline appends by itself. auto: together with others where that pays.
+    /// group: RocksDB's own log. waltz: a parallel log, each pipeline an append of its own. auto: a parallel log that joins pipelines
+    /// when the drive has no parallelism to spare.
     #[arg(long, default_value_t = WalMode::Auto, value_name = "group|waltz|auto")]
     wal: WalMode,
     /// File whose first line is the password that clients give with AUTH.
@@ -43,7 +44,7 @@ pub struct ServeArgs {
     /// Refuse a blank emulated drive instead of making a file system on it.
     #[arg(long)]
     no_format: bool,
-    /// Clients at a time.
+    /// The most clients at a time.
     #[arg(long, default_value_t = 1000, value_name = "N")]
     max_clients: usize,
     /// Longest value.
@@ -52,13 +53,13 @@ pub struct ServeArgs {
     /// Longest reply.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = size::parse)]
     max_output: Bytes,
-    /// Replies that all clients together have not taken yet; commands whose replies need more wait.
+    /// Bytes of unsent replies of all clients together; commands whose replies need more wait.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size::parse)]
     max_output_total: Bytes,
-    /// Close a client that takes no reply for so long.
+    /// Close a client that reads no reply for this long.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     stall_seconds: u64,
-    /// Close a client that says nothing for so long; 0: never.
+    /// Close a client that sends nothing for this long; 0: never.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     idle_seconds: u64,
     /// RocksDB's block cache.
@@ -69,7 +70,7 @@ pub struct ServeArgs {
     write_buffer: Option<Bytes>,
 }
 
-/// The address of the pages, if any.
+/// The address of the pages; `None` for none.
 #[derive(Clone, Copy, Debug)]
 struct Http(Option<SocketAddr>);
 
@@ -80,12 +81,13 @@ impl std::str::FromStr for Http {
         if text == "none" {
             return Ok(Http(None));
         }
-        let address = text.parse().map_err(|_| format!("'{text}' is no address: 127.0.0.1:9121, or none"))?;
+        let address =
+            text.parse().map_err(|_| format!("'{text}' is no address: write 127.0.0.1:9121, or none"))?;
         Ok(Http(Some(address)))
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until SHUTDOWN or a signal.
 pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
     let options = ServeOptions {
@@ -108,7 +110,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         write_buffer: args.write_buffer.map(bytes).transpose()?,
     };
     options.validate().map_err(|error| Failure::usage(error.to_string()))?;
-    // A wrong URL or a held device has an exit code of its own.
+    // A wrong URL, a held device and an array's member have exit codes of their own.
     context.try_open(&DeviceArg { device: options.device.clone() })?;
     server::run(options)?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! Sizes as people write and read them.
+//! Sizes with units: `64MiB`.
 
 use bytesize::ByteSize;
 use units::Bytes;
@@ -10,7 +10,7 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
         .map_err(|_| format!("'{text}' is not a size: write 4096, 64KiB, 1.5GiB"))
 }
 
-/// The size in the largest unit that leaves a number above 1.
+/// The size in the largest unit that gives a number of at least 1.
 pub fn show(bytes: Bytes) -> String {
     ByteSize(bytes.0).display().iec().to_string()
 }

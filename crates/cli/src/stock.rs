@@ -20,13 +20,13 @@ use crate::context::Context;
 pub struct StockArgs {
     #[command(flatten)]
     device: DeviceArg,
-    /// Put RocksDB's LOG into this directory of the host, not beside the database.
+    /// Write RocksDB's LOG to this directory of the host instead of the database's directory.
     #[arg(long, env = stock::LOG_DIR_VARIABLE, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// The plug-in [default: beside this program, or in its ../lib]
     #[arg(long, env = stock::PLUGIN_VARIABLE, value_name = "FILE")]
     plugin: Option<PathBuf>,
-    /// Make a new file system first, on an emulated drive: what it holds is lost.
+    /// Make a new file system first, on an emulated drive: its data is lost.
     #[arg(long)]
     format: bool,
     /// The program's own arguments, after --
@@ -34,7 +34,7 @@ pub struct StockArgs {
     args: Vec<OsString>,
 }
 
-/// Becomes the program.
+/// Replaces this process by the program.
 pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<ExitCode> {
     let options = StockOptions {
         plugin: args.plugin.clone(),
@@ -42,7 +42,7 @@ pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<Exit
         log_dir: args.log_dir.clone(),
         format: args.format,
     };
-    // A wrong URL or a held device has an exit code of its own, and a better message than the program's.
+    // A wrong URL, a held device and an array's member have exit codes of their own, and better messages than the program's.
     context.try_open(&args.device)?;
     Ok(stock::run(program, &args.device.device, &args.args, &options)?)
 }

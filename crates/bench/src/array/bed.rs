@@ -1,4 +1,4 @@
-//! An array of emulated drives on a virtual clock, and the work that is put on it.
+//! An array of emulated drives on a virtual clock, and the loads that run on it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice};
 
-/// When an operation began and when it ended.
+/// An operation's begin and end.
 pub type Time = (Instant, Instant);
 
 /// An array to be measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Of the drives.
+    /// The drives' profile.
     pub profile: &'static str,
-    /// How many.
+    /// Number of drives.
     pub drives: u32,
-    /// Zones of each: as many as the work needs, for a drive of some terabytes is not needed to see its speed.
+    /// Zones of each drive: as many as the load needs, as a drive's speed does not depend on their number.
     pub zones: u32,
-    /// Of the array.
+    /// The array's stripe unit.
     pub stripe_unit: Bytes,
-    /// What the drives' times are stretched by.
+    /// The factor that the drives' times are stretched by.
     pub dilation: u32,
 }
 
@@ -41,7 +41,7 @@ pub struct Bed {
     pub drives: Vec<Arc<Emu>>,
     /// The array.
     pub array: Arc<Array>,
-    /// The same, as whoever uses it sees it.
+    /// The array as a device.
     pub device: Arc<dyn ZonedDevice>,
     setup: Setup,
 }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Bed {
 }
 
 impl Setup {
-    /// A drive on a clock.
+    /// A drive on the driver's clock.
     pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
         Emu::memory(self.options(n), Arc::clone(driver))
     }
@@ -80,7 +80,7 @@ impl Setup {
         self.build_on(VirtualDriver::new(1))
     }
 
-    /// The same on a clock.
+    /// A new array on the driver's clock.
     pub fn build_on(self, driver: Arc<dyn Driver>) -> Result<Bed> {
         let drives: Vec<Arc<Emu>> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
         let create = CreateOptions { stripe_unit: self.stripe_unit, ..CreateOptions::default() };
@@ -98,7 +98,7 @@ fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
 }
 
 impl Bed {
-    /// The same drives assembled again, without one of them.
+    /// Assembles the same drives again, without one of them.
     pub fn without(self, slot: usize) -> Result<Bed> {
         let Bed { driver, mut drives, array, device, setup } = self;
         drop((array, device));
@@ -114,7 +114,7 @@ impl Bed {
     }
 }
 
-/// What is done.
+/// The operation of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes one after the other, each job in zones of its own.
@@ -123,14 +123,14 @@ pub enum Kind {
     Append,
     /// Reads one after the other, each job in zones of its own.
     Sequential,
-    /// Reads anywhere in what the jobs' zones hold.
+    /// Reads at random places of the first zones.
     Random,
 }
 
-/// A load, as fio puts it on a device.
+/// A load with fio's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What is done.
+    /// The operation.
     pub kind: Kind,
     /// Bytes of an operation.
     pub size: Bytes,
@@ -152,7 +152,7 @@ impl Load {
         Load { kind, size, jobs: 1, depth, count, first: 0, span: Bytes(0) }
     }
 
-    /// Runs; gives the time of each operation, in the order of their ends.
+    /// Runs the load; returns the time of each operation, in the order of their ends.
     pub fn run(&self, device: &Arc<dyn ZonedDevice>) -> Result<Vec<Time>> {
         let driver = Arc::clone(device.driver());
         let times: Arc<Mutex<Vec<Time>>> = Arc::default();
@@ -192,14 +192,14 @@ struct Job {
     device: Arc<dyn ZonedDevice>,
     load: Load,
     zone: u32,
-    /// Zeros: the emulated drives keep no memory for them, and parity is computed all the same.
+    /// Zeros: the emulated drives store no memory for blocks of zeros; parity is computed as for any data.
     data: Buf,
     times: Arc<Mutex<Vec<Time>>>,
     next: Arc<Mutex<u64>>,
 }
 
 impl Job {
-    /// Where operation `n` of the job is, and how long: the last of a zone may be short.
+    /// The zone, address and blocks of operation `n` of the job: the last operation of a zone may be short.
     fn place(&self, n: u64) -> (ZoneId, Lba, u64) {
         let geometry = self.device.geometry();
         let blocks = self.load.size.0 / u64::from(geometry.block_size);
@@ -209,7 +209,7 @@ impl Job {
         (zone, geometry.start(zone).plus(Blocks(offset)), blocks.min(geometry.zone_capacity.0 - offset))
     }
 
-    /// Writes in order, so many in flight, and waits for them in order.
+    /// Writes in order, `depth` of them in flight, and awaits them in order.
     async fn write(self) -> Result<()> {
         let driver = Arc::clone(self.device.driver());
         let size = self.device.geometry().block_size as usize;
@@ -242,7 +242,7 @@ impl Job {
         Ok(())
     }
 
-    /// One of the tasks that read.
+    /// A task of the job that reads.
     async fn read(&self) -> Result<()> {
         let driver = self.device.driver();
         let (size, block) = (self.load.size.0, u64::from(self.device.geometry().block_size));
@@ -286,7 +286,7 @@ pub fn prime(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<(
     Ok(())
 }
 
-/// A zone is emptied.
+/// Resets a zone.
 pub fn reset(device: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<()> {
     block_on(&**device.driver(), device.zone(zone, Action::Reset))
 }

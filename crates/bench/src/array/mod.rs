@@ -1,5 +1,5 @@
-//! What an array of drives gives, beside what its drives give: in virtual time, so that the numbers are the same on
-//! every machine. Paper: RAIZN, section 4.4.
+//! The throughput and latency of an array beside those of its drives, in virtual time, so that the numbers are the same
+//! on every machine. Paper: RAIZN, section 4.4.
 
 mod bed;
 
@@ -18,11 +18,11 @@ use crate::Recorder;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Writes that a latency is the mean of, and how long the drive rests between two.
+/// Number of writes that a mean latency is of, and the rest between two of them.
 const RESTED: u64 = 50;
 const REST: Duration = Duration::from_millis(1);
 
-/// What came of a load.
+/// The throughput and latencies of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// MiB a second.
@@ -31,7 +31,7 @@ pub struct Summary {
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// 999 of 1,000 are not above it.
+    /// The 99.9th percentile.
     pub p99_9: f64,
 }
 
@@ -41,7 +41,7 @@ impl Summary {
     pub fn of(times: &[Time], size: Bytes) -> Summary {
         let (warm, counted) = times.split_at(times.len() / 10);
         let end = |times: &[Time]| times.last().map_or(Instant::ORIGIN, |(_, end)| *end);
-        // Of what was in flight when the count began only a part is of its time.
+        // The count begins when the last operation of the warm-up ends.
         let begin = warm
             .last()
             .or(counted.first())
@@ -56,22 +56,22 @@ impl Summary {
     }
 }
 
-/// One number of an array beside what it is measured against.
+/// A number of an array beside its reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What was done.
+    /// The load, in words.
     pub what: String,
-    /// What came of it.
+    /// The array's number.
     pub ours: f64,
-    /// Of both.
+    /// The unit of both numbers.
     pub unit: &'static str,
-    /// What it is measured against.
+    /// The reference.
     pub against: f64,
-    /// And what that is.
+    /// The reference, in words.
     pub which: String,
-    /// The first over the second.
+    /// The array's number over the reference.
     pub ratio: f64,
-    /// What the ratio should be: at least this of rates, at most this of latencies.
+    /// The goal: rates have at least this ratio, latencies at most.
     pub wanted: f64,
 }
 
@@ -92,13 +92,13 @@ impl Line {
         Line { unit: "us", wanted: 1.1, ..Line::rate(what, ours, against, which) }
     }
 
-    /// Whether the number is as good as it should be.
+    /// Whether the ratio reaches the goal.
     pub fn holds(&self) -> bool {
         if self.unit == "us" { self.ratio <= self.wanted } else { self.ratio >= self.wanted }
     }
 }
 
-/// What to measure.
+/// The measurement's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayLoad {
     /// The array.
@@ -113,7 +113,7 @@ impl Default for ArrayLoad {
     }
 }
 
-/// Measures all of it. `progress` is told what comes next.
+/// Takes all measurements. `progress` is called with the name of the next one.
 pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     progress("writes");
@@ -147,7 +147,7 @@ impl ArrayLoad {
         Ok(Summary::of(&load.run(device)?, Bytes(size)))
     }
 
-    /// One drive that does the same with a stripe unit at a time, as it has to below an array.
+    /// The same load on one drive, in operations of a stripe unit, as a member of an array gets them.
     fn drive(&self, kind: Kind, depth: usize) -> Result<Summary> {
         let device = self.setup.alone();
         if kind == Kind::Sequential {
@@ -177,7 +177,7 @@ impl ArrayLoad {
         Ok(lines)
     }
 
-    /// The mean latency of one drive that writes so many bytes, and rests before the next.
+    /// The mean latency of writes of `bytes` on one drive, which rests between two of them.
     fn alone(&self, bytes: u64) -> Result<f64> {
         let device = self.setup.alone();
         let driver = Arc::clone(device.driver());
@@ -188,7 +188,7 @@ impl ArrayLoad {
             for n in 0..RESTED {
                 let begin = driver.now();
                 device.write(Lba(n * blocks), data.clone(), Durability::Cached).await?;
-                // The first one opens the zone.
+                // The first write opens the zone, and is not counted.
                 if n > 0 {
                     recorder.record(driver.now().since(begin));
                 }
@@ -244,13 +244,13 @@ impl ArrayLoad {
         let which = "the same with all drives";
         let mut line =
             Line::rate(format!("1 MiB read, depth {depth}, a drive is lost"), degraded.mib, all.mib, which);
-        // Each unit of the missing drive is read from all others: 4 of 5 drives' work for 8 of 5 units.
+        // A unit of the missing drive is reconstructed from units of all other drives.
         line.wanted = 0.45;
         lines.push(line);
         Ok(lines)
     }
 
-    /// How fast a new drive is filled, with so many zones full of data.
+    /// The rate of a rebuild, with `zones` full zones.
     fn rebuild(&self, zones: u32) -> Result<Line> {
         let rebuilt = rebuild(&self.setup, zones)?;
         let one = self.load(&self.setup.alone(), Kind::Write, MIB, 8)?;
@@ -263,12 +263,12 @@ impl ArrayLoad {
     }
 }
 
-/// A rebuild that was measured.
+/// A measured rebuild.
 #[derive(Clone, Copy, Debug)]
 pub struct Rebuilt {
-    /// What the lost drive held of the zones' data and parity.
+    /// Bytes of data and parity of the zones on the failed drive.
     pub bytes: u64,
-    /// From the call to its end.
+    /// From the call to the end of the rebuild.
     pub seconds: f64,
 }
 
@@ -279,7 +279,7 @@ impl Rebuilt {
     }
 }
 
-/// Fills so many zones to their ends, loses a drive, and puts a new one in its place, while nothing else is done.
+/// Fills `zones` zones, drops a drive, and rebuilds on a new one without other load.
 pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
     let bed = setup.build()?;
     let geometry = bed.device.geometry().clone();

@@ -1,20 +1,20 @@
-//! What RocksDB did in the background, from its own statistics.
+//! Flushes, compactions and stalls, from RocksDB's statistics.
 
 use rocks::Db;
 use serde::Serialize;
 
-/// Counts since the database was opened, and differences of them.
+/// Counts since the database was opened, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Background {
     /// Memtables written to tables.
     pub flushes: u64,
-    /// Compactions, without those that move a whole table.
+    /// Compactions; moves of whole tables are not counted.
     pub compactions: u64,
     /// Bytes of tables that flushes wrote.
     pub flushed_bytes: u64,
     /// Bytes of tables that compactions wrote.
     pub compacted_bytes: u64,
-    /// How often RocksDB slowed writers down or stopped them.
+    /// Number of times that RocksDB slowed writers down or stopped them.
     pub stalls: u64,
     /// Writers that its group commit took, of any kind of log; RocksDB rounds both from 1,000 on.
     pub writers: u64,
@@ -23,14 +23,14 @@ pub struct Background {
 }
 
 impl Background {
-    /// What it is by now.
+    /// The counts now.
     pub(super) fn of(db: &Db) -> Background {
         let cf = db.property("rocksdb.cfstats-no-file-histogram").unwrap_or_default();
         let all = db.property("rocksdb.dbstats").unwrap_or_default();
         parse(&cf, &all)
     }
 
-    /// What happened since `before`.
+    /// The difference to the counts `before`.
     pub(super) fn since(self, before: Background) -> Background {
         Background {
             flushes: self.flushes.saturating_sub(before.flushes),
@@ -47,7 +47,7 @@ impl Background {
 const GIB: f64 = (1_u64 << 30) as f64;
 
 fn parse(cf: &str, all: &str) -> Background {
-    // Stall counts with "with_compaction" are in those without.
+    // The stall counts named "with_compaction" are part of the counts without that suffix.
     let stalls = line(cf, "Stalls(count):").split(',').filter(|part| !part.contains("with_compaction"));
     let flushed_bytes = bytes(line(cf, "Flush(GB): cumulative"));
     let value = |behind: &str| {
@@ -69,7 +69,7 @@ fn parse(cf: &str, all: &str) -> Background {
     }
 }
 
-/// What stands behind the beginning of a line.
+/// The rest of the line that begins with a prefix.
 fn line<'a>(text: &'a str, begins: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(begins)).unwrap_or("")
 }

@@ -19,7 +19,7 @@ pub struct OfGroup {
     pub steps_us: Vec<f64>,
 }
 
-/// A write, and whether it led its group.
+/// A write of a group, and whether the writer led it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Led {
     sequence: u64,
@@ -31,14 +31,14 @@ pub(super) struct Led {
 const STEPS: u32 = 20;
 
 impl Led {
-    /// Of a batch that RocksDB has written: it begins with its sequence.
+    /// The write of a batch that RocksDB has written, which begins with its sequence number.
     pub(super) fn of(batch: &[u8], led: bool, took: Duration) -> Led {
         let sequence = batch.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Led { sequence, led, took }
     }
 }
 
-/// Sorts writes into groups: who leads has the lowest sequence of its group.
+/// Sorts writes into groups: the leader has the lowest sequence number of its group.
 pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<OfGroup> {
     writes.sort_by_key(|write| write.sequence);
     let mut sizes: Vec<(u64, Recorder)> = Vec::new();

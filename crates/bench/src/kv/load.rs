@@ -30,22 +30,22 @@ const MOST_SLOW: usize = 10_000;
 /// The shortest interval.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Whose log the database has.
+/// The database's write-ahead log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalMode {
-    /// RocksDB's own, whose leader writes for those who wait, at the zone's pointer; and no zone is opened ahead: a put
-    /// that needs one opens it, after finishing and resetting what waits for that.
+    /// RocksDB's own with group commit, written at the zone's pointer, and without zones opened ahead: a put that needs a
+    /// zone opens one, after pending finishes and resets.
     Base,
-    /// RocksDB's own, with zones opened ahead.
+    /// RocksDB's own with group commit, and zones opened ahead.
     Group,
-    /// The parallel log, every record alone.
+    /// The parallel log, each record an append of its own.
     Waltz,
-    /// The parallel log, where records go together when the drive has no parallelism to spare.
+    /// The parallel log, which joins records when the drive has no parallelism to spare.
     Auto,
 }
 
 impl WalMode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [WalMode; 4] = [WalMode::Base, WalMode::Group, WalMode::Waltz, WalMode::Auto];
 
     pub(crate) fn is_parallel(self) -> bool {
@@ -82,31 +82,31 @@ impl Serialize for WalMode {
 /// A load.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvLoad {
-    /// The drive's URL. It is formatted.
+    /// The URL of the drive, which is formatted.
     pub device: String,
-    /// The clock: real or dilated; `None` for what the URL says.
+    /// The clock: real or dilated; `None` for the URL's.
     pub clock: Option<Clock>,
-    /// Format the drive although it holds data.
+    /// Format a drive that holds data.
     #[serde(skip)]
     pub force: bool,
-    /// Whose log.
+    /// The log.
     pub wal: WalMode,
     /// How entries of RocksDB's own log reach the drive. The parallel log always appends.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
-    /// When file data makes way for logs.
+    /// When flushes and compactions write in small pieces, so that logs wait less.
     #[serde(serialize_with = "pace")]
     pub pace: Pace,
     /// Threads.
     pub threads: u32,
-    /// Bytes of a value; `None` for sizes as MixGraph has them.
+    /// Bytes of a value; `None` for MixGraph's sizes.
     #[serde(serialize_with = "optional_bytes")]
     pub value: Option<Bytes>,
-    /// What is done.
+    /// The shares of operations.
     pub mix: Mix,
-    /// How records are picked, where the mix does not say.
+    /// How records are picked; MixGraph has its own way.
     pub distribution: Distribution,
-    /// Records that are there before.
+    /// Records that the database is filled with.
     pub records: u64,
     /// Operations.
     pub operations: u64,
@@ -122,11 +122,11 @@ pub struct KvLoad {
     /// RocksDB's block cache.
     #[serde(serialize_with = "bytes")]
     pub block_cache: Bytes,
-    /// What keys, values and operations follow from.
+    /// The seed of keys, values and operations.
     pub seed: u64,
-    /// So many of the longest writes are listed, with what they waited for. It costs some looks at the clock for each write.
+    /// Number of the longest writes to list, with the parts of their times. Listing reads the clock more often in each write.
     pub slowest: usize,
-    /// The writes of each such interval of the drive's time are summed up by themselves.
+    /// The length of intervals, in the drive's time, whose writes are summed up separately.
     #[serde(skip)]
     pub interval: Option<Duration>,
 }
@@ -134,21 +134,21 @@ pub struct KvLoad {
 /// The writes of an interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct Interval {
-    /// Its end, in s of the drive's time.
+    /// The interval's end, in s of the drive's time.
     pub seconds: f64,
-    /// Writes that ended in it.
+    /// Writes that ended in the interval.
     pub count: u64,
     /// Their latencies.
     pub latency_us: Latencies,
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvOutcome {
     /// The load, with the clock that it ran on.
     #[serde(flatten)]
     pub load: KvLoad,
-    /// What times were divided by.
+    /// The factor that times were divided by.
     pub dilation: u32,
     /// From the first operation to the end of the last one.
     pub seconds: f64,
@@ -156,23 +156,23 @@ pub struct KvOutcome {
     pub ops_per_s: f64,
     /// Of all operations.
     pub latency_us: Latencies,
-    /// Of each kind that there were any of.
+    /// Of each kind of operation that occurred.
     pub kinds: Vec<OfKind>,
-    /// Reads whose key was not there: none, if all is well.
+    /// Reads whose key was not found: 0 unless data was lost.
     pub missing: u64,
-    /// What RocksDB did meanwhile.
+    /// RocksDB's flushes, compactions and stalls meanwhile.
     pub background: Background,
-    /// What was done on the drive meanwhile, by whatever thread.
+    /// The drive's operations meanwhile, those of background threads included.
     pub device_operations: Counts,
     /// Bytes written to the drive for each byte of keys and values put.
     pub write_amplification: f64,
     /// The longest writes, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowest: Vec<SlowWrite>,
-    /// The mean write and its parts, where slow ones are listed.
+    /// The mean write and its parts, if slow writes are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_write: Option<SlowWrite>,
-    /// The writes by how many shared their group, where slow ones are listed and the log is RocksDB's own.
+    /// The writes by the size of their group, if slow writes are listed and the log is RocksDB's own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<OfGroup>,
     /// The writes, interval by interval.

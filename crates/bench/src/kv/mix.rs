@@ -1,4 +1,4 @@
-//! What a workload does: shares of writes, reads and scans, or one of MixGraph's variants.
+//! The operations of a load: shares of writes, reads and scans, or one of MixGraph's variants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,12 +16,12 @@ pub enum Operation {
     Write,
     /// A get.
     Read,
-    /// A seek, and some steps from there.
+    /// A seek and some next keys.
     Scan,
 }
 
 impl Operation {
-    /// All there are.
+    /// All operations.
     pub const ALL: [Operation; 3] = [Operation::Write, Operation::Read, Operation::Scan];
 
     /// Its name in results and in `--mix`.
@@ -39,18 +39,18 @@ impl Operation {
 pub enum Mix {
     /// In percent, in the order of [`Operation::ALL`]; 100 together.
     Shares([u8; 3]),
-    /// Keys, sizes and shares as `db_bench`'s `mixgraph` has them.
+    /// Keys, sizes and shares of `db_bench`'s `mixgraph`.
     MixGraph(Variant),
 }
 
-/// MixGraph's shares, in percent: those with which its paper compares the variants.
+/// MixGraph's shares in percent, as the WALTZ paper has them.
 const MIXGRAPH: [u8; 3] = [14, 83, 3];
 
 impl Mix {
     /// Puts alone.
     pub const WRITES: Mix = Mix::Shares([100, 0, 0]);
 
-    /// The variant, if it is MixGraph.
+    /// MixGraph's variant.
     pub fn variant(self) -> Option<Variant> {
         match self {
             Mix::Shares(_) => None,

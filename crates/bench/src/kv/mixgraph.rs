@@ -27,7 +27,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All there are, in the paper's order.
+    /// All variants, in the paper's order.
     pub const ALL: [Variant; 4] =
         [Variant::AllRandom, Variant::AllDist, Variant::PrefixRandom, Variant::PrefixDist];
 
@@ -67,7 +67,7 @@ impl FromStr for Variant {
 const RANGES: u64 = 30;
 /// The heat of range x: a e^(b x) + c e^(d x). `keyrange_dist_a` to `_d`.
 const HEAT: (f64, f64, f64, f64) = (14.18, -2.917, 0.0164, -0.08082);
-/// What heats are rounded to: one part in so many of the hottest and all colder ones.
+/// Heats are rounded to one part in this many of their sum.
 const HEAT_STEPS: f64 = 1e6;
 /// How often the key of rank x is asked for: a x^b, summed. `key_dist_a`, `key_dist_b`.
 const KEY: (f64, f64) = (0.002_312, 0.3467);
@@ -88,7 +88,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys of a database of so many records, one at least.
+    /// Keys of a database of `records` records, one at least.
     pub fn new(variant: Variant, records: u64) -> Keys {
         let heat = |x: u64| {
             let (a, b, c, d) = HEAT;

@@ -1,7 +1,7 @@
 //! A load of single puts, gets and scans on RocksDB over the file system, with RocksDB's own log or under the parallel
 //! log, while memtables are flushed and tables compacted.
 //!
-//! The database is filled in key order and flushed first; what is counted begins after that.
+//! The database is filled in key order and flushed before the count begins.
 
 mod background;
 mod engine;

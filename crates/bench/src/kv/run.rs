@@ -12,7 +12,7 @@ use super::load::{KvLoad, KvOutcome, WalMode};
 use super::work::Work;
 use crate::{Clock, Counted, Drive, Result};
 
-/// Formats the drive, fills a database and runs the load on it. `progress` is told what is being done.
+/// Formats the drive, fills a database and runs the load on it. `progress` is called with each step.
 ///
 /// # Errors
 /// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
@@ -54,7 +54,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     progress("closing the database");
     work.database.close()?;
     if !url.is_in_memory() {
-        // What nobody will look at needs no zone finished in its own, perhaps stretched, time.
+        // The drive is dropped after the run: the unmount need not finish zones, which may take long in dilated time.
         block_on(&*driver, fs.unmount())?;
     }
     let seconds = elapsed.as_secs_f64() / f64::from(dilation.max(1));

@@ -1,4 +1,4 @@
-//! The longest writes, with what they waited for.
+//! The longest writes, each with the parts of its time.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use serde::Serialize;
 /// One write, its parts in us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SlowWrite {
-    /// When it began, from the beginning of the run.
+    /// The write's begin, from the begin of the run.
     pub at_ms: f64,
-    /// All of it.
+    /// The whole latency.
     pub us: f64,
-    /// All that is in none of the others: with a parallel log its stripes, its append and the drive's flush.
+    /// The rest. With a parallel log: locks of stripes, the append, and the drive's flush.
     pub engine: f64,
-    /// RocksDB: until it led its group, or its group was done.
+    /// RocksDB: until the writer led its group, or its group was written.
     pub wait: f64,
-    /// RocksDB's log, for who leads.
+    /// RocksDB: the write of the log, of a leader.
     pub log: f64,
     /// The memtable.
     pub memtable: f64,
@@ -58,7 +58,7 @@ impl AddAssign for SlowWrite {
     }
 }
 
-/// The longest so many, and the sum of all.
+/// The longest writes, up to a number, and the sum of all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowest {
     keep: usize,

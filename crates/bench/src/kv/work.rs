@@ -22,7 +22,7 @@ const FILL: u64 = 16;
 /// Intervals of all threads together whose writes are summed up by themselves: up to 120 KiB each.
 const MOST_INTERVALS: usize = 10_000;
 
-/// What the threads share.
+/// State that the threads share.
 pub(super) struct Work {
     pub(super) database: Database,
     pub(super) driver: Arc<dyn Driver>,
@@ -34,7 +34,7 @@ pub(super) struct Work {
     failed: Arc<AtomicBool>,
 }
 
-/// What threads counted.
+/// The threads' counts.
 pub(super) struct Tally {
     pub(super) kinds: Kinds,
     put_bytes: u64,
@@ -119,7 +119,7 @@ impl Work {
         })
     }
 
-    /// Fills the database in key order, writes it to tables, and has a log begun.
+    /// Fills the database in key order, flushes it to tables, and makes its next log.
     pub(super) fn fill(&self) -> Result<()> {
         let mut own = self.own(u32::MAX);
         let mut record = 0;
@@ -142,7 +142,7 @@ impl Work {
         Ok(self.database.write(&mut own.batch, true)?)
     }
 
-    /// Runs the operations in threads of their own; gives what they counted, and how long it took.
+    /// Runs the operations in threads; returns their counts and the time.
     pub(super) async fn run(self: &Arc<Work>) -> Result<(Tally, Duration)> {
         let begin = self.driver.now();
         let thread = |thread| {
@@ -166,7 +166,7 @@ impl Work {
         }
     }
 
-    /// One of the run's threads: it does not await, so that it keeps its thread to itself.
+    /// A thread of the run. It blocks and never awaits, so no other task runs on its thread.
     fn thread(&self, thread: u32, begin: Instant) -> Result<Tally> {
         let mut own = self.own(thread);
         let timed = self.load.slowest > 0;
@@ -224,7 +224,7 @@ impl Work {
     fn in_interval(&self, tally: &mut Tally, end: Duration, took: Duration) {
         let Some(each) = self.load.interval else { return };
         let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
-        // The last takes what is later.
+        // The last interval has all later writes.
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(self.most_intervals() - 1);
         if tally.intervals.len() <= at {
             tally.intervals.resize_with(at + 1, Recorder::new);

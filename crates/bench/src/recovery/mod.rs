@@ -1,5 +1,5 @@
-//! How long a database takes to come back: its write-ahead log on a drive, read and replayed into the memtable, beside
-//! the same log on the host's memory (tmpfs), replayed by the same library in the same run.
+//! The time of a database's recovery: its write-ahead log on a drive is read and replayed into the memtable, beside the
+//! same log on tmpfs, replayed by the same library in the same run.
 //!
 //! The goal: at most 1.1 times the slower of the drive's read bandwidth and the replay from memory.
 
@@ -32,12 +32,12 @@ const KEY: usize = 16;
 /// How long an append takes while the log is being filled: enough for many to be in flight, so that they are taken in
 /// any order.
 const FILL: Duration = Duration::from_micros(20);
-/// What the drive's read bandwidth is measured with.
+/// Bytes read to measure the drive's read bandwidth.
 const PROBE: Bytes = Bytes(256 << 20);
 /// Bytes of one read of the probe.
 const PROBE_READ: Bytes = Bytes(1 << 20);
 
-/// What to measure.
+/// The measurement's settings.
 #[derive(Clone, Debug)]
 pub struct RecoveryLoad {
     /// The drive, in memory and with a profile's times: `emu:mem?profile=zn540&zones=16`.
@@ -54,7 +54,7 @@ pub struct RecoveryLoad {
     pub barrier: Bytes,
     /// How often each log is replayed; the fastest one counts. Default: 3.
     pub runs: u32,
-    /// A directory on tmpfs for what is compared with. Default: `/dev/shm`.
+    /// A directory on tmpfs for the log to compare with. Default: `/dev/shm`.
     pub scratch: PathBuf,
 }
 
@@ -73,7 +73,7 @@ impl Default for RecoveryLoad {
     }
 }
 
-/// What was measured.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveryOutcome {
     /// The drive.
@@ -89,15 +89,15 @@ pub struct RecoveryOutcome {
 /// One log. Times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveredLog {
-    /// Its size as RocksDB sees it.
+    /// The log's size as RocksDB sees it.
     pub bytes: u64,
-    /// Pairs in it.
+    /// Pairs in the log.
     pub pairs: u64,
     /// From opening the log to its last pair in the memtable.
     pub replay_s: f64,
     /// The same from memory.
     pub tmpfs_replay_s: f64,
-    /// What the drive needs for the bytes.
+    /// The log's bytes by the drive's read bandwidth.
     pub drive_s: f64,
     /// `replay_s` by the larger of the other two: 1.1 is the goal.
     pub ratio: f64,
@@ -107,7 +107,7 @@ pub struct RecoveredLog {
     pub open_s: f64,
     /// The same from memory.
     pub tmpfs_open_s: f64,
-    /// Where the time of `replay_s` went.
+    /// The parts of `replay_s`.
     pub breakdown: Breakdown,
     /// The most memory that the log's bytes took.
     pub peak: u64,
@@ -115,18 +115,19 @@ pub struct RecoveredLog {
     pub killed: Killed,
 }
 
-/// A log that nobody closed: the mount looks for its end, and replays go by the index that it made. In seconds.
+/// A log that was not closed: the mount reads it to find its end, and the replay uses the index that the mount made. In
+/// seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Killed {
     /// Mounting, with the log read once.
     pub mount_s: f64,
     /// From opening the log to its last pair in the memtable.
     pub replay_s: f64,
-    /// Both together by the larger of what the drive needs and the replay from memory.
+    /// Mount and replay by the larger of `drive_s` and `tmpfs_replay_s`.
     pub ratio: f64,
 }
 
-/// Parts of a replay, in seconds. The first three are on a thread of their own, beside the others.
+/// Parts of a replay, in seconds. The first three are of the read-ahead thread, the others of RocksDB's.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Breakdown {
     /// Reading ahead waited for the drive.
@@ -137,7 +138,7 @@ pub struct Breakdown {
     pub room_s: f64,
     /// RocksDB waited for bytes.
     pub wait_s: f64,
-    /// Copying them to where RocksDB wants them.
+    /// Copying bytes to RocksDB's buffer.
     pub copy_s: f64,
     /// The rest of its time: records checked, taken apart, and put into the memtable.
     pub memtable_s: f64,
@@ -158,7 +159,7 @@ impl Breakdown {
     }
 }
 
-/// Fills logs, and opens their databases again. In real time; what is formatted is in memory.
+/// Fills logs and opens their databases again, in real time, on drives in memory.
 ///
 /// # Errors
 /// [`Error::Settings`] where the drive is no emulated one in memory with times or has no room for a log, and where
@@ -192,7 +193,7 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
     })
 }
 
-/// Refuses what could not be measured before anything is.
+/// Refuses sizes that cannot be measured, before the first measurement.
 fn check_sizes(load: &RecoveryLoad, options: &EmuOptions) -> Result<()> {
     if load.runs == 0 || load.buffer == Bytes::ZERO || load.sizes.is_empty() {
         return Err(Error::settings("runs, buffer and sizes: one at least, and a buffer of a byte"));
@@ -239,7 +240,7 @@ fn bandwidth(options: &EmuOptions) -> Result<f64> {
     for n in 0..reads {
         emu.write(at(n), Buf::zeroed(bytes), Durability::Cached).wait()?;
     }
-    // The drive has written out what it buffered.
+    // The reads wait until the drive's write buffer is empty.
     let rest = driver.now().after(Duration::from_secs(10));
     block_on(&*driver, units::sleep_until(&*driver, rest));
     let begun = driver.now();
@@ -315,7 +316,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
         theirs.push((since(before), longest(&db)?));
         db.close()?;
 
-        // Each time anew: a mount closes what was left open.
+        // A mount closes the log, so each replay of a log that was not closed gets a fresh copy of the drive.
         let emu = Emu::from_media(killed.clone(), "after a kill", Latency::NONE, Arc::clone(&driver));
         let drive = Paced::new(emu, Timing::of(options, device.geometry()));
         drive.begin();
@@ -353,7 +354,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
     })
 }
 
-/// The replay of the log that was filled: others are nearly empty.
+/// The replay of the filled log: the database's other logs are nearly empty.
 fn longest(db: &Db) -> Result<LogReplay> {
     let replays = db.replayed();
     replays

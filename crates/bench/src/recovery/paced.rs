@@ -1,4 +1,4 @@
-//! A drive whose reads take their time from some moment on: filling it is nobody's measurement.
+//! A drive whose reads take a profile's times once the drive is filled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ impl Paced {
         Arc::new(Paced { emu, timing, clocks, on: AtomicBool::new(false) })
     }
 
-    /// A copy of what is on the drive now.
+    /// A copy of the drive's content.
     pub(super) fn media(&self) -> Media {
         self.emu.media()
     }
@@ -48,7 +48,7 @@ impl ZonedDevice for Paced {
             let mut clocks = self.clocks.lock();
             self.timing.completion(&mut clocks, driver.now(), &op, None)
         };
-        // Over at once: it waits for nothing.
+        // The emulator below has no delay, so the wait returns at once.
         let result: zoned::Result<Done> = self.emu.submit(op).wait();
         Io::due(at, result, driver)
     }

@@ -1,4 +1,4 @@
-//! The ways to batch beside each other: the same load under a group, as a parallel log, and as one that chooses.
+//! The same load under group commit, on a parallel log of single records, and on one that joins records.
 
 use serde::Serialize;
 
@@ -9,36 +9,36 @@ use crate::Result;
 /// Writers of a comparison's rows.
 pub const WRITERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What so many writers reach under each batching.
+/// The outcomes of one number of writers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// The writers.
     pub threads: u32,
-    /// A leader appends for all who wait.
+    /// Group commit.
     pub group: WalOutcome,
-    /// Each record alone.
+    /// A parallel log, each record an append of its own.
     pub waltz: WalOutcome,
-    /// Alone or together, as the log chooses.
+    /// A parallel log that joins records.
     pub auto: WalOutcome,
 }
 
-/// Runs `load` with `threads` writers under each batching. What the drive holds is lost from the second run on.
+/// Runs `load` with `threads` writers in each of the three modes. The second and third run overwrite the drive's data.
 ///
 /// # Errors
-/// Those of [`run`].
+/// The errors of [`run`].
 pub fn compare(load: &WalLoad, threads: u32) -> Result<Compared> {
-    let one = |batch, force| run(&WalLoad { batch, threads, force, ..load.clone() });
+    let one = |wal, force| run(&WalLoad { wal, threads, force, ..load.clone() });
     let group = one(WalMode::Group, load.force)?;
     Ok(Compared { threads, group, waltz: one(WalMode::Waltz, true)?, auto: one(WalMode::Auto, true)? })
 }
 
 impl Compared {
-    /// `auto`'s records a second over those of the better of the others.
+    /// `auto`'s records a second over the higher rate of the other two.
     pub fn throughput(&self) -> f64 {
         self.auto.ops_per_s / self.group.ops_per_s.max(self.waltz.ops_per_s).max(f64::MIN_POSITIVE)
     }
 
-    /// `auto`'s p99.9 over that of the better of the others: less is better.
+    /// `auto`'s p99.9 over the lower one of the other two: less is better.
     pub fn tail(&self) -> f64 {
         let best = self.group.latency_us.p99_9.min(self.waltz.latency_us.p99_9);
         self.auto.latency_us.p99_9 / best.max(f64::MIN_POSITIVE)

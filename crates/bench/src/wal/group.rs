@@ -1,4 +1,4 @@
-//! Group commit as RocksDB has it: a leader writes for those who wait behind it.
+//! Group commit as RocksDB has it: a leader writes for the writers that wait behind it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use units::sync::Event;
 
 use super::logs::Logs;
 
-/// The most bytes that a leader takes; one with a small record of its own takes this many more than that only.
+/// The most bytes of a group; a leader whose own record is small adds at most `SMALL` bytes of other records.
 const LARGE: usize = 1 << 20;
 const SMALL: usize = LARGE / 8;
 
@@ -25,7 +25,7 @@ struct Queue {
     led: bool,
 }
 
-/// A writer, while it waits for a leader or to be one.
+/// A writer that waits for a leader's result, or for its turn to lead.
 #[derive(Debug, Default)]
 pub(super) struct Waiter {
     state: Mutex<State>,
@@ -46,7 +46,7 @@ impl Waiter {
         self.changed.notify();
     }
 
-    /// What became of it: `None` where it is to lead.
+    /// The result of the writer's record; `None` if the writer leads the next group.
     async fn wait(&self) -> Option<Result<()>> {
         loop {
             let seen = self.changed.version();
@@ -61,8 +61,8 @@ impl Waiter {
 }
 
 impl Group {
-    /// Appends `record`, alone or with others: every record is as long as every other one. `data` is the caller's,
-    /// for the times that it leads.
+    /// Appends `record`, alone or in a group. All writers' records have the same length. `data` is the caller's buffer for
+    /// a group that it leads.
     pub(super) async fn append(
         &self,
         logs: &Logs,
@@ -93,7 +93,7 @@ impl Group {
         result
     }
 
-    /// The leader, who is the first, and those behind it. Who wants a sync does not go with a leader who does not.
+    /// The next group: the leader first. A writer that wants a sync does not join a leader that does not.
     fn take(&self, most: usize) -> Vec<(Arc<Waiter>, bool)> {
         let mut queue = self.queue.lock();
         let leader_syncs = queue.waiting.front().is_some_and(|(_, sync)| *sync);

@@ -1,4 +1,4 @@
-//! What the drive itself gives: raw appends of an entry's size.
+//! The drive's own limit: raw appends of an entry's size.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use super::load::{HEADER, Sync, WalLoad};
 use crate::device::{self, Kind, Load};
 use crate::{Drive, Recorder, Result};
 
-/// Appends one after the other that give an append's own latency.
+/// Number of appends, one at a time, that give the latency of an append alone.
 const ALONE: u64 = 256;
-/// The most appends that are measured: enough for any drive to be in its stride.
+/// The most appends that are measured.
 const MOST: u64 = 1 << 20;
 
-/// What raw appends reach on an empty drive of the same kind, on the same clock, in the same run.
+/// The rate of raw appends to an empty drive of the same kind, on the same clock, in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limit {
-    /// Bytes of an append: those of an entry of the log, as far as one append takes them.
+    /// Bytes of an append: those of an entry of the log, at most those of the drive's longest append.
     pub append_bytes: u64,
     /// Bytes of records that such an append carries: without its share of the entry's header.
     pub payload_bytes: u64,
     /// Appends in flight: the log's window.
     pub depth: u32,
-    /// Appends a second. Where the drive has a volatile cache the time of the flush that makes them safe counts.
+    /// Appends a second. On a drive with a volatile cache the time of the flush at the end is included.
     pub ops_per_s: f64,
     /// MiB a second.
     pub mib_per_s: f64,
-    /// The median latency of one append alone; where each record is synced and the drive has a volatile cache, of
-    /// an append and a flush.
+    /// The median latency of one append alone; of an append and a flush where each record is synced and the drive has
+    /// a volatile cache.
     pub append_us: f64,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     let raw = Load { count: wanted.min(raw.room(geometry)).max(1), ..raw };
     let fresh = drive.fresh()?;
     let (full, flushing) = block_on(&**fresh.driver(), filled(fresh.device(), &raw))?;
-    // What a run takes with its flush, for what it takes without.
+    // The rates are of the appends; this share makes them include the flush.
     let share = full.seconds / (full.seconds + flushing).max(f64::MIN_POSITIVE);
     let fresh = drive.fresh()?;
     let flush = load.sync == Sync::Each && geometry.volatile_cache;
@@ -65,7 +65,7 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     })
 }
 
-/// Runs the load, and gives the seconds of the flush after it: 0 where acknowledged is safe.
+/// Runs the load and a flush; returns the flush's seconds: 0 on a drive without a volatile cache.
 async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(device::Outcome, f64)> {
     let outcome = device::run(device, load).await?;
     if !device.geometry().volatile_cache {

@@ -12,23 +12,23 @@ use super::limit::Limit;
 use crate::counted::Counts;
 use crate::{Clock, Error, Latencies, Result};
 
-/// Records of more bytes than this are no records of a log.
+/// The longest record.
 const LONGEST_RECORD: u64 = 64 << 20;
 /// Bytes of an entry's header.
 pub(super) const HEADER: u64 = 64;
 /// The most writers.
 const MOST_THREADS: u32 = 4096;
 
-/// How records of several writers reach the log.
+/// Which log takes the records, and which thread appends them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalMode {
-    /// A leader appends for all who wait, and syncs once for them: what RocksDB does.
+    /// An ordered log; a leader appends and syncs for all writers that wait, as RocksDB does.
     Group,
-    /// Each writer appends, and syncs, its own record.
+    /// An ordered log; each writer appends and syncs its own record.
     Each,
-    /// The parallel log: each writer's record is an entry of its own.
+    /// A parallel log; each record is an append of its own.
     Waltz,
-    /// The parallel log, where records go out together when the drive has no parallelism to spare.
+    /// A parallel log that joins records in one append when the drive has no parallelism to spare.
     Auto,
 }
 
@@ -39,25 +39,26 @@ pub enum Sync {
     None,
     /// Every record.
     Each,
-    /// One record in so many.
+    /// One record in this many.
     Every(NonZeroU64),
 }
 
 /// A load.
 #[derive(Clone, Debug, Serialize)]
 pub struct WalLoad {
-    /// The drive's URL. It is formatted.
+    /// The URL of the drive, which is formatted.
     pub device: String,
     /// The clock; `None` as in [`Drive::open`](crate::Drive::open).
     pub clock: Option<Clock>,
-    /// Format the drive although it holds data.
+    /// Format a drive that holds data.
     #[serde(skip)]
     pub force: bool,
     /// How entries reach the drive.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
-    /// Who appends.
-    pub batch: WalMode,
+    /// The log, and which thread appends; `batch` in JSON.
+    #[serde(rename = "batch")]
+    pub wal: WalMode,
     /// Writers: threads on a real clock, tasks on the virtual one.
     pub threads: u32,
     /// Bytes of a record.
@@ -81,13 +82,13 @@ pub struct WalLoad {
     pub roll: Option<Bytes>,
 }
 
-/// What came of it.
+/// The outcome of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct WalOutcome {
     /// The load, with the clock that it ran on.
     #[serde(flatten)]
     pub load: WalLoad,
-    /// What times were divided by.
+    /// The factor that times were divided by.
     pub dilation: u32,
     /// Records appended.
     pub records: u64,
@@ -97,28 +98,28 @@ pub struct WalOutcome {
     pub ops_per_s: f64,
     /// MiB of records a second.
     pub payload_mib_per_s: f64,
-    /// Of a record: until it is appended, and safe where it is synced.
+    /// The time until a record is appended and, if it is synced, durable.
     pub latency_us: Latencies,
-    /// The largest ratio of a record's latency to the median of those that began around it: what a replaced zone, or
-    /// anything else that happens now and then, does to a record. `None` for more than 4 Mi records.
+    /// The largest ratio of a record's latency to the median of the records that began around it: the effect of a zone
+    /// replacement, or of any other rare event, on a record. `None` for more than 4 Mi records.
     pub worst_over_neighbours: Option<f64>,
     /// Appends and writes of the log.
     pub appends: u64,
-    /// Bytes written to the drive, those of the metadata too, for each byte of a record.
+    /// Bytes written to the drive, metadata included, for each byte of a record.
     pub write_amplification: f64,
-    /// Everything that was done on the drive.
+    /// All operations of the drive.
     pub device_operations: Counts,
     /// Logs that were written.
     pub logs: u64,
-    /// What raw appends reach.
+    /// The rate of raw appends.
     pub device_limit: Limit,
-    /// The share of the limit that was reached: of its bytes, less the headers of entries, where records are not
-    /// synced one by one; of its operations where they are.
+    /// The share of the limit that was reached: of its operations if each record is synced, else of its bytes without
+    /// the headers of entries.
     pub of_limit: f64,
     /// Bytes of records over the limit's plain bytes.
     pub of_raw: f64,
-    /// Where each writer syncs each of its records: the share of what so many writers could do on an idle drive, and
-    /// of the limit where that is less. `None` where a record does not fit into one entry.
+    /// If each writer syncs each of its records: the share of the rate that as many writers reach with the latency of an
+    /// append alone, or of the limit if that is less. `None` if a record does not fit into one entry.
     pub of_writers: Option<f64>,
 }
 
@@ -130,7 +131,7 @@ impl Default for WalLoad {
             clock: None,
             force: false,
             io: log.mode,
-            batch: WalMode::Each,
+            wal: WalMode::Each,
             threads: 1,
             record: Bytes(4096),
             buffer: Bytes(log.buffer as u64),
@@ -158,7 +159,7 @@ impl WalLoad {
         } else if self.buffer == Bytes::ZERO || usize::try_from(self.buffer.0).is_err() {
             String::from("the buffer has at least one byte, and fits into memory")
         } else if usize::try_from(self.barrier.0).is_err() {
-            String::from("a barrier so far away is none: use 0")
+            String::from("the barrier does not fit into memory: use 0 for none")
         } else if self.total < self.record {
             format!("{} bytes in all: not one record of {}", self.total.0, self.record.0)
         } else if self.roll == Some(Bytes::ZERO) {
@@ -206,7 +207,7 @@ impl FromStr for WalMode {
             "each" => Ok(WalMode::Each),
             "waltz" => Ok(WalMode::Waltz),
             "auto" => Ok(WalMode::Auto),
-            _ => Err(format!("'{text}' is no way to batch: group, each, waltz or auto")),
+            _ => Err(format!("'{text}' is no mode of a log: group, each, waltz or auto")),
         }
     }
 }
@@ -233,7 +234,7 @@ impl FromStr for Sync {
                 Ok(n) => Ok(Sync::Every(n)),
                 Err(_) => Err(format!("every={n}: a number of records from 1 on is needed")),
             },
-            _ => Err(format!("'{text}' is no way to sync: none, each or every=N")),
+            _ => Err(format!("'{text}' is no sync: none, each or every=N")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The logs of a run: one that is written, and the one before it while it is closed and removed.
+//! The ordered logs of a run: the current one, and its predecessor until it is closed and removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use units::sync::{Event, Turnstile};
 
 use crate::counted::Counted;
 
-/// The logs, one after the other.
+/// A sequence of logs.
 #[derive(Debug)]
 pub(super) struct Logs {
     fs: Fs,
@@ -21,12 +21,12 @@ pub(super) struct Logs {
     made: AtomicU64,
 }
 
-/// A log, and how many are in the middle of using it.
+/// A log, and the number of its appends under way.
 #[derive(Debug)]
 struct Log {
     path: String,
     writer: Writer,
-    /// What the drive had taken when it was begun.
+    /// Bytes that the drive had taken when the log was made.
     begun: u64,
     users: AtomicUsize,
     idle: Event,
@@ -44,8 +44,8 @@ impl Drop for Use {
 }
 
 impl Logs {
-    /// Begins with one log, which holds `record`, safely. A log that takes `roll` bytes of the drive, which
-    /// `counted` counts, is followed by another one.
+    /// Makes the first log, with `record` durable in it. A log that takes `roll` bytes of the drive, as `counted` counts
+    /// them, is replaced.
     pub(super) async fn open(fs: &Fs, counted: &Arc<Counted>, roll: Bytes, record: &[u8]) -> Result<Logs> {
         let first = create(fs, 0, 0).await?;
         first.writer.append(record).await?;
@@ -60,7 +60,7 @@ impl Logs {
         })
     }
 
-    /// Appends to the current log, and makes it safe with `sync`.
+    /// Appends to the current log; makes `data` durable if `sync` is set.
     pub(super) async fn append(&self, data: &[u8], sync: bool) -> Result<()> {
         let log = self.enter();
         log.0.writer.append(data).await?;
@@ -73,35 +73,35 @@ impl Logs {
         if full { self.next(&before).await } else { Ok(()) }
     }
 
-    /// Makes everything safe.
+    /// Makes all appended data durable.
     pub(super) async fn sync(&self) -> Result<()> {
         self.enter().0.writer.sync().await
     }
 
-    /// Ends writing.
+    /// Closes the current log.
     pub(super) async fn close(&self) -> Result<()> {
         self.enter().0.writer.close().await
     }
 
-    /// Logs so far.
+    /// Number of logs made so far.
     pub(super) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the drive that a log takes: those of its records, or, where short entries fill whole blocks, what
-    /// the drive has taken since it was begun. The rest of the log before it counts too: the next comes no later.
+    /// Bytes of the drive that a log takes: those of its records or, if more, as entries end with padding, those that the
+    /// drive has taken since the log was made. The latter may include the end of the previous log.
     fn taken(&self, log: &Log) -> Bytes {
         log.writer.size().max(Bytes(self.counted.counts().bytes.saturating_sub(log.begun)))
     }
 
     fn enter(&self) -> Use {
         let current = self.current.lock();
-        // Under the lock: whoever puts another log here sees this one in use.
+        // Counted under the lock: the task that replaces the log waits for this use to end.
         current.users.fetch_add(1, Ordering::AcqRel);
         Use(Arc::clone(&current))
     }
 
-    /// Puts a new log in the place of `before`, unless that was done already, and removes it.
+    /// Replaces the log `before`, unless another task has done so, and removes it.
     async fn next(&self, before: &Arc<Log>) -> Result<()> {
         {
             let _turn = self.rolling.acquire().await;

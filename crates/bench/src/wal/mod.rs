@@ -1,9 +1,9 @@
-//! A load on a log: writers that append records, with or without syncs, beside what raw appends of the same size
-//! reach on the same drive.
+//! A load on a log: writers append records, with or without syncs. Raw appends of the same size on the same drive give
+//! the limit.
 //!
-//! The clock runs from the first record to the moment when the last byte is safe on the drive. Before it the drive
-//! is formatted and mounted, and the log made, with one record in it: what a database does when it is opened.
-//! Everything that happens meanwhile counts: zones that are used up, logs that take turns.
+//! Before the clock starts, the drive is formatted and mounted, and a log with one record is made, as a database does
+//! when it is opened. The clock runs from the first record until the last byte is durable, replacements of zones and
+//! logs included.
 
 mod batchings;
 mod group;

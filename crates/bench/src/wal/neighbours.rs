@@ -1,20 +1,21 @@
-//! How much slower a record was than those around it: what a stall does, whatever the load's own level is.
+//! The largest ratio of a record's latency to the median of the records around it: a measure of stalls that does not
+//! depend on the load's own latency.
 
 use units::Instant;
 
-/// Records of a piece, beside some for each writer: a stall that meets every writer once does not move a
-/// median.
+/// Records of a piece, and more for each writer: a stall that delays one record of every writer does not move the
+/// piece's median.
 const PIECE: usize = 64;
 const PIECE_FOR_EACH_WRITER: usize = 4;
-/// More records are not kept in memory.
+/// The most records that are kept in memory.
 const MOST: u64 = 1 << 22;
 
-/// What each record took, by its beginning.
+/// The latency of each record in ns, by its begin.
 #[derive(Debug, Default)]
 pub(super) struct Times(Vec<(Instant, u64)>);
 
 impl Times {
-    /// Whether a run of so many records is looked at.
+    /// Whether a run of `records` records is kept.
     pub(super) fn fit(records: u64) -> bool {
         records <= MOST
     }
@@ -27,8 +28,8 @@ impl Times {
         self.0.extend(other.0);
     }
 
-    /// The largest ratio of what a record took to the median of those that began around it, or right before, or right after,
-    /// whichever is largest: a zone that is new may be faster for a while. `None` without records.
+    /// The largest ratio of a record's latency to a median: the largest of the medians of its piece, the piece before and
+    /// the piece after, as a new zone may be faster for a while. `None` without records.
     pub(super) fn worst(mut self, writers: u32) -> Option<f64> {
         self.0.sort_unstable();
         let piece = PIECE + PIECE_FOR_EACH_WRITER * writers as usize;
@@ -68,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_record_counts_against_those_around_it_and_not_against_all() {
+    fn a_slow_record_is_compared_with_the_records_around_it() {
         assert_eq!(times(1000).worst(2), Some(10.0));
-        // The step itself: those right after it are beside faster ones.
+        // The records after the step down are compared with slower ones before it.
         assert!(times(100).worst(2) >= Some(1.0));
         assert_eq!(Times::default().worst(2), None);
     }

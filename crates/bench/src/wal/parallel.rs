@@ -1,4 +1,4 @@
-//! A parallel log under the load: one log, whose old records are given up as a database does when it has written tables.
+//! A parallel log under the load. Old records are retired, as a database does once tables hold them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use units::Bytes;
 
 const PATH: &str = "/parallel";
 
-/// The log, and how many tickets of it are kept.
+/// The log, and how many of its newest tickets are kept.
 #[derive(Debug)]
 pub(super) struct Parallel {
     log: ParallelLog,
@@ -16,18 +16,18 @@ pub(super) struct Parallel {
 }
 
 impl Parallel {
-    /// Opens the log; it holds `record`, safely. What is more than `roll` bytes of such records back is given up.
+    /// Makes the log, with `record` durable in it. Records more than `roll` bytes behind the newest one are retired.
     pub(super) async fn open(fs: &Fs, join: bool, roll: Bytes, record: &[u8]) -> Result<Parallel> {
         let options = ParallelOptions { join, ..ParallelOptions::default() };
         let (log, _) = fs.parallel_log(PATH, &options).await?;
         log.append(record, true).await?;
-        // Each takes a header, and may take whole blocks.
+        // An entry has a header, and may fill its last block with padding.
         let block = u64::from(fs.device().geometry().block_size);
         let takes = (record.len() as u64 + 128).next_multiple_of(block);
         Ok(Parallel { log, keep: (roll.0 / takes).max(1), retired: AtomicU64::new(0) })
     }
 
-    /// Appends, and makes it safe with `sync`.
+    /// Appends `record`; makes it durable if `sync` is set.
     pub(super) async fn append(&self, record: &[u8], sync: bool) -> Result<()> {
         let ticket = self.log.append(record, sync).await?;
         let below = ticket.0.saturating_sub(self.keep);

@@ -1,4 +1,4 @@
-//! One run: format, mount, write, and what came of it.
+//! One run: format, mount, write, measure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,48 +17,48 @@ use super::parallel::Parallel;
 use crate::counted::{Counted, Counts};
 use crate::{Drive, Recorder, Result};
 
-/// A log is followed by another one when it fills this share of the drive: both have to fit.
+/// A log is replaced when it fills one part in this many of the drive: the drive has to hold two logs.
 const ROLL_SHARE: u64 = 3;
 
-/// Where records go.
-enum Place {
+/// The log or logs that take the records.
+enum Target {
     Logs(Logs),
     Parallel(Parallel),
 }
 
-impl Place {
+impl Target {
     async fn sync(&self) -> fs::Result<()> {
         match self {
-            Place::Logs(logs) => logs.sync().await,
-            Place::Parallel(log) => log.sync().await,
+            Target::Logs(logs) => logs.sync().await,
+            Target::Parallel(log) => log.sync().await,
         }
     }
 
     async fn close(&self) -> fs::Result<()> {
         match self {
-            Place::Logs(logs) => logs.close().await,
-            Place::Parallel(log) => log.close().await,
+            Target::Logs(logs) => logs.close().await,
+            Target::Parallel(log) => log.close().await,
         }
     }
 
     fn made(&self) -> u64 {
         match self {
-            Place::Logs(logs) => logs.made(),
-            Place::Parallel(_) => 1,
+            Target::Logs(logs) => logs.made(),
+            Target::Parallel(_) => 1,
         }
     }
 }
 
-/// What the writers share.
+/// State that the writers share.
 struct Work {
     driver: Arc<dyn Driver>,
-    logs: Place,
+    logs: Target,
     group: Group,
     load: WalLoad,
     next: AtomicU64,
 }
 
-/// What was measured.
+/// The raw results of a run.
 struct Measured {
     recorder: Recorder,
     times: Option<Times>,
@@ -67,11 +67,11 @@ struct Measured {
     logs: u64,
 }
 
-/// Formats the drive and runs the load on it. Waits: on the virtual clock nothing else may run on this thread.
+/// Formats the drive and runs the load on it. Blocks; on the virtual clock this thread may run nothing else.
 ///
 /// # Errors
 /// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
-/// [`WalLoad::force`] is not set; whatever the drive and the file system say.
+/// [`WalLoad::force`] is not set; those of the drive and of the file system.
 pub fn run(load: &WalLoad) -> Result<WalOutcome> {
     load.validate()?;
     let drive = Drive::open(&load.device, load.clock, true)?;
@@ -91,10 +91,10 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let fs = Fs::mount(dev, &options).await?;
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
     let record = record(load);
-    let logs = match load.batch {
-        WalMode::Each | WalMode::Group => Place::Logs(Logs::open(&fs, counted, roll, &record).await?),
+    let logs = match load.wal {
+        WalMode::Each | WalMode::Group => Target::Logs(Logs::open(&fs, counted, roll, &record).await?),
         WalMode::Waltz | WalMode::Auto => {
-            Place::Parallel(Parallel::open(&fs, load.batch == WalMode::Auto, roll, &record).await?)
+            Target::Parallel(Parallel::open(&fs, load.wal == WalMode::Auto, roll, &record).await?)
         }
     };
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
@@ -151,11 +151,11 @@ impl Work {
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
             match &self.logs {
-                Place::Logs(logs) if self.load.batch == WalMode::Group => {
+                Target::Logs(logs) if self.load.wal == WalMode::Group => {
                     self.group.append(logs, &me, &record, sync, &mut data).await?;
                 }
-                Place::Logs(logs) => logs.append(&record, sync).await?,
-                Place::Parallel(log) => log.append(&record, sync).await?,
+                Target::Logs(logs) => logs.append(&record, sync).await?,
+                Target::Parallel(log) => log.append(&record, sync).await?,
             }
             let end = self.driver.now();
             recorder.record(end.since(begin));
@@ -194,7 +194,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
         of_raw,
-        of_writers: (synced && fits && load.batch != WalMode::Group).then(|| over(ops_per_s, writers)),
+        of_writers: (synced && fits && load.wal != WalMode::Group).then(|| over(ops_per_s, writers)),
         device_limit: limit,
         load,
     }

@@ -19,13 +19,13 @@ const LONGEST_VALUE: u64 = 64 << 20;
 /// A load.
 #[derive(Clone, Debug)]
 pub struct YcsbLoad {
-    /// The drive's URL. `load` formats it.
+    /// The URL of the drive, which the workload `load` formats.
     pub device: String,
-    /// The clock: real or dilated; `None` for what the URL says. RocksDB's threads cannot run on the virtual one.
+    /// The clock: real or dilated; `None` for the URL's. RocksDB's threads cannot run on the virtual one.
     pub clock: Option<Clock>,
-    /// Format the drive although it holds data.
+    /// Format a drive that holds data.
     pub force: bool,
-    /// What to run, in this order.
+    /// The workloads, in the order of their runs.
     pub workloads: Vec<Workload>,
     /// Records that `load` inserts, or has inserted.
     pub records: u64,
@@ -35,7 +35,7 @@ pub struct YcsbLoad {
     pub value: Bytes,
     /// Threads.
     pub threads: u32,
-    /// How records are picked; `None` as each workload has it.
+    /// How records are picked; `None` for each workload's default.
     pub distribution: Option<Distribution>,
     /// Operations a second to offer; `None` for as many as the threads can do one after the other. Latencies then
     /// count from when an operation was due.
@@ -48,18 +48,18 @@ pub struct YcsbLoad {
     pub write_buffer: Bytes,
     /// RocksDB's block cache.
     pub block_cache: Bytes,
-    /// What keys and operations follow from.
+    /// The seed of keys and operations.
     pub seed: u64,
 }
 
-/// What came of one workload.
+/// The outcome of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// Which.
+    /// The workload.
     pub workload: Workload,
     /// How records were picked.
     pub distribution: Distribution,
-    /// Until the database was open, what its log held included. Not a part of anything else here.
+    /// The time to open the database, the replay of its log included. No other number includes it.
     pub open_seconds: f64,
     /// From the first operation to the end of the last one.
     pub seconds: f64,
@@ -67,20 +67,20 @@ pub struct Phase {
     pub operations: u64,
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Records that were not found: none, if all is well.
+    /// Records that were not found: 0 unless data was lost.
     pub missing: u64,
-    /// What each kind of operation took.
+    /// The latencies of each kind of operation.
     pub kinds: Vec<OfKind>,
-    /// What was done on the drive meanwhile, by whatever thread.
+    /// The drive's operations meanwhile, those of background threads included.
     pub device_operations: Counts,
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct YcsbOutcome {
-    /// The clock it ran on.
+    /// The clock of the run.
     pub clock: Clock,
-    /// What times were divided by.
+    /// The factor that times were divided by.
     pub dilation: u32,
     /// The workloads, in the order in which they ran.
     pub phases: Vec<Phase>,

@@ -1,8 +1,7 @@
 //! The workloads of the Yahoo! Cloud Serving Benchmark on RocksDB over the file system.
 //!
-//! RocksDB itself, with its own log as a zoned log: writers share its group commit and nothing above it. Each
-//! workload opens the database, runs, and closes it. The time to open it, the replay of its log included, is
-//! reported apart.
+//! RocksDB runs with its own log, a zoned log, and its own group commit. Each workload opens the database, runs, and
+//! closes it. The time to open the database, the replay of its log included, is reported apart.
 
 pub mod keys;
 mod load;

@@ -13,7 +13,7 @@ use super::workload::{Operation, Workload};
 use crate::Result;
 use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 
-/// What the threads share.
+/// State that the threads share.
 pub(super) struct Work {
     pub(super) db: Db,
     pub(super) driver: Arc<dyn Driver>,
@@ -21,11 +21,11 @@ pub(super) struct Work {
     pub(super) workload: Workload,
     pub(super) dilation: u32,
     pub(super) picker: Picker,
-    /// Records that are there.
+    /// The inserted records.
     pub(super) inserted: Inserted,
     /// The next record to insert.
     pub(super) next_record: AtomicU64,
-    /// The next operation, and how many there are.
+    /// The number of the next operation, and of all.
     pub(super) next: AtomicU64,
     pub(super) operations: u64,
     pub(super) begin: Instant,
@@ -44,7 +44,7 @@ fn kinds() -> Kinds {
     Kinds::new(Operation::ALL.iter().map(|operation| operation.name()))
 }
 
-/// Runs the workload in threads of its own; gives what they counted and how long it took.
+/// Runs the workload in its threads; returns their counts and the time.
 pub(super) async fn run(work: &Arc<Work>) -> Result<(Kinds, Duration)> {
     let thread = |thread| {
         let work = Arc::clone(work);
@@ -84,7 +84,7 @@ impl Work {
         Ok(tally)
     }
 
-    /// One operation; gives how many records it missed.
+    /// Does one operation; returns the number of records not found.
     fn step(&self, operation: Operation, own: &mut Own) -> Result<u64> {
         match operation {
             Operation::Insert => {

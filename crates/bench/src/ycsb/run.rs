@@ -18,7 +18,7 @@ use crate::{Clock, Counted, Drive, Error, Result};
 /// Where the database lies.
 const PATH: &str = "/ycsb";
 
-/// Runs the workloads one after the other. `seen` gets each one's numbers when it is over.
+/// Runs the workloads one after the other. `seen` is called with the numbers of each finished workload.
 ///
 /// # Errors
 /// [`Error::Settings`]; `Exists` of the file system where `load` meets a drive that holds data and
@@ -46,7 +46,7 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     }
     let options = MountOptions { log: load.log, ..MountOptions::default() };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
-    // Opening would make the directory, and write to it.
+    // Opening a database that does not exist would make its directory.
     if !loads && let Err(error) = fs.stat(&format!("{PATH}/CURRENT")) {
         block_on(&*driver, fs.unmount())?;
         return Err(match error.kind() {
@@ -68,7 +68,7 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     Ok(YcsbOutcome { clock: drive.clock(), dilation: drive.dilation(), phases })
 }
 
-/// Opens the database, runs a workload on it and closes it. `records` are there before, and more after it.
+/// Opens the database, runs a workload on it and closes it. `records` is the number of records, and grows by inserts.
 fn one(
     drive: &Drive,
     fs: &Fs,
@@ -98,7 +98,7 @@ fn one(
     }
     let operations = if workload == Workload::Load { load.records } else { load.operations };
     let distribution = load.distribution.unwrap_or(workload.distribution());
-    // Twice as many inserts as there should be: the numbers are random.
+    // Room for twice the expected number of inserts, as operations are drawn at random.
     let expected = operations.saturating_mul(workload.inserts()) / 50;
     let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
     counted.begin(ZoneId(first));

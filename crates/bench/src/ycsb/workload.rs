@@ -19,31 +19,31 @@ pub enum Workload {
     B,
     /// Reads.
     C,
-    /// 95 % reads of what was inserted last, 5 % inserts.
+    /// 95 % reads of the latest records, 5 % inserts.
     D,
     /// 95 % scans, 5 % inserts.
     E,
-    /// Half reads, half reads that are followed by a write of the same record.
+    /// Half reads, half reads followed by a write of the same record.
     F,
 }
 
-/// What an operation does.
+/// A kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Operation {
     /// Reads a record.
     Read,
-    /// Writes a whole record that is there.
+    /// Overwrites a whole record.
     Update,
     /// Writes a new record.
     Insert,
     /// Reads some records in the order of keys.
     Scan,
-    /// Reads a record and writes it.
+    /// Reads a record and overwrites it.
     ReadModifyWrite,
 }
 
 impl Operation {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Operation; 5] =
         [Operation::Read, Operation::Update, Operation::Insert, Operation::Scan, Operation::ReadModifyWrite];
 
@@ -60,11 +60,11 @@ impl Operation {
 }
 
 impl Workload {
-    /// All of them, in the order in which they are usually run.
+    /// All workloads, in YCSB's order.
     pub const ALL: [Workload; 7] =
         [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::E, Workload::F];
 
-    /// The rarer operation's share in percent, what it is, and what the others are.
+    /// The rarer operation's share in percent, the rarer operation, and the other one.
     fn mix(self) -> (u64, Operation, Operation) {
         match self {
             Workload::Load => (100, Operation::Insert, Operation::Insert),
@@ -77,7 +77,7 @@ impl Workload {
         }
     }
 
-    /// What the next operation does.
+    /// Draws the next operation.
     pub fn draw(self, random: &mut SplitMix64) -> Operation {
         let (share, rare, common) = self.mix();
         if below(random, 100) < share { rare } else { common }
@@ -89,7 +89,7 @@ impl Workload {
         if rare == Operation::Insert { share } else { 0 }
     }
 
-    /// How records are picked where nobody says otherwise.
+    /// The default distribution.
     pub fn distribution(self) -> Distribution {
         if self == Workload::D { Distribution::Latest } else { Distribution::Zipfian }
     }
@@ -97,7 +97,7 @@ impl Workload {
     /// Reads a list: `load,a,c`, `load,a..f`.
     ///
     /// # Errors
-    /// What is no workload is named.
+    /// A part of the list that is no workload.
     pub fn list(text: &str) -> Result<Vec<Workload>, String> {
         let mut list = Vec::new();
         for part in text.split(',') {

@@ -15,7 +15,7 @@ use crate::{output, progress, size};
 /// `furrow bench array`
 #[derive(Debug, Args)]
 pub struct ArrayArgs {
-    /// Drives of the array: zn540, in memory.
+    /// Drives of the array, each a zn540 in memory.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=16))]
     drives: u32,
     /// Bytes in a stripe unit.
@@ -26,7 +26,7 @@ pub struct ArrayArgs {
     total: Bytes,
 }
 
-/// Measures, and prints each number beside what it is measured against. Exit code 0 whatever they are.
+/// Measures, and prints each number beside its reference. The exit code does not depend on the numbers.
 pub fn run(context: &Context, args: &ArrayArgs) -> Result<ExitCode> {
     let setup = Setup { drives: args.drives, stripe_unit: args.stripe_unit, ..Setup::default() };
     let bar = progress::spinner();

@@ -22,11 +22,11 @@ use crate::{output, progress, size};
 pub struct KvArgs {
     #[command(flatten)]
     device: DeviceArg,
-    /// Whose log: group: RocksDB's, a leader writes for those who wait; base: the same, with no zone opened ahead; waltz: the
-    /// parallel log, every put its own append; auto: the same, together where the drive has no parallelism to spare.
+    /// group: RocksDB's own log; base: the same at the zone's pointer, with no zone opened ahead; waltz: the parallel log, each put an
+    /// append of its own; auto: the parallel log, which joins puts when the drive has no parallelism to spare.
     #[arg(long, default_value_t = WalMode::Waltz, value_name = "base|group|waltz|auto")]
     wal: WalMode,
-    /// How entries of RocksDB's own log reach the drive [default: append; write for base]
+    /// How entries of RocksDB's own log are written to the drive [default: append; write for base]
     #[arg(long, value_enum)]
     io: Option<Io>,
     /// Whether flushes and compactions write in small pieces, so that logs wait for less. auto: with a parallel log.
@@ -35,13 +35,13 @@ pub struct KvArgs {
     /// Threads.
     #[arg(long, default_value_t = 4, value_name = "N")]
     threads: u32,
-    /// Bytes of a value [default: 4KiB; as MixGraph has them with a mix of its]
+    /// Bytes of a value [default: 4KiB; MixGraph's sizes with a mix of MixGraph]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     value: Option<Bytes>,
     /// Shares in percent (write=70,read=30; also scan=), or mixgraph-all-random, -all-dist, -prefix-random, -prefix-dist.
     #[arg(long, default_value_t = Mix::WRITES, value_name = "MIX")]
     mix: Mix,
-    /// uniform or zipfian; MixGraph has its own.
+    /// uniform or zipfian; MixGraph has its own distribution.
     #[arg(long, default_value = "uniform")]
     distribution: Distribution,
     /// Records that the database is filled with before.
@@ -50,10 +50,10 @@ pub struct KvArgs {
     /// Operations.
     #[arg(long, default_value_t = 20_000, value_name = "N")]
     ops: u64,
-    /// Which writes are made durable before the next.
+    /// The writes that are made durable before the next one.
     #[arg(long, default_value = "each", value_parser = ["none", "each"])]
     sync: String,
-    /// RocksDB's memtable: small, so that flushes and compactions go on.
+    /// RocksDB's memtable; a small one keeps flushes and compactions going.
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = size::parse)]
     write_buffer: Bytes,
     /// Memtables, the active one included, before writers wait.
@@ -65,19 +65,19 @@ pub struct KvArgs {
     /// RocksDB's block cache.
     #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = size::parse)]
     block_cache: Bytes,
-    /// List so many of the longest writes, with what they waited for.
+    /// List the N longest writes, with the parts of their times.
     #[arg(long, default_value_t = 0, value_name = "N")]
     slowest: usize,
-    /// Sum up the writes of each interval of the drive's time by themselves: 100ms
+    /// Sum up the writes of each interval of the drive's time separately: 100ms
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
-    /// What keys and values follow from.
+    /// The seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// real or dilated=N [default: real, or what the URL says]
+    /// real or dilated=N [default: real, or the URL's]
     #[arg(long)]
     clock: Option<Clock>,
-    /// Go on although the drive holds data: it is lost.
+    /// Overwrite a drive that holds data: the data is lost.
     #[arg(long, visible_alias = "yes")]
     force: bool,
 }

@@ -24,12 +24,11 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Measure an array beside its drives, in virtual time: whole stripes, one write at a time against what is possible,
-    /// reads, tails, a rebuild.
+    /// Measure an array beside its drives, in virtual time: whole stripes, one write at a time, reads, tails, a rebuild.
     Array(array::ArrayArgs),
     /// Measure puts, gets and scans on RocksDB, with its own log or under the parallel log. Formats the drive.
     Kv(kv::KvArgs),
-    /// Measure how long a database takes to come back: its log read and replayed, beside the same in memory.
+    /// Measure a database's recovery: the replay of its log, beside the same log on tmpfs.
     Recovery(recovery::RecoveryArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
     Wal(wal::WalArgs),

@@ -24,13 +24,13 @@ pub struct RecoveryArgs {
     /// Bytes of a pair, its key included.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     pair: Bytes,
-    /// The log's buffer: its longest entry.
+    /// The log's buffer, its longest entry.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     buffer: Bytes,
-    /// How often each log is replayed; the fastest one counts.
+    /// Number of replays of each log; the fastest one counts.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// A directory in memory for the same log in a host file.
+    /// A directory on tmpfs for the same log in a host file.
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     scratch: PathBuf,
 }
@@ -80,7 +80,7 @@ fn print(outcome: &RecoveryOutcome) -> Result<()> {
         .collect();
     output::table(&header, &header, rows)?;
     output::line(
-        "ratio: replay by the slower of tmpfs and drive; killed: the same of a log that nobody closed, its mount \
+        "ratio: replay by the slower of tmpfs and drive; killed: the same of a log that was not closed, its mount \
          included; wait, copy and memtable: parts of the replay",
     )
 }

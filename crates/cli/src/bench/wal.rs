@@ -14,12 +14,13 @@ use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};
 
-/// What `--grid` goes through: buffers and records.
+/// The buffers of `--grid`, in bytes.
 const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// Buffers that each of its runs writes at least: a window that begins small is then a small part of it.
+/// The least number of buffers that each run of `--grid` writes: the start, while the window is small, counts little then.
 const FILLED: u64 = 512;
+/// The records of `--grid`, in bytes.
 const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
-/// The grid's columns and their widths: a line is printed as soon as it is measured.
+/// The columns of `--grid` and their widths: each line is printed as soon as it is measured.
 const COLUMNS: [(&str, usize); 8] = [
     ("buffer", 9),
     ("record", 9),
@@ -30,7 +31,7 @@ const COLUMNS: [(&str, usize); 8] = [
     ("of limit", 8),
     ("of raw", 6),
 ];
-/// The columns of `--batchings`; the last two are auto over the better of the others.
+/// The columns of `--batchings`; the last two are auto over the better one of group and waltz.
 const COMPARED: [(&str, usize); 9] = [
     ("writers", 7),
     ("group ops/s", 11),
@@ -48,47 +49,48 @@ const COMPARED: [(&str, usize); 9] = [
 pub struct WalArgs {
     #[command(flatten)]
     device: DeviceArg,
-    /// How entries reach the drive: append has many in flight, write one at a time.
+    /// How entries are written to the drive: append has many in flight, write one at a time.
     #[arg(long, value_enum, default_value_t = Io::Append)]
     io: Io,
-    /// each: every writer appends its own records; group: a leader appends for those who wait, as RocksDB does; waltz: the parallel
-    /// log, every record an entry of its own; auto: the same, together where the drive has no parallelism to spare.
-    #[arg(long, default_value_t = WalMode::Each, value_name = "each|group|waltz|auto")]
-    batch: WalMode,
+    /// each: an ordered log, each writer appends its own records; group: an ordered log, a leader appends for all that wait, as in
+    /// RocksDB; waltz: a parallel log, each record an append of its own; auto: a parallel log that joins records when the drive has no
+    /// parallelism to spare.
+    #[arg(long, alias = "batch", default_value_t = WalMode::Each, value_name = "each|group|waltz|auto")]
+    wal: WalMode,
     /// Writers.
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: u32,
     /// Bytes of a record.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = size::parse)]
     record: Bytes,
-    /// The log's buffer: its longest entry.
+    /// The log's buffer, its longest entry.
     #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
     buffer: Bytes,
     /// The most appends in flight.
     #[arg(long, default_value_t = 64, value_name = "N")]
     window: u32,
-    /// Bytes after which the log waits for all that is in flight; 0: at the end of a zone.
+    /// Bytes after which the log waits for all appends in flight; 0: at the end of a zone.
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
     barrier: Bytes,
-    /// Which records are made durable before the next: none, each, every=N.
+    /// The records that are made durable before the next one: none, each, every=N.
     #[arg(long, default_value_t = Sync::None, value_name = "SYNC")]
     sync: Sync,
     /// Bytes of all records together.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     total: Bytes,
-    /// Begin another log after so many bytes and remove the one before [default: a third of the drive]
+    /// Replace the log after this many bytes [default: a third of the drive]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     roll: Option<Bytes>,
     /// virtual, real or dilated=N [default: virtual for an emulated drive with times, else real]
     #[arg(long)]
     clock: Option<Clock>,
-    /// Both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB, 512 buffers at least; JSON has a line for each.
+    /// Run both modes with buffers from 4 KiB to 1 MiB and records from 100 B to 64 KiB, 512 buffers at least; JSON has a line for each run.
     #[arg(long, conflicts_with_all = ["io", "record", "buffer"])]
     grid: bool,
-    /// group, waltz and auto beside each other, from 1 to 64 writers; JSON has a line for each number.
-    #[arg(long, conflicts_with_all = ["batch", "threads", "grid"])]
+    /// Run group, waltz and auto with 1 to 64 writers; JSON has a line for each number of writers.
+    #[arg(long, conflicts_with_all = ["wal", "threads", "grid"])]
     batchings: bool,
-    /// Go on although the drive holds data: it is lost.
+    /// Overwrite a drive that holds data: the data is lost.
     #[arg(long, visible_alias = "yes")]
     force: bool,
 }
@@ -100,7 +102,7 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
         clock: args.clock,
         force: args.force,
         io: args.io.mode(),
-        batch: args.batch,
+        wal: args.wal,
         threads: args.threads,
         record: args.record,
         buffer: args.buffer,
@@ -137,7 +139,7 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                 let total = load.total.max(Bytes(buffer.0 * FILLED));
                 let load = WalLoad { io, buffer, record, total, force, ..load.clone() };
                 let outcome = wal::run(&load).map_err(failed)?;
-                // What the drive holds from now on is this run's own.
+                // From now on the drive's data is this run's own.
                 force = true;
                 if context.json {
                     output::line(with_host(&outcome)?.to_string())?;
@@ -196,7 +198,7 @@ fn batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line of a table whose lines come one by one.
+/// Prints a line of a table that is printed line by line.
 fn columns<const N: usize>(widths: &[(&str, usize); N], cells: [String; N]) -> Result<()> {
     let padded = cells.iter().zip(widths).map(|(cell, (_, width))| format!("{cell:>width$}"));
     output::line(padded.collect::<Vec<_>>().join("  "))
@@ -212,11 +214,11 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         size::show(load.record),
         load.threads,
         if load.threads == 1 { "writer" } else { "writers" },
-        match load.batch {
-            WalMode::Each => "its own records",
+        match load.wal {
+            WalMode::Each => "each with its own records",
             WalMode::Group => "a group",
             WalMode::Waltz => "a parallel log",
-            WalMode::Auto => "a parallel log, alone or together",
+            WalMode::Auto => "a parallel log that joins records",
         },
         load.sync,
         size::show(load.buffer),
@@ -250,7 +252,7 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         outcome.of_raw * 100.0
     );
     if let Some(share) = outcome.of_writers {
-        line.push_str(&format!(", {:.1} % of what so many writers can do", share * 100.0));
+        line.push_str(&format!(", {:.1} % of what this many writers can reach", share * 100.0));
     }
     output::line(line)?;
     if let Some(worst) = outcome.worst_over_neighbours {
@@ -265,7 +267,7 @@ fn print(outcome: &WalOutcome) -> Result<()> {
     ))
 }
 
-/// Columns of the table that raw appends have nothing for.
+/// The number of columns that the row of raw appends has no numbers for.
 fn cells_of_raw(header: &[&str]) -> usize {
     header.len().saturating_sub(3)
 }

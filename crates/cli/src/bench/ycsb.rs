@@ -20,10 +20,10 @@ use crate::{output, progress, size};
 pub struct YcsbArgs {
     #[command(flatten)]
     device: DeviceArg,
-    /// What to run, one after the other: load, a, b, c, d, e, f or a range. Beginning with load it formats the drive.
+    /// The workloads to run: load, a, b, c, d, e, f or a range. A list that begins with load formats the drive.
     #[arg(long, default_value = "load,a", value_name = "load,a..f")]
     workload: Workloads,
-    /// Records that load inserts, or has inserted.
+    /// Records that load inserts, or that an earlier load inserted.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     records: u64,
     /// Operations of each other workload.
@@ -38,22 +38,22 @@ pub struct YcsbArgs {
     /// zipfian, latest or uniform [default: latest for d, zipfian for the others]
     #[arg(long)]
     distribution: Option<Distribution>,
-    /// Operations a second to offer; latencies then count from when an operation was due [default: as many as can be]
+    /// Operations a second to offer; latencies then count from when an operation was due [default: no limit]
     #[arg(long, value_name = "OPS")]
     rate: Option<u64>,
-    /// Which writes are made durable before the next.
+    /// The writes that are made durable before the next one.
     #[arg(long, default_value = "none", value_parser = ["none", "each"])]
     sync: String,
-    /// How entries of RocksDB's log reach the drive.
+    /// How entries of RocksDB's log are written to the drive.
     #[arg(long, value_enum, default_value_t = Io::Append)]
     log_io: Io,
-    /// Its buffer.
+    /// The log's buffer.
     #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
     log_buffer: Bytes,
     /// The most appends in flight.
     #[arg(long, default_value_t = 64, value_name = "N")]
     log_window: u32,
-    /// Bytes after which it waits for all that is in flight; 0: at the end of a zone.
+    /// Bytes after which the log waits for all appends in flight; 0: at the end of a zone.
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
     log_barrier: Bytes,
     /// RocksDB's memtable.
@@ -62,13 +62,13 @@ pub struct YcsbArgs {
     /// RocksDB's block cache.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     block_cache: Bytes,
-    /// What keys and operations follow from.
+    /// The seed of keys and operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// real or dilated=N [default: real, or what the URL says]
+    /// real or dilated=N [default: real, or the URL's]
     #[arg(long)]
     clock: Option<Clock>,
-    /// Go on although the drive holds data: it is lost.
+    /// Overwrite a drive that holds data: the data is lost.
     #[arg(long, visible_alias = "yes")]
     force: bool,
 }
@@ -153,7 +153,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row for each kind of operation; the first one has what concerns the whole.
+/// A row for each kind of operation; the first one has the workload's columns too.
 fn table(phase: &Phase) -> Vec<Vec<String>> {
     let rows = phase.kinds.iter().enumerate().map(|(number, kind)| {
         let whole = |text: String| if number == 0 { text } else { String::new() };

@@ -16,7 +16,7 @@ use crate::fs::path::absolute;
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 
-/// How often a followed file is looked at.
+/// Time between two reads of a followed file.
 const FOLLOW: Duration = Duration::from_millis(500);
 
 /// `furrow fs cat`
@@ -27,12 +27,12 @@ pub struct CatArgs {
     paths: Vec<String>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Go on printing what is added, until interrupted. While another process holds the drive, wait for it.
+    /// Keep printing data that is appended, until interrupted. Waits while another process holds the drive.
     #[arg(short, long)]
     follow: bool,
 }
 
-/// Prints.
+/// Prints the files.
 pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     if !args.follow {
@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
             Ok(fs) => {
                 waiting = false;
                 printed = print(context, &fs, &path, printed, &mut out)?;
-                // Let go at once: whoever writes the file needs the drive.
+                // Unmounted at once: the writer of the file needs the drive.
                 context.wait(fs.unmount())?;
             }
             Err(error) if exit::code(&error) == Code::Busy => {
@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
     }
 }
 
-/// Prints `path` from `from` on; gives the offset it came to. A file that has become shorter is printed anew.
+/// Prints `path` from offset `from`; returns the offset of its end. A file that has become shorter is printed from the start.
 fn print(context: &Context, fs: &Fs, path: &str, from: Bytes, out: &mut impl Write) -> Result<Bytes> {
     let reader = fs.open(path)?;
     let mut at = if reader.size() < from { Bytes::ZERO } else { from };

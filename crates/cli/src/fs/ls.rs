@@ -16,12 +16,12 @@ use crate::{output, size};
 /// `furrow fs ls`
 #[derive(Debug, Args)]
 pub struct LsArgs {
-    /// Where to look.
+    /// The directory or file.
     #[arg(default_value = "/")]
     path: String,
     #[command(flatten)]
     device: DeviceArg,
-    /// Directories below too.
+    /// List the directories below too.
     #[arg(short, long)]
     recursive: bool,
 }
@@ -70,7 +70,7 @@ fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>
     Ok(())
 }
 
-/// The kind in a word.
+/// The file's kind in a word.
 pub fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Data => "data",

@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
     };
     let url: DeviceUrl = args.device.device.parse()?;
     if !url.exists() {
-        // What would be refused makes no file.
+        // Checked before the drive file is made.
         let geometry = url.options()?.geometry()?;
         Fs::check_format(&geometry, &options)?;
         if args.force.dry_run {

@@ -15,12 +15,12 @@ use crate::output;
 /// `furrow fs rm`
 #[derive(Debug, Args)]
 pub struct RmArgs {
-    /// What to remove.
+    /// The files and directories to remove.
     #[arg(required = true)]
     paths: Vec<String>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Remove directories with what is in them; needs --yes.
+    /// Remove directories with all their files; needs --yes.
     #[arg(short, long)]
     recursive: bool,
     /// Yes, remove whole directories.
@@ -31,16 +31,16 @@ pub struct RmArgs {
     dry_run: bool,
 }
 
-/// Removes.
+/// Removes the files and directories.
 pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     let fs = context.mount(&args.device, args.dry_run)?;
-    // Everything is looked at before anything is removed.
-    let mut doomed = Vec::new();
+    // All paths are checked before the first one is removed.
+    let mut targets = Vec::new();
     for path in &args.paths {
         let path = absolute(path);
-        collect(&fs, &path, args, &mut doomed)?;
+        collect(&fs, &path, args, &mut targets)?;
     }
-    for (path, kind) in &doomed {
+    for (path, kind) in &targets {
         if args.dry_run {
             output::line(format!("would remove {path}"))?;
         } else if *kind == Kind::Directory {
@@ -56,23 +56,23 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn collect(fs: &Fs, path: &str, args: &RmArgs, doomed: &mut Vec<(String, Kind)>) -> Result<()> {
+fn collect(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, Kind)>) -> Result<()> {
     let kind = fs.stat(path)?.kind;
     if kind == Kind::Directory {
         if !args.recursive {
             return Err(Failure::usage(format!(
-                "{path} is a directory: -r --yes removes it and what is in it"
+                "{path} is a directory: -r --yes removes it with all its files"
             )));
         }
         if !args.yes && !args.dry_run {
-            return Err(Failure::usage(format!("removing {path} and what is in it takes --yes")));
+            return Err(Failure::usage(format!("removing {path} with all its files takes --yes")));
         }
         for entry in fs.read_dir(path)? {
-            collect(fs, &join(path, &entry.name), args, doomed)?;
+            collect(fs, &join(path, &entry.name), args, targets)?;
         }
     }
     if path != "/" {
-        doomed.push((path.to_owned(), kind));
+        targets.push((path.to_owned(), kind));
     }
     Ok(())
 }
