@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use units::{Driver, Instant, VirtualDriver, block_on, spawn};
 use zoned::{Blocks, Buf, BufMut, DeviceUrl, Durability, Lba, Result, ZoneId, ZonedDevice};
 
-/// What the loop does.
+/// The operation of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes at the pointers, one zone per task.
@@ -19,10 +19,10 @@ pub enum Kind {
     Sequential,
 }
 
-/// What to run.
+/// A closed loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// Bytes of an operation: whole blocks.
     pub bytes: usize,
@@ -34,10 +34,10 @@ pub struct Loop {
     pub count: usize,
 }
 
-/// What a closed loop measured.
+/// The outcome of a closed loop.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Of each operation, sorted, in us.
+    /// The latency of each operation in us, sorted.
     latencies: Vec<f64>,
     seconds: f64,
     bytes: usize,
@@ -49,7 +49,7 @@ impl Measured {
         self.latencies.iter().sum::<f64>() / self.latencies.len().max(1) as f64
     }
 
-    /// The latency in us that 95 of 100 are not above.
+    /// The 95th percentile of the latencies in us.
     pub fn p95(&self) -> f64 {
         self.latencies.get(self.latencies.len() * 95 / 100).copied().unwrap_or_default()
     }
@@ -120,7 +120,7 @@ impl Loop {
     }
 }
 
-/// What the tasks share.
+/// State that the tasks share.
 struct Shared {
     device: Arc<dyn ZonedDevice>,
     what: Loop,
@@ -168,7 +168,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether there is an operation left to do.
+    /// Takes the next operation; false if none is left.
     fn next(&self) -> bool {
         let mut left = self.left.lock();
         let any = *left > 0;

@@ -11,36 +11,36 @@ use units::{Driver, RealDriver, Spawned, block_on, sleep_until, spawn};
 
 use super::{Error, Result};
 
-/// How often an end is looked for.
+/// Time between two polls of the process.
 const POLL: Duration = Duration::from_millis(50);
 
-/// No run of a figure takes so long: one that does hangs.
+/// The longest run; a process that takes longer is killed.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What to run.
+/// A run of db_bench.
 #[derive(Clone, Debug)]
 pub struct DbBench {
     /// The drive, or an array.
     pub url: String,
-    /// `fillrandom`.
+    /// The benchmark: `fillrandom`.
     pub benchmark: &'static str,
-    /// Its other arguments.
+    /// Other arguments.
     pub args: Vec<String>,
     /// Environment variables: the log's settings.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// What it prints. Where a benchmark reads and writes, of the reads.
+/// The numbers that db_bench prints; of a benchmark that reads and writes, those of the reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measured {
     /// Operations a second.
     pub rate: f64,
-    /// The 99th percentile of their times, in us; with `--histogram` only.
+    /// The 99th percentile of the latencies in us; only with `--histogram`.
     pub p99: Option<f64>,
 }
 
 impl DbBench {
-    /// Runs it.
+    /// Runs db_bench to its end.
     pub fn run(&self) -> Result<Measured> {
         let doing = || format!("db_bench {} on {}", self.benchmark, self.url);
         let failed = |why: String| Error::new(doing(), why);
@@ -50,7 +50,7 @@ impl DbBench {
         let options = StockOptions::default();
         let mut command =
             prepare(Program::DbBench, &self.url, &args, &options).map_err(|e| Error::new(doing(), e))?;
-        // The surroundings' own would be measured under the same name.
+        // FURROW_* variables of this process would change the measurement.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"FURROW_")) {
             command.env_remove(name);
         }
@@ -62,14 +62,14 @@ impl DbBench {
     }
 }
 
-/// What was measured, or why nothing was: a program may fail behind the line with its numbers.
+/// The numbers, or why there are none: a program may fail after it printed its numbers.
 fn judged(
     ended: Option<ExitStatus>,
     output: &str,
     complaint: &str,
     benchmark: &str,
 ) -> std::result::Result<Measured, String> {
-    let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("db_bench printed no error");
     match ended {
         None => Err(format!("no end after {} s; {last}", LONGEST.as_secs())),
         Some(status) if !status.success() => Err(format!("{status}; {last}")),
@@ -77,10 +77,10 @@ fn judged(
     }
 }
 
-/// Waits for the end, and ends what takes too long: that has no status.
+/// Waits for the end of a process, and kills one that takes longer than `longest`, which then has no status.
 fn finish(mut child: Child, longest: Duration) -> std::io::Result<(Option<ExitStatus>, String, String)> {
     let driver = RealDriver::new();
-    // Read while it runs: a program whose pipe is full stands still.
+    // The pipes are read while the process runs: a process blocks when its pipe is full.
     let (output, complaint) = (drain(&*driver, child.stdout.take()), drain(&*driver, child.stderr.take()));
     let due = driver.now().after(longest);
     let ended = loop {
@@ -96,7 +96,7 @@ fn finish(mut child: Child, longest: Duration) -> std::io::Result<(Option<ExitSt
     Ok((ended, block_on(&*driver, output)?, block_on(&*driver, complaint)?))
 }
 
-/// Reads a pipe to its end, on a thread of its own.
+/// Reads a pipe to its end in a task.
 fn drain(driver: &dyn Driver, pipe: Option<impl Read + Send + 'static>) -> Spawned<std::io::Result<String>> {
     spawn(driver, "drain", async move {
         let mut bytes = Vec::new();
@@ -116,7 +116,7 @@ fn measured(output: &str, benchmark: &str) -> Option<Measured> {
     Some(Measured { rate, p99: beside(tail, |first, second| (first == "P99:").then_some(second)) })
 }
 
-/// The first number that two neighbouring words tell of.
+/// The first number that `number` finds in two neighbouring words.
 fn beside(line: &str, number: impl for<'a> Fn(&'a str, &'a str) -> Option<&'a str>) -> Option<f64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(2).find_map(|pair| match pair {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_writes_more_than_a_pipe_holds_comes_to_its_end() {
+    fn a_program_that_writes_more_than_a_pipe_holds_ends() {
         let script = "head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero; echo end";
         let (ended, output, complaint) = finish(shell(script), Duration::from_secs(120)).unwrap();
         assert!(ended.is_some_and(|status| status.success()) && output.ends_with("end\n"));
@@ -146,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_and_what_it_said_is_kept() {
-        // It has spoken before its time begins.
+    fn a_program_that_hangs_is_killed_and_its_output_is_kept() {
+        // Wait until the process has printed its line.
         let said = std::env::temp_dir().join(format!("furrow-said-{}", std::process::id()));
         let child = shell(&format!("echo so far; : > '{}'; exec sleep 300", said.display()));
         while !said.exists() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_behind_its_line_has_measured_nothing() {
+    fn a_program_that_fails_after_its_numbers_has_measured_nothing() {
         let script = "echo 'fillseq : 1 micros/op 9 ops/sec'; echo gone >&2; exit 3";
         let (ended, output, complaint) = finish(shell(script), LONGEST).unwrap();
         assert_eq!(judged(ended, &output, &complaint, "fillseq").unwrap_err(), "exit status: 3; gone");

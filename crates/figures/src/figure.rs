@@ -1,4 +1,4 @@
-//! A figure of a paper, and how it is measured.
+//! A figure of a paper.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 use crate::row::Row;
 use crate::svg::Panel;
 
-/// How a figure is to be measured.
+/// The settings of a measurement.
 pub struct Run<'a> {
-    /// Less of everything. The rows' notes say so.
+    /// Whether to run shorter measurements. The rows' notes say so.
     pub quick: bool,
-    /// Told what is being measured.
+    /// Called with the name of each step.
     pub progress: &'a dyn Fn(&str),
 }
 
@@ -27,16 +27,16 @@ impl Run<'_> {
     }
 }
 
-/// A figure: its name is that of its files.
+/// A figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// `zwal-fig2`.
+    /// The name of the figure and of its files: `zwal-fig2`.
     pub name: &'static str,
-    /// One line.
+    /// The title, one line.
     pub title: &'static str,
-    /// What is drawn; rows whose `figure` no panel names are in the files only.
+    /// The charts. Rows whose `figure` no panel names are in the files only.
     pub panels: &'static [Panel],
-    /// Measures the rows; they are named by [`Figure::rows`] as quick where they are.
+    /// Measures the rows. [`Figure::rows`] adds the note of a quick run.
     pub measure: fn(&Run<'_>) -> Result<Vec<Row>>,
 }
 
@@ -47,7 +47,7 @@ impl Figure {
         Ok(rows.into_iter().map(|row| row.note(run.pick("", "quick: less than the figure takes"))).collect())
     }
 
-    /// Whether `--only WORD` means it: its name, the part behind the dash, one of its panels (`waltz13a`), or the number
+    /// Whether `--only WORD` names the figure: by its name, the part behind the dash, one of its panels (`waltz13a`), or the number
     /// that the paper has for one (`fig13`, `table2`).
     pub fn is_called(&self, word: &str) -> bool {
         let (set, short) = self.name.split_once('-').unwrap_or(("", self.name));
@@ -62,20 +62,20 @@ impl Figure {
     }
 }
 
-/// What was being measured, and why it could not be.
+/// A measurement that failed: the step and the cause.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing}: {source}")]
+#[error("{source}; {doing}")]
 pub struct Error {
     doing: String,
     source: Box<dyn StdError + Send + Sync>,
 }
 
 impl Error {
-    /// With a cause, or a sentence.
+    /// An error of the step `doing`, with its cause.
     pub fn new(doing: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         Error { doing: doing.into(), source: source.into() }
     }
 }
 
-/// A figure's own.
+/// The result of a measurement.
 pub type Result<T> = std::result::Result<T, Error>;

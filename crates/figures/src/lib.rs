@@ -1,7 +1,6 @@
-//! Published figures beside ours: rows of numbers, as JSON, CSV and pictures.
+//! The figures of the ZWAL, WALTZ and RAIZN papers beside our numbers, as JSON, CSV and charts.
 //!
-//! A [`Figure`] measures its rows; a failure of one does not concern the others. The `furrow figures` command runs
-//! them and writes the files.
+//! A [`Figure`] measures its rows. The `furrow figures` command runs the figures and writes the files.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Published figures of drives beside what their profiles give, in virtual time.
+//! Published numbers of drives beside those of their profiles, in virtual time.
 //!
 //! The numbers are from the raw data of the ZWAL artefact and of the CLUSTER'23 characterisation of ZNS drives, and
 //! for sequential transfers from RAIZN; `crates/zoned/profiles` says which is which.
@@ -43,20 +43,20 @@ pub const PROFILES: Figure = Figure {
 
 const KIB: usize = 1024;
 
-/// What is allowed unless a row says otherwise.
+/// The allowed deviation unless a row has its own.
 const WITHIN: f64 = 0.10;
 
-/// A row, and how far ours may be from what was published, as a share of it.
+/// A row, and its allowed deviation as a share of the published number.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Its `paper` is there.
+    /// The row; its `paper` is not `None`.
     pub row: Row,
     /// 0.10 for most.
     pub within: f64,
 }
 
 impl Checked {
-    /// Whether ours is near enough.
+    /// Whether our number is within the allowed deviation.
     pub fn holds(&self) -> bool {
         self.row.ratio().is_some_and(|ratio| (ratio - 1.0).abs() <= self.within)
     }
@@ -180,7 +180,7 @@ pub(super) const ZN540_WRITE_8K: f64 = 62.0;
 /// kIOPS of 8 KiB appends to one zone of `zn540`, by queue depth, through io_uring.
 pub(super) const ZN540_APPEND_8K: [(u32, f64); 4] = [(1, 56.4), (2, 106.0), (4, 149.5), (8, 149.4)];
 
-/// A `zn540` of eight zones as programs see it that use io_uring and not SPDK.
+/// A `zn540` of eight zones with the latency of io_uring instead of SPDK.
 pub(super) fn zn540_under_io_uring() -> Arc<dyn ZonedDevice> {
     let text = Profile::text("zn540").expect("the profile is built in");
     let text = text.replace("latency = \"0us\"", "latency = \"4.1us\"");
@@ -260,7 +260,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
             }
         })
     });
-    // The writes have filled what they fill.
+    // The drive's write buffer is full by then.
     block_on(&*driver, sleep_until(&*driver, Instant(20_000_000)));
     let load = Loop { kind: Kind::Random, bytes: 4 * KIB, depth: 1, zones: 1, count: 10_000 };
     let reads = load.run(&device)?;

@@ -1,28 +1,28 @@
-//! What a figure is made of.
+//! A row of a figure.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// One number of a figure, with what was published beside it.
+/// A number of a figure, and the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The figure, or the panel of one: `fig2a`.
     pub figure: &'static str,
-    /// The line or the bars it belongs to.
+    /// The series: a line, or bars of one colour.
     pub series: String,
-    /// Where on the axis.
+    /// The place on the axis.
     pub x: X,
-    /// Of both numbers.
+    /// The unit of both numbers.
     pub unit: Unit,
-    /// Which way is better.
+    /// Whether higher or lower is better.
     pub better: Better,
-    /// What was published. `None` where the paper has only a bar without a number, or nothing.
+    /// The published number. `None` if the paper has only a bar without a number, or nothing.
     pub paper: Option<f64>,
-    /// What was measured.
+    /// Our number.
     #[serde(serialize_with = "as_written")]
     pub ours: f64,
-    /// What has to be known to compare the two.
+    /// Conditions to know for a comparison.
     pub note: String,
 }
 
@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-/// A number without the digits that no measurement has: six count.
+/// A number with six significant digits.
 pub(super) fn written(value: f64) -> String {
     format!("{value:.5e}").parse::<f64>().map_or_else(|_| value.to_string(), |short| short.to_string())
 }
@@ -77,10 +77,10 @@ fn as_written<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Err
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum X {
-    /// A quantity; the figure's axis says of what.
+    /// A quantity; the axis has its name.
     #[serde(serialize_with = "as_written")]
     Number(f64),
-    /// A thing.
+    /// A name.
     Name(String),
 }
 
@@ -117,7 +117,7 @@ impl From<String> for X {
     }
 }
 
-/// Which numbers are the good ones.
+/// Whether higher or lower numbers are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -127,7 +127,7 @@ pub enum Better {
     Lower,
 }
 
-/// What numbers count.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
@@ -145,10 +145,10 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All there are.
+    /// All units.
     pub const ALL: [Unit; 6] = [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Times];
 
-    /// As it is written.
+    /// The unit's symbol.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Us => "us",

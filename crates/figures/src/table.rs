@@ -1,4 +1,4 @@
-//! Rows as JSON and as CSV, each with where and when they were measured.
+//! Rows as JSON and as CSV, with the machine and date of the measurement.
 
 use serde::Serialize;
 
@@ -6,23 +6,23 @@ use super::row::written;
 use super::{Better, Row};
 use bench::Host;
 
-/// What all rows of a file have in common.
+/// The machine and settings of all rows of a file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// The machine and the commit.
     pub host: Host,
     /// When, in UTC, RFC 3339.
     pub date: String,
-    /// Whether less was run than a figure takes.
+    /// Whether the measurements were shortened.
     pub quick: bool,
 }
 
-/// A file's content, or all that a run gave.
+/// The rows of a file, or of a whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    /// Where and when.
+    /// The machine and the date.
     pub settings: &'a Settings,
-    /// What.
+    /// The rows.
     pub rows: &'a [Row],
 }
 
@@ -72,7 +72,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("its keys are strings and its numbers are finite or null")
 }
 
-/// A cell, in quotes where it needs them.
+/// A CSV cell, quoted if needed.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

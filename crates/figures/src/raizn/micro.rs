@@ -1,4 +1,4 @@
-//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, as fio puts them on the device, on our
+//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, with fio's parameters, on our
 //! array and on [md's as a model](super::md).
 //!
 //! Writes and sequential reads come from 8 jobs with 64 operations in flight each, random reads from one with 256.
@@ -105,13 +105,14 @@ fn failed(error: zoned::Error) -> Error {
     Error::new("measuring the array", error)
 }
 
-/// What a workload runs on.
+/// The device below a workload.
 struct Ground {
     whose: Whose,
     kind: Kind,
     unit: Bytes,
     lost: bool,
-    /// Of reads: there is something to read. Writes get a new one each, and so does md, whose cache is to be empty.
+    /// The device that reads share, filled before. Writes get a new device each; so do md's reads, to begin with an empty
+    /// cache.
     device: Option<Arc<dyn ZonedDevice>>,
 }
 
@@ -121,7 +122,7 @@ impl Ground {
         if kind != Kind::Write && whose == Whose::Furrow {
             let bed = setup(JOBS, unit).build()?;
             prime(&bed.device, JOBS, SPAN)?;
-            // What was written is still in the drives' buffers.
+            // The reads begin when the drives' write buffers are empty.
             block_on(&*bed.driver, sleep_until(&*bed.driver, bed.driver.now().after(REST)));
             let bed = if lost { bed.without(0)? } else { bed };
             ground.device = Some(bed.device);

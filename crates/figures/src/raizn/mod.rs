@@ -1,6 +1,6 @@
 //! The figures of the RAIZN paper, chapter 4, on five `zn540`. Fig. 4.14 (MySQL) is left out.
 //!
-//! The paper gives curves, and hardly a number in its text: those few stand in rows of their own, and what it says in words is in
+//! The paper gives curves, and few numbers in its text: these have rows of their own, and the text's other statements are in
 //! the notes. md is [a model](md).
 
 mod md;
@@ -16,6 +16,6 @@ mod tests;
 
 use super::Figure;
 
-/// All of them, those that want a quiet machine last.
+/// All figures, those that need a quiet machine last.
 pub const FIGURES: [Figure; 6] =
     [micro::UNITS, micro::WORKLOADS, overwrite::FIGURE, micro::DEGRADED, repair::FIGURE, rocks::FIGURE];

@@ -1,5 +1,5 @@
-//! Fig. 4.10: the whole array is filled by five threads, and then overwritten by one, zone after zone. Beside it md as
-//! [a model](super::md), whose drives collect garbage.
+//! Fig. 4.10: five threads fill the whole array, then one thread overwrites it, zone after zone; the same on
+//! [a model of md](super::md), whose drives collect garbage.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) const FIGURE: Figure = Figure {
     measure,
 };
 
-/// As many threads fill it at the same time.
+/// Threads that fill the array at the same time.
 const STREAMS: u32 = 5;
 /// In flight for each.
 const DEPTH: usize = 8;
@@ -110,7 +110,7 @@ fn halves(
     Ok([first, second])
 }
 
-/// What the paper says in numbers: how much faster ours is where md is slowest, and what md has lost there.
+/// The paper's numbers: the array's rate over md's where md is slowest, and md's loss there.
 pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
     let of =
         |whose: Whose| rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name());

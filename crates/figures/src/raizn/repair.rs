@@ -1,4 +1,4 @@
-//! Fig. 4.12: how long a new drive takes to be filled, by how much of it is data.
+//! Fig. 4.12: the time of a rebuild, by the data on the new drive.
 
 use units::Bytes;
 
@@ -30,7 +30,7 @@ pub(super) const FIGURE: Figure = Figure {
     measure,
 };
 
-/// What the paper's drives hold, in GiB.
+/// The capacity of the paper's drives in GiB.
 const CAPACITY: f64 = 946.0;
 
 /// The stripe unit, and md's chunk.
@@ -72,7 +72,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         rows.push(ours.note("extrapolated: the time of the largest that was measured, for each GiB"));
         rows.push(of_md("fig4.12-drive", gib, CAPACITY / largest * whole, "extrapolated likewise"));
     }
-    // What the paper says in words: a full volume takes both the same time.
+    // The paper's text: a full volume takes both arrays the same time.
     let ratio = last * largest / whole;
     rows.push(
         Row {

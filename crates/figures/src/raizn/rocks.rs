@@ -1,5 +1,5 @@
-//! Fig. 4.13: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on what md's array of
-//! conventional drives is modelled as ([`md`]), in dilated time; and what share of the bytes written the array adds.
+//! Fig. 4.13: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on a model of md's array
+//! of conventional drives ([`md`]), in dilated time; and the share of the bytes written that the array adds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ pub(super) const FIGURE: Figure = Figure {
     measure,
 };
 
-/// So much slower are the drives: the host's own slowness counts that much less.
+/// The dilation of the drives: the host's own time counts this much less.
 const DILATION: u32 = 50;
 /// A stripe of four units of 64 KiB: the log writes one at a time.
 const STRIPE: u64 = 256 << 10;
 /// Of the rates, for little data.
 const MEMTABLE: u64 = 8 << 20;
-/// db_bench's own, for the shares: what a flush costs does not grow with it.
+/// db_bench's default memtable, for the shares: the cost of a flush does not grow with the memtable.
 const WHOLE_MEMTABLE: u64 = 64 << 20;
 /// As in the paper; the drives are made anew after the first.
 const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
@@ -55,7 +55,7 @@ const FEWER_READS: u64 = 2;
 const MEMORY: &str = "/dev/shm";
 const SCRATCH: &str = "furrow-fig13-";
 
-/// What db_bench runs on.
+/// The device below db_bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Array,
@@ -164,7 +164,7 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// What a workload gave.
+/// The outcome of a workload.
 struct Ran {
     measured: Measured,
     p99: f64,
@@ -209,7 +209,7 @@ fn is_fresh(name: &str) -> bool {
 
 /// Drives in files, with a file system: db_bench is another process.
 struct Ground {
-    /// Without what they are slowed by.
+    /// The drives' URLs, without the dilation.
     drives: Vec<String>,
     place: Place,
     files: Scratch,

@@ -48,7 +48,7 @@ impl Whose {
     }
 }
 
-/// An array of five drives with so many zones for data.
+/// An array of five drives with `zones` zones for data.
 pub fn setup(zones: u32, unit: Bytes) -> Setup {
     // Four zones more hold the array's metadata.
     Setup { drives: DRIVES, zones: zones + 4, stripe_unit: unit, ..Setup::default() }

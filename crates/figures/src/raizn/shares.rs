@@ -1,4 +1,4 @@
-//! What share of the bytes written is the array's own, by what the plug-in counted in a run of `db_bench`.
+//! The share of the bytes written that is the array's own, as the plug-in counts bytes in a run of `db_bench`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Better, Error, Result, Row, Unit};
 
-/// What the plug-in is told by, and the file that it adds its count to.
+/// The environment variable for the plug-in: the file that takes its counters.
 pub(super) fn environment(dir: &Path) -> (&'static str, String) {
     ("FURROW_COUNTERS", file(dir).display().to_string())
 }
@@ -23,7 +23,7 @@ pub(super) struct Written {
     partial_parity: u64,
 }
 
-/// What the last run counted.
+/// The counters of the last run.
 pub(super) fn counted(dir: &Path) -> Result<Written> {
     let file = file(dir);
     let failed = || format!("what the array counted, in {}", file.display());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// The colours of series: distinct to those who see red and green alike, and visible on white and on black.
+/// The colours of series, distinct for red-green colour-blind readers and visible on white and on black.
 const COLOURS: [&str; 8] =
     ["#e07b21", "#3b7dd8", "#3fa45b", "#8e5bd0", "#c2b022", "#d0457a", "#1b9aaa", "#8a7560"];
 
@@ -11,12 +11,12 @@ pub fn colour(series: usize) -> usize {
     series % COLOURS.len()
 }
 
-/// About how wide a text is.
+/// The approximate width of a text.
 pub fn width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.6
 }
 
-/// A picture that is being drawn.
+/// An SVG picture.
 pub struct Canvas(String);
 
 impl Canvas {
@@ -75,7 +75,7 @@ impl Canvas {
         self.tipped_rect(x, y, width, height, class, None);
     }
 
-    /// A box that says something where it is pointed at.
+    /// A box with a tooltip.
     pub fn tipped_rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, tip: Option<&str>) {
         let element =
             format!(r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}""#);

@@ -1,4 +1,4 @@
-//! How far each of ours is from what was published: a line for each row.
+//! The deviation of each of our numbers from the published one: a line for each row.
 
 use super::canvas::Canvas;
 use super::panel::{Frame, Panel};
@@ -12,11 +12,11 @@ const LINE: f64 = 16.0;
 const ABOVE: f64 = 8.0;
 const BELOW: f64 = 42.0;
 
-/// The columns: what it is, and both numbers.
+/// The widths of the columns of names and of numbers.
 const NAMES: f64 = 250.0;
 const NUMBERS: f64 = 150.0;
 
-/// How far beyond the band the axis goes at least.
+/// The axis reaches at least this multiple of the band.
 const BEYOND: f64 = 1.3;
 
 /// The height of all rows.

@@ -1,4 +1,4 @@
-//! Figures as SVG: axes with units, ours solid, what was published hollow and dashed.
+//! Figures as SVG: axes with units, our numbers solid, published ones hollow and dashed.
 //!
 //! A picture has its own background, light or dark as the reader prefers, and takes no fonts from outside.
 
@@ -58,7 +58,7 @@ pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {
     canvas.end()
 }
 
-/// The series of the panels that tell them apart by colour, in order of appearance.
+/// The series of the panels that draw series in colours, in order of appearance.
 fn series(panels: &[Panel], rows: &[Row]) -> Vec<String> {
     let mut series: Vec<String> = Vec::new();
     for panel in panels.iter().filter(|panel| !matches!(panel.shape, Shape::Deviation { .. })) {
@@ -91,7 +91,7 @@ fn frames(panels: &[Panel], rows: &[Row], top: f64) -> Vec<Frame> {
     frames
 }
 
-/// What the legend explains.
+/// An entry of the legend.
 enum Entry {
     Series(usize, String),
     Ours,

@@ -1,11 +1,11 @@
-//! What a figure's pairs of axes show.
+//! A figure's panels: pairs of axes.
 
-/// What one pair of axes shows.
+/// A pair of axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
-    /// The rows it shows: those with this `figure`.
+    /// The panel shows the rows with this `figure`.
     pub figure: &'static str,
-    /// Above it.
+    /// The title above the panel.
     pub title: &'static str,
     /// The axis below, with its unit.
     pub x: &'static str,
@@ -27,9 +27,9 @@ pub enum Shape {
     Bars,
     /// One bar at each place, its parts the series.
     Stack,
-    /// A line of its own for each row: how far ours is from the published number, in percent.
+    /// A line for each row: the deviation from the published number in percent.
     Deviation {
-        /// The band that is good, on either side.
+        /// Half the width of the band of good deviations.
         allowed: f64,
     },
 }

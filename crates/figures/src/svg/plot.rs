@@ -17,7 +17,7 @@ const BELOW: f64 = 40.0;
 /// The part of a place that its bars fill.
 const FILL: f64 = 0.76;
 
-/// What is drawn between the axes.
+/// The content of a pair of axes.
 struct Plot<'a> {
     area: Frame,
     scale: Scale,
@@ -132,13 +132,13 @@ impl Plot<'_> {
                 along.iter().filter_map(|(place, row)| Some((*place, row.paper?))).collect();
             let ours: Vec<(f64, f64)> =
                 along.iter().map(|(place, row)| (self.x(*place), self.y(row.ours))).collect();
-            // A line between places that are not neighbours would say something of those between.
+            // Published numbers are joined only between neighbouring places: others in between are unknown.
             for part in paper.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
                 let part: Vec<(f64, f64)> = part.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
                 canvas.path(&part, &format!("dashed l{index}"));
             }
             canvas.path(&ours, &format!("l{index}"));
-            // The larger rings lie below: both are seen where the numbers are the same.
+            // The larger rings lie below the dots: both are visible where the numbers are equal.
             for (place, value) in paper {
                 canvas.ring(self.x(place), self.y(value), &format!("l{index}"), None);
             }

@@ -1,9 +1,9 @@
-//! From numbers to pixels, and where the ticks are.
+//! The scale of an axis, and its ticks.
 
 /// Ticks that a linear axis has at most.
 const TICKS: f64 = 6.0;
 
-/// Above so many decades only powers of ten are marked.
+/// Above this many decades only powers of ten are marked.
 const DECADES: f64 = 2.2;
 
 /// An axis upwards.
@@ -66,7 +66,7 @@ impl Scale {
     }
 }
 
-/// A number as it stands at an axis and in a table: three digits that count, thousands apart.
+/// A number for axes and tables: three significant digits, thousands separated by commas.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,

@@ -1,5 +1,5 @@
-//! Figs. 12 and 13, section 4.4: MixGraph's PrefixDist by threads, with who leads and what is written, and by the size of
-//! values.
+//! Figs. 12 and 13, section 4.4: MixGraph's PrefixDist by threads, with the share of leaders and the write amplification,
+//! and by the size of values.
 
 use units::Bytes;
 
@@ -51,7 +51,7 @@ pub const BY_VALUE: Figure = Figure {
     measure: by_value,
 };
 
-/// Threads, and the share of puts that follow a leader, where the text has it.
+/// Threads, and the published share of puts that follow a leader.
 const BY: [(u32, Option<f64>); 3] = [(2, None), (4, None), (8, Some(0.13))];
 
 fn by_threads(run: &Run<'_>) -> Result<Vec<Row>> {

@@ -30,7 +30,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Threads; the share of a put that the leader's election takes, where the text has it.
+/// Threads, and the published share of the leader's election in a put.
 const THREADS: [(u32, Option<f64>); 3] = [(2, Some(0.38)), (4, None), (8, Some(0.61))];
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! Figs. 16 to 18, Table 4: what a put of RocksDB's group commit takes, by how many share its group.
+//! Figs. 16 to 18, Table 4: the latency of a put under RocksDB's group commit, by the size of its group.
 
 use super::mixgraph;
 use super::step::{Drive, Step, measure as run_load, note};

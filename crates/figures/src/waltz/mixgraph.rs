@@ -43,7 +43,7 @@ const VARIANTS: [(Variant, &str, &str, f64, f64); 4] = [
     (Variant::PrefixDist, "waltz10d", "PreDist", 1129.41, 1012.15),
 ];
 
-/// MixGraph with values as long as the others'. One operation in seven is a put.
+/// MixGraph with values of the same size as the other figures'. One operation in seven is a put.
 pub(super) fn load(step: Step, drive: Drive, mix: Mix, run: &Run<'_>) -> KvLoad {
     KvLoad { mix, ..step.load(drive, run) }
 }

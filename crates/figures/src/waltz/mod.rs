@@ -16,7 +16,7 @@ mod step;
 
 use super::Figure;
 
-/// All of them, those that take longest last.
+/// All figures, the slowest last.
 pub const FIGURES: [Figure; 9] = [
     fig3::FIGURE,
     fig5::FIGURE,

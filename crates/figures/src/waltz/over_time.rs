@@ -25,7 +25,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Puts, in those of the other figures.
+/// The number of puts over that of the other figures.
 const MORE: u64 = 3;
 
 /// The intervals: some dozens of them.

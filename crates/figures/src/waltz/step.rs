@@ -48,7 +48,7 @@ impl Drive {
         }
     }
 
-    /// What its times are stretched by: so much that a put takes half a millisecond at least.
+    /// The factor that the drive's times are stretched by: with it a put takes half a millisecond at least.
     fn dilation(self) -> NonZeroU32 {
         const SMALLZONE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
         const ZN540: NonZeroU32 = NonZeroU32::new(20).expect("twenty is not zero");
@@ -73,13 +73,13 @@ impl Drive {
 pub enum Step {
     /// Stands for ZenFS: no zone is opened ahead.
     Base,
-    /// Zones are: the strong baseline.
+    /// Zones are opened ahead.
     Reservation,
-    /// And RocksDB's group appends.
+    /// Zones are opened ahead, and the log is appended.
     Append,
-    /// Every writer appends.
+    /// A parallel log, each record an append of its own.
     Waltz,
-    /// Every writer appends where that is better, else they go together.
+    /// A parallel log that joins records.
     Auto,
 }
 
@@ -118,13 +118,13 @@ impl Step {
     }
 }
 
-/// Runs a load; says so.
+/// Runs a load, and reports its progress.
 pub fn measure(run: &Run<'_>, what: &str, load: &KvLoad) -> Result<KvOutcome> {
     (run.progress)(what);
     kv::run(load, &|doing| (run.progress)(&format!("{what}: {doing}"))).map_err(|e| Error::new(what, e))
 }
 
-/// How a row was measured.
+/// The note of a row: the conditions of its measurement.
 pub fn note(load: &KvLoad) -> String {
     let value = load.value.map_or_else(|| String::from("MixGraph's"), |value| format!("{} B", value.0));
     let clock = load.clock.map_or_else(|| String::from("the drive's clock"), |clock| clock.to_string());

@@ -7,8 +7,8 @@ use crate::{Error, Result};
 use bench::Clock;
 use bench::wal::{self, WalLoad, io_name};
 
-/// Thousand records of 4 KiB a second, and how they were measured. What the load says of drive, clock, record and
-/// window does not count.
+/// Thousands of records of 4 KiB a second, and a note on the measurement. The load's drive, clock, record and window are
+/// replaced.
 pub fn alone(drive: Drive, load: WalLoad) -> Result<(f64, String)> {
     let load = WalLoad {
         device: drive.url(),

@@ -1,4 +1,4 @@
-//! Section 4.4: how far apart barriers are, against what a log takes and how long it is recovered.
+//! Section 4.4: the distance of barriers, against the rate of a log and the time of its recovery.
 
 use fs::wal::IoMode;
 use units::Bytes;
@@ -34,14 +34,14 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// A distance, and what ZWAL's text says of it on `confzns`.
+/// A distance of barriers, and ZWAL's published numbers for `confzns`.
 struct Barrier {
     name: &'static str,
     /// 0 for a zone.
     bytes: u64,
-    /// Thousand records a second. At a zone it is 3.91 % above that at 16 MiB.
+    /// Thousands of records a second. The rate at a zone is 3.91 % above the rate at 16 MiB.
     rate: Option<f64>,
-    /// Seconds to replay 1 GiB; `None` where it is not measured either.
+    /// Seconds to replay 1 GiB; `None` if the paper has no number.
     replay: Option<Option<f64>>,
 }
 
@@ -95,7 +95,7 @@ fn rate(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
 }
 
 fn replay(run: &Run<'_>, drive: Drive, barrier: &Barrier, paper: Option<f64>) -> Result<Row> {
-    // The published numbers are those of `confzns`: the same size only there.
+    // The published numbers are of `confzns` and of this size.
     let mib = run.pick(drive.pick(256, 1024), 16);
     let (size, bytes) = (Bytes(mib << 20), Bytes(barrier.bytes));
     let log =

@@ -40,7 +40,7 @@ const KEY: u64 = 16;
 const MOST_PAIRS: u64 = 300_000;
 const SECONDS: u64 = 6;
 
-/// GiB of the memtable: it holds every pair of a run, none is flushed, and what is measured is the log.
+/// GiB of the memtable, which holds every pair of a run: nothing is flushed, and only the log is measured.
 const MEMTABLE_GIB: u64 = 2;
 
 /// Bytes of the log alone.

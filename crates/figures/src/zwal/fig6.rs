@@ -26,7 +26,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// A workload as the paper names it, and what its text says of it.
+/// A workload under the paper's name, and the numbers of the paper's text.
 struct Published {
     workload: Workload,
     name: &'static str,

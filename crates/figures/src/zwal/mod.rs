@@ -11,7 +11,7 @@ mod recovered;
 
 use super::Figure;
 
-/// All of them, those that take longest last.
+/// All figures, the slowest last.
 pub const FIGURES: [Figure; 5] = [fig2::FIGURE, fig4::FIGURE, fig6::FIGURE, fig5::FIGURE, barrier::FIGURE];
 
 #[cfg(test)]

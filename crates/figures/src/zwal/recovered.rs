@@ -9,8 +9,8 @@ use bench::recovery::{self, RecoveredLog, RecoveryLoad};
 /// Zones of the drive: enough for the largest log.
 const ZONES: u32 = 16;
 
-/// Fills and recovers a log of the one size that the load names, with an entry of 4 KiB for each pair. What the load
-/// says of the drive, of pairs and of the buffer does not count.
+/// Fills and recovers a log of the load's one size, with an entry of 4 KiB for each pair. The load's drive, pair and
+/// buffer are replaced.
 pub fn recovered(drive: Drive, load: RecoveryLoad) -> Result<RecoveredLog> {
     let load = RecoveryLoad {
         device: format!("{}&zones={ZONES}", drive.url()),

@@ -1,4 +1,4 @@
-//! The array: a device that the same loads run on as on ours. It holds no content.
+//! md's array as a device, for the loads that run on our array. The device stores no data.
 //!
 //! Reads go to the drives as they are, cut at chunks. Writes, and reads while a drive is lost, go through the
 //! [cache of stripes](super::stripes), which is looked at [`GATHER`] after something came.
@@ -17,12 +17,12 @@ use super::drive::{Drive, drives};
 use super::published::DRIVES;
 use super::stripes::{Command, Rows, Stripes, place};
 
-/// What comes within this time is looked at together: md's thread has to be woken.
+/// Requests that come within this time are handled together: the time until md's thread wakes up.
 const GATHER: Duration = Duration::from_micros(1);
 
 const DATA: u64 = DRIVES as u64 - 1;
 
-/// What md's array is to be.
+/// The settings of md's array.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Zones of each drive, as of ours: parts of the same size.
@@ -30,7 +30,7 @@ pub struct Setup {
     pub chunk: Bytes,
     /// A lost drive.
     pub lost: Option<usize>,
-    /// Whether the drives collect garbage once all of them has been written.
+    /// Whether the drives collect garbage once they are full.
     pub collects: bool,
 }
 
@@ -50,13 +50,13 @@ pub struct Md {
 #[derive(Debug)]
 struct State {
     stripes: Stripes,
-    /// Whether somebody is going to look.
+    /// Whether a task that handles requests is scheduled.
     woken: bool,
     requests: HashMap<u64, Request>,
     next: u64,
 }
 
-/// What a client waits for.
+/// A request that a client awaits.
 struct Request {
     pieces: usize,
     completer: Completer,
@@ -202,13 +202,13 @@ impl Md {
         self.driver.drive(Box::pin(async move {
             sleep_until(&*driver, at).await;
             if let Some(md) = me.upgrade() {
-                md.look();
+                md.handle_requests();
             }
         }));
     }
 
-    /// What came meanwhile is looked at.
-    fn look(&self) {
+    /// Handles the requests that came meanwhile.
+    fn handle_requests(&self) {
         let mut over = Vec::new();
         {
             let state = &mut *self.state.lock();
@@ -245,8 +245,8 @@ impl Md {
         if write { drive.write(now, at, bytes) } else { drive.read(now, at, bytes) }
     }
 
-    /// Resyncs the first zones of a new drive: four drives are read, and it is written, so many stripes at the same time.
-    /// Gives the seconds that it takes.
+    /// Resyncs the first zones of the new drive `slot`: reads the other drives and writes the new one, `window` stripes in
+    /// flight. Returns the time in seconds.
     pub fn resync(&self, slot: usize, zones: u32, window: usize) -> f64 {
         let drive = self.drive(slot).geometry();
         let stripes = u64::from(zones) * (drive.zone_capacity.0 / self.chunk);

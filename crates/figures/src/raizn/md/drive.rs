@@ -10,7 +10,7 @@ use zoned::{Buf, BufMut, Durability, Geometry, Lba, Op};
 use super::ftl::Ftl;
 use super::published::{PROFILE_WRITE, READ};
 
-/// What is programmed and mapped at a time where the drive collects garbage: a chunk of the array's.
+/// The unit of the map of a drive that collects garbage: a chunk of the array.
 pub(super) const PAGE: u64 = 64 << 10;
 
 /// The longest transfer of the model: the largest chunk.
@@ -36,7 +36,7 @@ fn profile() -> Profile {
 }
 
 impl Drive {
-    /// A drive as large as a `zn540` of so many zones. Where it collects garbage, all of it is of the size that is written.
+    /// A drive as large as a `zn540` of `zones` zones.
     pub(super) fn new(zones: u32, collects: bool) -> Drive {
         let profile = profile();
         let options = EmuOptions { zones, ..EmuOptions::of_profile(profile.clone()) };
@@ -52,14 +52,14 @@ impl Drive {
         &self.geometry
     }
 
-    /// When a read that is submitted now ends.
+    /// The end of a read that is submitted now.
     pub(super) fn read(&self, now: Instant, at: Lba, bytes: u64) -> Instant {
         let into = BufMut::zeroed(usize::try_from(bytes).expect("a chunk at most"));
         let (timing, _) = &mut *self.state.lock();
         self.timing.completion(timing, now, &Op::Read { at, into }, None)
     }
 
-    /// When a write that is submitted now ends. What has to be moved to make room is written before it.
+    /// The end of a write that is submitted now. Pages that are moved to make room are written before it.
     pub(super) fn write(&self, now: Instant, at: Lba, bytes: u64) -> Instant {
         let (timing, ftl) = &mut *self.state.lock();
         let mut put = |at: Lba, bytes: u64| {
@@ -73,7 +73,7 @@ impl Drive {
         put(at, bytes)
     }
 
-    /// The page of the host's that begins at a block: zones have gaps behind them, a conventional drive has none.
+    /// The host's page that begins at a block: addresses have gaps after each zone's capacity, pages have none.
     fn page(&self, at: Lba) -> u64 {
         let zone = self.geometry.zone_of(at).expect("within the drive");
         let before = u64::from(zone.0) * self.geometry.zone_capacity.0;
@@ -82,7 +82,7 @@ impl Drive {
     }
 }
 
-/// So many of them.
+/// `count` drives.
 pub(super) fn drives(count: usize, zones: u32, collects: bool) -> Arc<[Drive]> {
     (0..count).map(|_| Drive::new(zones, collects)).collect()
 }
@@ -98,7 +98,7 @@ mod tests {
         let pages = drive.geometry().zone_capacity.0 / per_page;
         let mut now = Instant::ORIGIN;
         let mut times = Vec::new();
-        // Twice all of it: the first time five streams, then one of a fifth.
+        // Fill the drive with five streams, then overwrite a fifth with one.
         let each = pages / 5;
         let streams = (0..pages / 5 * 5).map(|n| n % 5 * each + n / 5);
         for (n, page) in (0..).zip(streams.chain(0..each)) {

@@ -1,12 +1,12 @@
-//! What a conventional drive does behind its host's back: a log of erase blocks under a map of pages.
+//! The flash translation layer of a conventional drive: a log of erase blocks under a map of pages.
 //!
 //! Host and garbage collection write to it; when no erase block is free the one with the fewest valid pages is emptied:
 //! its valid pages are written again. Pages of streams that are written at the same time lie in the same erase blocks;
 //! what is moved goes to erase blocks of its own.
 
-/// Pages of an erase block. Small beside a drive: how much is moved does not depend on it.
+/// Pages of an erase block. The number of moved pages does not depend on it, as an erase block is small beside a drive.
 const PAGES: usize = 256;
-/// Erase blocks beyond those that the host sees, in percent: usual for drives of the kind.
+/// Spare erase blocks in percent of the host's: usual for such drives.
 const SPARE_PERCENT: usize = 7;
 /// Free erase blocks that collection keeps.
 const RESERVE: usize = 2;
@@ -17,7 +17,7 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) struct Ftl {
     /// Where a page of the host's lies.
     map: Vec<u32>,
-    /// Which page of the host's lies there.
+    /// The host's page in each place.
     holds: Vec<u32>,
     valid: Vec<usize>,
     free: Vec<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Ftl {
 }
 
 impl Ftl {
-    /// An empty drive of so many pages.
+    /// An empty drive of `pages` pages.
     pub(super) fn new(pages: u64) -> Ftl {
         let pages = usize::try_from(pages).expect("a small drive");
         let visible = pages.div_ceil(PAGES);
@@ -40,7 +40,7 @@ impl Ftl {
         }
     }
 
-    /// The host writes a page; so many others were moved to make room for it.
+    /// Writes a page of the host; returns the number of pages moved to make room for it.
     pub(super) fn write(&mut self, page: u64) -> u64 {
         let mut moved = 0;
         while self.free.len() < RESERVE {
@@ -66,7 +66,7 @@ impl Ftl {
         }
     }
 
-    /// Empties the erase block with the fewest valid pages; so many were moved.
+    /// Empties the erase block with the fewest valid pages; returns the number of pages moved.
     fn collect(&mut self) -> u64 {
         let closed =
             |block: &usize| self.open.iter().all(|(open, _)| open != block) && !self.free.contains(block);

@@ -1,4 +1,4 @@
-//! What the paper says of its conventional drives.
+//! The paper's conventional drives.
 
 /// Drives of an array.
 pub const DRIVES: usize = crate::raizn::setup::DRIVES as usize;

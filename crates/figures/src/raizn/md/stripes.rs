@@ -1,10 +1,10 @@
-//! md's stripe cache, without I/O: what the drives are to do for the blocks that clients write, and for what they read
-//! while a drive is lost.
+//! md's stripe cache, without I/O: the drives' commands for the blocks that clients write, and for reads while a drive is
+//! lost.
 //!
 //! A *row* is a block of each drive at the same address, md's stripe head; rows of one stripe are the bits of a mask. A
 //! row whose data is all there is written with its parity, and nothing is read. Any other waits while whole rows are
 //! written, but for no more than [`BYPASS`] of them, and while others read; then it reads what takes fewer drives: old
-//! data and parity, or the data that is missing. What was read or written stays in the cache.
+//! data and parity, or the data that is missing. Blocks that were read or written stay in the cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -18,10 +18,10 @@ pub(super) type Rows = u32;
 
 /// Whole stripes that may go before a waiting row.
 const BYPASS: u32 = 1;
-/// Rows that the cache holds: 128 MiB of each drive, as the paper set it.
+/// Rows of the cache: 128 MiB of each drive, the paper's setting.
 const CACHED: usize = 32_768;
 
-/// What one drive is to do: neighbouring rows of a stripe.
+/// A command to one drive: neighbouring rows of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub stripe: u64,
@@ -30,7 +30,7 @@ pub(super) struct Command {
     pub write: bool,
 }
 
-/// What a client wants of one drive's chunk.
+/// The part of a client's request in one drive's chunk.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     id: u64,
@@ -69,7 +69,7 @@ pub(super) struct Stripes {
     stripes: HashMap<u64, Stripe>,
     /// Stripes as they came.
     order: VecDeque<u64>,
-    /// To be looked at, and those with rows that wait.
+    /// Stripes to handle, and stripes with rows that wait.
     ready: BTreeSet<u64>,
     waiting: BTreeSet<u64>,
     /// Rows that are written whole, and those that are not and may read.
@@ -109,7 +109,7 @@ impl Stripe {
         data.fold(Rows::MAX, |rows, (_, blocks)| rows & blocks.dirty)
     }
 
-    /// What one row has to read before it can be written: old data and parity, or the data that is missing.
+    /// The drives to read before a row can be written: those of old data and parity, or those of the missing data.
     fn lacks(&self, row: Rows, parity: usize) -> Vec<usize> {
         let absent = |drive: &usize| self.blocks.get(*drive).is_some_and(|blocks| blocks.here & row == 0);
         let dirty = |drive: &usize| self.blocks.get(*drive).is_some_and(|blocks| blocks.dirty & row != 0);
@@ -137,7 +137,7 @@ impl Stripe {
     }
 }
 
-/// What is to be done, and the requests of which a piece is done.
+/// Commands to the drives, and the requests of which a piece is done.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub commands: Vec<Command>,
@@ -151,7 +151,7 @@ impl Outcome {
 }
 
 impl Stripes {
-    /// An empty cache of an array whose chunks have so many rows, and that may have lost a drive.
+    /// An empty cache of an array whose chunks have `rows` rows; `lost` is a lost drive.
     pub(super) fn new(rows: u32, lost: Option<usize>) -> Stripes {
         Stripes {
             lost,
@@ -194,11 +194,11 @@ impl Stripes {
         }
     }
 
-    /// What is to be done now.
+    /// The commands for the requests so far.
     pub(super) fn handle(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(stripe) = self.ready.pop_first() {
-            self.look(stripe, &mut outcome);
+            self.handle_stripe(stripe, &mut outcome);
             if self.ready.is_empty()
                 && self.active == 0
                 && (self.whole == 0 || self.bypassed > BYPASS)
@@ -217,14 +217,14 @@ impl Stripes {
         outcome
     }
 
-    fn look(&mut self, id: u64, outcome: &mut Outcome) {
+    fn handle_stripe(&mut self, id: u64, outcome: &mut Outcome) {
         let Some(stripe) = self.stripes.get_mut(&id) else { return };
         let parity = place(id, None);
         serve(stripe, id, self.lost, outcome);
         let busy = stripe.any(|blocks| blocks.reading | blocks.writing);
         let full = stripe.full(parity) & !busy;
         if full != 0 {
-            // Those that were about to read need not.
+            // Rows that were about to read are complete now.
             self.active -= (stripe.active & full).count_ones();
             stripe.active &= !full;
             stripe.whole |= full;
@@ -291,7 +291,7 @@ impl Stripes {
     }
 }
 
-/// Reads what clients want to read, and what a lost drive's blocks are computed from.
+/// Reads the blocks of clients' reads, and the blocks that a lost drive's blocks are computed from.
 fn serve(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcome) {
     let others = |stripe: &Stripe| {
         let others = stripe.blocks.iter().enumerate().filter(|(drive, _)| Some(*drive) != lost);
