@@ -23,13 +23,7 @@ pub const FIGURE: &str = "profiles";
 pub const PROFILES: Figure = Figure {
     name: FIGURE,
     title: "Drive profiles: how far ours are from what was published",
-    panels: &[Panel {
-        figure: FIGURE,
-        title: "",
-        x: "ours / published - 1, %",
-        y: "",
-        shape: Shape::Deviation { allowed: 10.0 },
-    }],
+    panels: &[Panel::new(FIGURE, "", "ours / published - 1, %", "", Shape::Deviation { allowed: 10.0 })],
     measure: |run| {
         let mut rows = Vec::new();
         for (name, measure) in GROUPS {

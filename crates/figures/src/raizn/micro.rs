@@ -16,19 +16,19 @@ use bench::array::{Kind, Load, Summary, prime};
 
 const X: &str = "block size, KiB";
 const RATE: &str = "MiB/s";
-const LINES: Shape = Shape::Lines { log: true };
+const LINES: Shape = Shape::LOG_LINES;
 
 /// Figs 4.7 and 4.8.
 pub(super) const UNITS: Figure = Figure {
     name: "raizn-fig8",
     title: "Figs 4.7 and 4.8: throughput by block size and stripe unit, five zn540",
     panels: &[
-        Panel { figure: "fig4.8a", title: "sequential write", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.8b", title: "sequential read", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.8c", title: "random read", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.7a", title: "md, a model: sequential write", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.7b", title: "md, a model: sequential read", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.7c", title: "md, a model: random read", x: X, y: RATE, shape: LINES },
+        Panel::new("fig4.8a", "sequential write", X, RATE, LINES),
+        Panel::new("fig4.8b", "sequential read", X, RATE, LINES),
+        Panel::new("fig4.8c", "random read", X, RATE, LINES),
+        Panel::new("fig4.7a", "md, a model: sequential write", X, RATE, LINES),
+        Panel::new("fig4.7b", "md, a model: sequential read", X, RATE, LINES),
+        Panel::new("fig4.7c", "md, a model: random read", X, RATE, LINES),
     ],
     measure: units,
 };
@@ -38,9 +38,9 @@ pub(super) const WORKLOADS: Figure = Figure {
     name: "raizn-fig9",
     title: "Fig. 4.9: throughput and latency, stripe units of 64 KiB",
     panels: &[
-        Panel { figure: "fig4.9a", title: "throughput", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.9b", title: "median", x: X, y: "us", shape: LINES },
-        Panel { figure: "fig4.9c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
+        Panel::new("fig4.9a", "throughput", X, RATE, LINES),
+        Panel::new("fig4.9b", "median", X, "us", LINES),
+        Panel::new("fig4.9c", "99.9th percentile", X, "us", LINES),
     ],
     measure: |run| {
         let all: Vec<_> = ALL.map(|(workload, name)| (workload, false, name.to_owned())).into();
@@ -53,9 +53,9 @@ pub(super) const DEGRADED: Figure = Figure {
     name: "raizn-fig11",
     title: "Fig. 4.11: reads while a drive is lost, stripe units of 64 KiB",
     panels: &[
-        Panel { figure: "fig4.11a", title: "throughput", x: X, y: RATE, shape: LINES },
-        Panel { figure: "fig4.11b", title: "median", x: X, y: "us", shape: LINES },
-        Panel { figure: "fig4.11c", title: "99.9th percentile", x: X, y: "us", shape: LINES },
+        Panel::new("fig4.11a", "throughput", X, RATE, LINES),
+        Panel::new("fig4.11b", "median", X, "us", LINES),
+        Panel::new("fig4.11c", "99.9th percentile", X, "us", LINES),
     ],
     measure: |run| {
         let reads = [ALL[1], ALL[2]].into_iter();

@@ -19,14 +19,8 @@ pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig10",
     title: "Fig. 4.10: the whole array filled (to 100 %), and overwritten (to 200 %)",
     panels: &[
-        Panel {
-            figure: "fig4.10a",
-            title: "throughput",
-            x: X,
-            y: "MiB/s",
-            shape: Shape::Lines { log: false },
-        },
-        Panel { figure: "fig4.10b", title: "latency", x: X, y: "us", shape: Shape::Lines { log: true } },
+        Panel::new("fig4.10a", "throughput", X, "MiB/s", Shape::LINES),
+        Panel::new("fig4.10b", "latency", X, "us", Shape::LOG_LINES),
     ],
     measure,
 };

@@ -12,20 +12,14 @@ pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig12",
     title: "Fig. 4.12: time to repair by valid data on the drive",
     panels: &[
-        Panel {
-            figure: "fig4.12",
-            title: "measured",
-            x: "GiB of the new drive",
-            y: "s",
-            shape: Shape::Lines { log: false },
-        },
-        Panel {
-            figure: "fig4.12-drive",
-            title: "a drive of 946 GiB, from these",
-            x: "GiB of the new drive",
-            y: "s",
-            shape: Shape::Lines { log: false },
-        },
+        Panel::new("fig4.12", "measured", "GiB of the new drive", "s", Shape::LINES),
+        Panel::new(
+            "fig4.12-drive",
+            "a drive of 946 GiB, from these",
+            "GiB of the new drive",
+            "s",
+            Shape::LINES,
+        ),
     ],
     measure,
 };

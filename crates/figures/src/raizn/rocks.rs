@@ -26,10 +26,10 @@ pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig13",
     title: "Fig. 4.13: RocksDB on the array, on one drive, and on md as a model",
     panels: &[
-        Panel { figure: "fig4.13a", title: "values of 4,000 bytes", x: X, y: Y, shape: Shape::Bars },
-        Panel { figure: "fig4.13b", title: "values of 8,000 bytes", x: X, y: Y, shape: Shape::Bars },
-        Panel { figure: "fig4.13a-p99", title: "4,000 bytes", x: X, y: "p99, us", shape: Shape::Bars },
-        Panel { figure: "fig4.13b-p99", title: "8,000 bytes", x: X, y: "p99, us", shape: Shape::Bars },
+        Panel::new("fig4.13a", "values of 4,000 bytes", X, Y, Shape::Bars),
+        Panel::new("fig4.13b", "values of 8,000 bytes", X, Y, Shape::Bars),
+        Panel::new("fig4.13a-p99", "4,000 bytes", X, "p99, us", Shape::Bars),
+        Panel::new("fig4.13b-p99", "8,000 bytes", X, "p99, us", Shape::Bars),
     ],
     measure,
 };

@@ -15,6 +15,19 @@ pub struct Panel {
     pub shape: Shape,
 }
 
+impl Panel {
+    /// A panel; the axes' names have their units.
+    pub const fn new(
+        figure: &'static str,
+        title: &'static str,
+        x: &'static str,
+        y: &'static str,
+        shape: Shape,
+    ) -> Panel {
+        Panel { figure, title, x, y, shape }
+    }
+}
+
 /// How rows are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
@@ -32,6 +45,13 @@ pub enum Shape {
         /// Half the width of the band of good deviations.
         allowed: f64,
     },
+}
+
+impl Shape {
+    /// Lines over a linear axis.
+    pub const LINES: Shape = Shape::Lines { log: false };
+    /// Lines over a logarithmic axis.
+    pub const LOG_LINES: Shape = Shape::Lines { log: true };
 }
 
 /// A rectangle of the picture.

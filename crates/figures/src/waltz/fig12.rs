@@ -18,23 +18,11 @@ pub const BY_THREADS: Figure = Figure {
     name: "waltz-fig12a",
     title: "Figs. 12 a to c, 13, section 4.4: PrefixDist by threads",
     panels: &[
-        Panel { figure: "waltz12a", title: "a: rate", x: THREADS, y: RATE, shape: Shape::Bars },
-        Panel { figure: "waltz12b", title: "b: mean put", x: THREADS, y: "us", shape: Shape::Bars },
-        Panel { figure: "waltz12c", title: "c: longest put", x: THREADS, y: "us", shape: Shape::Bars },
-        Panel {
-            figure: "waltz13",
-            title: "Fig. 13: base",
-            x: THREADS,
-            y: "share of puts",
-            shape: Shape::Bars,
-        },
-        Panel {
-            figure: "waltz-waf",
-            title: "section 4.4",
-            x: THREADS,
-            y: "bytes written for each byte put",
-            shape: Shape::Bars,
-        },
+        Panel::new("waltz12a", "a: rate", THREADS, RATE, Shape::Bars),
+        Panel::new("waltz12b", "b: mean put", THREADS, "us", Shape::Bars),
+        Panel::new("waltz12c", "c: longest put", THREADS, "us", Shape::Bars),
+        Panel::new("waltz13", "Fig. 13: base", THREADS, "share of puts", Shape::Bars),
+        Panel::new("waltz-waf", "section 4.4", THREADS, "bytes written for each byte put", Shape::Bars),
     ],
     measure: by_threads,
 };
@@ -44,9 +32,9 @@ pub const BY_VALUE: Figure = Figure {
     name: "waltz-fig12d",
     title: "Fig. 12 d to f: PrefixDist by the size of values",
     panels: &[
-        Panel { figure: "waltz12d", title: "d: rate", x: VALUE, y: RATE, shape: Shape::Bars },
-        Panel { figure: "waltz12e", title: "e: mean put", x: VALUE, y: "us", shape: Shape::Bars },
-        Panel { figure: "waltz12f", title: "f: longest put", x: VALUE, y: "us", shape: Shape::Bars },
+        Panel::new("waltz12d", "d: rate", VALUE, RATE, Shape::Bars),
+        Panel::new("waltz12e", "e: mean put", VALUE, "us", Shape::Bars),
+        Panel::new("waltz12f", "f: longest put", VALUE, "us", Shape::Bars),
     ],
     measure: by_value,
 };

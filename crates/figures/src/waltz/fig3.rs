@@ -20,12 +20,12 @@ pub const FIGURE: Figure = Figure {
     name: "waltz-fig3",
     title: "Fig. 3: write against append, by threads",
     panels: &[
-        Panel { figure: "waltz3a", title: "smallzone: mean", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "waltz3b", title: "smallzone: 99 %", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "waltz3c", title: "smallzone: max", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "waltz3d", title: "zn540: mean", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "waltz3e", title: "zn540: 99 %", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "waltz3f", title: "zn540: max", x: X, y: Y, shape: Shape::Lines { log: false } },
+        Panel::new("waltz3a", "smallzone: mean", X, Y, Shape::LINES),
+        Panel::new("waltz3b", "smallzone: 99 %", X, Y, Shape::LINES),
+        Panel::new("waltz3c", "smallzone: max", X, Y, Shape::LINES),
+        Panel::new("waltz3d", "zn540: mean", X, Y, Shape::LINES),
+        Panel::new("waltz3e", "zn540: 99 %", X, Y, Shape::LINES),
+        Panel::new("waltz3f", "zn540: max", X, Y, Shape::LINES),
     ],
     measure,
 };

@@ -11,21 +11,9 @@ pub const FIGURE: Figure = Figure {
     name: "waltz-fig5",
     title: "Fig. 5: group commit by threads",
     panels: &[
-        Panel {
-            figure: "waltz5a",
-            title: "smallzone",
-            x: X,
-            y: "mean put of a group, us",
-            shape: Shape::Stack,
-        },
-        Panel { figure: "waltz5b", title: "zn540", x: X, y: "mean put of a group, us", shape: Shape::Stack },
-        Panel {
-            figure: "waltz5c",
-            title: "waiting for the turn",
-            x: X,
-            y: "share of the mean put",
-            shape: Shape::Bars,
-        },
+        Panel::new("waltz5a", "smallzone", X, "mean put of a group, us", Shape::Stack),
+        Panel::new("waltz5b", "zn540", X, "mean put of a group, us", Shape::Stack),
+        Panel::new("waltz5c", "waiting for the turn", X, "share of the mean put", Shape::Bars),
     ],
     measure,
 };

@@ -11,28 +11,16 @@ pub const FIGURE: Figure = Figure {
     name: "waltz-fig16",
     title: "Figs. 16 to 18, Table 4: puts by the size of their group",
     panels: &[
-        Panel {
-            figure: "waltz16",
-            title: "Fig. 16: distribution",
-            x: "share of the puts, %",
-            y: "not above, us",
-            shape: Shape::Lines { log: true },
-        },
-        Panel { figure: "waltz17", title: "Fig. 17", x: "percentile", y: "us", shape: Shape::Bars },
-        Panel {
-            figure: "waltz-table4",
-            title: "Table 4",
-            x: "writers in the group",
-            y: "mean, us",
-            shape: Shape::Lines { log: true },
-        },
-        Panel {
-            figure: "waltz18",
-            title: "Fig. 18: the longest puts",
-            x: "began, ms",
-            y: "us",
-            shape: Shape::Bars,
-        },
+        Panel::new(
+            "waltz16",
+            "Fig. 16: distribution",
+            "share of the puts, %",
+            "not above, us",
+            Shape::LOG_LINES,
+        ),
+        Panel::new("waltz17", "Fig. 17", "percentile", "us", Shape::Bars),
+        Panel::new("waltz-table4", "Table 4", "writers in the group", "mean, us", Shape::LOG_LINES),
+        Panel::new("waltz18", "Fig. 18: the longest puts", "began, ms", "us", Shape::Bars),
     ],
     measure,
 };

@@ -13,14 +13,8 @@ pub const FIGURE: Figure = Figure {
     name: "waltz-fig15",
     title: "Fig. 15: 99th percentile of puts over time",
     panels: &[
-        Panel {
-            figure: "waltz15a",
-            title: "smallzone",
-            x: X_AXIS,
-            y: "us",
-            shape: Shape::Lines { log: true },
-        },
-        Panel { figure: "waltz15b", title: "zn540", x: X_AXIS, y: "us", shape: Shape::Lines { log: true } },
+        Panel::new("waltz15a", "smallzone", X_AXIS, "us", Shape::LOG_LINES),
+        Panel::new("waltz15b", "zn540", X_AXIS, "us", Shape::LOG_LINES),
     ],
     measure,
 };

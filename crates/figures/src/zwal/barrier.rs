@@ -20,16 +20,10 @@ pub const FIGURE: Figure = Figure {
     name: "zwal-barrier",
     title: "Section 4.4: the distance between barriers",
     panels: &[
-        Panel { figure: "barrier-a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
-        Panel { figure: "barrier-b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel {
-            figure: "barrier-c",
-            title: "c: confzns",
-            x: X,
-            y: REPLAY,
-            shape: Shape::Lines { log: true },
-        },
-        Panel { figure: "barrier-d", title: "d: zn540", x: X, y: REPLAY, shape: Shape::Lines { log: false } },
+        Panel::new("barrier-a", "a: confzns", X, Y, Shape::LOG_LINES),
+        Panel::new("barrier-b", "b: zn540", X, Y, Shape::LINES),
+        Panel::new("barrier-c", "c: confzns", X, REPLAY, Shape::LOG_LINES),
+        Panel::new("barrier-d", "d: zn540", X, REPLAY, Shape::LINES),
     ],
     measure,
 };

@@ -12,8 +12,8 @@ pub const FIGURE: Figure = Figure {
     name: "zwal-fig2",
     title: "Fig. 2: appends by queue depth, and one write at a time",
     panels: &[
-        Panel { figure: "fig2a", title: "a: zn540", x: X, y: Y, shape: Shape::Lines { log: false } },
-        Panel { figure: "fig2b", title: "b: confzns", x: X, y: Y, shape: Shape::Lines { log: false } },
+        Panel::new("fig2a", "a: zn540", X, Y, Shape::LINES),
+        Panel::new("fig2b", "b: confzns", X, Y, Shape::LINES),
     ],
     measure,
 };

@@ -18,8 +18,8 @@ pub const FIGURE: Figure = Figure {
     name: "zwal-fig4",
     title: "Fig. 4: db_bench fillrandom by log buffer",
     panels: &[
-        Panel { figure: "fig4a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
-        Panel { figure: "fig4b", title: "b: zn540", x: X, y: Y, shape: Shape::Lines { log: true } },
+        Panel::new("fig4a", "a: confzns", X, Y, Shape::LOG_LINES),
+        Panel::new("fig4b", "b: zn540", X, Y, Shape::LOG_LINES),
     ],
     measure,
 };

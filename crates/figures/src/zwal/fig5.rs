@@ -17,10 +17,10 @@ pub const FIGURE: Figure = Figure {
     name: "zwal-fig5",
     title: "Fig. 5: recovery of a log through RocksDB",
     panels: &[
-        Panel { figure: "fig5a", title: "a: confzns", x: X, y: Y, shape: Shape::Lines { log: true } },
-        Panel { figure: "fig5b", title: "b: confzns, RocksDB's thread", x: X, y: Y, shape: Shape::Stack },
-        Panel { figure: "fig5c", title: "c: zn540", x: X, y: Y, shape: Shape::Lines { log: true } },
-        Panel { figure: "fig5d", title: "d: zn540, RocksDB's thread", x: X, y: Y, shape: Shape::Stack },
+        Panel::new("fig5a", "a: confzns", X, Y, Shape::LOG_LINES),
+        Panel::new("fig5b", "b: confzns, RocksDB's thread", X, Y, Shape::Stack),
+        Panel::new("fig5c", "c: zn540", X, Y, Shape::LOG_LINES),
+        Panel::new("fig5d", "d: zn540, RocksDB's thread", X, Y, Shape::Stack),
     ],
     measure,
 };

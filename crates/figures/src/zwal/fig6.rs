@@ -18,10 +18,10 @@ pub const FIGURE: Figure = Figure {
     name: "zwal-fig6",
     title: "Fig. 6: YCSB on RocksDB",
     panels: &[
-        Panel { figure: "fig6a", title: "a: confzns", x: X, y: Y, shape: Shape::Bars },
-        Panel { figure: "fig6b", title: "b: zn540", x: X, y: Y, shape: Shape::Bars },
-        Panel { figure: "fig6a-over", title: "confzns", x: X, y: OVER, shape: Shape::Bars },
-        Panel { figure: "fig6b-over", title: "zn540", x: X, y: OVER, shape: Shape::Bars },
+        Panel::new("fig6a", "a: confzns", X, Y, Shape::Bars),
+        Panel::new("fig6b", "b: zn540", X, Y, Shape::Bars),
+        Panel::new("fig6a-over", "confzns", X, OVER, Shape::Bars),
+        Panel::new("fig6b-over", "zn540", X, OVER, Shape::Bars),
     ],
     measure,
 };
