@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::fs::{Fs, MountOptions};
 use anyhow::Result;
 use units::{Driver, Instant, RealDriver};
+use zoned::contents::Contents;
 use zoned::{DeviceUrl, ZonedDevice};
 
 use crate::args::DeviceArg;
@@ -69,18 +70,14 @@ impl Context {
 
     /// Fails where the device is a member of an array.
     fn refuse_member(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
-        let Ok(status) = self.wait(::array::status(std::slice::from_ref(device))) else { return Ok(()) };
-        let superblock = &status.superblock;
-        let slot = status.members.iter().find(|member| member.device.is_some()).map(|member| member.slot.0);
-        let slot = slot.map_or("a former drive".to_owned(), |slot| format!("drive {slot}"));
-        let label =
-            if superblock.label.is_empty() { String::new() } else { format!(" '{}'", superblock.label) };
+        let Some(member) = self.wait(Contents::read(&**device)).ok().and_then(|contents| contents.array)
+        else {
+            return Ok(());
+        };
         Err(Failure::usage(format!(
-            "{} is {slot} of the array{label} {} of {} drives, and holds no file system of its own: use the whole array, \
-             --device array:URL,URL,URL, array:FILE or array:NAME",
+            "{} is {member}, and holds no file system of its own: use the whole array, --device array:URL,URL,URL, \
+             array:FILE or array:NAME",
             device.geometry().name,
-            superblock.uuid,
-            superblock.members.len(),
         )))
     }
 

@@ -376,11 +376,11 @@ fn a_member_alone_is_refused_with_the_name_of_its_array() {
         &["ldb"],
     ] {
         let output = run(Some(&member), args);
-        refused(&output, 2, &["2.img", "drive 2 of the array 'barn'", "of 4 drives", "--device array:"]);
+        refused(&output, 2, &["2.img", "drive 2 of the 4 of array 'barn'", "--device array:"]);
         assert!(!said(&output).contains("mkfs"), "{}", said(&output));
     }
     let output = run(Some(&member), &["zones"]);
-    assert!(said(&output).contains("drive 2 of the array 'barn'"), "{}", said(&output));
+    assert!(said(&output).contains("drive 2 of the 4 of array 'barn'"), "{}", said(&output));
     assert!(!said(&output).contains("mkfs") && done(&output).contains("24 zones"));
 }
 

@@ -38,7 +38,7 @@ pub struct MembersArg {
 /// An array that takes orders.
 pub enum ArrayHandle {
     /// Assembled by this process.
-    Local(Held),
+    Local(OpenArray),
     /// Held by a server.
     Remote(Remote),
 }
@@ -66,7 +66,7 @@ impl ArrayArg {
         }
         let named = self.members()?;
         let array = context.wait(Array::open(members(context, named)?, ::array::OpenOptions::default()))?;
-        Ok(ArrayHandle::Local(Held::new(array, named)))
+        Ok(ArrayHandle::Local(OpenArray::new(array, named)))
     }
 
     fn members(&self) -> Result<&str> {
