@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::wal::{self, Sync, WalLoad, WalMode, WalOutcome};
+use bench::wal::{self, LogMode, Sync, WalLoad, WalOutcome};
 use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::Bytes;
@@ -70,7 +70,7 @@ fn auto_is_within_three_percent_of_the_better_of_group_and_waltz_or_ahead() {
 
 #[test]
 fn a_lone_writer_writes_at_the_pointer_and_each_of_its_records_is_an_entry() {
-    let outcome = wal::run(&WalLoad { wal: WalMode::Auto, ..load(ZN540, 1, 4096, 5000) }).expect("room");
+    let outcome = wal::run(&WalLoad { wal: LogMode::Auto, ..load(ZN540, 1, 4096, 5000) }).expect("room");
     let (appends, writes) = (outcome.device_operations.appends, outcome.device_operations.writes);
     assert!(writes > 4900 && appends + writes < 5020, "{outcome:?}");
 }
@@ -122,7 +122,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
             // As long as here, and long enough for the drive's buffer to be full.
             let fresh = [1, 8].map(|times| {
                 let load = load(device, threads, 4096, times * records);
-                wal::run(&WalLoad { wal: WalMode::Auto, ..load }).expect("room").ops_per_s
+                wal::run(&WalLoad { wal: LogMode::Auto, ..load }).expect("room").ops_per_s
             });
             let fresh = fresh[0].max(fresh[1]);
             assert!(
@@ -134,14 +134,14 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
 }
 
 /// What is written to zones so small that many are replaced.
-fn replacing(device: &str, mode: WalMode, threads: u32) -> WalOutcome {
+fn replacing(device: &str, mode: LogMode, threads: u32) -> WalOutcome {
     wal::run(&WalLoad { wal: mode, ..load(device, threads, 4096, 20_000) }).expect("the drive has room")
 }
 
 #[test]
 fn no_record_is_three_times_slower_than_its_neighbours_where_zones_are_replaced_under_eight_writers() {
     for device in ["zn540&zones=64&zone-size=4MiB", "smallzone&zones=64&zone-size=4MiB"] {
-        for mode in [WalMode::Waltz, WalMode::Auto] {
+        for mode in [LogMode::Waltz, LogMode::Auto] {
             let outcome = replacing(device, mode, 8);
             let worst = outcome.worst_over_neighbours.expect("few records");
             assert!(outcome.device_operations.zone_commands > 20, "{outcome:?}");

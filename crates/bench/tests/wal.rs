@@ -1,6 +1,6 @@
 //! Logs on the profiles of published drives, in virtual time.
 
-use bench::wal::{self, Sync, WalLoad, WalMode, WalOutcome};
+use bench::wal::{self, LogMode, Sync, WalLoad, WalOutcome};
 use fs::wal::IoMode;
 use zoned::Bytes;
 
@@ -85,7 +85,7 @@ fn writers_that_sync_each_record_do_not_wait_for_each_other() {
 
 #[test]
 fn a_run_repeats_exactly_and_accounts_for_every_byte() {
-    for mode in [WalMode::Each, WalMode::Group] {
+    for mode in [LogMode::Each, LogMode::Group] {
         let load =
             WalLoad { wal: mode, threads: 8, sync: Sync::Each, total: Bytes(2 << 20), ..WalLoad::default() };
         let (one, other) = (measure("zn540", load.clone()), measure("zn540", load));
@@ -94,7 +94,7 @@ fn a_run_repeats_exactly_and_accounts_for_every_byte() {
         assert!(one.device_operations.bytes >= (512 * 4096), "{one:?}");
         // Eight synced records at a time: an entry has at most all of them.
         assert!(one.appends >= 512 / 8, "{one:?}");
-        assert!(mode == WalMode::Each || one.appends <= 512 / 2, "a leader takes others along: {one:?}");
+        assert!(mode == LogMode::Each || one.appends <= 512 / 2, "a leader takes others along: {one:?}");
         assert!(one.latency_us.p50 > 0.0 && one.ops_per_s > 0.0);
     }
 }
@@ -102,7 +102,7 @@ fn a_run_repeats_exactly_and_accounts_for_every_byte() {
 #[test]
 fn logs_take_turns_where_the_drive_cannot_hold_everything() {
     let device = String::from("emu:mem?profile=zn540&zones=16&zone-size=2MiB");
-    for mode in [WalMode::Each, WalMode::Group] {
+    for mode in [LogMode::Each, LogMode::Group] {
         let load = WalLoad {
             device: device.clone(),
             wal: mode,

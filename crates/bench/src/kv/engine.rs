@@ -4,23 +4,23 @@ use ::kv::parallel_wal::{Database, DatabaseOptions, WalMode};
 use fs::Fs;
 use rocks::DbOptions;
 
-use super::load::WalMode;
+use super::load::LogMode;
 use crate::{Error, Result};
 
 /// Where the database lies.
 const PATH: &str = "/kv";
 
-impl WalMode {
+impl LogMode {
     fn mode(self) -> WalMode {
         match self {
-            WalMode::Base | WalMode::Group => WalMode::Group,
-            WalMode::Waltz => WalMode::Waltz,
-            WalMode::Auto => WalMode::Auto,
+            LogMode::Base | LogMode::Group => WalMode::Group,
+            LogMode::Waltz => WalMode::Waltz,
+            LogMode::Auto => WalMode::Auto,
         }
     }
 }
 
-pub(super) fn open(fs: &Fs, wal: WalMode, db: DbOptions) -> Result<Database> {
+pub(super) fn open(fs: &Fs, wal: LogMode, db: DbOptions) -> Result<Database> {
     let options = DatabaseOptions { wal: wal.mode(), db, parallel_wal: None };
     Database::open(fs, PATH, &options).map_err(Error::Engine)
 }

@@ -32,7 +32,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The database's write-ahead log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WalMode {
+pub enum LogMode {
     /// RocksDB's own with group commit, written at the zone's pointer, and without zones opened ahead: a put that needs a
     /// zone opens one, after pending finishes and resets.
     Base,
@@ -44,36 +44,36 @@ pub enum WalMode {
     Auto,
 }
 
-impl WalMode {
+impl LogMode {
     /// All modes.
-    pub const ALL: [WalMode; 4] = [WalMode::Base, WalMode::Group, WalMode::Waltz, WalMode::Auto];
+    pub const ALL: [LogMode; 4] = [LogMode::Base, LogMode::Group, LogMode::Waltz, LogMode::Auto];
 
     pub(crate) fn is_parallel(self) -> bool {
-        matches!(self, WalMode::Waltz | WalMode::Auto)
+        matches!(self, LogMode::Waltz | LogMode::Auto)
     }
 }
 
-impl fmt::Display for WalMode {
+impl fmt::Display for LogMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WalMode::Base => "base",
-            WalMode::Group => "group",
-            WalMode::Waltz => "waltz",
-            WalMode::Auto => "auto",
+            LogMode::Base => "base",
+            LogMode::Group => "group",
+            LogMode::Waltz => "waltz",
+            LogMode::Auto => "auto",
         })
     }
 }
 
-impl FromStr for WalMode {
+impl FromStr for LogMode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<WalMode, String> {
-        let found = WalMode::ALL.into_iter().find(|one| one.to_string() == text);
+    fn from_str(text: &str) -> Result<LogMode, String> {
+        let found = LogMode::ALL.into_iter().find(|one| one.to_string() == text);
         found.ok_or_else(|| format!("'{text}' is no log: base, group, waltz or auto"))
     }
 }
 
-impl Serialize for WalMode {
+impl Serialize for LogMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -90,7 +90,7 @@ pub struct KvLoad {
     #[serde(skip)]
     pub force: bool,
     /// The log.
-    pub wal: WalMode,
+    pub wal: LogMode,
     /// How entries of RocksDB's own log reach the drive. The parallel log always appends.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
@@ -186,7 +186,7 @@ impl Default for KvLoad {
             device: String::from("emu:mem?profile=zn540"),
             clock: None,
             force: false,
-            wal: WalMode::Waltz,
+            wal: LogMode::Waltz,
             io: IoMode::Append,
             pace: Pace::ParallelLogs,
             threads: 4,
@@ -225,7 +225,7 @@ impl KvLoad {
             format!("the {} longest writes: up to {MOST_SLOW}", self.slowest)
         } else if self.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL) {
             String::from("an interval is 1 ms at least")
-        } else if self.wal == WalMode::Base && self.io == IoMode::Append {
+        } else if self.wal == LogMode::Base && self.io == IoMode::Append {
             String::from("base writes at the zone's pointer: leave --io away, or say --wal group")
         } else if self.wal.is_parallel() && self.io == IoMode::Write {
             format!("{} appends: leave --io away, or say --wal group", self.wal)

@@ -8,7 +8,7 @@ use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
 use super::background::Background;
 use super::engine;
-use super::load::{KvLoad, KvOutcome, WalMode};
+use super::load::{KvLoad, KvOutcome, LogMode};
 use super::work::Work;
 use crate::{Clock, Counted, Drive, Result};
 
@@ -35,7 +35,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     block_on(&*driver, Fs::format(&dev, &format))?;
     let mount = MountOptions {
         log: load.log_options(),
-        reserve: load.wal != WalMode::Base,
+        reserve: load.wal != LogMode::Base,
         pace: load.pace,
         ..MountOptions::default()
     };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::load::{WalLoad, WalMode, WalOutcome};
+use super::load::{LogMode, WalLoad, WalOutcome};
 use super::run::run;
 use crate::Result;
 
@@ -28,8 +28,8 @@ pub struct Compared {
 /// The errors of [`run`].
 pub fn compare(load: &WalLoad, threads: u32) -> Result<Compared> {
     let one = |wal, force| run(&WalLoad { wal, threads, force, ..load.clone() });
-    let group = one(WalMode::Group, load.force)?;
-    Ok(Compared { threads, group, waltz: one(WalMode::Waltz, true)?, auto: one(WalMode::Auto, true)? })
+    let group = one(LogMode::Group, load.force)?;
+    Ok(Compared { threads, group, waltz: one(LogMode::Waltz, true)?, auto: one(LogMode::Auto, true)? })
 }
 
 impl Compared {

@@ -21,7 +21,7 @@ const MOST_THREADS: u32 = 4096;
 
 /// Which log takes the records, and which thread appends them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WalMode {
+pub enum LogMode {
     /// An ordered log; a leader appends and syncs for all writers that wait, as RocksDB does.
     Group,
     /// An ordered log; each writer appends and syncs its own record.
@@ -58,7 +58,7 @@ pub struct WalLoad {
     pub io: IoMode,
     /// The log, and which thread appends; `batch` in JSON.
     #[serde(rename = "batch")]
-    pub wal: WalMode,
+    pub wal: LogMode,
     /// Writers: threads on a real clock, tasks on the virtual one.
     pub threads: u32,
     /// Bytes of a record.
@@ -131,7 +131,7 @@ impl Default for WalLoad {
             clock: None,
             force: false,
             io: log.mode,
-            wal: WalMode::Each,
+            wal: LogMode::Each,
             threads: 1,
             record: Bytes(4096),
             buffer: Bytes(log.buffer as u64),
@@ -198,27 +198,27 @@ impl Sync {
     }
 }
 
-impl FromStr for WalMode {
+impl FromStr for LogMode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<WalMode, String> {
+    fn from_str(text: &str) -> Result<LogMode, String> {
         match text {
-            "group" => Ok(WalMode::Group),
-            "each" => Ok(WalMode::Each),
-            "waltz" => Ok(WalMode::Waltz),
-            "auto" => Ok(WalMode::Auto),
+            "group" => Ok(LogMode::Group),
+            "each" => Ok(LogMode::Each),
+            "waltz" => Ok(LogMode::Waltz),
+            "auto" => Ok(LogMode::Auto),
             _ => Err(format!("'{text}' is no mode of a log: group, each, waltz or auto")),
         }
     }
 }
 
-impl fmt::Display for WalMode {
+impl fmt::Display for LogMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WalMode::Group => "group",
-            WalMode::Each => "each",
-            WalMode::Waltz => "waltz",
-            WalMode::Auto => "auto",
+            LogMode::Group => "group",
+            LogMode::Each => "each",
+            LogMode::Waltz => "waltz",
+            LogMode::Auto => "auto",
         })
     }
 }
@@ -249,7 +249,7 @@ impl fmt::Display for Sync {
     }
 }
 
-impl Serialize for WalMode {
+impl Serialize for LogMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -16,6 +16,6 @@ mod run;
 
 pub use batchings::{Compared, WRITERS, compare};
 pub use limit::Limit;
-pub use load::{Sync, WalLoad, WalMode, WalOutcome, io_name};
+pub use load::{LogMode, Sync, WalLoad, WalOutcome, io_name};
 pub(crate) use load::{bytes, io_mode, optional_bytes};
 pub use run::run;

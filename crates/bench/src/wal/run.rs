@@ -10,7 +10,7 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::limit::{self, Limit};
-use super::load::{HEADER, Sync, WalLoad, WalMode, WalOutcome};
+use super::load::{HEADER, LogMode, Sync, WalLoad, WalOutcome};
 use super::logs::Logs;
 use super::neighbours::Times;
 use super::parallel::Parallel;
@@ -92,9 +92,9 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
     let record = record(load);
     let logs = match load.wal {
-        WalMode::Each | WalMode::Group => Target::Logs(Logs::open(&fs, counted, roll, &record).await?),
-        WalMode::Waltz | WalMode::Auto => {
-            Target::Parallel(Parallel::open(&fs, load.wal == WalMode::Auto, roll, &record).await?)
+        LogMode::Each | LogMode::Group => Target::Logs(Logs::open(&fs, counted, roll, &record).await?),
+        LogMode::Waltz | LogMode::Auto => {
+            Target::Parallel(Parallel::open(&fs, load.wal == LogMode::Auto, roll, &record).await?)
         }
     };
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
@@ -151,7 +151,7 @@ impl Work {
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
             match &self.logs {
-                Target::Logs(logs) if self.load.wal == WalMode::Group => {
+                Target::Logs(logs) if self.load.wal == LogMode::Group => {
                     self.group.append(logs, &me, &record, sync, &mut data).await?;
                 }
                 Target::Logs(logs) => logs.append(&record, sync).await?,
@@ -194,7 +194,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },
         of_raw,
-        of_writers: (synced && fits && load.wal != WalMode::Group).then(|| over(ops_per_s, writers)),
+        of_writers: (synced && fits && load.wal != LogMode::Group).then(|| over(ops_per_s, writers)),
         device_limit: limit,
         load,
     }

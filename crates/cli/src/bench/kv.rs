@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ::bench::Clock;
-use ::bench::kv::{self, KvLoad, KvOutcome, Mix, SlowWrite, WalMode};
+use ::bench::kv::{self, KvLoad, KvOutcome, LogMode, Mix, SlowWrite};
 use ::bench::ycsb::Distribution;
 use ::fs::Pace;
 use ::fs::wal::IoMode;
@@ -24,8 +24,8 @@ pub struct KvArgs {
     device: DeviceArg,
     /// group: RocksDB's own log; base: the same at the zone's pointer, with no zone opened ahead; waltz: the parallel log, each put an
     /// append of its own; auto: the parallel log, which joins puts when the drive has no parallelism to spare.
-    #[arg(long, default_value_t = WalMode::Waltz, value_name = "base|group|waltz|auto")]
-    wal: WalMode,
+    #[arg(long, default_value_t = LogMode::Waltz, value_name = "base|group|waltz|auto")]
+    wal: LogMode,
     /// How entries of RocksDB's own log are written to the drive [default: append; write for base]
     #[arg(long, value_enum)]
     io: Option<Io>,
@@ -94,7 +94,7 @@ impl KvArgs {
     fn load(&self) -> KvLoad {
         let io = self
             .io
-            .map_or_else(|| if self.wal == WalMode::Base { IoMode::Write } else { IoMode::Append }, Io::mode);
+            .map_or_else(|| if self.wal == LogMode::Base { IoMode::Write } else { IoMode::Append }, Io::mode);
         KvLoad {
             device: self.device.device.clone(),
             clock: self.clock,

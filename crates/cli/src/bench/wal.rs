@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ::bench::Clock;
-use ::bench::wal::{self, Sync, WalLoad, WalMode, WalOutcome, io_name};
+use ::bench::wal::{self, LogMode, Sync, WalLoad, WalOutcome, io_name};
 use ::fs::wal::IoMode;
 use anyhow::Result;
 use clap::Args;
@@ -55,8 +55,8 @@ pub struct WalArgs {
     /// each: an ordered log, each writer appends its own records; group: an ordered log, a leader appends for all that wait, as in
     /// RocksDB; waltz: a parallel log, each record an append of its own; auto: a parallel log that joins records when the drive has no
     /// parallelism to spare.
-    #[arg(long, alias = "batch", default_value_t = WalMode::Each, value_name = "each|group|waltz|auto")]
-    wal: WalMode,
+    #[arg(long, alias = "batch", default_value_t = LogMode::Each, value_name = "each|group|waltz|auto")]
+    wal: LogMode,
     /// Writers.
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: u32,
@@ -215,10 +215,10 @@ fn print(outcome: &WalOutcome) -> Result<()> {
         load.threads,
         if load.threads == 1 { "writer" } else { "writers" },
         match load.wal {
-            WalMode::Each => "each with its own records",
-            WalMode::Group => "a group",
-            WalMode::Waltz => "a parallel log",
-            WalMode::Auto => "a parallel log that joins records",
+            LogMode::Each => "each with its own records",
+            LogMode::Group => "a group",
+            LogMode::Waltz => "a parallel log",
+            LogMode::Auto => "a parallel log that joins records",
         },
         load.sync,
         size::show(load.buffer),

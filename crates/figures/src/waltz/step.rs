@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use bench::kv::{self, KvLoad, KvOutcome, WalMode};
+use bench::kv::{self, KvLoad, KvOutcome, LogMode};
 use bench::{Clock, Latencies};
 use fs::wal::IoMode;
 use units::Bytes;
@@ -98,11 +98,11 @@ impl Step {
 
     pub fn load(self, drive: Drive, run: &Run<'_>) -> KvLoad {
         let (wal, io) = match self {
-            Step::Base => (WalMode::Base, IoMode::Write),
-            Step::Reservation => (WalMode::Group, IoMode::Write),
-            Step::Append => (WalMode::Group, IoMode::Append),
-            Step::Waltz => (WalMode::Waltz, IoMode::Append),
-            Step::Auto => (WalMode::Auto, IoMode::Append),
+            Step::Base => (LogMode::Base, IoMode::Write),
+            Step::Reservation => (LogMode::Group, IoMode::Write),
+            Step::Append => (LogMode::Group, IoMode::Append),
+            Step::Waltz => (LogMode::Waltz, IoMode::Append),
+            Step::Auto => (LogMode::Auto, IoMode::Append),
         };
         KvLoad {
             device: drive.url().to_owned(),

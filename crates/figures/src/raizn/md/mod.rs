@@ -16,5 +16,6 @@ mod published;
 mod stripes;
 
 pub(super) use array::Setup;
+#[cfg(test)]
 pub(super) use ftl::overwritten;
 pub(super) use profile::{collecting, profile};
