@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::load::{LogMode, WalLoad, WalOutcome};
+use super::load::{LogMode, WalLoad};
+use super::outcome::WalOutcome;
 use super::run::run;
 use crate::Result;
 

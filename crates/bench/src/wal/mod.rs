@@ -11,11 +11,13 @@ mod limit;
 mod load;
 mod logs;
 mod neighbours;
+mod outcome;
 mod parallel;
 mod run;
 
 pub use batchings::{Compared, WRITERS, compare};
 pub use limit::Limit;
-pub use load::{LogMode, Sync, WalLoad, WalOutcome, io_name};
+pub use load::{LogMode, Sync, WalLoad, io_name};
 pub(crate) use load::{bytes, io_mode, optional_bytes};
+pub use outcome::WalOutcome;
 pub use run::run;

@@ -10,9 +10,10 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::limit::{self, Limit};
-use super::load::{HEADER, LogMode, Sync, WalLoad, WalOutcome};
+use super::load::{HEADER, LogMode, Sync, WalLoad};
 use super::logs::Logs;
 use super::neighbours::Times;
+use super::outcome::WalOutcome;
 use super::parallel::Parallel;
 use crate::counted::{Counted, Counts};
 use crate::{Drive, Recorder, Result};
