@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions};
 use units::{Driver, RealDriver, VirtualDriver, block_on};
-use zoned::emu::{Emu, EmuOptions, Late, Latency};
+use zoned::emu::{DeferredDevice, Emu, EmuOptions, Latency};
 use zoned::{Blocks, Bytes, ZonedDevice};
 
 /// Drives, blocks in a stripe unit, blocks in a zone, its capacity, open limit, active limit.
@@ -62,7 +62,7 @@ fn array(shape: usize, drives: Vec<Arc<dyn ZonedDevice>>, without: Option<usize>
 }
 
 fn conforms(dev: &Arc<dyn ZonedDevice>) {
-    let failures = zoned::conformance::complaints(dev);
+    let failures = zoned::conformance::failures(dev);
     assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
 }
 
@@ -96,7 +96,7 @@ fn drives_that_write_only_when_they_complete() {
     for shape in 0..SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
-        let late = |drive| Late::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
+        let late = |drive| DeferredDevice::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
         conforms(&array(shape, drives.map(late).collect(), None));
     }
 }

@@ -1,4 +1,4 @@
-//! Named tests, each with a time limit: one that hangs is a failure, not a hang.
+//! Named tests with a time limit each, so that a test that hangs fails.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use xtask::guest::job::Event;
 use crate::clock;
 use crate::control::{Control, say};
 
-/// How often the watchdog looks.
+/// Interval of the watchdog's checks.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Runs tests and tells the harness how they went.
+/// Runs tests and reports their results to the harness.
 pub struct Checks {
-    /// The line to the harness.
+    /// Connection to the harness.
     pub control: Control,
     current: Arc<Mutex<Option<Current>>>,
     failed: u32,
@@ -52,7 +52,7 @@ impl Checks {
         self.control.say(&Event::Test { name: name.into(), millis: millis(start), failure })
     }
 
-    /// How many tests failed.
+    /// Number of failed tests.
     pub fn failed(&self) -> u32 {
         self.failed
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long the kernel has for what it does in the background: finding a drive, making a device node.
+/// Time limit for background work of the kernel, such as finding a drive or creating a device node.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Asks until there is an answer.
+/// Polls until there is an answer.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
     loop {
@@ -27,7 +27,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Does nothing for so long.
+/// Sleeps.
 pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,4 +1,4 @@
-//! A test's line to the harness.
+//! A test's connection to the harness.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,34 +15,34 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the port: one process at a time may.
+    /// Opens the port, which only one process at a time may open.
     pub fn open() -> Result<Control> {
         let port = ports::open(CONTROL_PORT)?;
         let lines = BufReader::new(port.try_clone()?);
         Ok(Control { port, lines })
     }
 
-    /// A second way to say something.
+    /// A second handle of the same port.
     pub fn port(&self) -> Result<File> {
         Ok(self.port.try_clone()?)
     }
 
-    /// Says something.
+    /// Sends an event.
     pub fn say(&mut self, event: &Event) -> Result<()> {
         say(&mut self.port, event)
     }
 
-    /// Words for people.
+    /// Sends a message for the log.
     pub fn note(&mut self, text: impl Into<String>) -> Result<()> {
         self.say(&Event::Note { text: text.into() })
     }
 
-    /// A figure.
+    /// Sends a measured value.
     pub fn measured(&mut self, name: &str, value: f64, unit: &str) -> Result<()> {
         self.say(&Event::Measured { name: name.into(), value, unit: unit.into() })
     }
 
-    /// Wants something of the harness; its answer.
+    /// Sends a request to the harness and returns its reply.
     pub fn ask(&mut self, what: &str) -> Result<String> {
         self.say(&Event::Ask { what: what.into() })?;
         let mut line = String::new();
@@ -51,7 +51,7 @@ impl Control {
     }
 }
 
-/// Says something on a port: one write for each event, so that those of several threads do not mix.
+/// Writes an event to a port by one write, so that events of several threads do not interleave.
 pub fn say(port: &mut File, event: &Event) -> Result<()> {
     let mut line = serde_json::to_string(event).context("an event is JSON")?;
     line.push('\n');

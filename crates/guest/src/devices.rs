@@ -1,4 +1,4 @@
-//! The job's devices, under names that do not depend on who was found first.
+//! The job's devices, under names that do not depend on the order of detection.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +9,10 @@ use xtask::guest::job::Job;
 
 use crate::{clock, null_blk, nvmet, text};
 
-/// Where the names are.
+/// Directory of the names.
 const HOME: &str = "/dev/furrow";
 
-/// Makes the devices and waits for them.
+/// Creates the devices and waits for them.
 pub fn make(job: &Job) -> Result<()> {
     fs::create_dir(HOME).with_context(|| format!("cannot make {HOME}"))?;
     for (number, serial) in job.drives.iter().enumerate() {
@@ -50,6 +50,6 @@ fn find(serial: &str) -> Option<PathBuf> {
         .into_iter()
         .filter(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial))
         .map(|disk| Path::new("/dev").join(text::name(&disk)))
-        // A drive that may have several paths has a disk for each path too, which has no node.
+        // A multipath drive also has a disk without a node for each path.
         .find(|node| node.exists())
 }

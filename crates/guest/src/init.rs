@@ -14,7 +14,7 @@ use xtask::guest::job::{CONTROL_PORT, ERROR_PORT, Event, JOB_PATH, Job, MODULES_
 
 use crate::{control, devices, network, ports, text};
 
-/// Never returns: process 1 must not end.
+/// Runs the job. Never returns, because process 1 must not end.
 pub fn run() -> ! {
     let end = match work() {
         Ok(code) => Event::Exit { code },
@@ -23,7 +23,7 @@ pub fn run() -> ! {
     if let Err(why) = say(&end) {
         eprintln!("init: {end:?}, and {why:#}");
     }
-    // A machine that cannot be turned off is the harness's to end.
+    // If the machine cannot be turned off, the harness ends it.
     rustix::system::reboot(RebootCommand::PowerOff).ok();
     loop {
         std::thread::park();
@@ -39,7 +39,7 @@ fn base() -> Result<()> {
     mount("tmpfs", "/dev/shm")?;
     for path in text::list(MODULES_PATH) {
         let module = File::open(&path)?;
-        // null_blk would begin with an ordinary device.
+        // By default null_blk creates an ordinary device.
         let parameters = if text::name(&path).ends_with("-null_blk.ko") { c"nr_devices=0" } else { c"" };
         rustix::system::finit_module(&module, parameters, 0)
             .with_context(|| format!("cannot load {}", path.display()))?;
@@ -53,10 +53,10 @@ fn mount(kind: &str, place: &str) -> Result<()> {
         .with_context(|| format!("cannot mount {place}"))
 }
 
-/// The command opens the port too, and one process at a time may.
+/// The port is closed again, because the command opens it and only one process at a time may.
 fn say(event: &Event) -> Result<()> {
     let mut port = ports::open(CONTROL_PORT)?;
-    // Half a line may be there, of a machine that was reset.
+    // A reset may have left an incomplete line.
     port.write_all(b"\n")?;
     control::say(&mut port, event)
 }

@@ -1,4 +1,4 @@
-//! What runs in the guest: as process 1 its init, else the test that the command line names.
+//! The program in the guest: init if it is process 1, else the test that the command line names.
 #![forbid(unsafe_code)]
 
 mod checks;

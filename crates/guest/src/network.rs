@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Sets the interface up: 127.0.0.1 comes with it.
+/// Sets the interface up, which also adds 127.0.0.1.
 pub fn loopback_up() -> Result<()> {
     // Protocol 0 is the one for interfaces.
     let socket =

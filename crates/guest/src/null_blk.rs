@@ -8,7 +8,7 @@ use xtask::guest::job::NullBlk;
 
 use crate::{clock, text};
 
-/// Makes the device; its node.
+/// Creates the device; returns its node.
 pub fn make(name: &str, what: &NullBlk) -> Result<PathBuf> {
     let home = Path::new("/sys/kernel/config/nullb").join(name);
     fs::create_dir(&home).with_context(|| format!("cannot make {}", home.display()))?;

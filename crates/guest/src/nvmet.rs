@@ -1,4 +1,4 @@
-//! A block device handed out again as an NVMe drive, within the machine (nvmet-loop).
+//! Exports a block device as an NVMe drive to the same machine (nvmet-loop).
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::text;
 
 const HOME: &str = "/sys/kernel/config/nvmet";
 
-/// Makes a drive of `device`; its serial number, by which it is found.
+/// Exports `device`; returns the serial number of the NVMe drive.
 pub fn make(number: usize, device: &Path) -> Result<String> {
     let name = format!("furrow-loop{number}");
     let subsystem = Path::new(HOME).join("subsystems").join(&name);

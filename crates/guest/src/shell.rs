@@ -8,23 +8,23 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::clock;
 
-/// How a program ended.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; none where a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// What it wrote to its standard output.
+    /// Standard output.
     pub output: String,
-    /// What it wrote to its standard error.
+    /// Standard error.
     pub error: String,
 }
 
 impl Ended {
-    /// The end of what it wrote, for people.
+    /// The last lines of the output, for messages.
     pub fn tail(&self) -> String {
         const LINES: usize = 25;
         let text = format!("{}\n{}", self.output, self.error);
-        // db_bench counts on one line.
+        // db_bench overwrites its progress line with carriage returns.
         let lines: Vec<&str> = text.lines().filter(|line| !line.contains('\r')).collect();
         lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n")
     }
@@ -63,14 +63,14 @@ pub fn run(line: &[&str], limit: Duration) -> Result<Ended> {
     Ok(Ended { code: status.code(), output: text(output), error: text(error) })
 }
 
-/// Runs a program that must succeed; what it wrote to its standard output.
+/// Runs a program that must succeed; returns its standard output.
 pub fn good(line: &[&str], limit: Duration) -> Result<String> {
     let ended = run(line, limit)?;
     ensure!(ended.code == Some(0), "{} ended with {:?}:\n{}", line.join(" "), ended.code, ended.tail());
     Ok(ended.output)
 }
 
-/// Reads what a program in the background says from now on, and forgets it: a full pipe would hold it up.
+/// Discards the further output of a background program, which would block on a full pipe.
 pub fn ignore(child: &mut Child) -> Result<()> {
     drop((reader(child.stdout.take())?, reader(child.stderr.take())?));
     Ok(())

@@ -1,17 +1,17 @@
-//! The kernel's files that hold a word.
+//! Files of the kernel that contain one word.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes a word into a file of the kernel's.
+/// Writes a word to a file of the kernel.
 pub fn put(path: impl AsRef<Path>, word: impl ToString) -> Result<()> {
     let (path, word) = (path.as_ref(), word.to_string());
     fs::write(path, &word).with_context(|| format!("cannot write {word} to {}", path.display()))
 }
 
-/// The word in a file of the kernel's.
+/// Reads the word in a file of the kernel.
 pub fn get(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }

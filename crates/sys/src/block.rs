@@ -1,7 +1,7 @@
 //! Zoned block devices: the kernel's ioctls, as safe functions.
 //!
-//! All of them block; from a thread that must not, they go through [`Request::Call`](crate::Request::Call). The kernel
-//! counts in sectors of 512 bytes whatever the device's block size; these functions count in bytes.
+//! All functions block; a thread that must not block uses [`Request::Call`](crate::Request::Call). The kernel counts
+//! in sectors of 512 bytes; these functions count in bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,8 @@ use units::Bytes;
 
 /// The unit of the kernel's zone ioctls.
 pub const SECTOR: u64 = 512;
-/// Zones of one report ioctl. The kernel builds the report while the device waits, so a large drive is asked in parts.
+/// Zones of one report ioctl. The device is busy while the kernel builds a report, so a large report is requested in
+/// parts.
 const REPORT_CHUNK: u32 = 1024;
 
 const BLKSSZGET: libc::c_ulong = 0x1268;
@@ -30,7 +31,7 @@ const BLKFINISHZONE: libc::c_ulong = 0x4010_1288;
 /// The report has each zone's capacity (kernel 5.9).
 const BLK_ZONE_REP_CAPACITY: u32 = 1;
 
-/// What kind of zone it is.
+/// Kind of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneKind {
     /// Written anywhere.
@@ -155,13 +156,13 @@ impl Zone {
     }
 }
 
-/// Opens a block device for direct, exclusive use: `EBUSY` where it is mounted or another one holds it exclusively.
+/// Opens a block device for direct, exclusive use; `EBUSY` if it is mounted or opened exclusively elsewhere.
 pub fn open_exclusive(path: &Path) -> io::Result<File> {
     let flags = libc::O_DIRECT | libc::O_EXCL | libc::O_CLOEXEC;
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Opens a device to look at it: for reading, held by nobody.
+/// Opens a device for reading, not exclusively.
 pub fn open_to_look(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
 }
@@ -176,7 +177,7 @@ pub fn physical_block_size(device: &File) -> io::Result<Bytes> {
     get_u32(device, BLKPBSZGET).map(|size| Bytes(size.into()))
 }
 
-/// Whether the device takes no writes.
+/// True if the device is read-only.
 pub fn is_read_only(device: &File) -> io::Result<bool> {
     get_u32(device, BLKROGET).map(|flag| flag != 0)
 }
@@ -189,21 +190,21 @@ pub fn size(device: &File) -> io::Result<Bytes> {
     Ok(Bytes(size))
 }
 
-/// The size of a zone; zero where the device is not zoned.
+/// The size of a zone; zero if the device is not zoned.
 pub fn zone_size(device: &File) -> io::Result<Bytes> {
     get_u32(device, BLKGETZONESZ).map(|sectors| Bytes(u64::from(sectors) * SECTOR))
 }
 
-/// The number of zones; zero where the device is not zoned.
+/// The number of zones; zero if the device is not zoned.
 pub fn zone_count(device: &File) -> io::Result<u32> {
     get_u32(device, BLKGETNRZONES)
 }
 
-/// The zones from the one that holds `from` on, `max` at most; fewer where the device ends.
+/// Reports at most `max` zones from the one that contains `from` on.
 pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
     let mut zones = Vec::new();
     let mut sector = from.0 / SECTOR;
-    // On the heap: a report of this size is too much for a helper thread's stack.
+    // On the heap, because a report of this size may exceed a helper thread's stack.
     let mut raw = Box::new(BlkZoneReport {
         sector,
         nr_zones: 0,
@@ -230,7 +231,7 @@ pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
     Ok(zones)
 }
 
-/// Resets the zones of a range: from a zone's start, whole zones.
+/// Resets the zones of a range, which must consist of whole zones.
 pub fn reset(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
     zone_command(device, BLKRESETZONE, at, len)
 }
@@ -245,7 +246,7 @@ pub fn close(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
     zone_command(device, BLKCLOSEZONE, at, len)
 }
 
-/// Finishes the zones of a range: full.
+/// Finishes the zones of a range.
 pub fn finish(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
     zone_command(device, BLKFINISHZONE, at, len)
 }

@@ -1,4 +1,4 @@
-//! Each request as system calls that block: what a helper thread runs, and what a ring does not take.
+//! Executes requests by blocking system calls: on helper threads, and for requests that a ring does not support.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -51,8 +51,8 @@ fn nvme(result: io::Result<(u16, u64)>, buffer: Option<BufMut>) -> Finished {
     Finished { result, status, buffer }
 }
 
-/// Reads until the buffer is full or the file ends. An error after some bytes gives those bytes: whoever wants the
-/// rest asks again and is told.
+/// Reads until the buffer is full or the file ends. An error after some bytes returns the number of those bytes; the
+/// caller gets the error when it reads the rest.
 fn read(file: &File, at: u64, into: &mut [u8]) -> io::Result<u64> {
     if !is_direct(into) {
         let mut bounce = Bounce::new(into.len());
@@ -78,8 +78,8 @@ fn read_aligned(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Writes all parts: in one call as a rule, and what a short write left in further ones. An error after some bytes
-/// gives their number.
+/// Writes all parts in one call, and after a short write the rest in further calls. An error after some bytes returns
+/// the number of those bytes.
 fn write(file: &File, at: u64, data: &[Buf], durable: bool) -> io::Result<u64> {
     if are_direct(data) {
         let parts: Vec<_> = data.iter().map(|part| IoSlice::new(part)).collect();

@@ -1,25 +1,25 @@
-//! Aligned memory for data that direct I/O would refuse where it lies.
+//! Aligned bounce buffers for data whose address direct I/O does not accept.
 
 use parking_lot::Mutex;
 
 use crate::{Buf, BufMut};
 
-/// The alignment of data that goes to the kernel as it is. The strictest of the block layer's rules: most devices
-/// ask for less, but none says so where it costs nothing to look.
+/// Alignment of data that is passed to the kernel without a copy: the strictest that the block layer requires. Most
+/// devices need less, but asking each device would cost a system call.
 pub(crate) const DIRECT: usize = 4096;
-/// As many parts go to the kernel in one write as they are (`IOV_MAX`).
+/// Largest number of parts of one write (`IOV_MAX`).
 pub(crate) const MAX_PARTS: usize = 1024;
-/// The smallest and the largest buffer that is kept. A fresh buffer costs page faults: 57 us for 128 KiB.
+/// Smallest and largest buffer kept for reuse. A fresh buffer costs page faults: 57 us for 128 KiB.
 const SMALLEST: usize = 4096;
 const LARGEST: usize = 1 << 20;
-/// What is kept at most for each size.
+/// Largest number of bytes kept for each size.
 const KEPT_BYTES: usize = 4 << 20;
 const SIZES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
 
-/// Buffers that nobody uses, by size: powers of two from [`SMALLEST`] to [`LARGEST`].
+/// Unused buffers by size: powers of two from [`SMALLEST`] to [`LARGEST`].
 static KEPT: [Mutex<Vec<BufMut>>; SIZES] = [const { Mutex::new(Vec::new()) }; SIZES];
 
-/// An aligned buffer of a given length, with any content; the pool gets it back.
+/// An aligned buffer with unspecified content, returned to the pool when dropped.
 pub(crate) struct Bounce {
     whole: BufMut,
     len: usize,
@@ -68,14 +68,14 @@ fn size_index(size: usize) -> Option<usize> {
     (size <= LARGEST).then(|| (size / SMALLEST).trailing_zeros() as usize)
 }
 
-/// Whether these bytes may go to the kernel where they lie. Their length is the caller's affair: direct I/O wants
-/// whole blocks, and only the device knows how long they are.
+/// True if the bytes may be passed to the kernel without a copy. The caller ensures that the length is a whole number
+/// of blocks.
 pub(crate) fn is_direct(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(DIRECT)
 }
 
-/// Whether these parts may go to the kernel as one vectored write: each but the last must end where a block may
-/// begin, or the device would see a torn block.
+/// True if the parts may be passed to the kernel as one vectored write: every part except the last must end at a block
+/// boundary.
 pub(crate) fn are_direct(parts: &[Buf]) -> bool {
     let Some((last, others)) = parts.split_last() else { return true };
     parts.len() <= MAX_PARTS

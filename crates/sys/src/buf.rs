@@ -1,7 +1,6 @@
 //! Buffers that operations own.
 //!
-//! Both are aligned to [`ALIGN`] bytes where they begin an allocation, as direct I/O wants it, and cost no copy
-//! when split or shared.
+//! Fresh buffers are aligned to [`ALIGN`] bytes for direct I/O. Splitting and sharing copy nothing.
 
 use std::ops::{Deref, DerefMut, RangeBounds};
 
@@ -10,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 /// The alignment of a fresh buffer's first byte.
 pub(crate) const ALIGN: usize = 4096;
 
-/// A shared, read-only buffer: what a write carries. Cloning and slicing copy nothing.
+/// A shared, read-only buffer for writes. Cloning and slicing copy nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Buf(Bytes);
 
-/// An exclusive buffer: what a read fills. Reads fan out over parts of one buffer by splitting it.
+/// An exclusive buffer for reads. Splitting the buffer lets several reads fill parts of it.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct BufMut(BytesMut);
 
@@ -31,12 +30,12 @@ impl Buf {
         BufMut::zeroed(len).freeze()
     }
 
-    /// A part of this buffer. Panics where the range is not within it, as slicing does.
+    /// A part of this buffer. Panics if the range is not within the buffer.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Buf {
         Buf(self.0.slice(range))
     }
 
-    /// The exclusive buffer again, if nobody else holds a part of it.
+    /// Converts back to an exclusive buffer, if no other `Buf` shares it.
     pub fn try_into_mut(self) -> Result<BufMut, Buf> {
         self.0.try_into_mut().map(BufMut).map_err(Buf)
     }
@@ -70,17 +69,17 @@ impl BufMut {
         self.0.resize(len, value);
     }
 
-    /// Cuts the buffer to `len` bytes; the room stays.
+    /// Truncates the buffer to `len` bytes; the capacity stays.
     pub fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
 
-    /// Takes the first `len` bytes off. Panics where there are fewer, as slicing does.
+    /// Splits off the first `len` bytes. Panics if there are fewer.
     pub fn split_to(&mut self, len: usize) -> BufMut {
         BufMut(self.0.split_to(len))
     }
 
-    /// Puts a part that was split off back at the end: no copy where it follows in memory.
+    /// Appends a part that was split off, without a copy if it is adjacent in memory.
     pub fn unsplit(&mut self, tail: BufMut) {
         self.0.unsplit(tail.0);
     }

@@ -1,8 +1,8 @@
-//! The kernel's side of a zoned drive: operations that the kernel completes ([`Engine`]), the ioctls of zoned block
-//! devices, NVMe commands, and the aligned buffers that they read and write.
+//! Kernel interfaces for zoned drives: asynchronous requests ([`Engine`]), ioctls of zoned block devices, NVMe
+//! commands, and aligned buffers.
 //!
-//! This crate knows system calls and byte layouts, and nothing of zones' states: the backends in `zoned` do. With
-//! `rocks` it holds all of Furrow's unsafe code; each block says why it is sound.
+//! This crate has system calls and byte layouts only; the backends in `zoned` keep zone states. `sys` and `rocks` hold
+//! all unsafe code of Furrow.
 
 pub mod block;
 mod blocking;
@@ -10,11 +10,13 @@ mod bounce;
 mod buf;
 mod engine;
 pub mod nvme;
+mod request;
 mod ring;
 pub mod sysfs;
 mod threads;
 
 pub use buf::{Buf, BufMut};
-pub use engine::{Engine, EngineKind, Finish, Finished, Request};
+pub use engine::{Engine, EngineKind};
+pub use request::{Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;

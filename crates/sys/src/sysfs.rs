@@ -1,6 +1,6 @@
-//! What the kernel tells about block devices in `/sys` and `/proc`.
+//! Block devices as `/sys` and `/proc` describe them.
 //!
-//! Parsing takes text and is total: a value that is missing or makes no sense is none.
+//! Parsers accept any text; a missing or invalid value is `None`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// Whether and how a device is zoned.
+/// Zoned model of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Zoned {
     /// An ordinary disk, or a drive that hides its zones.
@@ -34,10 +34,10 @@ pub enum Zoned {
     HostManaged,
 }
 
-/// The attributes of a device's request queue. None: this kernel does not say.
+/// Attributes of a device's request queue; `None` if this kernel does not have the attribute.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queue {
-    /// Whether it is zoned.
+    /// Zoned model.
     pub zoned: Option<Zoned>,
     /// The size of a zone, of a zoned device.
     pub chunk: Option<Bytes>,
@@ -57,11 +57,11 @@ pub struct Queue {
     pub block_size: Option<Bytes>,
     /// The physical block size.
     pub physical_block_size: Option<Bytes>,
-    /// Whether the kernel believes that there is a volatile write cache.
+    /// True if the kernel assumes a volatile write cache.
     pub write_back: Option<bool>,
     /// Whether the device has forced unit access.
     pub fua: Option<bool>,
-    /// Whether it is a disk that turns.
+    /// True for a rotating disk.
     pub rotational: Option<bool>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
@@ -76,9 +76,9 @@ pub struct BlockDevice {
     pub name: String,
     /// Its size.
     pub size: Option<Bytes>,
-    /// Whether it takes no writes.
+    /// True if the device is read-only.
     pub read_only: bool,
-    /// Whether it is a partition: its queue is then the whole disk's.
+    /// True for a partition, whose queue is the whole disk's.
     pub partition: bool,
     /// Its request queue.
     pub queue: Queue,
@@ -99,11 +99,11 @@ pub struct BlockDevice {
 pub struct Mount {
     /// Its device's number; a number of its own for file systems on several devices (btrfs).
     pub device: DeviceNumber,
-    /// Where it is mounted.
+    /// Mount point.
     pub at: PathBuf,
     /// The file system's name.
     pub kind: String,
-    /// What was mounted: for file systems on a device its path.
+    /// Mount source: the path of the device for file systems on a device.
     pub source: PathBuf,
 }
 
@@ -137,7 +137,8 @@ impl BlockDevice {
         BlockDevice::read(&PathBuf::from(format!("/sys/dev/block/{number}")))
     }
 
-    /// The same of the device whose directory in `/sys` is `dir`. An error only where there is no such directory.
+    /// Like [`BlockDevice::read`], for the device whose sysfs directory is `dir`. Fails only if the directory does not
+    /// exist.
     pub fn read(dir: &Path) -> io::Result<BlockDevice> {
         // The links are resolved first: a partition's disk is the directory above it.
         let dir = fs::canonicalize(dir)?;
@@ -211,12 +212,12 @@ impl Zoned {
     }
 }
 
-/// What is mounted, as this process sees it.
+/// Mounted file systems in this process's mount namespace.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     Ok(parse_mounts(&fs::read_to_string("/proc/self/mountinfo")?))
 }
 
-/// Decodes `/proc/self/mountinfo`; lines that make no sense are left out.
+/// Decodes `/proc/self/mountinfo`; invalid lines are skipped.
 pub fn parse_mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_mount).collect()
 }

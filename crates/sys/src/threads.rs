@@ -1,4 +1,4 @@
-//! The engine where io_uring is not to be had: system calls that block, on helper threads.
+//! The engine without io_uring: blocking system calls on helper threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,18 +8,17 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::blocking::perform;
-use crate::engine::call_back;
+use crate::request::call_back;
 use crate::{Finish, Request};
 
-/// Helper threads at most: as many operations are in flight, the others wait in the queue.
+/// Largest number of helper threads, and so of requests in flight; further requests are queued.
 pub(crate) const MAX_HELPERS: usize = 64;
-/// A helper with nothing to do for this long ends. The first one stays.
+/// A helper that is idle for this long ends, except the first one.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Helper threads, started on demand.
 ///
-/// The queue has no bound of its own: an operation owns its buffers, and those who submit bound what they have in
-/// flight.
+/// The queue is unbounded; callers bound the number of their requests in flight.
 #[derive(Default)]
 pub(crate) struct Threads {
     queue: Mutex<Queue>,
@@ -34,7 +33,7 @@ struct Queue {
 }
 
 impl Threads {
-    /// The process's pool, started when first asked for.
+    /// The process's pool, started on first use.
     pub(crate) fn shared() -> io::Result<Arc<Threads>> {
         static SHARED: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
         let mut shared = SHARED.lock();
@@ -44,7 +43,7 @@ impl Threads {
         Ok(Arc::clone(shared.insert(Threads::start()?)))
     }
 
-    /// A pool with one helper. An error where the system has no thread left.
+    /// A pool with one helper. Fails if no thread can be started.
     fn start() -> io::Result<Arc<Threads>> {
         let threads = Arc::new(Threads::default());
         threads.queue.lock().helpers = 1;
@@ -55,7 +54,7 @@ impl Threads {
     pub(crate) fn submit(self: &Arc<Threads>, request: Request, finish: Finish) {
         let mut queue = self.queue.lock();
         queue.jobs.push_back((request, finish));
-        // An idle helper that was woken but has not run yet still counts as idle: so do the jobs meant for it.
+        // A helper that was woken but has not run yet still counts as idle, and its job as queued.
         let more = queue.jobs.len() > queue.idle && queue.helpers < MAX_HELPERS;
         if more {
             queue.helpers += 1;

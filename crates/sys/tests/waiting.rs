@@ -1,4 +1,4 @@
-//! Who serves a completion, and that no wake is lost, whatever a thread waits for.
+//! Which thread processes a completion, and that no wake-up is lost.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn ring() -> Option<Arc<Engine>> {
     engines().into_iter().find(|engine| engine.kind() == EngineKind::Ring)
 }
 
-/// Polls two futures to their ends, side by side.
+/// Polls two futures concurrently to completion.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (Box::pin(a), Box::pin(b));
     let (mut x, mut y) = (None, None);
@@ -84,7 +84,7 @@ fn a_thread_that_waits_serves_its_own_completions() {
     });
 }
 
-/// Tells whether the thread that asked for it sleeps in `io_uring_enter`, by the kernel's word.
+/// Returns a function that is true while the calling thread sleeps in `io_uring_enter`, from `/proc`.
 fn ring_wait_of_this_thread() -> impl Fn() -> bool + Send {
     let me = std::fs::read_link("/proc/thread-self").expect("Linux has it");
     let path = Path::new("/proc").join(me).join("syscall");
@@ -142,7 +142,7 @@ fn more_than_a_ring_holds_may_be_in_flight() {
     });
 }
 
-/// What completes beyond the queue's length would stay in the kernel, which tells nobody of it.
+/// The kernel would signal nothing for completions beyond the queue's length.
 #[test]
 fn completions_that_nobody_takes_for_a_while_do_not_overflow() {
     within_ten_minutes(|| {
@@ -206,8 +206,8 @@ fn a_wait_in_the_ring_ends_when_another_thread_wakes_it() {
     });
 }
 
-/// Threads in a circle: each waits for its neighbour and for an operation of its own, over and over. A wake that is lost
-/// stops the circle.
+/// Each thread of a ring waits in turn for its neighbour and for an operation of its own. A lost wake-up stops the
+/// ring.
 #[test]
 fn no_wake_is_lost_between_rings_timers_and_threads() {
     within_ten_minutes(|| {
@@ -252,7 +252,8 @@ fn no_wake_is_lost_between_rings_timers_and_threads() {
     });
 }
 
-/// What is submitted while completions are served is held back until the thread waits: it must not stay there.
+/// Requests submitted during completions are held back until the thread waits, and must be submitted even if it does
+/// not wait.
 #[test]
 fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
     within_ten_minutes(|| {
@@ -283,7 +284,8 @@ fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
     });
 }
 
-/// The owner's ring tells nobody of completions while the owner waits: those that come as it stops are its own, too.
+/// While the owner waits, its ring signals no eventfd: the owner also processes completions that arrive as it stops
+/// waiting.
 #[test]
 fn what_completes_as_a_thread_stops_waiting_is_served() {
     within_ten_minutes(|| {

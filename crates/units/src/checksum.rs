@@ -1,10 +1,10 @@
-//! The checksum of everything on a disk.
+//! The checksum of all on-disk structures.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::SplitMix64;
 
-/// CRC32C of several parts, one after the other.
+/// CRC32C of the concatenation of `parts`.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     for part in parts {
@@ -13,11 +13,11 @@ pub fn crc32c(parts: &[&[u8]]) -> u32 {
     u32::try_from(digest.finalize()).expect("a 32-bit checksum has 32 bits")
 }
 
-/// Bytes that are a function of a record's number, and no linear one.
+/// Eight bytes derived non-linearly from a record's numbers.
 ///
-/// A CRC is linear, and what an array puts together for a lost drive is the XOR of the blocks of the others: where its parity
-/// never landed, the XOR of three records is a record again, its checksum fits, and its number may even be the next
-/// one. With this under the checksum it does not.
+/// CRC is linear, and an array reconstructs a block of a failed drive as the XOR of the other drives' blocks. If
+/// parity was never written, the XOR of three records may be a record with a valid CRC and a plausible number. With
+/// these bytes under the CRC the checksum does not match.
 pub fn scrambled(numbers: &[u64]) -> [u8; 8] {
     let mix = |sum: u64, number: &u64| SplitMix64::new(sum ^ number).draw();
     numbers.iter().fold(0, mix).to_le_bytes()
@@ -42,7 +42,7 @@ mod tests {
         assert_ne!(xor.0, super::crc32c(&[&super::scrambled(&[number]), &xor.2]));
     }
 
-    /// The check value of CRC-32C, so that another algorithm never slips in.
+    /// The published check value of CRC-32C.
     #[test]
     fn the_checksum_is_crc32c() {
         assert_eq!(super::crc32c(&[b"1234", b"56789"]), 0xe306_9283);

@@ -1,4 +1,4 @@
-//! The one trait through which everything below `rocks` meets time, threads and chance.
+//! The trait through which all crates below `rocks` use time, threads and random numbers.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -10,54 +10,54 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::Instant;
 use crate::reactor::Sleep;
 
-/// A future that the driver owns.
+/// A future owned by the driver.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Clock, reactor, executor and source of random numbers in one.
 ///
-/// Two implementations: [`RealDriver`](crate::RealDriver) for running programs, and
-/// [`VirtualDriver`](crate::VirtualDriver), where time stands still until nothing else can run, so that a run is
-/// a function of its seed. A device carries its driver ([`ZonedDevice::driver`] in `zoned`), and what lies above
-/// takes the driver from there: one program can hold devices on different clocks.
+/// There are two implementations: [`RealDriver`](crate::RealDriver) for programs, and
+/// [`VirtualDriver`](crate::VirtualDriver), whose clock advances only when no task can run, so that a run is a
+/// function of its seed. A device carries its driver ([`ZonedDevice::driver`] in `zoned`), from which the layers above
+/// take theirs, so one program can use devices on different clocks.
 ///
 /// [`ZonedDevice::driver`]: https://docs.rs/furrow-zoned
 pub trait Driver: Send + Sync + Debug {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Instant;
 
-    /// Wakes `waker` at `due` or soon after. A waker that wakes nothing ([`Waker::noop`]) may be dropped.
+    /// Wakes `waker` at `due` or soon after. [`Waker::noop`] may be dropped.
     fn wake_at(&self, due: Instant, waker: &Waker);
 
-    /// Serves timers and short tasks on this thread until `me` is woken. In virtual time this is what moves the
-    /// clock; only the driver's own thread may call it there.
+    /// Runs timers and short tasks on this thread until `me` is woken. In virtual time this advances the clock, and
+    /// only the driver's own thread may call it.
     fn park(&self, me: &Parker);
 
-    /// Runs a long-lived task in the background: a thread of its own in real time, a task in virtual time.
+    /// Runs a long-lived task in the background: on a new thread in real time, as a task in virtual time.
     fn spawn(&self, name: &'static str, task: BoxFuture);
 
-    /// Runs a short task that never blocks (the rest of a composite operation) whether or not anyone polls it:
-    /// on the thread that wakes it, or on the driver's keeper thread.
+    /// Runs a short, non-blocking task (the rest of a composite operation) without being polled, on the thread that
+    /// wakes the task or on the driver's background thread.
     fn drive(&self, task: BoxFuture);
 
-    /// A random number. In virtual time it comes from the driver's seed.
+    /// A random number, in virtual time determined by the driver's seed.
     fn random(&self) -> u64;
 
-    /// The time of day in milliseconds since 1970, for time stamps and expiry only: it may jump.
+    /// Wall-clock time in milliseconds since 1970, for time stamps and expiry only, because it may jump.
     fn unix_millis(&self) -> u64;
 
-    /// Whether time stands still while nothing of its own runs: nothing outside the process can be waited for.
+    /// True for virtual time, in which nothing outside the process can be awaited.
     fn is_virtual(&self) -> bool {
         false
     }
 
-    /// Called by [`block_on`] around a wait, so that the driver may keep this thread's timers on this thread.
+    /// Called by [`block_on`] before a wait, so that the driver can keep this thread's timers on this thread.
     fn enter(&self) {}
 
-    /// The end of what [`enter`](Driver::enter) began.
+    /// Called by [`block_on`] after a wait.
     fn leave(&self) {}
 }
 
-/// A thread that waits for one thing.
+/// Blocks and wakes one thread.
 #[derive(Debug)]
 pub struct Parker {
     woken: AtomicBool,
@@ -70,7 +70,7 @@ impl Parker {
         Arc::new(Parker { woken: AtomicBool::new(false), sleep: Sleep::current() })
     }
 
-    /// Whether a wake has come since the last call.
+    /// True if the thread was woken since the last call.
     pub fn take(&self) -> bool {
         self.woken.swap(false, Ordering::Acquire)
     }
@@ -88,9 +88,9 @@ impl Wake for Parker {
     }
 }
 
-/// Runs `future` to its end on this thread, serving the driver's timers meanwhile.
+/// Runs `future` to its end on this thread, which also runs the driver's timers.
 ///
-/// A future that is ready at once costs no allocation.
+/// Allocates nothing if the future is ready at once.
 pub fn block_on<F: Future>(driver: &dyn Driver, future: F) -> F::Output {
     let mut future = pin!(future);
     struct Entered<'a>(&'a dyn Driver);
@@ -99,7 +99,7 @@ pub fn block_on<F: Future>(driver: &dyn Driver, future: F) -> F::Output {
             self.0.leave();
         }
     }
-    // Before the first look, so that timers which it sets are this thread's.
+    // Called before the first poll, so that timers which the poll sets belong to this thread.
     driver.enter();
     let _entered = Entered(driver);
     if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

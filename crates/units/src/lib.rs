@@ -1,5 +1,5 @@
-//! Newtypes for sizes and addresses, and the adapters through which every layer below `rocks` meets the
-//! outside: time, sleep, spawn and random numbers ([`Driver`]), with a real and a virtual implementation.
+//! Newtypes for sizes and addresses, and the [`Driver`] trait for time, sleep, spawn and random numbers, with a real
+//! and a virtual implementation.
 #![forbid(unsafe_code)]
 
 mod checksum;

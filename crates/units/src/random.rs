@@ -1,7 +1,7 @@
-//! Random numbers from a seed.
+//! Seeded random numbers.
 
-/// SplitMix64: a full-period generator whose every seed is as good as another. What it gives follows from the seed
-/// alone, the same in every build. Not for secrets.
+/// SplitMix64, a full-period generator for which all seeds are equally good. The sequence depends on the seed alone
+/// and is the same in every build. Not cryptographic.
 #[derive(Clone, Debug, Default)]
 pub struct SplitMix64(u64);
 

@@ -1,4 +1,4 @@
-//! How a thread sleeps and is woken: parked, or within a reactor of its own.
+//! Blocking and waking of a thread: parked, or waiting in the thread's own reactor.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,41 +6,38 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// What a thread has to do with completions of its own: an io_uring, say. Where a thread has one, it waits there
-/// instead of being parked, so that a completion reaches it without a hop through another thread.
+/// A source of completions that belongs to one thread, such as an io_uring. A thread with a reactor waits in the
+/// reactor instead of being parked, so that a completion needs no other thread.
 ///
-/// All but [`interrupt`](Reactor::interrupt) are called by the thread that installed it, by
-/// [`RealDriver::park`](crate::RealDriver) only.
+/// All methods except [`interrupt`](Reactor::interrupt) are called by [`RealDriver::park`](crate::RealDriver) only, on
+/// the thread that installed the reactor.
 pub trait Reactor: Send + Sync {
-    /// Serves what has completed, without sleeping; says whether there was anything. From here on until
-    /// [`leave`](Reactor::leave) this thread serves its completions alone, and the reactor may hold back what the thread
-    /// submits until it waits.
+    /// Processes completions without sleeping; true if there were any. Until [`leave`](Reactor::leave) only this
+    /// thread processes its completions, and the reactor may hold back submissions until the thread waits.
     fn poll(&self) -> bool;
 
-    /// Passes on what was held back, and sleeps until something has completed, the timeout is over, or
-    /// [`interrupt`](Reactor::interrupt) is called. It serves nothing, and may wake for no reason. With a timeout of
-    /// zero it only passes on.
+    /// Submits what was held back, then sleeps until a completion, the timeout or [`interrupt`](Reactor::interrupt).
+    /// Processes no completions; may wake spuriously. With a timeout of zero it only submits.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// The thread has waited enough: passes on what was held back, and sees to it that what completes from now on is
-    /// served by somebody else.
+    /// Ends the thread's waiting: submits what was held back, and lets another thread process later completions.
     fn leave(&self);
 
-    /// Ends the wait that the thread is in or about to begin. Called from other threads.
+    /// Ends the thread's current or next wait. Called from other threads.
     fn interrupt(&self);
 }
 
-/// Not asleep, and nothing to look at.
+/// Running, not woken.
 const RUNNING: u8 = 0;
-/// Woken while it was not asleep.
+/// Woken while running.
 const NOTIFIED: u8 = 1;
-/// In `thread::park`.
+/// Sleeping in `thread::park`.
 const PARKED: u8 = 2;
-/// In `Reactor::wait`.
+/// Sleeping in `Reactor::wait`.
 const WAITING: u8 = 3;
 
-/// A thread's sleep. Wakers swap `state` to NOTIFIED, and do what that state before asks for; the thread goes to sleep
-/// only from RUNNING. So a wake is either seen before the sleep or ends it.
+/// Sleep state of a thread. A waker swaps `state` to NOTIFIED and ends the sleep that the previous state names. The
+/// thread goes to sleep only from RUNNING, so a wake is either seen before the sleep or ends the sleep.
 pub(crate) struct Sleep {
     state: AtomicU8,
     thread: Thread,
@@ -51,22 +48,22 @@ thread_local! {
     static SLEEP: RefCell<Option<Arc<Sleep>>> = const { RefCell::new(None) };
 }
 
-/// Makes `reactor` the calling thread's, if it has none yet; says whether it did.
+/// Installs `reactor` for the calling thread; false if the thread already has one.
 pub fn install_reactor(reactor: Arc<dyn Reactor>) -> bool {
     Sleep::current().reactor.set(reactor).is_ok()
 }
 
-/// Takes the calling thread's reactor away: whoever waits on this thread later is parked.
+/// Removes the calling thread's reactor. Later waits park the thread.
 pub fn remove_reactor() {
-    // In a thread that is being torn down there may be nothing left to take it from.
+    // The thread-local may already be destroyed if the thread is ending.
     let _torn_down = SLEEP.try_with(|sleep| sleep.take());
 }
 
 impl Sleep {
-    /// The calling thread's.
+    /// The calling thread's sleep.
     pub(crate) fn current() -> Arc<Sleep> {
         let made = SLEEP.try_with(|sleep| Arc::clone(sleep.borrow_mut().get_or_insert_with(Sleep::new)));
-        // A thread that is being torn down may still wait, without a reactor.
+        // An ending thread may still wait, without a reactor.
         made.unwrap_or_else(|_| Sleep::new())
     }
 
@@ -79,7 +76,7 @@ impl Sleep {
         self.reactor.get().map(|reactor| &**reactor)
     }
 
-    /// Wakes the thread, or keeps it from going to sleep the next time.
+    /// Wakes the thread, or prevents its next sleep.
     pub(crate) fn wake(&self) {
         match self.state.swap(NOTIFIED, Ordering::AcqRel) {
             PARKED => self.thread.unpark(),
@@ -92,14 +89,14 @@ impl Sleep {
         }
     }
 
-    /// Forgets earlier wakes: what they were for is looked at after this.
+    /// Clears earlier wakes; the caller checks their conditions afterwards.
     pub(crate) fn rouse(&self) {
         if self.state.load(Ordering::Relaxed) != RUNNING {
             self.state.swap(RUNNING, Ordering::AcqRel);
         }
     }
 
-    /// Sleeps until woken, at most `timeout`, or until the reactor has something to serve. May wake for no reason.
+    /// Sleeps until a wake, the timeout or a completion of the reactor. May wake spuriously.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let reactor = self.reactor();
         let asleep = if reactor.is_some() { WAITING } else { PARKED };
@@ -130,7 +127,7 @@ mod tests {
     use super::*;
     use crate::{Driver, RealDriver, block_on, sleep_until, spawn};
 
-    /// Counts what it is asked to do; a wait ends by an interrupt or its timeout.
+    /// Counts calls; a wait ends by an interrupt or the timeout.
     #[derive(Default)]
     struct Counting {
         waits: AtomicU32,
@@ -173,7 +170,7 @@ mod tests {
         assert!(install_reactor(Arc::clone(&reactor) as Arc<dyn Reactor>));
         assert!(!install_reactor(Arc::new(Counting::default())), "it has one");
         let driver = RealDriver::new();
-        // Longer and longer: on a busy machine one may be over before it is waited for.
+        // Increasing timeouts: on a busy machine a short one may elapse before the wait begins.
         let waits = || reactor.waits.load(Ordering::Relaxed);
         let tries = (0..14).map(|n| Duration::from_millis(5 << n)).take_while(|time| {
             block_on(&*driver, sleep_until(&*driver, driver.now().after(*time)));
@@ -203,7 +200,7 @@ mod tests {
     fn a_wake_before_the_sleep_ends_it() {
         let sleep = Sleep::current();
         sleep.wake();
-        // Without the wake this would sleep for good.
+        // Without the wake this would sleep for ever.
         sleep.sleep(None);
         assert_eq!(sleep.state.load(Ordering::Relaxed), RUNNING);
     }

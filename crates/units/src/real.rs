@@ -1,4 +1,5 @@
-//! Real time: threads wait for their own operations, and a keeper thread serves what no thread waits for.
+//! Real time. Threads wait for their own operations; a background thread runs timers and tasks that no waiting thread
+//! has.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -15,13 +16,13 @@ use crate::driver::BoxFuture;
 use crate::reactor::Sleep;
 use crate::{Driver, Instant, Parker, Reactor};
 
-/// A timed wait ends this much early and yields for the rest: the kernel's own wake-up is late by about as much.
+/// A timed wait ends this much early and then yields, because the kernel wakes a thread late by about as much.
 const YIELD_TAIL: Duration = Duration::from_micros(20);
 
-/// The real driver. Cheap to clone by `Arc`; a process usually has one.
+/// The driver for real time. A process usually has one.
 ///
-/// Each thread that waits has a *lane*: its timers and the short tasks it woke. What is woken on a thread that
-/// does not wait goes to one keeper thread, started when first needed.
+/// Each waiting thread has a *lane* of its timers and the short tasks that it woke. Tasks woken on a thread that does
+/// not wait go to one background thread, started on first use.
 pub struct RealDriver {
     origin: StdInstant,
 }
@@ -51,7 +52,7 @@ impl Ord for Timer {
 #[derive(Default)]
 struct Lane {
     depth: u32,
-    /// The thread has waited in its reactor, which keeps what is submitted until the next wait or the end of waits.
+    /// The thread has waited in its reactor, which holds back submissions until the next wait or the last one ends.
     waited: bool,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
@@ -80,7 +81,7 @@ impl Wake for Task {
             return;
         }
         let mut task = Some(self);
-        // A thread that is being torn down has no lane any more: the keeper takes the task then.
+        // An ending thread has no lane any more: the background thread takes the task.
         let _torn_down = LANE.try_with(|lane| {
             if let Ok(mut lane) = lane.try_borrow_mut()
                 && lane.depth > 0
@@ -120,7 +121,7 @@ fn keeper() -> &'static Arc<Keeper> {
 }
 
 impl Keeper {
-    /// Takes over timers and tasks. Woken only if one of them comes before what it waits for: most come later.
+    /// Takes over timers and tasks. The background thread is woken only if one of them is due before its next timer.
     fn take(&self, timers: &mut BinaryHeap<Reverse<Timer>>, ready: &mut VecDeque<Arc<Task>>) {
         let mut lane = self.lane.lock();
         let due = |timers: &BinaryHeap<Reverse<Timer>>| timers.peek().map(|timer| timer.0.due);
@@ -165,7 +166,7 @@ impl Keeper {
     }
 }
 
-/// Whatever ends a wait, nothing stays with the reactor that was submitted during it.
+/// However a wait ends, held-back submissions are submitted.
 struct LeaveAtEnd<'a>(&'a Sleep);
 
 impl Drop for LeaveAtEnd<'_> {
@@ -177,7 +178,7 @@ impl Drop for LeaveAtEnd<'_> {
 }
 
 impl RealDriver {
-    /// A driver whose origin is now.
+    /// A driver whose clock starts at zero now.
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     pub fn new() -> Arc<RealDriver> {
         Arc::new(RealDriver { origin: StdInstant::now() })
@@ -213,7 +214,7 @@ impl Driver for RealDriver {
 
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn park(&self, me: &Parker) {
-        // Within `block_on`, what is submitted between two waits goes to the kernel with the second.
+        // Within `block_on`, submissions between two waits reach the kernel with the second wait.
         let inside = LANE.with_borrow_mut(|lane| {
             lane.waited |= lane.depth > 0;
             lane.depth > 0
@@ -223,7 +224,7 @@ impl Driver for RealDriver {
             while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
                 task.run();
             }
-            // The clock is not looked at for nothing: that is slow on some machines.
+            // The clock is read only if needed, because reading is slow on some machines.
             let due = || LANE.with_borrow(|lane| lane.timers.peek().map(|timer| timer.0.due));
             let now = due().map(|_| StdInstant::now());
             while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
@@ -235,7 +236,7 @@ impl Driver for RealDriver {
             }) {
                 timer.waker.wake();
             }
-            // Before the look, so that a wake is seen by it or ends the sleep.
+            // Cleared before the check, so that a wake is seen by the check or ends the sleep.
             me.sleep.rouse();
             if me.take() {
                 return;
@@ -291,11 +292,11 @@ impl Driver for RealDriver {
                 .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)));
             (left, std::mem::take(&mut lane.waited))
         });
-        // At the end of an inner wait too: what encloses it may block elsewhere.
+        // Also at the end of a nested wait, because the outer code may block elsewhere.
         if waited {
             drop(LeaveAtEnd(&Sleep::current()));
         }
-        // Nobody waits on this thread any more: the keeper serves what is left.
+        // The thread no longer waits: the background thread takes over its timers and tasks.
         if let Some((mut timers, mut ready)) = left {
             keeper().take(&mut timers, &mut ready);
         }

@@ -1,4 +1,4 @@
-//! Addresses and lengths. A bare integer never says whether it counts bytes or blocks; these do.
+//! Newtypes for addresses and lengths, which tell bytes from blocks.
 
 use std::fmt;
 
@@ -19,19 +19,19 @@ pub struct Blocks(pub u64);
 pub struct Bytes(pub u64);
 
 impl Lba {
-    /// The address `n` blocks further on. Saturates at the end of the address space.
+    /// The address `n` blocks higher, saturating.
     pub fn plus(self, n: Blocks) -> Lba {
         Lba(self.0.saturating_add(n.0))
     }
 
-    /// The distance from `earlier` to here; zero where `earlier` is not earlier.
+    /// The distance from `earlier`; zero if `earlier` is not lower.
     pub fn since(self, earlier: Lba) -> Blocks {
         Blocks(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl ZoneId {
-    /// The zone's index, to address a table with.
+    /// The zone's index in a table.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -61,12 +61,12 @@ impl Bytes {
     /// No bytes.
     pub const ZERO: Bytes = Bytes(0);
 
-    /// The blocks of `block_size` bytes that hold this many bytes: the last one may be partly filled.
+    /// Number of blocks of `block_size` bytes that hold this many bytes, rounded up.
     pub fn blocks_ceil(self, block_size: u32) -> Blocks {
         Blocks(self.0.div_ceil(u64::from(block_size)))
     }
 
-    /// The whole blocks of `block_size` bytes within this many bytes.
+    /// Number of whole blocks of `block_size` bytes, rounded down.
     pub fn blocks_floor(self, block_size: u32) -> Blocks {
         Blocks(self.0 / u64::from(block_size))
     }

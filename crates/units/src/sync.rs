@@ -1,6 +1,6 @@
-//! Waiting without a runtime: a first-come-first-served lock, and an event to wait for.
+//! Synchronisation without a runtime: a fair async lock and an async event.
 //!
-//! Short critical sections use `parking_lot`; these are for what is held, or waited for, across an `.await`.
+//! For waits and locks across an `.await`; short critical sections use `parking_lot`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// A lock that is granted in the order of asking, and may be held across an `.await`. It guards no data of its
-/// own: what it orders lives beside it, under a short `parking_lot` lock.
+/// A fair (first come, first served) lock that may be held across an `.await`. It contains no data; the data it orders
+/// is guarded by a `parking_lot` lock of its own.
 #[derive(Debug, Default)]
 pub struct Turnstile(Mutex<Queue>);
 
@@ -22,23 +22,23 @@ struct Queue {
     waiting: VecDeque<(u64, Option<Waker>)>,
 }
 
-/// The turn that [`Turnstile::acquire`] gave; dropping it lets the next one in.
+/// Guard of a [`Turnstile`]. Dropping the guard releases the lock to the next waiter.
 #[derive(Debug)]
 #[must_use = "the turn ends when this is dropped"]
 pub struct Turn<'a>(&'a Turnstile);
 
 impl Turnstile {
-    /// A free turnstile.
+    /// An unlocked turnstile.
     pub fn new() -> Turnstile {
         Turnstile::default()
     }
 
-    /// Waits for the turn.
+    /// Waits for the lock.
     pub fn acquire(&self) -> Acquire<'_> {
         Acquire { turnstile: self, ticket: None }
     }
 
-    /// Takes the turn if nobody has it or waits for it.
+    /// Takes the lock if it is free and has no waiters.
     pub fn try_acquire(&self) -> Option<Turn<'_>> {
         let mut queue = self.0.lock();
         if queue.held || !queue.waiting.is_empty() {
@@ -100,7 +100,7 @@ impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.turnstile.0.lock().waiting.retain(|(t, _)| *t != ticket);
-            // The wake meant for this one may have been spent on it: hand it on.
+            // The dropped future may have received the wake: pass the wake on.
             if !self.turnstile.0.lock().held {
                 self.turnstile.wake_first();
             }
@@ -108,7 +108,7 @@ impl Drop for Acquire<'_> {
     }
 }
 
-/// Lets everybody else who can run go first, once.
+/// Yields once to all other runnable tasks.
 pub async fn step_back() {
     let mut stepped = false;
     std::future::poll_fn(|context| {
@@ -121,10 +121,10 @@ pub async fn step_back() {
     .await;
 }
 
-/// Something that happens again and again, and that others wait for.
+/// A repeatable event that tasks can wait for.
 ///
-/// To wait without missing anything: read [`version`](Event::version), look at the condition, and if it does not
-/// hold, await [`changed_since`](Event::changed_since) with that version.
+/// To wait without a lost wake-up: read [`version`](Event::version), check the condition, and if it does not hold,
+/// await [`changed_since`](Event::changed_since) with that version.
 #[derive(Debug, Default, Clone)]
 pub struct Event(Arc<Mutex<Happened>>);
 
@@ -140,7 +140,7 @@ impl Event {
         Event::default()
     }
 
-    /// It happened: everyone who waits looks again.
+    /// Signals the event and wakes all waiters.
     pub fn notify(&self) {
         let waiting = {
             let mut state = self.0.lock();
@@ -152,12 +152,12 @@ impl Event {
         }
     }
 
-    /// How often it happened so far.
+    /// Number of signals so far.
     pub fn version(&self) -> u64 {
         self.0.lock().version
     }
 
-    /// Waits until it has happened since `version` was read.
+    /// Waits for a signal after `version` was read.
     pub async fn changed_since(&self, version: u64) {
         std::future::poll_fn(|cx| {
             let mut state = self.0.lock();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::Driver;
 
-/// A background task's handle: a future of its result. Dropping it lets the task run on.
+/// Handle of a background task: a future of its result. Dropping the handle does not stop the task.
 #[derive(Debug)]
 pub struct Spawned<T>(Arc<Mutex<Outcome<T>>>);
 

@@ -16,7 +16,7 @@ impl Instant {
         Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// The time from `earlier` to here; zero where `earlier` is not earlier.
+    /// The time since `earlier`; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

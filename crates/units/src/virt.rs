@@ -1,4 +1,4 @@
-//! Virtual time: a deterministic executor whose clock moves only when nothing else can run.
+//! Virtual time: a deterministic executor whose clock advances only when no task can run.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -14,11 +14,10 @@ use parking_lot::Mutex;
 use crate::driver::BoxFuture;
 use crate::{Driver, Instant, Parker, SplitMix64};
 
-/// The virtual driver: a run is a function of the seed and of what the tasks do.
+/// The driver for virtual time. A run is a function of the seed and the tasks.
 ///
-/// Only the thread that made it may wait on it. A task must use `.await`: a blocking wait inside a task would
-/// stop its siblings, so it panics. When every task waits and no timer is set, `park` panics too: a deadlock
-/// found is better than a test that hangs.
+/// Only the thread that created the driver may wait on it. A blocking wait inside a task would stop all other tasks,
+/// so it panics. `park` panics on a deadlock, which is when every task waits and no timer is set.
 pub struct VirtualDriver {
     owner: ThreadId,
     shared: Arc<Shared>,
@@ -36,9 +35,9 @@ struct State {
     sequence: u64,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
-    /// All that were spawned, but for those that were seen to be over.
+    /// Spawned tasks, except those found to be finished.
     tasks: Vec<Weak<Task>>,
-    /// So many of them are looked through.
+    /// Number of tasks at which finished ones are removed.
     many: usize,
     random: SplitMix64,
 }
@@ -88,7 +87,7 @@ thread_local! {
 }
 
 impl VirtualDriver {
-    /// A driver at time zero whose random numbers come from `seed`.
+    /// A driver at time zero with random numbers from `seed`.
     pub fn new(seed: u64) -> Arc<VirtualDriver> {
         let shared = Arc::new(Shared::default());
         shared.state.lock().random = SplitMix64::new(seed);
@@ -99,8 +98,8 @@ impl VirtualDriver {
         })
     }
 
-    /// Drops what still runs or sleeps. At the end of a simulation: tasks hold the driver, which holds them, so that none of it
-    /// would ever be freed.
+    /// Drops all tasks and timers, at the end of a simulation. Tasks and driver reference each other, so they would
+    /// never be freed otherwise.
     pub fn abandon(&self) {
         loop {
             let (tasks, ready, timers) = {
@@ -112,7 +111,7 @@ impl VirtualDriver {
             if tasks.is_empty() && ready.is_empty() && timers.is_empty() {
                 return;
             }
-            // Without the locks: what is dropped may wake others, or spawn.
+            // Dropped outside the locks, because dropping a task may wake or spawn others.
             for task in tasks.iter().filter_map(Weak::upgrade) {
                 let future = task.future.lock().take();
                 drop(future);

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says of this workspace, cut down to what the chores need.
+//! The parts of `cargo metadata` that the chores need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

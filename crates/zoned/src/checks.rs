@@ -1,17 +1,17 @@
-//! What can be said of an operation from the geometry alone: the same errors from every backend.
+//! Checks of an operation against the geometry, which give the same errors from every backend.
 
 use crate::{Blocks, Error, ErrorKind, Geometry, Lba, Result, ZoneId};
 
-/// Where a transfer lies.
+/// Location of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     pub(crate) zone: ZoneId,
-    /// Its first block, from the zone's start.
+    /// First block, counted from the zone's start.
     pub(crate) offset: u64,
     pub(crate) blocks: u64,
 }
 
-/// The blocks of a transfer of `bytes`: whole ones, at least one, at most `most`.
+/// Number of blocks of a transfer of `bytes`: whole blocks, at least one, at most `most`.
 pub(crate) fn length(geometry: &Geometry, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
     let size = u64::from(geometry.block_size);
     let bytes = bytes as u64;
@@ -26,7 +26,7 @@ pub(crate) fn length(geometry: &Geometry, name: &'static str, bytes: usize, most
     Ok(blocks)
 }
 
-/// Whether there is such a zone.
+/// Checks that the zone exists.
 pub(crate) fn known(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
     if id.0 < geometry.zones {
         return Ok(());
@@ -36,7 +36,7 @@ pub(crate) fn known(geometry: &Geometry, name: &'static str, id: ZoneId) -> Resu
     Err(error.because(format!("the last zone is {last}")))
 }
 
-/// Whether an append is one: its length, and the zone's kind.
+/// Checks an append's length and the zone's kind; returns the number of blocks.
 pub(crate) fn append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes: usize) -> Result<u64> {
     let blocks = length(geometry, name, bytes, geometry.max_append)?;
     known(geometry, name, id)?;
@@ -47,7 +47,7 @@ pub(crate) fn append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes:
     Ok(blocks)
 }
 
-/// Zone, offset in it and number of blocks of a transfer at an address.
+/// Location of a transfer at an address.
 pub(crate) fn locate(geometry: &Geometry, name: &'static str, at: Lba, bytes: usize) -> Result<Transfer> {
     let blocks = length(geometry, name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
     let Some(zone) = geometry.zone_of(at) else {

@@ -1,4 +1,4 @@
-//! The trait.
+//! The trait that every device implements.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use crate::{Action, Buf, BufMut, Driver, Durability, Geometry, Io, Lba, Op, Resu
 ///
 /// What survives a power cut is part of the contract: see ARCHITECTURE.md, "The device contract".
 pub trait ZonedDevice: Send + Sync + Debug {
-    /// What the device is like.
+    /// The device's fixed properties.
     fn geometry(&self) -> &Geometry;
 
-    /// Starts an operation. Never blocks and never runs the caller's code. The operations of one zone take
-    /// effect in the order of submission, appends among each other excepted.
+    /// Starts an operation. Never blocks and never runs the caller's code. Operations on one zone take effect in the
+    /// order of submission, except that appends may be reordered among each other.
     fn submit(&self, op: Op) -> Io;
 
     /// The clock and reactor that completes this device's operations.
     fn driver(&self) -> &Arc<dyn Driver>;
 
-    /// What else people want to know of it, as names and values: model and serial, how operations reach the kernel and
-    /// why, whether appends are the drive's own. Shown by `furrow device info`; no program decides by it.
+    /// Further details as names and values, for `furrow device info` only: model, serial number, I/O engine, whether
+    /// appends are native.
     fn details(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -39,12 +39,12 @@ impl dyn ZonedDevice + '_ {
         self.submit(Op::Write { at, data, how }).typed()
     }
 
-    /// Appends whole blocks; gives the address that the device chose.
+    /// Appends whole blocks; returns the address that the device chose.
     pub fn append(&self, zone: ZoneId, data: Buf, how: Durability) -> Io<Lba> {
         self.submit(Op::Append { zone, data, how }).typed()
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes every write durable that is acknowledged so far.
     pub fn flush(&self) -> Io<()> {
         self.submit(Op::Flush).typed()
     }
@@ -54,12 +54,12 @@ impl dyn ZonedDevice + '_ {
         self.submit(Op::Zone { zone, action }).typed()
     }
 
-    /// The states of `zones`, cut to the device's.
+    /// Reports the states of `zones`, clamped to the device.
     pub fn report(&self, zones: Range<u32>) -> Io<Vec<ZoneInfo>> {
         self.submit(Op::Report { zones }).typed()
     }
 
-    /// The states of all zones, waited for.
+    /// Reports the states of all zones. Waits on the calling thread.
     pub fn report_all(&self) -> Result<Vec<ZoneInfo>> {
         self.report(0..self.geometry().zones).wait()
     }

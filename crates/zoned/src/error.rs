@@ -1,4 +1,4 @@
-//! The one error type of the contract: the same kinds from every backend, with device, zone and address.
+//! The error type of the contract, with device, zone and address. Every backend returns the same kinds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{BufMut, Lba, ZoneId};
 /// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed. One word wide, so that results stay small.
+/// Error of an operation. One machine word, so that results stay small.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -22,7 +22,7 @@ struct Inner {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What went wrong.
+/// Kind of an error.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -34,9 +34,9 @@ pub enum ErrorKind {
     ZoneReadOnly,
     /// Any use of an offline zone.
     ZoneOffline,
-    /// One more zone may not be open.
+    /// The limit of open zones is reached.
     TooManyOpen,
-    /// One more zone may not be active.
+    /// The limit of active zones is reached.
     TooManyActive,
     /// The operation would cross into the next zone.
     CrossesZone,
@@ -59,7 +59,7 @@ pub enum ErrorKind {
         /// Its process id; 0 where it is not known.
         pid: u32,
     },
-    /// The kernel uses the device: mounted, swap, under another device.
+    /// The kernel uses the device: mounted, swap, or under another device.
     InUse,
     /// This process may not open the device.
     Denied,
@@ -73,7 +73,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Wrong settings: an URL, a parameter.
     Invalid,
-    /// There is no such device, and nobody asked for one to be made.
+    /// There is no such device.
     NotFound,
     /// The drive file is damaged.
     Damaged,
@@ -81,23 +81,23 @@ pub enum ErrorKind {
     Host,
 }
 
-/// What the caller can do about an error.
+/// Class of an error, by what the caller can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Try again, perhaps after freeing something.
     Retry,
-    /// There is no room.
+    /// No space is left.
     NoSpace,
     /// Data is damaged or unreadable.
     Corrupt,
-    /// The caller asked for something it may not ask for.
+    /// The request is invalid.
     Invalid,
-    /// The device is of no use any more.
+    /// The device is unusable.
     Fatal,
 }
 
 impl ErrorKind {
-    /// What the caller can do about it.
+    /// Class of the error.
     pub fn class(self) -> Class {
         use ErrorKind as K;
         match self {
@@ -163,7 +163,7 @@ impl Error {
         self
     }
 
-    /// Adds a sentence: what to do, or what was expected.
+    /// Adds an explanation: the expected state, or what to do.
     #[must_use]
     pub fn because(mut self, detail: impl Into<String>) -> Error {
         self.0.detail = Some(detail.into());
@@ -177,7 +177,7 @@ impl Error {
         self
     }
 
-    /// Gives a failed read its buffer, so that the caller (a degraded array) can fill it otherwise.
+    /// Adds the buffer of a failed read, so that the caller (a degraded array) can fill it from other drives.
     #[must_use]
     pub fn with_buffer(mut self, buffer: BufMut) -> Error {
         self.0.buffer = Some(buffer);
@@ -189,12 +189,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The zone, where the error has one.
+    /// The zone, if the error has one.
     pub fn zone(&self) -> Option<ZoneId> {
         self.0.zone
     }
 
-    /// The address, where the error has one.
+    /// The address, if the error has one.
     pub fn address(&self) -> Option<Lba> {
         self.0.at
     }

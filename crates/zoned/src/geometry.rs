@@ -1,4 +1,4 @@
-//! What a device is like. Asked once; it does not change while the device is open.
+//! Fixed properties of a device. They do not change while the device is open.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use crate::{Blocks, Lba, ZoneId};
 /// A device's fixed properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// How messages name the device: its URL without parameters.
+    /// Name of the device in messages: its URL without parameters.
     pub name: Arc<str>,
     /// Bytes in a logical block: a power of two from 512 to 65,536.
     pub block_size: u32,
     /// Number of zones.
     pub zones: u32,
-    /// How many of them, from zone 0 on, are conventional: written anywhere, never reset.
+    /// Number of conventional zones, which come first: written at any address, never reset.
     pub conventional: u32,
     /// The distance between the starts of two zones.
     pub zone_size: Blocks,
@@ -29,15 +29,15 @@ pub struct Geometry {
     pub max_transfer: Blocks,
     /// A write of this many blocks, aligned to as many, is never torn by a power cut.
     pub atomic_write: Blocks,
-    /// What is written at a time should end at a multiple of this many blocks from the start of its zone, or with the zone: an
-    /// array has to log parity for anything else. One block where it makes no difference; never more than `max_transfer`.
+    /// A write should end at a multiple of this many blocks from the zone's start, or at the zone's end. An array logs
+    /// partial parity for any other write. One block if the device has no preference; at most `max_transfer`.
     pub optimal_write: Blocks,
-    /// Whether an acknowledged write may be lost in a power cut until a flush covers it.
+    /// True if a power cut may lose an acknowledged write that no flush covers.
     pub volatile_cache: bool,
-    /// Whether a power cut leaves a zone's first acknowledged blocks, none behind one that it took. Where it does not (an array
-    /// whose drives have caches), only a flush keeps blocks in order.
+    /// True if a power cut that loses a block of a zone also loses all higher blocks of the zone. False for an array
+    /// whose drives have volatile caches: there only a flush orders blocks.
     pub ordered_cache: bool,
-    /// Whether a read past the write pointer succeeds (with unspecified content) or is refused.
+    /// True if a read past the write pointer succeeds (with unspecified content); false if it is refused.
     pub read_past_pointer: bool,
 }
 
@@ -47,13 +47,13 @@ impl Geometry {
         Lba(u64::from(zone.0) * self.zone_size.0)
     }
 
-    /// The zone that `at` lies in, or `None` past the end of the device.
+    /// The zone that contains `at`; `None` past the end of the device.
     pub fn zone_of(&self, at: Lba) -> Option<ZoneId> {
         let zone = at.0.checked_div(self.zone_size.0)?;
         (zone < u64::from(self.zones)).then(|| ZoneId(u32::try_from(zone).unwrap_or(u32::MAX)))
     }
 
-    /// Whether `zone` is conventional.
+    /// True if `zone` is conventional.
     pub fn is_conventional(&self, zone: ZoneId) -> bool {
         zone.0 < self.conventional
     }

@@ -1,7 +1,7 @@
 //! The handle of an operation in flight: a future that any executor can poll and a plain thread can wait on.
 //!
-//! Dropping a handle detaches: the operation runs on, its outcome unknown to the dropper. Whoever drops the
-//! handle of a write must treat the zone's pointer as unknown.
+//! Dropping a handle does not cancel the operation. A caller that drops the handle of a write must treat the zone's
+//! write pointer as unknown.
 
 use std::fmt;
 use std::future::Future;
@@ -23,13 +23,13 @@ pub struct Io<T = Done> {
 }
 
 enum State {
-    /// The outcome is known.
+    /// The result is known and visible.
     Ready(Result<Done>),
-    /// The outcome is known, and visible at `at`.
+    /// The result is known and becomes visible at `at`.
     Due { at: Instant, result: Result<Done>, driver: Arc<dyn Driver>, armed: Option<Waker> },
-    /// The outcome comes from elsewhere.
+    /// The result is set by a [`Completer`].
     Cell(Arc<Cell>),
-    /// The outcome was taken.
+    /// The result was taken.
     Taken,
 }
 
@@ -44,7 +44,7 @@ enum Slot {
     Taken,
 }
 
-/// The other end of [`Io::pair`]: completes the operation. Dropped without that, it completes as
+/// Completes the operation of an [`Io::pair`]. A completer that is dropped completes the operation with
 /// [`ErrorKind::Unknown`].
 pub struct Completer {
     cell: Option<Arc<Cell>>,
@@ -78,18 +78,18 @@ impl Cell {
 }
 
 impl Io {
-    /// An operation that is over.
+    /// A completed operation.
     pub fn ready(result: Result<Done>) -> Io {
         Io { state: State::Ready(result), shape: PhantomData }
     }
 
-    /// An operation whose outcome is known now and visible at `at` on `driver`'s clock.
+    /// An operation whose result is known and becomes visible at `at` on `driver`'s clock.
     pub fn due(at: Instant, result: Result<Done>, driver: &Arc<dyn Driver>) -> Io {
         let state = State::Due { at, result, driver: Arc::clone(driver), armed: None };
         Io { state, shape: PhantomData }
     }
 
-    /// An operation that somebody else completes. `device` names it should the completer be dropped.
+    /// A handle and its completer. `device` is the device's name in the error of a dropped completer.
     pub fn pair(driver: &Arc<dyn Driver>, device: &Arc<str>) -> (Completer, Io) {
         let slot = Mutex::new(Slot::Waiting(None));
         let cell = Arc::new(Cell { slot, driver: Arc::clone(driver) });
@@ -97,8 +97,8 @@ impl Io {
         (Completer { cell: Some(cell), device: Arc::clone(device) }, io)
     }
 
-    /// A composite operation: `future` runs to its end whether or not anyone polls the handle, driven by the
-    /// completions that it waits for.
+    /// A composite operation. `future` runs to its end even if the handle is not polled, driven by the completions
+    /// that it awaits.
     pub fn spawn<F>(driver: &Arc<dyn Driver>, device: &Arc<str>, future: F) -> Io
     where
         F: Future<Output = Result<Done>> + Send + 'static,
@@ -108,14 +108,14 @@ impl Io {
         io
     }
 
-    /// The same handle, giving a typed result.
+    /// Converts the handle to one with a typed result.
     pub fn typed<T: FromDone>(self) -> Io<T> {
         Io { state: self.state, shape: PhantomData }
     }
 }
 
 impl<T: FromDone> Io<T> {
-    /// Waits on this thread, serving its completions: no hop through another thread.
+    /// Waits on this thread, which processes its own completions.
     pub fn wait(self) -> Result<T> {
         match self.state {
             State::Ready(result) => result.map(T::from_done),
@@ -185,9 +185,9 @@ impl fmt::Debug for Completer {
     }
 }
 
-/// What a handle can give: the parts of [`Done`].
+/// Types of results that a handle can return, one for each variant of [`Done`].
 pub trait FromDone: Sized {
-    /// Takes the part out. Panics where the backend answered with another part: a defect of the backend.
+    /// Extracts the result. Panics if the variant is another one, which is a defect of the backend.
     fn from_done(done: Done) -> Self;
 }
 
@@ -230,12 +230,12 @@ impl FromDone for Vec<ZoneInfo> {
     }
 }
 
-/// Waits for all of `ios`, in any order of completion, and gives their results in order. It always waits for
-/// every one: a composite that left early would not know what its children did.
+/// Waits for all of `ios` and returns their results in order. Waits for all even if one fails, because a composite
+/// operation must know the outcome of every part.
 pub async fn join_all<T: FromDone>(mut ios: Vec<Io<T>>) -> Vec<Result<T>> {
     let mut results = Vec::with_capacity(ios.len());
     for io in &mut ios {
-        // Each operation progresses without being polled, so waiting one by one loses no time.
+        // Operations progress without being polled, so waiting one by one takes no longer.
         results.push(io.await);
     }
     results

@@ -22,6 +22,7 @@ mod url;
 mod zone;
 
 pub use device::ZonedDevice;
+pub use discover::Interface;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
@@ -31,7 +32,7 @@ pub use resources::{Admission, Resources};
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{
-    ArrayOpener, DeviceUrl, EMU_PARAMETERS, EmuUrl, Interface, KERNEL_PARAMETERS, KernelUrl, know_arrays,
-    open, open_or_create,
+    ArrayOpener, DeviceUrl, EMU_PARAMETERS, EmuUrl, KERNEL_PARAMETERS, KernelUrl, know_arrays, open,
+    open_or_create,
 };
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

@@ -1,16 +1,16 @@
-//! The operations of the contract, and what they give back.
+//! The operations of the contract and their results.
 
 use std::ops::Range;
 
 use crate::{Buf, BufMut, Lba, ZoneId, ZoneInfo};
 
-/// How safe a write must be before it is acknowledged.
+/// Durability that a write must have when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Durability {
-    /// In the device; a volatile cache may hold it until the next flush.
+    /// Accepted by the device; a volatile cache may hold the data until the next flush.
     #[default]
     Cached,
-    /// On the medium, and every lower block of the zone with it (FUA).
+    /// On the medium, with every lower block of the zone (FUA).
     Durable,
 }
 
@@ -27,14 +27,14 @@ pub enum Action {
     Reset,
 }
 
-/// An operation. It owns its buffers, so that it can outlive whoever submitted it.
+/// An operation. It owns its buffers, so that it can outlive its submitter.
 #[derive(Debug)]
 pub enum Op {
-    /// Reads blocks. `into` is as long as the read.
+    /// Reads blocks. The length of `into` is the length of the read.
     Read {
         /// The first block.
         at: Lba,
-        /// Where the blocks go.
+        /// Buffer for the blocks.
         into: BufMut,
     },
     /// Writes blocks at the zone's write pointer (or anywhere in a conventional zone).
@@ -43,10 +43,10 @@ pub enum Op {
         at: Lba,
         /// Whole blocks.
         data: Buf,
-        /// When it is acknowledged.
+        /// Durability at acknowledgement.
         how: Durability,
     },
-    /// Writes blocks wherever the pointer is; the device says where that was.
+    /// Writes blocks at the write pointer and returns the address.
     Append {
         /// The zone.
         zone: ZoneId,
@@ -55,18 +55,18 @@ pub enum Op {
         /// When it is acknowledged.
         how: Durability,
     },
-    /// Makes durable whatever was acknowledged before this was submitted.
+    /// Makes every write durable that was acknowledged before the flush was submitted.
     Flush,
     /// A zone command.
     Zone {
         /// The zone.
         zone: ZoneId,
-        /// What to do.
+        /// The command.
         action: Action,
     },
-    /// Asks for the state of zones.
+    /// Reports the states of zones.
     Report {
-        /// Which; cut to the device's.
+        /// Range of zones, clamped to the device.
         zones: Range<u32>,
     },
 }
@@ -88,12 +88,12 @@ impl Op {
     }
 }
 
-/// What an operation gives back.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum Done {
-    /// Nothing more to say: write, flush, zone commands.
+    /// Result of a write, a flush or a zone command.
     Unit,
-    /// Where an append landed.
+    /// Address of an append.
     At(Lba),
     /// The blocks read, in the buffer that was handed in.
     Read(BufMut),

@@ -1,29 +1,29 @@
-//! Open and active zones, counted: for whoever implements a device.
+//! Counts open and active zones, for implementations of a device.
 
 use std::collections::VecDeque;
 
 use crate::{ErrorKind, ZoneId, ZoneState};
 
-/// The drive's open and active zones. Whoever changes a zone's state holds this.
+/// Numbers of open and active zones. Must be locked during a change of any zone's state.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     open: u32,
     active: u32,
-    /// Implicitly open zones, the one opened first in front: the drive closes them in this order.
+    /// Implicitly open zones in the order of opening, which is the order in which the drive closes them.
     implicit: VecDeque<ZoneId>,
 }
 
-/// What must happen before a zone may open.
+/// Condition for opening a zone.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Nothing.
+    /// The zone may open.
     Granted,
     /// This implicitly open zone closes first.
     Close(ZoneId),
 }
 
 impl Resources {
-    /// Whether `zone` may go from `from` to an open state.
+    /// Decides whether a zone in state `from` may open.
     pub fn admit(
         &self,
         from: ZoneState,

@@ -17,11 +17,11 @@ use crate::{Blocks, ZoneId};
 /// The state of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneState {
-    /// Not a sequential zone: it has no write pointer.
+    /// A conventional zone, which has no write pointer.
     Conventional,
     /// Nothing written since the last reset.
     Empty,
-    /// Opened by a write or an append; the device may close it when it needs the resources.
+    /// Opened by a write or an append; the device may close the zone to open another one.
     ImplicitOpen,
     /// Opened by command.
     ExplicitOpen,
@@ -29,25 +29,25 @@ pub enum ZoneState {
     Closed,
     /// Written to its capacity, or finished.
     Full,
-    /// Worn: reads only.
+    /// Worn out: can be read, not written.
     ReadOnly,
-    /// Gone: neither reads nor writes.
+    /// Can be neither read nor written.
     Offline,
 }
 
-/// What happens to a zone.
+/// An event that changes a zone's state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneEvent {
-    /// Blocks are written or appended; `fills` when the last block of the capacity is among them.
+    /// A write or append.
     Write {
-        /// Whether the write reaches the zone's capacity.
+        /// True if the write reaches the zone's capacity.
         fills: bool,
     },
     /// The open command.
     Open,
-    /// The close command; `empty` when nothing has been written.
+    /// The close command.
     Close {
-        /// Whether the write pointer is at the zone's start.
+        /// True if the write pointer is at the zone's start.
         empty: bool,
     },
     /// The finish command.
@@ -56,17 +56,17 @@ pub enum ZoneEvent {
     Reset,
 }
 
-/// The move is not allowed from this state.
+/// An event that the zone's state does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Illegal {
-    /// The state that refused.
+    /// The zone's state.
     pub from: ZoneState,
-    /// What it refused.
+    /// The event.
     pub event: ZoneEvent,
 }
 
 impl ZoneState {
-    /// The state after `event`, or why there is none. Limits on open and active zones are the device's to check.
+    /// The state after `event`. The device checks the limits on open and active zones.
     pub fn transition(self, event: ZoneEvent) -> Result<ZoneState, Illegal> {
         use ZoneEvent as E;
         use ZoneState as S;
@@ -87,12 +87,12 @@ impl ZoneState {
         }
     }
 
-    /// Whether the zone counts against the open limit.
+    /// True if the zone counts towards the limit of open zones.
     pub fn is_open(self) -> bool {
         matches!(self, ZoneState::ImplicitOpen | ZoneState::ExplicitOpen)
     }
 
-    /// Whether the zone counts against the active limit.
+    /// True if the zone counts towards the limit of active zones.
     pub fn is_active(self) -> bool {
         self.is_open() || self == ZoneState::Closed
     }
@@ -107,10 +107,10 @@ pub enum ZoneKind {
     Sequential,
 }
 
-/// What a report says of a zone.
+/// A zone's entry in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneInfo {
-    /// Which zone.
+    /// The zone.
     pub zone: ZoneId,
     /// Its kind.
     pub kind: ZoneKind,

@@ -15,7 +15,7 @@ const SHAPES: &[&str] = &[
 ];
 
 fn conforms(dev: &Arc<dyn ZonedDevice>) {
-    let failures = zoned::conformance::complaints(dev);
+    let failures = zoned::conformance::failures(dev);
     assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
 }
 
@@ -90,5 +90,5 @@ fn the_suite_finds_a_device_that_does_not_conform() {
     let emu = zoned::emu::Emu::memory(options, VirtualDriver::new(1));
     emu.fail(zoned::emu::FaultSpec::all(zoned::emu::FaultOp::Flush));
     let dev: Arc<dyn ZonedDevice> = emu;
-    assert!(zoned::conformance::complaints(&dev).len() >= 2);
+    assert!(zoned::conformance::failures(&dev).len() >= 2);
 }

@@ -290,7 +290,7 @@ mod tests {
     use std::time::Duration;
 
     use units::{Driver, VirtualDriver, block_on, sleep_until};
-    use zoned::emu::{Emu, EmuOptions, Late, Latency};
+    use zoned::emu::{DeferredDevice, Emu, EmuOptions, Latency};
     use zoned::{Buf, BufMut, Bytes, ZoneState};
 
     use super::*;
@@ -331,7 +331,8 @@ mod tests {
                 let options = CreateOptions { stripe_unit: Bytes(4 * 512), ..CreateOptions::default() };
                 create(&devices, &options).await.expect("created");
                 let mut some = devices.clone();
-                some[worn.index()] = Late::over(Arc::clone(&devices[worn.index()]), Duration::from_millis(5));
+                some[worn.index()] =
+                    DeferredDevice::over(Arc::clone(&devices[worn.index()]), Duration::from_millis(5));
                 let array = Array::open(some, OpenOptions::default()).await.expect("opened");
                 let device: &dyn ZonedDevice = &*array;
                 let start = device.geometry().start(ZONE);

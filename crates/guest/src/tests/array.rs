@@ -21,21 +21,21 @@ const DRIVES: usize = 5;
 /// The smallest array.
 const FEWEST: usize = 3;
 const SPARE: usize = DRIVES;
-/// The one that is unplugged, and the one that the proof of the rebuild does without.
+/// The drive that is unplugged, and the drive that is left out to verify the rebuild.
 const UNPLUGGED: usize = 2;
 const LEFT_OUT: usize = 0;
 
-/// Where the server's pages are.
+/// Address of the server's pages.
 const HTTP: &str = "127.0.0.1:9121";
 const URL: &str = "http://127.0.0.1:9121";
 
-/// For one array through the conformance suite.
+/// Time limit of the conformance suite on one array.
 const CONFORMANCE: Duration = Duration::from_secs(600);
-/// For the failure, the rebuild and the proof of it.
+/// Time limit of failure, rebuild and verification.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Until something comes to pass that is waited for.
+/// Time limit of a single wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks.
+/// Polling interval.
 const STEP: Duration = Duration::from_millis(100);
 /// Requests of `redis-benchmark` before the failure; afterwards it runs again and again with fewer.
 const FIRST: usize = 3000;
@@ -101,7 +101,7 @@ fn conforms(control: &mut Control, urls: &[String], without: Option<usize>) -> R
     Ok(())
 }
 
-/// Whether a drive is plugged in.
+/// True if the drive is plugged in.
 fn is_there(drive: usize) -> bool {
     let serial = format!("ZNS{drive}");
     text::list("/sys/block")
@@ -157,7 +157,7 @@ fn survives(control: &mut Control) -> Result<()> {
     records.verify().context("with the new drive")?;
     server.kill()?;
 
-    // What the new drive holds is proved where another one is left out.
+    // Leaving out another drive verifies the content of the new one.
     let mut left: Vec<String> = members;
     *left.get_mut(UNPLUGGED).context("five drives")? = spare;
     left.remove(LEFT_OUT);
@@ -172,7 +172,7 @@ fn survives(control: &mut Control) -> Result<()> {
     Ok(())
 }
 
-/// What the server says of its array.
+/// The array's status as the server reports it.
 fn health() -> Result<String> {
     let status = shell::run(&["furrow", "array", "status", "--url", URL, "--json"], LIMIT)?;
     let found: Value =
@@ -180,7 +180,7 @@ fn health() -> Result<String> {
     Ok(found.get("health").and_then(Value::as_str).unwrap_or_default().to_owned())
 }
 
-/// What was acknowledged.
+/// Acknowledged writes.
 #[derive(Default)]
 struct Records {
     expected: BTreeMap<String, String>,
@@ -189,14 +189,14 @@ struct Records {
 }
 
 impl Records {
-    /// The next record: its value follows from its key.
+    /// The next record, whose value is derived from its key.
     fn next(number: usize) -> (String, String) {
         let value: String =
             (0..WORDS).map(|part| format!("{:04x}", (number * 7919 + part * 104_729) % 65_536)).collect();
         (format!("record:{number}"), value)
     }
 
-    /// Writes so many records, each acknowledged before the next.
+    /// Writes records one by one, each acknowledged before the next.
     fn load(&mut self, count: usize) -> Result<()> {
         let mut client = Client::start()?;
         for number in self.expected.len()..self.expected.len() + count {
@@ -207,8 +207,8 @@ impl Records {
         Ok(())
     }
 
-    /// Writes records and lets `redis-benchmark` run for as long as `work` takes. How many, and the benchmark's line.
-    /// `work` may ask how many records were acknowledged so far.
+    /// Writes records and runs `redis-benchmark` while `work` runs. Returns the number of records and the benchmark's
+    /// last line. `work` gets a counter of acknowledged records.
     fn under_load(&mut self, work: impl FnOnce(&dyn Fn() -> usize) -> Result<()>) -> Result<(usize, String)> {
         let before = self.expected.len();
         let done = Arc::new(AtomicBool::new(false));
@@ -241,7 +241,7 @@ impl Records {
         done.store(true, Ordering::Release);
         let written = loader.join().ok().context("the loader panicked")?;
         let figure = benchmark.join().ok().context("the benchmark panicked")?;
-        // What went wrong with a client explains why the work did not end.
+        // A client's error explains a failure of `work`, so it is reported first.
         let written = written?;
         let figure = figure?;
         worked?;
@@ -251,7 +251,7 @@ impl Records {
         Ok((count, figure))
     }
 
-    /// Reads every record back, and what `redis-benchmark` wrote: all of that has one value, and no key goes.
+    /// Verifies every record, and that the keys of `redis-benchmark` are present with its value.
     fn verify(&mut self) -> Result<()> {
         let mut client = Client::start()?;
         for (key, value) in &self.expected {

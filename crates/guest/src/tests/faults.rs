@@ -1,5 +1,5 @@
-//! What a drive's faults do: an error to the caller, a file system that takes no more changes where its metadata cannot
-//! be written, no hang, and nothing lost that was acknowledged.
+//! Faults of a drive: the caller gets an error, a file system whose metadata cannot be written becomes read-only,
+//! nothing hangs, and no acknowledged data is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use units::block_on;
 use xtask::guest::job::Event;
 use zoned::{ZoneId, ZoneState, ZonedDevice};
 
-use super::open;
+use super::device::open;
 use crate::checks::Checks;
 use crate::control::Control;
 use crate::text;
 
-/// For each test. One that hangs is ended here.
+/// Time limit of each test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is written before the fault, and must be there after it.
+/// Content written before the fault, which must survive.
 const KEPT: usize = 300_000;
 
-/// The drives of QEMU's, each by one of its two ways, and those that are unplugged.
+/// QEMU's drives, one for each interface, and the drives that are unplugged.
 const DRIVES: [(usize, &str); 2] = [(0, "nvme:/dev/furrow/ng-zns0"), (1, "blk:/dev/furrow/zns1")];
 const UNPLUGGED: [(usize, &str); 2] = [(2, "nvme:/dev/furrow/ng-zns2"), (3, "blk:/dev/furrow/zns3")];
 /// The null_blk device, and the zones of it that are read-only and offline from the start.
@@ -100,7 +100,7 @@ fn keeps(fs: &Fs) -> Result<()> {
     Ok(())
 }
 
-/// A new file system with a file that has to stay.
+/// Creates a file system with a file that must survive.
 fn with_kept(url: &str) -> Result<(Arc<dyn ZonedDevice>, Fs)> {
     let device = format(url)?;
     let fs = mount(&device)?;
@@ -108,7 +108,7 @@ fn with_kept(url: &str) -> Result<(Arc<dyn ZonedDevice>, Fs)> {
     Ok((device, fs))
 }
 
-/// Opens the drive again once it is well: nothing is lost, and it takes new data.
+/// Opens the drive after the fault has ended: no data is lost, and new data can be written.
 fn is_well_again(url: &str) -> Result<()> {
     let device = open(url)?;
     let report = block_on(&**device.driver(), Fs::check(&device))?;
@@ -121,7 +121,7 @@ fn is_well_again(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// The error that must be there.
+/// Requires an error.
 fn fails<T>(what: &str, result: fs::Result<T>) -> Result<fs::Error> {
     match result {
         Ok(_) => bail!("{what} succeeded on a drive that fails"),
@@ -160,7 +160,7 @@ fn writes_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
         "the writer goes on after an error: {error}"
     );
     drop(writer);
-    // Where the data failed first, the metadata has to be tried before it is known to fail.
+    // If the data failed first, a metadata write must be tried to see it fail.
     let made = block_on(&*driver, async {
         fs.mkdir("/directory").await?;
         fs.sync().await
@@ -270,7 +270,7 @@ fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     let error = fails("a read", get(&fs, "/kept"))?;
     control.note(format!("a read: {error}"))?;
     fails("a file", put(&fs, "/more", &bytes(1000, 1)))?;
-    // Whatever it says, it comes back.
+    // The operation returns, with or without an error.
     block_on(&*driver, fs.unmount()).ok();
     drop(fs);
     drop(device);
@@ -284,7 +284,7 @@ fn worn() -> Result<()> {
     let state = |zone: ZoneId| zones.iter().find(|info| info.zone == zone).map(|info| info.state);
     ensure!(state(READ_ONLY) == Some(ZoneState::ReadOnly), "zone 10 is {:?}", state(READ_ONLY));
     ensure!(state(OFFLINE) == Some(ZoneState::Offline), "zone 11 is {:?}", state(OFFLINE));
-    // Through all the zones, several times over.
+    // Writes all zones several times.
     let data = bytes(4_000_000, 9);
     for round in 0..60 {
         let path = format!("/file-{}", round % 10);
@@ -323,7 +323,7 @@ fn turns(control: &mut Control, setting: &str) -> Result<()> {
     let error = fails("a sync", block_on(&*driver, writer.sync()))?;
     control.note(format!("a sync: {error}"))?;
     drop(writer);
-    // Another file has other zones to go to.
+    // Another file uses other zones.
     let second =
         (0..3).map(|attempt| put(&fs, &format!("/other-{attempt}"), &bytes(500_000, 4))).collect::<Vec<_>>();
     let went = second.iter().position(Result::is_ok);

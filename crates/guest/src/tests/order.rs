@@ -1,4 +1,4 @@
-//! Appends in flight: where they land.
+//! Order of appends in flight.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
 
-use super::open;
+use super::device::open;
 use crate::checks::Checks;
 
 /// Appends in flight at a time.
 const DEPTH: usize = 8;
-/// Appends in all.
+/// Total number of appends.
 const APPENDS: usize = 192;
-/// The zone that they go to.
+/// Zone of the appends.
 const ZONE: ZoneId = ZoneId(5);
 
-/// How many of them landed behind a later one.
+/// Number of appends that landed above a later one.
 pub struct Count {
     /// So many.
     pub reordered: usize,
@@ -40,7 +40,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     })
 }
 
-/// Appends numbered blocks, reads them back from where the drive says they are, and counts.
+/// Appends numbered blocks, reads them back at the returned addresses, and counts reordered ones.
 pub fn out_of_order(url: &str) -> Result<Count> {
     let device = open(url)?;
     device.zone(ZONE, Action::Reset).wait()?;

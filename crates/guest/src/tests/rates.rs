@@ -1,5 +1,5 @@
-//! What the backends cost: 4 KiB appends beside a bare passthrough loop, block writes beside fio's, alternating in
-//! one run. Measured, not judged: the machine is emulated and shared.
+//! Rates of the backends: 4 KiB appends compared with a bare passthrough loop, block writes with fio, alternating in
+//! one run. The rates are reported, not checked, because the machine is emulated and shared.
 
 use std::collections::VecDeque;
 use std::fs::{File, canonicalize};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use units::block_on;
 use zoned::{Action, Blocks, Buf, Durability, Io, ZoneId, ZonedDevice};
 
-use super::open;
+use super::device::open;
 use crate::checks::Checks;
 use crate::{clock, shell};
 
@@ -104,8 +104,7 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     Ok(rate(each * u64::from(ZONES), start.elapsed()))
 }
 
-/// Starts operations so that as many are in flight as there should be, from one task. The oldest is waited for: what
-/// lands before it is looked at when its turn comes.
+/// Keeps `depth` operations in flight from one task, waiting for the oldest one each time.
 fn keep_busy<W, T: zoned::FromDone>(
     device: &Arc<dyn ZonedDevice>,
     work: impl Iterator<Item = W>,

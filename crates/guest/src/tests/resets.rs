@@ -1,8 +1,7 @@
-//! Synced writes on a machine that is reset at any moment: what the harness has been told is durable must be there
-//! when the machine is back.
+//! Synced writes on a machine that is reset at random moments: data reported to the harness as durable must survive.
 //!
-//! A file's content follows from its path, so that any prefix can be checked. The harness keeps what was acknowledged;
-//! a file that is about to be removed or renamed is dropped from that first.
+//! A file's content is derived from its path, so that any prefix can be verified. The harness records acknowledged
+//! sizes; a file about to be removed or renamed is dropped from the record first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,17 +12,17 @@ use fs::{Bytes, CreateOptions, FileKind, FormatOptions, Fs, MountOptions, Writer
 use units::block_on;
 use xtask::guest::job::Event;
 
-use super::open;
+use super::device::open;
 use crate::checks::Checks;
 use crate::control::Control;
 
-/// For a mount and its verification, and for a round's work, which a reset ends long before.
+/// Time limits of a mount with verification, and of a round's writes, which a reset interrupts earlier.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Data files and logs that are kept: the oldest go.
+/// Number of data files and logs kept; the oldest are removed.
 const KEPT_FILES: usize = 12;
 const KEPT_LOGS: usize = 3;
-/// A log gets so many records before the next one is begun.
+/// Number of records of a log before the next one starts.
 const RECORDS: u64 = 400;
 /// The longest record, and the longest data file.
 const RECORD: u64 = 9000;
@@ -60,7 +59,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     checks.check("synced writes", LIMIT, |control| block_on(&*driver, work(&fs, control)))
 }
 
-/// Checks that the first `size` bytes are there, and that whatever is there is what was written.
+/// Checks that the file has at least `size` bytes and that all its bytes are as written.
 async fn verify(fs: &Fs, path: &str, size: u64) -> Result<u64> {
     let reader = fs.open(path)?;
     let found = reader.size().0;
@@ -99,7 +98,7 @@ fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Writes for ever. Names are never used twice: the content says which file it is of.
+/// Writes until the reset. Names are never reused, so the content identifies the file.
 async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
     let mut names: Vec<String> =
         fs.read_dir("/")?.into_iter().map(|entry| format!("/{}", entry.name)).collect();
@@ -109,7 +108,7 @@ async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
         names.iter().filter(|name| name.starts_with("/file-")).cloned().collect();
     let mut next = names.iter().map(|name| number(name)).max().map_or(0, |last| last + 1);
     loop {
-        // Every other time an old log goes on instead of a new one.
+        // Alternates between continuing an old log and starting a new one.
         let (path, log, mut size) = match logs.back() {
             Some(last) if next.is_multiple_of(2) && number(last) + 1 < next => {
                 let writer = fs.open_append(last).await?;
@@ -149,7 +148,7 @@ async fn append(writer: &Writer, path: &str, size: u64, length: u64) -> Result<u
     Ok(size + length)
 }
 
-/// Writes a data file under another name, and renames it: the name is there with all its bytes or not at all.
+/// Writes a data file under a temporary name and renames it, so that the name exists with all bytes or not at all.
 async fn file(fs: &Fs, control: &mut Control, number: u64) -> Result<String> {
     let (before, path) = (format!("/new-{number}"), format!("/file-{number}"));
     let writer = fs.create(&before, &CreateOptions::default()).await?;

@@ -1,4 +1,4 @@
-//! `furrow serve`, as a process of the guest's.
+//! `furrow serve` as a process of the guest.
 
 use std::process::Child;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use anyhow::{Result, ensure};
 
 use crate::{clock, shell};
 
-/// Where it listens.
+/// Port of the server.
 pub const PORT: &str = "7777";
 
-/// For its start, its end, and whatever it is asked.
+/// Time limit of start, shutdown and each request.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A server, killed with the test.
 pub struct Server(Child);
 
 impl Server {
-    /// Starts it on a device; `http` is the address of its pages, or `none`.
+    /// Starts the server on a device; `http` is the address of its pages, or `none`.
     pub fn start(device: &str, http: &str) -> Result<Server> {
         let server = shell::start(&[
             "furrow",
@@ -53,14 +53,14 @@ impl Server {
         }
     }
 
-    /// A power cut, as far as the server is concerned.
+    /// Kills the server.
     pub fn kill(mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
         Ok(())
     }
 
-    /// Ends it as its users do.
+    /// Shuts the server down by SHUTDOWN.
     pub fn shut_down(mut self) -> Result<()> {
         shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
         let status = self.0.wait()?;
@@ -76,7 +76,7 @@ impl Drop for Server {
     }
 }
 
-/// One command by `redis-cli`, and the answer that it must get.
+/// Runs one command by `redis-cli` and requires the reply `wanted`.
 pub fn answer(wanted: &str, line: &[&str]) -> Result<()> {
     let whole: Vec<&str> = ["redis-cli", "-p", PORT].into_iter().chain(line.iter().copied()).collect();
     let found = shell::good(&whole, LIMIT)?;

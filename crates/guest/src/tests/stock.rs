@@ -1,5 +1,4 @@
-//! Unmodified programs, and Furrow's own, on drives whose zones hold less than their size and of which eight may be
-//! open.
+//! Unmodified programs and Furrow's own, on drives with eight open zones and a zone capacity below the zone size.
 
 use std::fs;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use crate::checks::Checks;
 use crate::control::Control;
 use crate::shell;
 
-/// One drive through appends, one through the block layer.
+/// One drive through NVMe appends, one through the block layer.
 const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
 
-/// For one program; the machine is emulated.
+/// Time limit of one program on the emulated machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
@@ -119,7 +118,7 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
         let (appends, writes) = (number("/device_operations/appends"), number("/device_operations/writes"));
         let rate = number("/ops_per_s");
         control.note(format!("--io {io}: {appends} appends, {writes} writes, {rate:.0} records/s"))?;
-        // A log that may append still writes where nothing queues.
+        // A log may use writes instead of appends while nothing is queued.
         ensure!((appends > 0.0) == (io == "append"), "the log did not write as it was told to");
     }
     Ok(())

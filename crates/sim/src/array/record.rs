@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::array::{Array, CreateOptions, OpenOptions, Sabotage};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::emu::{Emu, FaultOp, FaultSpec, Late};
+use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
 use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
@@ -142,7 +142,7 @@ impl Stand {
             let write = move |event| sink(Entry::Io(index, event));
             let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
             // Above the recorder: what is recorded is what the drive does, and when.
-            devices.push(if shape.late { Late::over(device, LATE) } else { device });
+            devices.push(if shape.late { DeferredDevice::over(device, LATE) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
         let stripe_unit = Bytes(shape.unit * 512);

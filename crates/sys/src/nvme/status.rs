@@ -1,4 +1,4 @@
-//! What a device says when a command does not succeed.
+//! Status codes of failed commands.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::STATUS_MASK;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
 
-/// What a status means to whoever sent the command.
+/// Meaning of a status.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StatusKind {

@@ -1,4 +1,4 @@
-//! A loop of appends and nothing else: what the engine's rate is measured against.
+//! A minimal loop of appends, the baseline for measurements of the engine.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use super::lane::build;
 use crate::Buf;
 use crate::nvme::Command;
 
-/// Appends `data` (whole blocks of a namespace, page-aligned) `each` times to every one of `zones`, `depth` in flight,
-/// through a ring of the calling thread's, to `/dev/ngXnY`.
+/// Appends `data` (whole blocks, page-aligned) `each` times to every one of `zones` of `/dev/ngXnY`, with `depth`
+/// appends in flight, through a ring of its own.
 ///
 /// # Errors
-/// The kernel's, and `Other` for a status of the drive's.
+/// Errors of the kernel; `Other` for a status of the drive.
 #[doc(hidden)]
 pub fn appends(
     file: &File,

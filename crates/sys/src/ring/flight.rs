@@ -1,4 +1,4 @@
-//! An operation in the kernel's hands: it owns what the kernel reads and writes until it completes.
+//! A request in flight, which owns the memory that the kernel reads and writes until completion.
 
 use std::fs::File;
 use std::io;
@@ -9,20 +9,20 @@ use io_uring::squeue::Entry128;
 use io_uring::{opcode, types};
 
 use crate::bounce::{Bounce, are_direct, is_direct};
-use crate::engine::call_back;
 use crate::nvme::{Command, Data, PassthruCmd64, STATUS_MASK, check};
+use crate::request::call_back;
 use crate::{Buf, BufMut, Finish, Finished, Request};
 
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: a command on an I/O queue.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
 
-/// An operation and what it owns. In flight it is behind a pointer that the kernel hands back.
+/// A request and its memory. In flight it is a raw pointer that the kernel returns as user data.
 pub(super) struct Flight {
     request: Request,
     finish: Finish,
-    /// The data, where it cannot go to the kernel as it lies.
+    /// Aligned copy of the data, if the data is not aligned.
     bounce: Option<Bounce>,
-    /// The parts of a vectored write, as the kernel wants them.
+    /// The I/O vector of a vectored write.
     parts: Vec<libc::iovec>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Flight {
 // to other threads.
 unsafe impl Send for Flight {}
 
-/// A completion, as the ring gives it.
+/// A completion queue entry.
 #[derive(Clone, Copy)]
 pub(super) struct Completion {
     pub(super) result: i32,
@@ -38,7 +38,7 @@ pub(super) struct Completion {
 }
 
 impl Flight {
-    /// Prepares a request for a ring. Gives back what does not go there.
+    /// Prepares a request for a ring. Returns requests that a ring does not support.
     pub(super) fn new(request: Request, finish: Finish) -> Result<Box<Flight>, (Request, Finish)> {
         let mut parts = Vec::new();
         let mut none = false;
@@ -75,13 +75,13 @@ impl Flight {
         Ok(Box::new(Flight { request, finish, bounce, parts }))
     }
 
-    /// The request again, of a flight that did not start.
+    /// Returns the request of a flight that did not start.
     pub(super) fn into_request(self) -> (Request, Finish) {
         (self.request, self.finish)
     }
 
-    /// The submission entry, without user data. It points into this flight, so the flight must stay where it is until
-    /// the completion is there.
+    /// The submission entry, without user data. The entry points into this flight, which must not move until the
+    /// completion.
     pub(super) fn entry(&mut self) -> Entry128 {
         let fd = |file: &Arc<File>| types::Fd(file.as_raw_fd());
         match &mut self.request {
@@ -116,12 +116,12 @@ impl Flight {
         }
     }
 
-    /// Whether the kernel gave the operation back undone, so that it can be submitted again.
+    /// True if the kernel did not execute the request, so that it can be submitted again.
     pub(super) fn is_undone(&self, completion: Completion) -> bool {
         matches!(-completion.result, libc::EINTR | libc::EAGAIN) && !self.is_nvme()
     }
 
-    /// Whether the device's file takes no commands through a ring: a block device, or an ordinary file.
+    /// True if the file does not support commands through a ring, such as a block device or an ordinary file.
     pub(super) fn is_unsupported(&self, completion: Completion) -> bool {
         -completion.result == libc::EOPNOTSUPP && self.is_nvme()
     }
@@ -130,7 +130,7 @@ impl Flight {
         matches!(self.request, Request::NvmeOut { .. } | Request::NvmeIn { .. })
     }
 
-    /// Ends the operation.
+    /// Completes the request.
     pub(super) fn complete(self, completion: Completion) {
         let Flight { request, finish, bounce, .. } = self;
         let ok = u64::try_from(completion.result);
@@ -167,7 +167,7 @@ fn copy_back(from: &[u8], into: &mut BufMut, done: u64) {
     }
 }
 
-/// A result above zero is the device's status; the 64-bit result means something only without one.
+/// A positive result is the device's status. The 64-bit result is valid only without a status.
 fn nvme_finished(completion: Completion, result: io::Result<u64>, buffer: Option<BufMut>) -> Finished {
     let status = u16::try_from(completion.result).map_or(0, |raw| raw & STATUS_MASK);
     Finished { result: result.map(|_| if status == 0 { completion.big } else { 0 }), status, buffer }

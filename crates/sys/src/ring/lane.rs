@@ -1,4 +1,4 @@
-//! A thread's ring.
+//! The ring of one thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,52 +12,54 @@ use rustix::event::{EventfdFlags, eventfd};
 use units::Reactor;
 
 use crate::ring::flight::{Completion, Flight};
-use crate::ring::reaper::Reaper;
+use crate::ring::reaper::{Reaped, Reaper};
 use crate::threads::Threads;
 
-/// Entries of the submission queue. A full one is passed on at once, so this bounds only what goes in one call.
+/// Entries of the submission queue. A full queue is submitted at once, so this bounds only one system call.
 const SUBMISSIONS: u32 = 64;
 /// Entries of the completion queue: 32 bytes each.
 const COMPLETIONS: u32 = 1024;
-/// In flight on one ring at most; the rest waits in the lane. As many completions fit the queue, together with those
-/// of the wake-ups, so the queue never overflows: what the kernel keeps of an overflow, it tells nobody about.
+/// Largest number of requests in flight on one ring; further ones wait in `backlog`. Their completions and those of
+/// wake-ups fit into the completion queue, which must never overflow, because the kernel signals no eventfd for
+/// overflowed completions.
 const MAX_IN_FLIGHT: u32 = COMPLETIONS - 24;
-/// Completions that are taken at once, under the lock.
+/// Completions taken from the queue at once, under the lock.
 const BATCH: usize = 32;
-/// The user data of the poll for wake-ups. No flight has this address.
+/// User data of the poll for wake-ups. No flight has this address.
 const WAKE: u64 = 1;
 
 pub(super) type Uring = IoUring<squeue::Entry128, cqueue::Entry32>;
 
-/// A ring, its owner and its operations in flight.
+/// A ring and its requests in flight.
 ///
-/// Any thread may reap and submit: `sq` and `cq` guard the two queues. Finishes run outside both.
+/// Any thread may process completions and submit; `sq` and `cq` guard the two queues. Callbacks run outside both
+/// locks.
 pub(super) struct Lane {
     ring: Uring,
     sq: Mutex<Submissions>,
     cq: Mutex<Reaping>,
-    /// Ends the owner's sleep in the kernel: the ring polls it.
+    /// Eventfd that the ring polls, to end the owner's sleep in the kernel.
     wake: OwnedFd,
-    /// Tells the reaper of completions.
-    pub(super) notify: OwnedFd,
-    /// The poll for `wake` is over, and must be asked for again.
+    /// Eventfd that signals completions to the reaper.
+    notify: OwnedFd,
+    /// The poll for `wake` has ended and must be submitted again.
     wake_unarmed: AtomicBool,
     drained: Condvar,
     threads: Arc<Threads>,
     reaper: &'static Reaper,
-    pub(super) id: u64,
+    id: u64,
 }
 
 #[derive(Default)]
 struct Submissions {
     in_flight: u32,
-    /// Entries in the queue that the kernel has not been told of.
+    /// Entries in the queue that are not submitted to the kernel yet.
     pending: u32,
-    /// The owner waits: it passes on what is pending itself.
+    /// The owner is about to wait and submits pending entries itself.
     held_back: bool,
-    /// The owner is gone, or about to go.
+    /// The owner thread is ending or has ended.
     retired: bool,
-    /// What waits for a place in flight. It has no bound of its own: those who submit have theirs.
+    /// Requests beyond [`MAX_IN_FLIGHT`]. Unbounded; callers bound the number of their requests.
     backlog: std::collections::VecDeque<Box<Flight>>,
 }
 
@@ -69,11 +71,11 @@ impl Submissions {
 
 #[derive(Default)]
 struct Reaping {
-    /// The owner reaps, and the eventfd is off.
+    /// The owner processes completions, and the eventfd is disabled.
     by_owner: bool,
 }
 
-/// A ring, for whichever thread.
+/// Creates a ring.
 pub(super) fn build() -> io::Result<Uring> {
     Uring::builder().setup_cqsize(COMPLETIONS).setup_submit_all().build(SUBMISSIONS)
 }
@@ -97,11 +99,11 @@ impl Lane {
             reaper,
             id: reaper.next_id(),
         });
-        reaper.add(&lane)?;
+        reaper.add(Arc::clone(&lane) as Arc<dyn Reaped>)?;
         Ok(lane)
     }
 
-    /// Starts an operation, or puts it where it starts when others have ended.
+    /// Starts a request, or queues it until others have completed.
     pub(super) fn start(&self, flight: Box<Flight>) {
         let mut sq = self.sq.lock();
         if sq.in_flight >= MAX_IN_FLIGHT || !sq.backlog.is_empty() {
@@ -114,8 +116,8 @@ impl Lane {
         }
     }
 
-    /// Puts an operation into the queue, for which there is room in flight. Says whether the queue took it: it goes
-    /// back to where it waits otherwise.
+    /// Puts a request into the submission queue. Returns false and requeues the request if the queue does not accept
+    /// it.
     fn push(&self, sq: &mut Submissions, mut flight: Box<Flight>) -> bool {
         let entry = flight.entry();
         let address = Box::into_raw(flight).expose_provenance() as u64;
@@ -134,7 +136,7 @@ impl Lane {
         // SAFETY: `sq` is locked, so this is the only view of the queue. What the entry refers to lives in its flight,
         // which nobody frees before its completion, or in this lane.
         let push = || unsafe { self.ring.submission_shared().push(entry) }.is_ok();
-        // If it is full, the kernel takes what there is; it does not only when it has no memory.
+        // If the queue is full, its entries are submitted, which fails only if the kernel has no memory.
         let mut pushed = push();
         if !pushed && self.enter(sq.pending).is_ok() {
             sq.pending = 0;
@@ -144,23 +146,23 @@ impl Lane {
         pushed
     }
 
-    /// Tells the kernel of what is pending. Without the lock: another thread that adds more meanwhile tells it again,
-    /// or this call takes that too.
+    /// Submits pending entries, after releasing the lock. Entries that another thread adds meanwhile are submitted by
+    /// that thread or by this call.
     fn pass_on(&self, mut sq: parking_lot::MutexGuard<'_, Submissions>) {
         let pending = std::mem::take(&mut sq.pending);
         drop(sq);
         if pending > 0 && self.enter(pending).is_err() {
-            // No memory, as a rule. Whoever submits must not wait for it: the reaper tries again.
+            // Usually the kernel has no memory. The submitter must not wait, so the reaper tries again.
             self.reaper.retry(self.id);
         }
     }
 
-    /// Has the kernel take the submission queue's entries, `pending` or more. An error if it does not take any.
+    /// Submits the entries of the submission queue, `pending` or more. Fails if the kernel takes none.
     fn enter(&self, pending: u32) -> io::Result<()> {
         let mut taken = 0;
         loop {
             match self.ring.submit() {
-                // None: another thread told the kernel of them.
+                // Another thread has submitted the entries.
                 Ok(0) => return Ok(()),
                 Ok(more) => taken += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -172,17 +174,8 @@ impl Lane {
         }
     }
 
-    /// Tries again what the kernel had no memory for. Says whether that worked.
-    pub(super) fn resume(&self) -> bool {
-        let resumed = self.enter(u32::MAX).is_ok();
-        if resumed {
-            self.ended(0, false);
-        }
-        resumed
-    }
-
-    /// Serves what has completed, until the queue is empty. Says how much that was. Who is not the owner leaves to an
-    /// owner that waits what is the owner's.
+    /// Processes completions until the queue is empty; returns their number. Does nothing if the caller is not the
+    /// owner and the owner waits, because then the owner processes them.
     pub(super) fn reap(&self, owner: bool) -> usize {
         let mut served = 0;
         loop {
@@ -236,7 +229,7 @@ impl Lane {
         }
     }
 
-    /// So many operations have ended: others take their places.
+    /// Counts completed requests and starts queued ones.
     fn ended(&self, count: u32, owner: bool) {
         let mut sq = self.sq.lock();
         sq.in_flight -= count;
@@ -247,14 +240,14 @@ impl Lane {
         if sq.retired && sq.is_idle() {
             self.drained.notify_all();
         }
-        // The owner may sleep already: it passes on only what it submitted itself.
+        // The owner may already sleep, and submits only entries that it added itself.
         if !(owner && sq.held_back) {
             self.pass_on(sq);
         }
     }
 
-    /// The owner goes: what is in flight is served by the reaper, and the owner stays until there is nothing left. A
-    /// finish must not run on a thread that is being torn down.
+    /// Called when the owner thread ends. The reaper processes the remaining completions while the owner waits for
+    /// them, because a callback must not run on an ending thread.
     pub(super) fn retire(&self) {
         self.serve_elsewhere();
         let mut sq = self.sq.lock();
@@ -269,12 +262,7 @@ impl Lane {
         self.reaper.remove(self);
     }
 
-    /// Has the reaper look at this lane.
-    pub(super) fn tell_reaper(&self) {
-        let _told = rustix::io::write(&self.notify, &1u64.to_ne_bytes());
-    }
-
-    /// From now on the reaper serves, and nothing is held back.
+    /// Hands the completions to the reaper and submits held-back entries.
     fn serve_elsewhere(&self) {
         let mut cq = self.cq.lock();
         cq.by_owner = false;
@@ -286,9 +274,9 @@ impl Lane {
         self.pass_on(sq);
     }
 
-    /// Asks for the poll of the wake-ups, if it is not under way.
+    /// Submits the poll of `wake`, if none is active.
     ///
-    /// Says whether the owner may sleep.
+    /// True if the owner may sleep.
     fn arm_wake(&self, sq: &mut Submissions) -> bool {
         if !self.wake_unarmed.swap(false, Ordering::AcqRel) {
             return true;
@@ -297,6 +285,32 @@ impl Lane {
         let armed = self.push_entry(sq, &squeue::Entry128::from(poll.build()).user_data(WAKE));
         self.wake_unarmed.store(!armed, Ordering::Release);
         armed
+    }
+}
+
+impl Reaped for Lane {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn notify(&self) -> &OwnedFd {
+        &self.notify
+    }
+
+    fn reap_for_owner(&self) {
+        self.reap(false);
+    }
+
+    fn resume(&self) -> bool {
+        let resumed = self.enter(u32::MAX).is_ok();
+        if resumed {
+            self.ended(0, false);
+        }
+        resumed
+    }
+
+    fn tell_reaper(&self) {
+        let _told = rustix::io::write(&self.notify, &1u64.to_ne_bytes());
     }
 }
 
@@ -322,7 +336,7 @@ impl Reactor for Lane {
         }
         sq.pending = 0;
         drop(sq);
-        // One call for both: what is in the submission queue, and the sleep.
+        // One system call submits the queue and sleeps.
         let ended = match timeout {
             Some(timeout) => {
                 let timeout = types::Timespec::from(timeout);
@@ -332,7 +346,7 @@ impl Reactor for Lane {
             None => self.ring.submit_and_wait(1),
         };
         match ended.map_err(|error| error.raw_os_error()) {
-            // It may have taken a part only.
+            // The kernel may have taken only a part of the entries.
             Ok(_) | Err(Some(libc::ETIME | libc::EINTR)) => {
                 let _sq = self.sq.lock();
                 // SAFETY: `sq` is locked, so this is the only view of the queue.
@@ -340,7 +354,7 @@ impl Reactor for Lane {
                     self.reaper.retry(self.id);
                 }
             }
-            // The kernel has no memory to take more: something in flight must end first.
+            // The kernel has no memory until a request completes.
             Err(_) => self.reaper.retry(self.id),
         }
     }
@@ -348,7 +362,7 @@ impl Reactor for Lane {
     fn leave(&self) {
         if self.cq.lock().by_owner {
             self.serve_elsewhere();
-            // What came while the eventfd was off.
+            // Completions that arrived while the eventfd was disabled.
             self.reap(true);
         }
     }

@@ -8,7 +8,8 @@
 //!                              └──eventfd──> reaper thread: where the owner does not wait
 //! ```
 //!
-//! While its owner waits, a lane's eventfd is switched off and the owner reaps; at all other times the reaper does.
+//! While the owner thread waits, the lane's eventfd is disabled and the owner processes completions; at all other
+//! times the reaper thread does.
 
 pub(crate) mod bare;
 mod flight;
@@ -26,18 +27,18 @@ use crate::ring::reaper::Reaper;
 use crate::threads::Threads;
 use crate::{Finish, Request};
 
-/// The engine. One in a process: its lanes are the threads'.
+/// The engine on io_uring. A process has one; each thread has its own lane.
 pub(crate) struct Ring {
     reaper: &'static Reaper,
-    /// For calls, and for threads that got no ring.
+    /// Helper threads for blocking calls, and for threads without a ring.
     threads: Arc<Threads>,
 }
 
-/// A thread's lane. Dropped when the thread ends, which waits until the lane has nothing in flight: the kernel would
-/// cancel some of it otherwise.
+/// A thread's lane. Dropped when the thread ends; the drop waits for all requests in flight, because the kernel would
+/// cancel some of them otherwise.
 struct Slot {
     lane: OnceCell<Option<Arc<Lane>>>,
-    /// The thread is in the midst of making its lane.
+    /// True while the thread creates its lane.
     making: Cell<bool>,
 }
 
@@ -55,7 +56,7 @@ impl Drop for Slot {
 }
 
 impl Ring {
-    /// The engine, if this kernel has what it needs and lets us. The error says what is missing.
+    /// The engine, if this kernel supports and permits it. The error says what is missing.
     pub(crate) fn start(threads: Arc<Threads>) -> io::Result<Ring> {
         let reaper = Reaper::shared()?;
         probe::probe()?;
@@ -65,11 +66,11 @@ impl Ring {
     pub(crate) fn submit(&self, request: Request, finish: Finish) {
         let flight = match Flight::new(request, finish) {
             Ok(flight) => flight,
-            // A call, or what the helper refuses in its own words.
+            // A blocking call, or a request that the helper refuses with an error.
             Err((request, finish)) => return self.threads.submit(request, finish),
         };
         let mut flight = Some(flight);
-        // In a thread that is being torn down there is no lane any more.
+        // An ending thread has no lane any more.
         let _torn_down = SLOT.try_with(|slot| {
             if let Some(lane) = self.lane(slot)
                 && let Some(flight) = flight.take()

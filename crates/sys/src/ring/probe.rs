@@ -1,4 +1,4 @@
-//! Whether this kernel has what the rings need, and lets us.
+//! Checks that this kernel supports and permits the rings.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use io_uring::opcode;
 
 use crate::ring::lane::build;
 
-/// Makes a ring and has it do something, to see whether this kernel lets us.
+/// Creates a ring and executes a no-op on it.
 pub(super) fn probe() -> io::Result<()> {
     let ring = build().map_err(|error| io::Error::new(error.kind(), refusal(&error)))?;
     let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what.to_owned());
@@ -33,7 +33,7 @@ pub(super) fn probe() -> io::Result<()> {
     Ok(())
 }
 
-/// Why there is no ring, in words.
+/// Explains why there is no ring.
 fn refusal(error: &io::Error) -> String {
     let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     refusal_with(error, switch.trim())

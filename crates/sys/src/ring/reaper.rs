@@ -1,4 +1,4 @@
-//! The thread that reaps for those who do not wait.
+//! The thread that processes completions of threads that do not wait.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,25 +9,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 
-use crate::ring::lane::Lane;
-
-/// How long the kernel is left alone when it had no memory for a submission.
+/// Time until a submission is tried again for which the kernel had no memory.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Waits for the lanes' eventfds, and serves a lane whose eventfd says that something has completed.
+/// A thread's ring, as far as the reaper uses it.
+pub(super) trait Reaped: Send + Sync {
+    /// Number of the ring.
+    fn id(&self) -> u64;
+
+    /// The eventfd that the kernel signals for each completion.
+    fn notify(&self) -> &OwnedFd;
+
+    /// Processes completions, unless the owner waits and does so itself.
+    fn reap_for_owner(&self);
+
+    /// Submits again the entries that the kernel had no memory for; true if the kernel took them.
+    fn resume(&self) -> bool;
+
+    /// Signals `notify`, so that the reaper looks at this ring.
+    fn tell_reaper(&self);
+}
+
+/// Waits for the lanes' eventfds and processes the completions of signalled lanes.
 pub(super) struct Reaper {
     epoll: OwnedFd,
-    lanes: Mutex<HashMap<u64, Arc<Lane>>>,
-    /// Lanes with entries that the kernel did not take.
+    lanes: Mutex<HashMap<u64, Arc<dyn Reaped>>>,
+    /// Lanes with entries for which the kernel had no memory.
     stuck: Mutex<Vec<u64>>,
     ids: AtomicU64,
 }
 
-/// The process's reaper; it lives as long as the process.
+/// The process's reaper, which lives until the process ends.
 static SHARED: Mutex<Option<&'static Reaper>> = Mutex::new(None);
 
 impl Reaper {
-    /// The process's reaper, started when first asked for.
+    /// The process's reaper, started on first use.
     pub(super) fn shared() -> io::Result<&'static Reaper> {
         let mut shared = SHARED.lock();
         if let Some(reaper) = *shared {
@@ -48,23 +64,23 @@ impl Reaper {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, lane: &Arc<Lane>) -> io::Result<()> {
-        self.lanes.lock().insert(lane.id, Arc::clone(lane));
-        // By edges: nobody reads the eventfd, its events only tell to look.
+    pub(super) fn add(&self, lane: Arc<dyn Reaped>) -> io::Result<()> {
+        self.lanes.lock().insert(lane.id(), Arc::clone(&lane));
+        // Edge-triggered, because the eventfd is never read.
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let added = epoll::add(&self.epoll, &lane.notify, epoll::EventData::new_u64(lane.id), events);
+        let added = epoll::add(&self.epoll, lane.notify(), epoll::EventData::new_u64(lane.id()), events);
         if added.is_err() {
-            self.lanes.lock().remove(&lane.id);
+            self.lanes.lock().remove(&lane.id());
         }
         Ok(added?)
     }
 
-    pub(super) fn remove(&self, lane: &Lane) {
-        let _gone = epoll::delete(&self.epoll, &lane.notify);
-        self.lanes.lock().remove(&lane.id);
+    pub(super) fn remove(&self, lane: &dyn Reaped) {
+        let _gone = epoll::delete(&self.epoll, lane.notify());
+        self.lanes.lock().remove(&lane.id());
     }
 
-    /// Has a lane's submissions passed on again later: the kernel did not take them.
+    /// Schedules another attempt to submit a lane's entries.
     pub(super) fn retry(&self, id: u64) {
         let mut stuck = self.stuck.lock();
         if !stuck.contains(&id) {
@@ -76,7 +92,7 @@ impl Reaper {
         }
     }
 
-    fn lane(&self, id: u64) -> Option<Arc<Lane>> {
+    fn lane(&self, id: u64) -> Option<Arc<dyn Reaped>> {
         self.lanes.lock().get(&id).cloned()
     }
 
@@ -85,12 +101,12 @@ impl Reaper {
         loop {
             let stuck = !self.stuck.lock().is_empty();
             let timeout = stuck.then_some(RETRY);
-            // An error is an interruption: the kernel uses this thread to complete what this thread submitted.
+            // Interruptions are ignored.
             let _waited =
                 epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
             for event in events.drain(..) {
                 if let Some(lane) = self.lane(event.data.u64()) {
-                    lane.reap(false);
+                    lane.reap_for_owner();
                 }
             }
             if stuck {

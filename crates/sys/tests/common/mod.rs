@@ -1,4 +1,4 @@
-//! What the engine's tests share.
+//! Helpers of the engine's tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::fs::{File, OpenOptions};
@@ -110,7 +110,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Runs a test that would hang if it failed: panics where it takes longer than ten minutes.
+/// Runs a test that hangs on failure; panics after ten minutes.
 pub fn within_ten_minutes(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::Builder::new().spawn(move || {

@@ -1,21 +1,21 @@
-//! What the harness and the init in the guest say to each other: JSON, one line for each.
+//! Messages between the harness and the init in the guest: JSON, one message a line.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the initrd has the job.
+/// Path of the job in the initrd.
 pub const JOB_PATH: &str = "/furrow/job.json";
-/// Where the initrd has the kernel's modules, in the order in which they are loaded.
+/// Directory of the kernel's modules in the initrd; they are loaded in order of their names.
 pub const MODULES_PATH: &str = "/furrow/modules";
-/// The virtio-serial port of [`Event`]s, one a line; in the other direction lines for the test program.
+/// The virtio-serial port for [`Event`]s, one a line, and for replies to the test program.
 pub const CONTROL_PORT: &str = "furrow.control";
 /// The virtio-serial port of the command's standard output.
 pub const OUTPUT_PORT: &str = "furrow.output";
 /// The virtio-serial port of the command's standard error.
 pub const ERROR_PORT: &str = "furrow.error";
 
-/// What a guest is to do.
+/// Job of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -23,7 +23,7 @@ pub struct Job {
     pub drives: Vec<String>,
     /// The zoned null_blk devices to make.
     pub null_blk: Vec<NullBlk>,
-    /// The null_blk devices to make and to hand out again as NVMe drives by nvmet-loop.
+    /// The null_blk devices to create and export as NVMe drives by nvmet-loop.
     pub loops: Vec<NullBlk>,
     /// Files below /proc/sys and what to write into them.
     pub sysctl: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub struct Job {
 pub struct NullBlk {
     /// Bytes of the device in MiB.
     pub size_mb: u32,
-    /// From one zone to the next, in MiB.
+    /// Distance between the starts of two zones, in MiB.
     pub zone_size_mb: u32,
     /// The writable part of a zone, in MiB.
     pub zone_capacity_mb: u32,
@@ -124,7 +124,7 @@ pub enum Event {
         /// Its unit.
         unit: String,
     },
-    /// The test wants something of the harness and waits for a line.
+    /// The test sends a request to the harness and waits for a reply.
     Ask {
         /// What.
         what: String,
@@ -136,12 +136,12 @@ pub enum Event {
         /// Bytes.
         size: u64,
     },
-    /// A file may be gone from now on.
+    /// A file may be missing from now on.
     Dropped {
         /// The file.
         path: String,
     },
-    /// What was no event: half a line, where the machine was reset.
+    /// Text that is no event, such as an incomplete line after a reset.
     #[serde(skip)]
     Noise {
         /// The text.

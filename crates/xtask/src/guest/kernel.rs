@@ -1,4 +1,4 @@
-//! Debian's kernel: fetched as a package, taken apart, never installed.
+//! Debian's kernel, fetched as a package and unpacked, never installed.
 
 use std::fs;
 use std::io::Write;
@@ -10,20 +10,20 @@ use anyhow::{Context, Result, bail, ensure};
 /// The package whose dependency names the newest build of the kernel. Debian 12 has it in its security suite.
 const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
 
-/// The modules that a guest loads, those they need excluded: what else there is, the kernel has built in.
+/// The modules that a guest loads, without their dependencies. All other drivers are built into the kernel.
 pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The kernel, not compressed: it boots several seconds sooner than the package's.
+    /// The uncompressed kernel, which boots several seconds faster than the package's.
     pub vmlinux: PathBuf,
     /// Its modules, in the order in which they are loaded.
     pub modules: Vec<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel below `cache`, fetched where it is not there yet. An error says why there is none to be had.
+    /// The kernel below `cache`, fetched if missing.
     pub fn get(cache: &Path) -> Result<Kernel> {
         let home = cache.join("kernel-v2");
         if !home.join("vmlinux").exists() {
@@ -31,7 +31,7 @@ impl Kernel {
             let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
             fetch(work.path())?;
             let ready = work.path().join("ready");
-            // Another run may have been faster: then its kernel is as good.
+            // Another run may have fetched the same kernel meanwhile.
             if fs::rename(&ready, &home).is_err() && !home.join("vmlinux").exists() {
                 bail!("cannot move the kernel to {}", home.display());
             }
@@ -44,10 +44,10 @@ impl Kernel {
     }
 }
 
-/// Leaves the kernel and its modules in `work`/ready.
+/// Unpacks the kernel and its modules to `work`/ready.
 fn fetch(work: &Path) -> Result<()> {
     let archive = download(work).or_else(|why| {
-        // The lists may be missing, or name a build that is no longer there. Without root the first reason stands.
+        // The package lists may be missing or outdated: update them, which needs root, and try again.
         run(Command::new("apt-get").args(["update", "-qq"])).map_err(|_| why)?;
         download(work)
     })?;
@@ -93,7 +93,7 @@ fn download(work: &Path) -> Result<PathBuf> {
     eprintln!("guest: fetching {package}");
     run(Command::new("apt-get")
         .current_dir(work)
-        // As root apt would fetch as another user, who may not write here.
+        // As root, apt would download as another user, who may not write here.
         .args(["-qq", "-o", "APT::Sandbox::User=root", "download", &package]))?;
     first(work, |name| name.ends_with(".deb"))
 }

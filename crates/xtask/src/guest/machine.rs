@@ -20,15 +20,15 @@ use super::programs::Programs;
 /// The emulator.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// How long a machine has to boot and set up its devices, on a busy host too.
+/// Time limit of booting and setting up devices, also on a busy host.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
-/// A zoned NVMe drive of QEMU's.
+/// A zoned NVMe drive of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZnsDrive {
     /// Number of zones.
     pub zones: u32,
-    /// From one zone to the next, in MiB.
+    /// Distance between the starts of two zones, in MiB.
     pub zone_size_mb: u32,
     /// The writable part of a zone, in MiB.
     pub zone_capacity_mb: u32,
@@ -53,7 +53,7 @@ impl Default for ZnsDrive {
     }
 }
 
-/// What a machine consists of.
+/// Hardware of a machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Its NVMe drives; their serial numbers are ZNS0, ZNS1 and so on.
@@ -62,11 +62,11 @@ pub struct Machine {
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mb: u32,
-    /// Whether a reset starts it again; else it ends there.
+    /// True if a reset reboots the machine; otherwise a reset ends it.
     pub survives_reset: bool,
     /// Whether drives can be unplugged.
     pub pluggable: bool,
-    /// How many of the drives, the last ones, can be plugged in again: each stays in a subsystem of its own.
+    /// Number of drives, counted from the last one, that can be plugged in again. Each is in a subsystem of its own.
     pub spares: usize,
 }
 
@@ -95,15 +95,15 @@ pub struct Running {
     events: Receiver<Event>,
     control: UnixStream,
     copiers: Vec<JoinHandle<()>>,
-    /// The guest has said something.
+    /// The guest has sent an event.
     has_spoken: bool,
 }
 
-/// A machine is started so often. An emulated one dies now and then in its first second, before it has said a word: the
-/// kernel patches itself there, which QEMU's emulation of several processors does not always survive.
+/// Attempts to start a machine. An emulated machine sometimes crashes in its first second, because the kernel patches
+/// its own code while QEMU emulates several processors.
 const BOOTS: u32 = 3;
 
-/// Where a guest's output goes.
+/// Receivers of a guest's output.
 pub type Sink = Box<dyn Write + Send>;
 
 impl Machine {
@@ -259,7 +259,7 @@ impl Machine {
 }
 
 impl Running {
-    /// The next thing the guest says; none when it says nothing for so long. An error when the machine has ended.
+    /// The guest's next event; `None` after the time limit. Fails if the machine has ended.
     pub fn poll(&mut self, limit: Duration) -> Result<Option<Event>> {
         match self.events.recv_timeout(limit) {
             Ok(event) => {
@@ -273,7 +273,7 @@ impl Running {
         }
     }
 
-    /// The next thing the guest says; an error when it says nothing for so long.
+    /// The guest's next event. Fails after the time limit.
     pub fn next(&mut self, limit: Duration) -> Result<Event> {
         self.poll(limit)?.with_context(|| {
             format!(
@@ -293,7 +293,7 @@ impl Running {
         }
     }
 
-    /// Waits until the command has ended, `limit` from now at most. Its exit code.
+    /// Waits for the end of the command, at most `limit`; returns its exit code.
     pub fn exit(&mut self, limit: Duration) -> Result<u8> {
         let end = clock::now() + limit;
         loop {
@@ -311,7 +311,7 @@ impl Running {
         }
     }
 
-    /// Says a line to the test program.
+    /// Sends a line to the test program.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         self.control.write_all(format!("{line}\n").as_bytes()).context("the guest does not listen")
     }
@@ -340,7 +340,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
-        // The ports are closed now: what was still under way has been copied when these end.
+        // The ports are closed, so these threads end after copying the remaining output.
         for copier in self.copiers.drain(..) {
             copier.join().ok();
         }

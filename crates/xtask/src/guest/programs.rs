@@ -1,4 +1,4 @@
-//! The host's programs, taken along into the guest with the libraries they load.
+//! Programs of the host that are copied into the guest, with their libraries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +14,14 @@ use super::kernel;
 /// The plug-in's file, beside the `furrow` program.
 const PLUGIN: &str = "libfurrow_rocksdb.so";
 
-/// Files of the host and where they lie in the guest.
+/// Files of the host and their paths in the guest.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     files: BTreeMap<String, PathBuf>,
 }
 
 impl Programs {
-    /// Adds a program: a path, or a name that is looked for in `built` and then on the search path. It lies in the
-    /// guest's /bin, under its own name.
+    /// Adds a program to the guest's /bin: a path, or a name to be found in `built` or on the search path.
     pub fn add(&mut self, program: &str, built: &Path) -> Result<()> {
         let path = find(program, built)?;
         let name = path.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
@@ -38,7 +37,7 @@ impl Programs {
         self.add_as(&format!("/bin/{PLUGIN}"), &built.join(PLUGIN))
     }
 
-    /// Adds a file under a name of its own, and the libraries it loads.
+    /// Adds a file under the given name, with the libraries it loads.
     pub fn add_as(&mut self, name: &str, path: &Path) -> Result<()> {
         if self.files.insert(name.to_owned(), path.to_owned()).is_some() {
             return Ok(());
@@ -59,7 +58,7 @@ impl Programs {
     }
 }
 
-/// Where a program is.
+/// Path of a program.
 fn find(program: &str, built: &Path) -> Result<PathBuf> {
     if program.contains('/') {
         return fs::canonicalize(program).with_context(|| format!("there is no program {program}"));
@@ -104,7 +103,7 @@ fn strip(path: &Path, cache: &Path) -> Result<PathBuf> {
     let made = meta.modified()?.duration_since(std::time::UNIX_EPOCH)?.as_nanos();
     let to = cache.join(format!("{name}-{}-{made}", meta.len()));
     if !to.exists() {
-        // Older builds' copies are of no more use.
+        // Removes the copies of older builds.
         for entry in fs::read_dir(cache)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
                 fs::remove_file(entry.path()).ok();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// How long QEMU has for an answer.
+/// Time limit of QEMU's replies.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection to the monitor.
@@ -27,7 +27,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Runs a command; what it returned.
+    /// Runs a command; returns its result.
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value> {
         let mut line = json!({ "execute": command, "arguments": arguments }).to_string();
         line.push('\n');
@@ -40,7 +40,7 @@ impl Monitor {
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
-            // Anything else is an event that happened in between.
+            // Anything else is an asynchronous event.
         }
     }
 

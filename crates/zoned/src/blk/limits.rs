@@ -1,4 +1,4 @@
-//! What sysfs and a report say of a block device, as the contract's geometry.
+//! Converts sysfs attributes and a zone report to the contract's geometry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use sys::block::{Condition, Zone, ZoneKind as Kind};
 use crate::kernel::attribute;
 use crate::{Blocks, Geometry, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
-/// No transfer is longer, whatever the device allows: longer ones win nothing, and hold a buffer for longer.
+/// Largest transfer used, even if the device allows more: longer transfers are not faster.
 const MAX_TRANSFER: u64 = 1 << 20;
 
-/// A block queue's limits.
+/// Limits of a block device's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Bytes that a write is a multiple of.
+    /// Block size: writes are multiples of this.
     pub(super) block_size: u32,
-    /// The longest transfer in bytes that the device takes as one.
+    /// Longest transfer in bytes that the kernel does not split.
     pub(super) max_transfer: u64,
     pub(super) max_open: Option<u32>,
     pub(super) max_active: Option<u32>,
@@ -24,7 +24,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Reads them, or says why this is no device for us. `disk` is the disk's directory in sysfs.
+    /// Reads the limits; the error says why the device is unsupported. `disk` is the disk's sysfs directory.
     pub(super) fn read(disk: &Path) -> Result<Limits, String> {
         if attribute(disk, "partition").is_some() {
             return Err("a partition: zoned drives are used whole".into());
@@ -40,14 +40,15 @@ impl Limits {
         }
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
         let logical = number("logical_block_size").unwrap_or(512);
-        // Disks with sectors of 512 bytes over blocks of 4 KiB take sequential writes in whole blocks only.
+        // Disks with 512-byte sectors over 4 KiB physical blocks accept sequential writes in whole physical blocks
+        // only.
         let block = logical.max(number("zone_write_granularity").unwrap_or(0));
         let limit = |name: &str| {
             let most = number(name).unwrap_or(0);
             (most > 0).then(|| u32::try_from(most).unwrap_or(u32::MAX))
         };
-        // Longer ones the kernel splits, and the parts are not ordered. A segment is a page at least; a block of memory
-        // that is not aligned to pages takes one more.
+        // The kernel splits longer transfers and does not order the parts. A segment holds at least a page; unaligned
+        // memory needs one segment more.
         let segments =
             number("max_segments").map_or(u64::MAX, |most| most.saturating_mul(block.min(4096)) / 2);
         let longest = number("max_sectors_kb").unwrap_or(128).saturating_mul(1024).min(segments).max(block);
@@ -60,7 +61,7 @@ impl Limits {
         })
     }
 
-    /// The geometry, or why the contract has none for such a device.
+    /// The geometry; the error says why the contract does not support the device.
     pub(super) fn geometry(&self, name: &Arc<str>, report: &[Zone]) -> Result<Geometry, String> {
         let size = u64::from(self.block_size);
         if !self.block_size.is_power_of_two() || !(512..=65_536).contains(&self.block_size) {
@@ -71,7 +72,7 @@ impl Limits {
         if zone_size.0 == 0 || !zone_size.0.is_multiple_of(size) {
             return Err(format!("zones of {} bytes in blocks of {size}", zone_size.0));
         }
-        // A smaller last zone is left out.
+        // A smaller last zone is not used.
         let whole = match report.split_last() {
             Some((last, before)) if last.len < zone_size => before,
             _ => report,
@@ -119,13 +120,13 @@ impl Limits {
             atomic_write: Blocks(1),
             optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
-            // Answered here, so that all devices do the same.
+            // Reads past the pointer are answered by the zone queue, the same way for every device.
             ordered_cache: true,
             read_past_pointer: true,
         })
     }
 
-    /// What people want to know of the disk.
+    /// Details for `furrow device info`.
     pub(super) fn details(&self, disk: &Path) -> Vec<(&'static str, String)> {
         let mut details = crate::kernel::identity(disk);
         details.push(("interface", "zoned block device".into()));
@@ -137,7 +138,7 @@ impl Limits {
     }
 }
 
-/// The contract's words for zones from `first` on.
+/// Converts the zones of a report, the first of which is `first`.
 pub(super) fn infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
     (first..geometry.zones).zip(report).map(|(id, zone)| info(geometry, ZoneId(id), zone)).collect()
 }

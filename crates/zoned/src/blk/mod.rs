@@ -1,8 +1,7 @@
-//! `blk:/dev/X`: a zoned block device of the kernel: a ZNS drive, a host-managed SMR disk, `null_blk`, anything that
-//! says `host-managed`.
+//! `blk:/dev/X`: a host-managed zoned block device: a ZNS drive, an SMR disk, `null_blk`.
 //!
-//! The block interface has no append that a program can reach: an append is a write at the pointer that this process
-//! keeps, one at a time in each zone. Reads and writes are direct, zone commands and reports are ioctls.
+//! The block interface offers programs no append, so an append is a write at the pointer that this process keeps, one
+//! write at a time in each zone. Reads and writes use direct I/O; zone commands and reports are ioctls.
 
 mod limits;
 mod wire;
@@ -15,18 +14,20 @@ use sys::{Engine, EngineKind};
 use crate::blk::limits::Limits;
 pub(crate) use crate::blk::wire::command;
 use crate::blk::wire::{BlkWire, Zones};
-use crate::kernel::{Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, engine_details, refuse_virtual};
+use crate::kernel::{
+    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, Parts, engine_details, refuse_virtual,
+};
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
 
-/// Opens a zoned block device and holds it until the last operation is over.
+/// Opens a zoned block device exclusively, until the last operation has completed.
 ///
-/// Refused with [`ErrorKind::Held`] while a mount, another process or a device built on it has it; with
-/// [`ErrorKind::Unsupported`] what is not zoned, and zones that the contract has no words for. On the virtual clock
-/// there are no kernel devices.
+/// Fails with [`ErrorKind::Held`] while a mount, another process or a stacked device uses the device, and with
+/// [`ErrorKind::Unsupported`] if the device is not zoned, has zones that the contract does not support, or the clock
+/// is virtual.
 pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let name: Arc<str> = Arc::from(format!("blk:{}", path.display()));
     refuse_virtual(&name, &*driver)?;
-    let hold = Hold::take(path, Node::Block, &name)?;
+    let hold = DeviceLock::acquire(path, Node::Block, &name)?;
     if sys::block::is_read_only(&hold.file).unwrap_or(false) {
         let why = "the kernel holds it read-only: blockdev --setrw changes that";
         return Err(Error::new(ErrorKind::Denied, &name, "open").because(why));
@@ -48,13 +49,13 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     Ok(assemble(name, limits, Arc::new(hold), kernels, details, driver)?)
 }
 
-/// Who executes requests: as a rule, and writes that failed before.
+/// The kernel for all requests, and the one for writes that have failed before.
 struct Kernels {
     usual: Arc<dyn Kernel>,
     blocking: Arc<dyn Kernel>,
 }
 
-/// The device over anything that has zones and anything that executes requests.
+/// Builds the device over zones and kernels, which may be fakes.
 fn assemble(
     name: Arc<str>,
     limits: Limits,

@@ -1,4 +1,4 @@
-//! The block backend over a pretended kernel.
+//! The block backend over a fake kernel.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
 use crate::blk::wire::Zones;
-use crate::conformance::complaints;
+use crate::conformance::failures;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
 use crate::kernel::fake::{Blocking, Fake, SHAPES, block, empty, errno, options};
 use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneInfo, ZoneState};
@@ -34,9 +34,9 @@ impl Zones for Fake {
         };
         if !self.several_paths.load(Ordering::Relaxed) {
             let reported: Vec<ZoneId> = zones.iter().map(|info| info.zone).collect();
-            self.lost_track.lock().retain(|zone, noticed| !(*noticed && reported.contains(zone)));
+            self.lost_pointers.lock().retain(|zone, noticed| !(*noticed && reported.contains(zone)));
         }
-        Ok(zones.iter().map(|info| told(&geometry, info)).collect())
+        Ok(zones.iter().map(|info| reply(&geometry, info)).collect())
     }
 
     fn command(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
@@ -47,7 +47,7 @@ impl Zones for Fake {
         assert_eq!(len, geometry.zone_size.bytes(geometry.block_size));
         let zone = ZoneId(u32::try_from(at.0 / len.0).expect("few zones"));
         if matches!(action, Action::Reset | Action::Finish) {
-            self.lost_track.lock().remove(&zone);
+            self.lost_pointers.lock().remove(&zone);
         }
         self.apply(Op::Zone { zone, action }).map(drop).map_err(|e| errno(e.kind()))
     }
@@ -57,7 +57,7 @@ impl Zones for Fake {
     }
 }
 
-fn told(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
+fn reply(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
     let bytes = |blocks: Blocks| blocks.bytes(geometry.block_size);
     let start = Bytes(geometry.start(info.zone).0 * u64::from(geometry.block_size));
     Zone {
@@ -110,7 +110,7 @@ fn the_suite_passes_in_virtual_time_whatever_order_the_kernel_takes() {
     for shape in SHAPES.iter().copied().chain(["zones=12&zone-size=64KiB&conventional=3"]) {
         for seed in 0..3 {
             let (_, dev) = drive(options(shape), seed);
-            let found = complaints(&dev);
+            let found = failures(&dev);
             assert!(found.is_empty(), "{shape}, seed {seed}:\n{}", found.join("\n"));
         }
     }
@@ -121,7 +121,7 @@ fn the_suite_passes_where_a_failed_write_blocks_a_zone_until_its_reset() {
     for shape in SHAPES {
         let (fake, dev) = drive(options(shape), 1);
         fake.several_paths.store(true, Ordering::Relaxed);
-        let found = complaints(&dev);
+        let found = failures(&dev);
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -131,7 +131,7 @@ fn the_suite_passes_in_real_time_on_threads() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     for shape in &SHAPES[..2] {
         let fake = Fake::new(options(shape), &driver);
-        let found = complaints(&over(&fake, &driver));
+        let found = failures(&over(&fake, &driver));
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -147,7 +147,7 @@ fn queued_neighbours_go_out_as_one_write() {
 
 #[test]
 fn a_merged_write_is_durable_if_one_of_its_parts_is() {
-    // The tenth write: behind the first one that is in flight, merged with its neighbours.
+    // The tenth write is merged with its neighbours behind the first write, which is in flight.
     let options = EmuOptions { track_power_cuts: true, ..EmuOptions::tiny() };
     let (fake, dev) = drive(options, 1);
     let how = |at| if at == 9 { Durability::Durable } else { Durability::Cached };
@@ -164,7 +164,7 @@ fn a_merged_write_is_durable_if_one_of_its_parts_is() {
 
 #[test]
 fn a_durable_write_makes_cached_blocks_below_it_durable() {
-    // FUA alone would leave them in the cache; what is looked for is the flush.
+    // FUA alone would leave the blocks in the cache; the test looks for the flush.
     let (fake, dev) = drive(EmuOptions::tiny(), 1);
     let flushes = |at: u64, how| {
         let before = fake.flushes.load(Ordering::Relaxed);
@@ -180,7 +180,7 @@ fn a_durable_write_makes_cached_blocks_below_it_durable() {
 #[test]
 fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
-    // All tries.
+    // All attempts fail.
     fake.emu.fail(FaultSpec { count: 3, ..FaultSpec::next(FaultOp::Write) }.in_zone(ZoneId(0)));
     let ios: Vec<Io<()>> = (0..4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     let other = dev.write(dev.geometry().start(ZoneId(1)), block(4096, 9), Durability::Cached);
@@ -193,7 +193,7 @@ fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
 #[test]
 fn a_bad_block_does_not_fail_its_neighbours_in_a_merged_write() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
-    // The first passes; the merged one fails, then its parts go one by one.
+    // The first write succeeds; the merged write fails, then its parts are sent one by one.
     fake.emu.fail(FaultSpec { after: 1, ..FaultSpec::next(FaultOp::Write) });
     let ios = (0..10).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     assert_eq!(kinds(ios), vec![None; 10]);
@@ -219,7 +219,7 @@ fn a_block_layer_that_lost_track_of_a_pointer_costs_reports_and_no_error() {
     dev.write(Lba(0), block(4096, 1), Durability::Cached).wait().expect("writes");
     for (first, notices_blocking) in [(1, false), (5, true)] {
         fake.notices_blocking.store(notices_blocking, Ordering::Relaxed);
-        fake.lost_track.lock().insert(ZoneId(0), false);
+        fake.lost_pointers.lock().insert(ZoneId(0), false);
         let ios =
             (first..first + 4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
         assert_eq!(kinds(ios), vec![None; 4]);
@@ -330,7 +330,7 @@ fn what_is_in_flight_when_the_device_is_dropped_still_happens() {
     assert_eq!(report[0].pointer, Blocks(8));
 }
 
-/// An operation of one of a few zones, without the limits that zones share.
+/// An operation on one of a few zones, without limits on open zones.
 fn any_op() -> impl Strategy<Value = (u32, u64, u64, u8)> {
     (0..3_u32, 0..14_u64, 1..4_u64, 0..10_u8)
 }
@@ -359,10 +359,10 @@ fn said(result: crate::Result<Done>) -> String {
         Ok(Done::Read(data)) => {
             format!("read {:?}", data.chunks(4096).map(|block| block[0]).collect::<Vec<_>>())
         }
-        // The next operations may be in it.
+        // The merged write may contain the next operations.
         Ok(Done::Zones(_)) => "report".into(),
         Ok(done) => format!("{done:?}"),
-        // Where in a finished zone an append was refused, nobody needs to know.
+        // The address in the error of an append to a finished zone is not specified.
         Err(e) if e.kind() == ErrorKind::ZoneFull => format!("full {:?}", e.zone()),
         Err(e) => format!("{:?} {:?} {:?}", e.kind(), e.zone(), e.address()),
     }

@@ -9,22 +9,22 @@ use sys::{Finished, Request};
 use units::Bytes;
 
 use crate::blk::limits;
-use crate::kernel::{Ask, Expect, Failure, Hold, Wire};
+use crate::kernel::{DeviceLock, ExpectedReply, Failure, KernelOp, Wire};
 use crate::{Action, Done, ErrorKind, Geometry, Lba};
 
-/// What blocks, and goes by ioctl.
+/// Functions of a block device that block (ioctls).
 pub(super) trait Zones: Send + Sync + 'static {
-    /// The file that reads and writes go to.
+    /// The file for reads and writes.
     fn file(&self) -> Arc<File>;
-    /// The zones from the one at `from` on.
+    /// Reports the zones from the one at `from` on.
     fn report(&self, from: Bytes, max: u32) -> io::Result<Vec<Zone>>;
-    /// A zone command.
+    /// Executes a zone command.
     fn command(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()>;
-    /// Whether the device is there no more.
+    /// True if the device has been removed.
     fn is_gone(&self) -> bool;
 }
 
-impl Zones for Hold {
+impl Zones for DeviceLock {
     fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
@@ -38,11 +38,11 @@ impl Zones for Hold {
     }
 
     fn is_gone(&self) -> bool {
-        Hold::is_gone(self)
+        DeviceLock::is_gone(self)
     }
 }
 
-/// A zone command by ioctl.
+/// Executes a zone command by ioctl.
 pub(crate) fn command(file: &File, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
     match action {
         Action::Open => sys::block::open(file, at, len),
@@ -52,7 +52,7 @@ pub(crate) fn command(file: &File, action: Action, at: Bytes, len: Bytes) -> io:
     }
 }
 
-/// A block device's language.
+/// Encodes operations as requests to a block device.
 pub(super) struct BlkWire {
     geometry: Geometry,
     zones: Arc<dyn Zones>,
@@ -71,33 +71,35 @@ impl BlkWire {
 }
 
 impl Wire for BlkWire {
-    fn request(&self, ask: Ask) -> (Request, Expect) {
+    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply) {
         let file = Arc::clone(&self.file);
         match ask {
-            Ask::Read { at, into } => {
-                let expect = Expect::Read(into.len());
+            KernelOp::Read { at, into } => {
+                let expect = ExpectedReply::Read(into.len());
                 (Request::Read { file, at: self.byte(at), into }, expect)
             }
-            Ask::Write { at, data, durable } => {
-                let expect = Expect::Written(data.iter().map(|part| part.len()).sum());
+            KernelOp::Write { at, data, durable } => {
+                let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
                 (Request::Write { file, at: self.byte(at), data, durable }, expect)
             }
-            Ask::Append { zone, .. } => unreachable!("appends to zone {zone} are writes here: Rules say so"),
-            Ask::Flush => (Request::Sync { file }, Expect::Success),
-            Ask::Zone { zone, action } => {
+            KernelOp::Append { zone, .. } => {
+                unreachable!("appends to zone {zone} are writes here: Rules say so")
+            }
+            KernelOp::Flush => (Request::Sync { file }, ExpectedReply::Success),
+            KernelOp::Zone { zone, action } => {
                 let zones = Arc::clone(&self.zones);
                 let (at, len) = (
                     Bytes(self.byte(self.geometry.start(zone))),
                     self.geometry.zone_size.bytes(self.geometry.block_size),
                 );
                 let call = move || zones.command(action, at, len).map(|()| 0);
-                (Request::Call(Box::new(call)), Expect::Success)
+                (Request::Call(Box::new(call)), ExpectedReply::Success)
             }
-            Ask::Report { zones: wanted } => {
+            KernelOp::Report { zones: wanted } => {
                 let zones = Arc::clone(&self.zones);
                 let geometry = self.geometry.clone();
                 let from = Bytes(self.byte(geometry.start(crate::ZoneId(wanted.start))));
-                Expect::report(move || {
+                ExpectedReply::report(move || {
                     let report = zones.report(from, wanted.end - wanted.start)?;
                     Ok(limits::infos(&geometry, wanted.start, &report))
                 })
@@ -105,12 +107,12 @@ impl Wire for BlkWire {
         }
     }
 
-    fn judge(&self, expect: Expect, finished: Finished) -> Result<Done, Failure> {
+    fn interpret(&self, expect: ExpectedReply, finished: Finished) -> Result<Done, Failure> {
         let Finished { result, buffer, .. } = finished;
         let done = match result {
             Ok(done) => done,
             Err(e) => {
-                let mut failure = Failure::of_errno(&e);
+                let mut failure = Failure::from_errno(&e);
                 failure.buffer = buffer;
                 return Err(failure);
             }
@@ -119,10 +121,10 @@ impl Wire for BlkWire {
             Failure::new(ErrorKind::Media, format!("{done} bytes of {wanted} were transferred"))
         };
         match (expect, buffer) {
-            (Expect::Read(wanted), Some(into)) if done == wanted as u64 => Ok(Done::Read(into)),
-            (Expect::Read(wanted), buffer) => Err(Failure { buffer, ..short(wanted) }),
-            (Expect::Written(wanted), _) if done != wanted as u64 => Err(short(wanted)),
-            (Expect::Report(place), _) => Ok(Done::Zones(std::mem::take(&mut place.lock()))),
+            (ExpectedReply::Read(wanted), Some(into)) if done == wanted as u64 => Ok(Done::Read(into)),
+            (ExpectedReply::Read(wanted), buffer) => Err(Failure { buffer, ..short(wanted) }),
+            (ExpectedReply::Written(wanted), _) if done != wanted as u64 => Err(short(wanted)),
+            (ExpectedReply::Report(place), _) => Ok(Done::Zones(std::mem::take(&mut place.lock()))),
             _ => Ok(Done::Unit),
         }
     }

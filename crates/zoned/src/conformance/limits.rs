@@ -1,6 +1,6 @@
 //! Open and active limits.
 
-use crate::conformance::ground::{Check, Ground, Outcome, check, must, refused_in};
+use crate::conformance::fixture::{Check, Fixture, Outcome, check, must, refused_in};
 use crate::{Action, ErrorKind, ZoneId, ZoneState};
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -9,7 +9,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("active zones stop at the active limit", active_limit),
 ];
 
-fn zones(g: &mut Ground<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
+fn zones(g: &mut Fixture<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
     let mut zones = Vec::new();
     for _ in 0..count {
         match g.try_zone()? {
@@ -20,14 +20,14 @@ fn zones(g: &mut Ground<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
     Ok(Some(zones))
 }
 
-fn explicit_limit(g: &mut Ground<'_>) -> Outcome {
+fn explicit_limit(g: &mut Fixture<'_>) -> Outcome {
     let Some(most) = g.geometry().max_open else { return Ok(()) };
     let Some(mut zones) = zones(g, most + 1)? else { return Ok(()) };
     let Some(extra) = zones.pop() else { return Ok(()) };
     for zone in &zones {
         must("an open", g.act(*zone, Action::Open))?;
     }
-    // With both limits equal, either may be the one that is named.
+    // If both limits are equal, the drive may name either.
     let kinds = [ErrorKind::TooManyOpen, ErrorKind::TooManyActive];
     refused_in(extra, "an open above the limit", g.act(extra, Action::Open), &kinds)?;
     refused_in(extra, "a write above the limit", g.write(g.start(extra), g.data(1, 1)), &kinds)?;
@@ -38,7 +38,7 @@ fn explicit_limit(g: &mut Ground<'_>) -> Outcome {
     must("an open after a close", g.act(extra, Action::Open))
 }
 
-fn implicit_close(g: &mut Ground<'_>) -> Outcome {
+fn implicit_close(g: &mut Fixture<'_>) -> Outcome {
     let Some(most) = g.geometry().max_open else { return Ok(()) };
     if g.geometry().max_active.is_some_and(|active| active <= most) || g.geometry().zone_capacity.0 < 3 {
         return Ok(());
@@ -62,7 +62,7 @@ fn implicit_close(g: &mut Ground<'_>) -> Outcome {
     Ok(())
 }
 
-fn active_limit(g: &mut Ground<'_>) -> Outcome {
+fn active_limit(g: &mut Fixture<'_>) -> Outcome {
     let Some(most) = g.geometry().max_active else { return Ok(()) };
     if g.geometry().zone_capacity.0 < 2 {
         return Ok(());

@@ -1,10 +1,10 @@
-//! One suite for every backend: what the contract says a device does. It adapts to the geometry, and **it
-//! destroys what the device holds**.
+//! The conformance suite of the device contract, for every backend. The suite adapts to the geometry. **It destroys
+//! the device's contents.**
 //!
-//! What a power cut leaves behind is not among it: a device cannot be asked to lose its power. The emulator's own
-//! tests and the crash explorer hold that half.
+//! Power cuts are not tested here, because a device cannot be told to lose power. The emulator's tests and the crash
+//! explorer test them.
 
-mod ground;
+mod fixture;
 mod limits;
 mod states;
 mod transfers;
@@ -12,20 +12,20 @@ mod transfers;
 use std::sync::Arc;
 
 use crate::ZonedDevice;
-use crate::conformance::ground::{Check, Ground};
+use crate::conformance::fixture::{Check, Fixture};
 
-/// Runs every check; `report` is told the name of each and what was wrong. Waits on the calling thread.
+/// Runs every check on the calling thread. `report` gets each check's name and result.
 pub fn run(dev: &Arc<dyn ZonedDevice>, report: &mut dyn FnMut(&str, Result<(), String>)) {
     for (name, check) in checks() {
-        let result = Ground::new(dev).and_then(|mut ground| check(&mut ground));
+        let result = Fixture::new(dev).and_then(|mut fixture| check(&mut fixture));
         report(name, result);
     }
-    // Leaves the device as empty as it was found, whatever the last check did.
-    report("every zone can be emptied again", Ground::new(dev).map(drop));
+    // Creating a fixture resets every zone that the last check has written.
+    report("every zone can be emptied again", Fixture::new(dev).map(drop));
 }
 
-/// Runs every check, and says what was wrong: nothing, from a device that conforms.
-pub fn complaints(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
+/// Runs every check; returns the failures, none for a device that conforms.
+pub fn failures(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
     let mut found = Vec::new();
     run(dev, &mut |name, result| {
         if let Err(why) = result {

@@ -1,6 +1,6 @@
 //! The zone state machine.
 
-use crate::conformance::ground::{Check, Ground, Outcome, check, must, refused_in};
+use crate::conformance::fixture::{Check, Fixture, Outcome, check, must, refused_in};
 use crate::{Action, Blocks, ErrorKind, ZoneState};
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -14,7 +14,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("commands that the state does not allow are refused", illegal),
 ];
 
-fn full(g: &mut Ground<'_>) -> Outcome {
+fn full(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     g.fill(zone)?;
     let capacity = g.geometry().zone_capacity;
@@ -24,7 +24,7 @@ fn full(g: &mut Ground<'_>) -> Outcome {
     refused_in(zone, "a write to a full zone", first, &[ErrorKind::ZoneFull])
 }
 
-fn past_capacity(g: &mut Ground<'_>) -> Outcome {
+fn past_capacity(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let (capacity, size) = (g.geometry().zone_capacity, g.geometry().zone_size);
     let most = g.piece();
@@ -54,7 +54,7 @@ fn past_capacity(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, ZoneState::Full, capacity.0)
 }
 
-fn finish(g: &mut Ground<'_>) -> Outcome {
+fn finish(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let data = g.data(3, 1);
     must("a write", g.write(g.start(zone), data.clone()))?;
@@ -67,15 +67,15 @@ fn finish(g: &mut Ground<'_>) -> Outcome {
     must("a read of what a finish skipped", g.read(last, 1)).map(drop)
 }
 
-fn finish_empty(g: &mut Ground<'_>) -> Outcome {
+fn finish_empty(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     must("a finish", g.act(zone, Action::Finish))?;
     g.state(zone, ZoneState::Full, g.geometry().zone_capacity.0)
 }
 
-fn reset(g: &mut Ground<'_>) -> Outcome {
+fn reset(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
-    let again = |g: &Ground<'_>, what: &str| {
+    let again = |g: &Fixture<'_>, what: &str| {
         must(what, g.act(zone, Action::Reset))?;
         g.state(zone, ZoneState::Empty, 0)
     };
@@ -93,7 +93,7 @@ fn reset(g: &mut Ground<'_>) -> Outcome {
     again(g, "a reset of a full zone")
 }
 
-fn rewritten(g: &mut Ground<'_>) -> Outcome {
+fn rewritten(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     for round in 0..3 {
         let data = g.data(round, 1);
@@ -107,7 +107,7 @@ fn rewritten(g: &mut Ground<'_>) -> Outcome {
     Ok(())
 }
 
-fn open_close(g: &mut Ground<'_>) -> Outcome {
+fn open_close(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     if g.geometry().zone_capacity.0 < 3 {
         return Ok(());
@@ -116,7 +116,7 @@ fn open_close(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, ZoneState::ExplicitOpen, 0)?;
     must("a second open", g.act(zone, Action::Open))?;
     must("a close", g.act(zone, Action::Close))?;
-    // Drives differ in what an unwritten zone is then: empty again, or closed.
+    // After a close an unwritten zone is empty on some drives and closed on others.
     let closed = g.info(zone)?;
     let either =
         matches!(closed.state, ZoneState::Empty | ZoneState::Closed) && closed.pointer == Blocks::ZERO;
@@ -137,7 +137,7 @@ fn open_close(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, if full { ZoneState::Full } else { ZoneState::ImplicitOpen }, 3)
 }
 
-fn illegal(g: &mut Ground<'_>) -> Outcome {
+fn illegal(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let kinds = [ErrorKind::IllegalMove];
     refused_in(zone, "a close of an empty zone", g.act(zone, Action::Close), &kinds)?;

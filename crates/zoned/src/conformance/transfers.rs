@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::conformance::ground::{Check, Ground, Outcome, check, must, refused, refused_in};
+use crate::conformance::fixture::{Check, Fixture, Outcome, check, must, refused, refused_in};
 use crate::{Blocks, Buf, BufMut, Durability, ErrorKind, Lba, Result, ZoneId, ZoneState};
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("conventional zones are written anywhere", conventional),
 ];
 
-fn geometry(g: &mut Ground<'_>) -> Outcome {
+fn geometry(g: &mut Fixture<'_>) -> Outcome {
     let geometry = g.geometry().clone();
     check(geometry.block_size.is_power_of_two() && (512..=65_536).contains(&geometry.block_size), || {
         format!("a block of {} bytes", geometry.block_size)
@@ -48,7 +48,7 @@ fn geometry(g: &mut Ground<'_>) -> Outcome {
     check(cut.len() == 1, || "a report past the end is not cut to the device".into())
 }
 
-fn written_blocks(g: &mut Ground<'_>) -> Outcome {
+fn written_blocks(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let n = g.piece();
     let data = g.data(1, n);
@@ -58,7 +58,7 @@ fn written_blocks(g: &mut Ground<'_>) -> Outcome {
     g.holds(g.start(zone), &data)
 }
 
-fn parts(g: &mut Ground<'_>) -> Outcome {
+fn parts(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let n = g.piece();
     let data = g.data(2, n);
@@ -71,7 +71,7 @@ fn parts(g: &mut Ground<'_>) -> Outcome {
     Ok(())
 }
 
-fn appends(g: &mut Ground<'_>) -> Outcome {
+fn appends(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let capacity = g.geometry().zone_capacity.0;
     let mut at = 0;
@@ -88,7 +88,7 @@ fn appends(g: &mut Ground<'_>) -> Outcome {
     Ok(())
 }
 
-fn writes_in_flight(g: &mut Ground<'_>) -> Outcome {
+fn writes_in_flight(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let count = g.geometry().zone_capacity.0.min(64);
     let at = |n| g.start(zone).plus(Blocks(n));
@@ -99,7 +99,7 @@ fn writes_in_flight(g: &mut Ground<'_>) -> Outcome {
     (0..count).try_for_each(|n| g.holds(at(n), &g.data(n, 1)))
 }
 
-fn appends_in_flight(g: &mut Ground<'_>) -> Outcome {
+fn appends_in_flight(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let count = g.geometry().zone_capacity.0.min(64);
     let ios: Vec<_> = (0..count).map(|n| g.dev.append(zone, g.data(n, 1), Durability::Cached)).collect();
@@ -113,7 +113,7 @@ fn appends_in_flight(g: &mut Ground<'_>) -> Outcome {
     check(places.last().is_some_and(|at| *at < last), || "appends left a gap".into())
 }
 
-fn dropped_handle(g: &mut Ground<'_>) -> Outcome {
+fn dropped_handle(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     drop(g.dev.write(g.start(zone), g.data(1, 1), Durability::Cached));
     if g.geometry().zone_capacity.0 > 1 {
@@ -122,7 +122,7 @@ fn dropped_handle(g: &mut Ground<'_>) -> Outcome {
     g.holds(g.start(zone), &g.data(1, 1))
 }
 
-fn off_the_pointer(g: &mut Ground<'_>) -> Outcome {
+fn off_the_pointer(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     if g.geometry().zone_capacity.0 < 3 {
         return Ok(());
@@ -141,7 +141,7 @@ fn off_the_pointer(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, ZoneState::ImplicitOpen, 1)
 }
 
-fn bad_lengths(g: &mut Ground<'_>) -> Outcome {
+fn bad_lengths(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let size = g.geometry().block_size as usize;
     for len in [0, size - 1, size + 1] {
@@ -154,8 +154,8 @@ fn bad_lengths(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, ZoneState::Empty, 0)
 }
 
-fn too_large(g: &mut Ground<'_>) -> Outcome {
-    /// No more than this is allocated to try a limit out.
+fn too_large(g: &mut Fixture<'_>) -> Outcome {
+    /// Largest buffer allocated to test a limit.
     const WORTHWHILE: u64 = 128 << 20;
     let zone = g.zone()?;
     let geometry = g.geometry().clone();
@@ -172,7 +172,7 @@ fn too_large(g: &mut Ground<'_>) -> Outcome {
     g.state(zone, ZoneState::Empty, 0)
 }
 
-fn out_of_range(g: &mut Ground<'_>) -> Outcome {
+fn out_of_range(g: &mut Fixture<'_>) -> Outcome {
     let zones = g.geometry().zones;
     let end = Lba(u64::from(zones) * g.geometry().zone_size.0);
     let kinds = [ErrorKind::OutOfRange];
@@ -187,7 +187,7 @@ fn out_of_range(g: &mut Ground<'_>) -> Outcome {
     Ok(())
 }
 
-fn crossing(g: &mut Ground<'_>) -> Outcome {
+fn crossing(g: &mut Fixture<'_>) -> Outcome {
     let (zone, next) = (g.zone()?, g.try_zone()?);
     if next.is_none() || g.geometry().max_transfer < Blocks(2) {
         return Ok(());
@@ -197,14 +197,14 @@ fn crossing(g: &mut Ground<'_>) -> Outcome {
     refused("a write", g.write(last, g.data(1, 2)), &[ErrorKind::CrossesZone])
 }
 
-fn buffer_back(g: &mut Ground<'_>) -> Outcome {
+fn buffer_back(g: &mut Fixture<'_>) -> Outcome {
     let end = Lba(u64::from(g.geometry().zones) * g.geometry().zone_size.0);
     let back: Result<BufMut> = g.read(end, 1);
     let len = back.err().and_then(|mut e| e.take_buffer()).map(|b| b.len());
     check(len == Some(g.geometry().block_size as usize), || format!("{len:?} bytes came back"))
 }
 
-fn past_the_pointer(g: &mut Ground<'_>) -> Outcome {
+fn past_the_pointer(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let secret = g.data(77, 1);
     must("a write", g.write(g.start(zone), secret.clone()))?;
@@ -219,7 +219,7 @@ fn past_the_pointer(g: &mut Ground<'_>) -> Outcome {
     }
 }
 
-fn flushes(g: &mut Ground<'_>) -> Outcome {
+fn flushes(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     must("a flush with nothing to do", g.dev.flush().wait())?;
     must("a durable write", g.dev.write(g.start(zone), g.data(1, 1), Durability::Durable).wait())?;
@@ -231,7 +231,7 @@ fn flushes(g: &mut Ground<'_>) -> Outcome {
     g.holds(g.start(zone), &g.data(1, 1))
 }
 
-fn conventional(g: &mut Ground<'_>) -> Outcome {
+fn conventional(g: &mut Fixture<'_>) -> Outcome {
     if g.geometry().conventional == 0 {
         return Ok(());
     }

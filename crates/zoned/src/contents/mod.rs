@@ -1,4 +1,4 @@
-//! What a drive holds, and the guard that all who overwrite one ask first.
+//! Detects the contents of a drive, and refuses to overwrite a drive that holds data.
 
 mod array_member;
 mod peek;
@@ -22,9 +22,9 @@ use crate::{
     Blocks, BufMut, Bytes, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState, ZonedDevice,
 };
 
-/// What a drive holds, as far as its zones and its first and last bytes tell.
+/// Contents of a drive, as far as its zones and its first and last bytes show.
 ///
-/// A conventional zone does not tell whether it was written: samples of it do, which is all that can be said of it.
+/// A conventional zone has no write pointer, so samples of its blocks decide whether it holds data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
     /// Known formats that were recognised.
@@ -34,20 +34,20 @@ pub struct Contents {
     pub array: Option<ArrayMember>,
     /// Sequential zones that hold data.
     pub written: u32,
-    /// Conventional zones in which something was found.
+    /// Conventional zones in which data was found.
     pub filled: u32,
-    /// Conventional zones in which nothing was found, where it was looked for.
+    /// Conventional zones in whose samples no data was found.
     pub sampled: u32,
-    /// Zones without data that somebody left open or closed.
+    /// Empty zones that are open or closed.
     pub left_open: u32,
-    /// Bytes in the sequential zones, up to their pointers; of a finished zone all.
+    /// Bytes below the write pointers of sequential zones; a finished zone counts whole.
     pub bytes: Bytes,
-    /// Parts that should tell what the drive holds and cannot be read.
+    /// Sampled parts that cannot be read.
     pub unreadable: u32,
 }
 
 impl Contents {
-    /// Looks at a drive. Writes nothing.
+    /// Examines a drive without writing to it.
     ///
     /// # Errors
     /// The report's. A part that cannot be read is counted in [`Contents::unreadable`].
@@ -56,7 +56,7 @@ impl Contents {
         Contents::with_report(dev, &report).await
     }
 
-    /// The same, of a drive whose zones were reported just now.
+    /// Examines a drive with a zone report that the caller has.
     pub async fn with_report(dev: &dyn ZonedDevice, report: &[ZoneInfo]) -> Result<Contents> {
         let geometry = dev.geometry();
         let mut contents = Contents::default();
@@ -73,7 +73,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Looks for anything in conventional zones: evenly over each, and over the zones where there are many.
+    /// Samples conventional zones evenly, and of many such zones an even selection.
     async fn sample_conventional(&mut self, dev: &dyn ZonedDevice, layout: &Layout) {
         let block = u64::from(dev.geometry().block_size);
         for places in layout.conventional_samples() {
@@ -98,9 +98,9 @@ impl Contents {
         self.array = array_member::array_member(layout, samples);
     }
 
-    /// Adds a sequential zone that is written up to its pointer.
+    /// Counts a sequential zone.
     fn count(&mut self, state: ZoneState, pointer: Bytes) {
-        // What is worn can be neither erased nor overwritten.
+        // Read-only and offline zones cannot be overwritten, so nothing in them can be lost.
         if matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) {
             return;
         }
@@ -110,14 +110,14 @@ impl Contents {
         self.bytes = Bytes(self.bytes.0.saturating_add(pointer.0));
     }
 
-    /// Whether nothing is lost when the drive is overwritten.
+    /// True if overwriting the drive loses no data.
     pub fn is_blank(&self) -> bool {
         let counts = [self.written, self.filled, self.left_open, self.unreadable];
         self.signatures.is_empty() && counts == [0; 4]
     }
 }
 
-/// Sentences without an end, joined by `, and`: `it holds a btrfs file system, and 3 zones are written (1.2 MiB)`.
+/// Clauses joined by `, and`, such as `it holds a btrfs file system, and 3 zones are written (1.2 MiB)`.
 impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zones = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
@@ -157,12 +157,12 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Asked before a drive is overwritten: gives what it holds, and with `force` never refuses that.
+/// Called before a drive is overwritten. Returns the contents; refuses a drive that holds data unless `force` is set.
 ///
-/// A mounted drive, one that another device lies on or that another process has is refused before, when it is opened.
+/// A drive in use (mounted, stacked on, or held by another process) is refused earlier, when it is opened.
 ///
 /// # Errors
-/// [`ErrorKind::HoldsData`] where something would be lost; the report's.
+/// [`ErrorKind::HoldsData`] if data would be lost; errors of the zone report.
 pub async fn guard(dev: &dyn ZonedDevice, force: bool) -> Result<Contents> {
     let contents = Contents::read(dev).await?;
     if force || contents.is_blank() {
@@ -173,12 +173,12 @@ pub async fn guard(dev: &dyn ZonedDevice, force: bool) -> Result<Contents> {
     Err(Error::new(ErrorKind::HoldsData, name, "overwrite").because(why))
 }
 
-/// Whether a block was never written, as far as one can tell: drives give zeros, or another byte throughout.
+/// True if all bytes are equal, which is what drives return for blocks that were never written.
 fn is_uniform(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| bytes.iter().all(|byte| byte == first))
 }
 
-/// Reads a place, as far as it was written; gives how many parts of it cannot be read.
+/// Reads the written part of `place` into `samples`; returns the number of unreadable parts.
 async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, samples: &mut Samples) -> u32 {
     let geometry = dev.geometry();
     let (block, zone_size) = (u64::from(geometry.block_size), geometry.zone_size.0);
@@ -189,7 +189,7 @@ async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, s
         let start = zone * zone_size;
         let zone = u32::try_from(zone).ok().and_then(|zone| report.get(ZoneId(zone).index()));
         let readable = match zone {
-            // Worn: it stays as it is, whatever it holds.
+            // The contents of a read-only or offline zone cannot be overwritten and do not matter.
             Some(zone) if matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline) => 0,
             Some(zone) => zone.pointer.0,
             None => break,
@@ -206,7 +206,7 @@ async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, s
     unreadable
 }
 
-/// Reads blocks, no more at a time than the device takes.
+/// Reads blocks in transfers that the device allows.
 async fn read(dev: &dyn ZonedDevice, from: u64, upto: u64) -> Result<Vec<u8>> {
     let geometry = dev.geometry();
     let most = geometry.max_transfer.0.max(1);

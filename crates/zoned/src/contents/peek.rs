@@ -1,4 +1,4 @@
-//! A look at a drive of this machine that neither takes it nor waits for who has it.
+//! Examines a block device of this machine without opening it exclusively.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +10,10 @@ use sys::block::{Condition, Zone, ZoneKind};
 use super::{Contents, Layout, Samples};
 use crate::{Bytes, ZoneState};
 
-/// What the drive with this block device holds. For people to read: somebody may be writing to it.
+/// Contents of the drive with this block device, for display only: another process may be writing to the drive.
 ///
 /// # Errors
-/// The host's; without permission that is the usual one.
+/// Errors of the host, such as a missing permission.
 pub fn peek(node: &Path) -> io::Result<Contents> {
     let file = sys::block::open_to_look(node)?;
     let zones = sys::block::report(&file, Bytes(0), u32::MAX)?;
@@ -58,7 +58,7 @@ fn is_conventional(zone: &Zone) -> bool {
     zone.kind == ZoneKind::Conventional
 }
 
-/// Bytes from a zone's start that say something.
+/// Number of bytes from a zone's start that hold data.
 fn readable(zone: &Zone) -> u64 {
     match zone.condition {
         _ if is_conventional(zone) => zone.len.0,

@@ -1,41 +1,41 @@
-//! The parts of a drive that tell what it holds.
+//! Selects the parts of a drive that are read to detect its contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::Geometry;
 
-/// Read from the start and from the end of a drive.
+/// Bytes read from the start and from the end of a drive.
 const EDGE: u64 = 128 << 10;
-/// Read from the start of a zone.
+/// Bytes read from the start of a zone.
 const HEAD: u64 = 4 << 10;
-/// Zones whose start is read: so many of the first ones, of the first sequential ones, of the last ones.
+/// Number of first zones, of first sequential zones and of last zones whose start is read.
 const ZONES: u32 = 8;
-/// Conventional zones that are looked through, and blocks that are read of each.
+/// Number of conventional zones that are sampled, and of blocks read from each.
 const CONVENTIONAL: u32 = 64;
 const BLOCKS: u64 = 16;
-/// Where btrfs keeps the other copies of its superblock, in the zone there and in the next.
+/// Offsets of btrfs's superblock copies, each in the zone at the offset or in the next zone.
 const BTRFS_COPIES: [u64; 2] = [512 << 30, 4 << 40];
 
-/// How long a drive and its zones are, in bytes.
+/// Sizes of a drive and its zones, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// From the first to the last byte that has an address.
+    /// Size of the drive's address space.
     pub size: u64,
-    /// From one zone to the next.
+    /// Distance between the starts of two zones.
     pub zone_size: u64,
-    /// Zones.
+    /// Number of zones.
     pub zones: u32,
-    /// How many of them, from the first on, are conventional.
+    /// Number of conventional zones, which come first.
     pub conventional: u32,
 }
 
-/// Parts of a drive, by where they begin.
+/// Bytes read from a drive, by offset.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Samples(BTreeMap<u64, Vec<u8>>);
 
 impl Layout {
-    /// Of a drive.
+    /// The layout of a drive.
     pub fn of(geometry: &Geometry) -> Layout {
         let zone_size = geometry.zone_size.bytes(geometry.block_size).0;
         Layout {
@@ -46,7 +46,7 @@ impl Layout {
         }
     }
 
-    /// The zones whose start may hold a signature.
+    /// Zones whose start may hold a signature.
     pub(super) fn sampled_zones(&self) -> BTreeSet<u32> {
         let from = |first: u32| first..first.saturating_add(ZONES);
         let mut zones: BTreeSet<u32> = from(0).collect();
@@ -60,8 +60,8 @@ impl Layout {
         zones
     }
 
-    /// Addresses at which data would be seen in conventional zones: a list for each zone, evenly spread. The first two
-    /// zones, which a file system takes first, are always among them.
+    /// Offsets to sample in conventional zones: an evenly spread list for each sampled zone. The first two zones,
+    /// which file systems use first, are always sampled.
     pub(super) fn conventional_samples(&self) -> Vec<Vec<u64>> {
         let step = (self.conventional / CONVENTIONAL).max(1);
         let mut zones: BTreeSet<u32> = (0..self.conventional.min(2)).collect();
@@ -73,7 +73,7 @@ impl Layout {
         zones.into_iter().map(within).collect()
     }
 
-    /// What to read, in bytes: parts that neither overlap nor reach past the end.
+    /// Byte ranges to read: disjoint, within the drive.
     pub fn places(&self) -> Vec<Range<u64>> {
         let start = |zone: u32| u64::from(zone).saturating_mul(self.zone_size);
         let mut wanted = vec![0..EDGE, self.size.saturating_sub(EDGE)..self.size];
@@ -94,12 +94,12 @@ impl Layout {
 }
 
 impl Samples {
-    /// Adds what was read at `at`.
+    /// Adds bytes read at `at`.
     pub fn insert(&mut self, at: u64, bytes: Vec<u8>) {
         self.0.insert(at, bytes);
     }
 
-    /// `len` bytes at `at`, where one part has them all.
+    /// `len` bytes at `at`, if one sample contains all of them.
     pub(super) fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
         let (start, bytes) = self.0.range(..=at).next_back()?;
         let skip = usize::try_from(at.checked_sub(*start)?).ok()?;

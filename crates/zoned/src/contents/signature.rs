@@ -1,4 +1,4 @@
-//! Whose first bytes they are: the signatures of what people keep on drives.
+//! Signatures of known formats, such as file systems, arrays and partition tables.
 //!
 //! | what | where, in bytes | bytes |
 //! |---|---|---|
@@ -25,7 +25,7 @@ use std::fmt;
 
 use super::{Layout, Samples};
 
-/// What a signature says that a drive holds.
+/// A known format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Signature {
     /// A file system of this project.
@@ -46,7 +46,7 @@ pub enum Signature {
     Lvm,
     /// A member of an md array.
     Md {
-        /// Of the superblock: `0.90`, `1.0`, `1.1`, `1.2`.
+        /// Version of the superblock: `0.90`, `1.0`, `1.1` or `1.2`.
         version: &'static str,
     },
     /// An encrypted volume.
@@ -61,7 +61,7 @@ pub enum Signature {
     Swap,
     /// A partition table.
     Gpt,
-    /// A partition table or boot sector of old.
+    /// An MBR partition table or boot sector.
     Mbr,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Bytes at a fixed place of the drive.
+/// Signatures at fixed offsets of the drive.
 const AT_START: &[(Signature, u64, &[u8])] = &[
     (Signature::Btrfs, 65_536 + 64, b"_BHRfS_M"),
     (Signature::F2fs, 1_024, F2FS),
@@ -105,11 +105,11 @@ const AT_START: &[(Signature, u64, &[u8])] = &[
     (Signature::Gpt, 512, GPT),
     (Signature::Gpt, 4_096, GPT),
 ];
-/// Bytes so far behind the start of a zone.
+/// Signatures at offsets from the start of a zone.
 const IN_ZONES: &[(Signature, u64, &[u8])] = &[
     (Signature::FurrowFs, 0, b"FURROWFS"),
     (Signature::FurrowArray, 0, b"FURROWMD"),
-    // The first record of its log begins with a checksum and a length.
+    // The magic follows the checksum and the length of the first log record.
     (Signature::ZenFs, 8, b"FNEZ"),
     (Signature::Btrfs, 64, b"_BHRfS_M"),
 ];
@@ -117,26 +117,26 @@ const F2FS: &[u8] = &[0x10, 0x20, 0xf5, 0xf2];
 const GPT: &[u8] = b"EFI PART";
 const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
 
-/// Where LVM puts its label.
+/// Possible offsets of the LVM label.
 const LVM_SECTORS: [u64; 4] = [0, 512, 1_024, 1_536];
-/// From the label to the type of what it labels.
+/// Offset of the label type within the label.
 const LVM_TYPE: u64 = 24;
 /// ext's superblock; in it the magic, the logarithm of the block size above 1 KiB, and the revision.
 const EXT: u64 = 1_024;
 const EXT_MAGIC: u64 = EXT + 56;
 const EXT_BLOCK: u64 = EXT + 24;
 const EXT_REVISION: u64 = EXT + 76;
-/// The largest of both that there are: blocks of 64 KiB, and the second revision.
+/// Largest valid values of block size (64 KiB) and revision.
 const EXT_MOST: (u32, u32) = (6, 1);
-/// The boot sector's table: four entries, before two bytes of magic.
+/// The partition table in the boot sector: four entries, followed by two bytes of magic.
 const MBR_TABLE: u64 = 446;
 const MBR_ENTRY: usize = 16;
 const MBR_TABLE_LEN: usize = 4 * MBR_ENTRY;
 const MBR_MAGIC: &[u8] = &[0x55, 0xaa];
-/// Of a table's entry: whether it boots, and what it is of.
+/// Offset of the partition type within a table entry.
 const MBR_TYPE: usize = 4;
 
-/// The signatures among the samples, each once. Total: any bytes give an answer.
+/// The signatures found in the samples, each once. Any bytes give an answer.
 pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
     let mut found = Vec::new();
     let is = |at: u64, magic: &[u8]| samples.get(at, magic.len()) == Some(magic);
@@ -158,7 +158,7 @@ pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
     if last_block.iter().any(|at| is(*at, GPT)) {
         found.push(Signature::Gpt);
     }
-    // GPT has one of these too, for programs that know nothing else.
+    // A GPT disk has a protective MBR, which is not reported.
     if !found.contains(&Signature::Gpt) && mbr(samples) {
         found.push(Signature::Mbr);
     }
@@ -186,7 +186,7 @@ fn md(layout: &Layout, samples: &Samples, found: &mut Vec<Signature>) {
     }
 }
 
-/// Two bytes of magic are few: the superblock has to make sense as well.
+/// The magic has only two bytes, so other fields of the superblock are checked too.
 fn ext(samples: &Samples) -> bool {
     let u32_at = |at: u64| Some(u32::from_le_bytes(samples.get(at, 4)?.try_into().ok()?));
     let sense = || {
@@ -197,7 +197,7 @@ fn ext(samples: &Samples) -> bool {
     samples.get(EXT_MAGIC, 2) == Some(&[0x53, 0xef]) && sense() == Some(true)
 }
 
-/// So are these: the table must have an entry, and none that is impossible.
+/// The magic has only two bytes, so the table must have an entry and no impossible one.
 fn mbr(samples: &Samples) -> bool {
     let Some(table) = samples.get(MBR_TABLE, MBR_TABLE_LEN) else { return false };
     let entries = || table.chunks_exact(MBR_ENTRY);

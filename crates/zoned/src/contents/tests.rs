@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// 16 zones of 1 MiB, the first two conventional.
 const LAYOUT: Layout = Layout { size: 16 * MIB, zone_size: MIB, zones: 16, conventional: 2 };
 
-/// The samples of a drive that is zero but for these bytes.
+/// Samples of a drive that is zero except for these bytes.
 fn samples(layout: &Layout, bytes: &[(u64, &[u8])]) -> Samples {
     let mut samples = Samples::default();
     for place in layout.places() {
@@ -97,7 +97,7 @@ fn each_signature_is_found_where_its_format_says() {
     ];
     for (signature, at, bytes) in cases {
         assert_eq!(found(&[(*at, bytes)]), [*signature], "{signature} at {at}");
-        // One byte further it is something else.
+        // Moved by one byte, the signature is not recognised.
         assert_eq!(found(&[(*at + 1, bytes)]), [], "{signature} at {at} + 1");
     }
     assert_eq!(found(&[]), []);

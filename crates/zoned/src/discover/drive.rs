@@ -7,7 +7,7 @@ use sys::sysfs::{BlockDevice, Zoned};
 use super::{Machine, Use, nvme_char};
 use crate::Bytes;
 
-/// What kind of zoned drive.
+/// Kind of a zoned drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriveKind {
     /// An NVMe zoned namespace.
@@ -30,30 +30,30 @@ impl fmt::Display for DriveKind {
 pub struct ZonedDrive {
     /// The kernel's name of its block device.
     pub name: String,
-    /// What it is.
+    /// The kind.
     pub kind: DriveKind,
-    /// Its maker's name for it.
+    /// The model name.
     pub model: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
-    /// All of it, what cannot be written between zones too.
+    /// Size of the address space, gaps above zone capacities included.
     pub size: Bytes,
     /// Number of zones.
     pub zones: u32,
-    /// From one zone to the next.
+    /// Distance between the starts of two zones.
     pub zone_size: Bytes,
-    /// Zones open at once; none where there is no limit.
+    /// Limit of open zones; `None` if there is none.
     pub max_open: Option<u32>,
-    /// Zones active at once; none where there is no limit.
+    /// Limit of active zones; `None` if there is none.
     pub max_active: Option<u32>,
-    /// What the kernel uses it for.
+    /// Uses of the drive by the kernel.
     pub uses: Vec<Use>,
-    /// How to name it, the best first.
+    /// URLs of the drive, the preferred one first.
     pub urls: Vec<String>,
 }
 
 impl Machine {
-    /// The zoned drives, by name.
+    /// The zoned drives, sorted by name.
     pub fn zoned_drives(&self) -> Vec<ZonedDrive> {
         self.names("/sys/class/block").into_iter().filter_map(|name| self.drive(name)).collect()
     }
@@ -108,7 +108,7 @@ impl Machine {
             return Some(format!("device-mapper {name}"));
         }
         match (self.attribute(block, "device/vendor"), model?) {
-            // Of NVMe drives it is a number.
+            // For NVMe drives the attribute is a number.
             (Some(vendor), model) if !vendor.starts_with("0x") => Some(format!("{vendor} {model}")),
             (_, model) => Some(model),
         }

@@ -1,38 +1,38 @@
-//! From what a person wrote to the node that is opened, with a sentence for everything that is not one.
+//! Finds the device node that a URL names; the error explains why a name is not usable.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::interface::Interface;
 use super::{Machine, Node, Refusal, nvme_block, nvme_char};
 use crate::ErrorKind;
-use crate::url::Interface;
 
-/// Where the zoned drives are listed.
+/// Advice in messages.
 const LIST: &str = "`furrow device list` shows the zoned drives";
-/// Of the SCSI page of block device characteristics: the byte whose bits 4 and 5 say how the drive does zones.
+/// Byte of the SCSI page "block device characteristics" whose bits 4 and 5 give the zoned model.
 const ZONED_BYTE: usize = 8;
 
-/// How a person names a drive.
+/// A drive's name in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// A device node, or a link to one.
     Path(PathBuf),
-    /// The drive's serial number, and of an NVMe controller the namespace.
+    /// The drive's serial number, and the namespace of an NVMe controller.
     Serial { text: String, namespace: Option<u32> },
 }
 
-/// A drive that is there.
+/// A drive that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// What is opened.
+    /// The node to open.
     pub(crate) node: PathBuf,
-    /// The kernel's name of its block device, where it has one.
+    /// The kernel's name of the drive's block device, if there is one.
     pub(crate) block: Option<String>,
 }
 
 impl Machine {
-    /// The node of a drive, or why it is none for this interface.
+    /// Finds the node of a drive for an interface.
     pub(crate) fn find(&self, interface: Interface, named: &Named) -> Result<Target, Refusal> {
         let path = match named {
             Named::Path(path) => path.clone(),
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// The kernel's name of a device number; that of the node where the kernel does not tell.
+    /// The kernel's name of a device number; the node's file name if sysfs has none.
     fn named(&self, path: &Path, class: &str, major: u32, minor: u32) -> String {
         let of_path = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.link(format!("/sys/dev/{class}/{major}:{minor}")).unwrap_or_else(of_path)
@@ -84,7 +84,7 @@ impl Machine {
                 None => {
                     return Err(invalid(format!("{shown} is no NVMe drive: use blk:{shown}")));
                 }
-                // A name that says nothing of the node's kind stands for the drive.
+                // A link whose name does not imply a kind of node may lead to either node of the drive.
                 Some(char) if self.is_link(&path) => PathBuf::from(format!("/dev/{char}")),
                 Some(char) => {
                     return Err(invalid(format!(
@@ -125,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// The drive with a serial number.
+    /// Finds the drive with a serial number.
     fn with_serial(
         &self,
         interface: Interface,
@@ -184,7 +184,7 @@ impl Machine {
     fn zoned(&self, block: &str, node: &Path) -> Result<(), Refusal> {
         let node = node.display();
         match self.attribute(block, "queue/zoned").as_deref() {
-            // Without sysfs the device itself is asked, when it is opened.
+            // Without sysfs the model is checked when the device is opened.
             None | Some("host-managed") => Ok(()),
             Some("host-aware") => Err(invalid(format!(
                 "{node} is a host-aware disk: it takes writes anywhere, and Furrow takes host-managed drives; {LIST}"
@@ -203,13 +203,13 @@ impl Machine {
         }
     }
 
-    /// What a SCSI or SATA disk says of itself: 1 host-aware, 2 drive-managed.
+    /// Zoned model of a SCSI or SATA disk: 1 host-aware, 2 drive-managed.
     fn zones_by_scsi(&self, block: &str) -> Option<u8> {
         let page = self.path(format!("/sys/class/block/{block}/device/vpd_pgb1"));
         Some((std::fs::read(page).ok()?.get(ZONED_BYTE)? >> 4) & 3)
     }
 
-    /// The disk that a partition is of.
+    /// The disk that contains a partition.
     pub(super) fn whole_of(&self, block: &str) -> Option<String> {
         self.attribute(block, "partition")?;
         let link = std::fs::read_link(self.path(format!("/sys/class/block/{block}"))).ok()?;

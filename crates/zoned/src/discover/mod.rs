@@ -1,9 +1,10 @@
-//! The machine's drives, as sysfs and /proc show them: which are zoned, what they are called, who uses them.
+//! The zoned drives of the machine, from sysfs and /proc: names, properties and use.
 //!
-//! Everything is read below a root, so that tests lay out a machine of their own in a directory.
+//! All paths are below a root directory, so that tests can lay out a machine in a directory.
 
 mod drive;
 mod find;
+mod interface;
 #[cfg(test)]
 mod tests;
 mod uses;
@@ -15,14 +16,15 @@ use std::path::{Path, PathBuf};
 
 pub use drive::{DriveKind, ZonedDrive};
 pub(crate) use find::{Named, Target};
+pub use interface::Interface;
 pub use uses::Use;
 
 use crate::ErrorKind;
 
-/// Why a drive is refused, and in which words.
+/// Reason why a drive is refused: kind and message.
 pub(crate) type Refusal = (ErrorKind, String);
 
-/// What a path is.
+/// Kind of the file at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
     /// A block device's number.
@@ -33,7 +35,7 @@ pub(crate) enum Node {
     Other,
 }
 
-/// A machine whose drives are looked at.
+/// A machine whose drives are listed.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -41,7 +43,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// The machine that this process runs on.
     pub fn here() -> Machine {
         Machine { root: PathBuf::from("/"), identify }
     }
@@ -52,24 +54,24 @@ impl Machine {
         Machine { root: root.to_owned(), identify }
     }
 
-    /// Where an absolute path of the machine lies.
+    /// Location of an absolute path of the machine, below the root.
     fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// What a file says, without its line's end.
+    /// Text of a file, trimmed.
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.path(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The same of a block device's attribute; an empty one is none.
+    /// Value of a block device's attribute; `None` if empty.
     fn attribute(&self, block: &str, name: &str) -> Option<String> {
         self.text(format!("/sys/class/block/{block}/{name}")).filter(|text| !text.is_empty())
     }
 
-    /// The names in a directory, in order; none where it is not there.
+    /// Sorted names in a directory; none if it does not exist.
     fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -78,7 +80,7 @@ impl Machine {
         names
     }
 
-    /// The last part of the path that a link leads to.
+    /// Last component of a link's target.
     fn link(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         target.file_name()?.to_str().map(str::to_owned)

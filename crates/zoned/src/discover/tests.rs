@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::find::group_name;
 use super::{DriveKind, Machine, Named, Node, Use};
-use crate::url::Interface;
+use crate::Interface;
 use crate::{Bytes, ErrorKind};
 
 /// A machine in a directory. A device node is a file that says what it is: `b 259:0`.

@@ -1,4 +1,4 @@
-//! Who uses a drive.
+//! Uses of a drive by the kernel.
 
 use std::fmt;
 use std::path::Path;
@@ -8,24 +8,24 @@ use sys::sysfs::{Mount, parse_mounts, parse_swaps};
 use super::{Machine, Refusal, Target};
 use crate::ErrorKind;
 
-/// What a drive is used for, by the kernel's account.
+/// A use of a drive by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A file system of it is mounted.
+    /// A file system on the drive is mounted.
     Mounted {
-        /// Where.
+        /// The mount point.
         at: String,
     },
-    /// One of the devices of a btrfs that is mounted.
+    /// A device of a mounted btrfs.
     Btrfs {
-        /// The file system's.
+        /// UUID of the file system.
         uuid: String,
     },
     /// Swap.
     Swap,
-    /// Another device lies on it: device-mapper, LVM, md.
+    /// Another device is stacked on the drive: device-mapper, LVM, md.
     Holder {
-        /// Its name in /dev, and what it is.
+        /// Name of that device in /dev, and its kind.
         device: String,
     },
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Use {
 }
 
 impl Machine {
-    /// Refuses a drive that is in use or that this process may not open.
+    /// Refuses a drive that is in use or that this process may not open for writing.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
         if let Some(block) = &target.block {
             let uses = self.uses(block);
@@ -55,7 +55,7 @@ impl Machine {
         self.permitted(&target.node)
     }
 
-    /// What the kernel uses a block device and its partitions for.
+    /// Uses of a block device and its partitions.
     pub fn uses(&self, block: &str) -> Vec<Use> {
         let mut devices = vec![block.to_owned()];
         let parts = self.names(format!("/sys/class/block/{block}")).into_iter();
@@ -81,11 +81,11 @@ impl Machine {
         uses
     }
 
-    /// The places where a block device is mounted.
+    /// Mount points of a block device.
     fn mounts(&self, block: &str) -> Vec<String> {
         let number = self.attribute(block, "dev");
         let table = self.text("/proc/self/mountinfo").unwrap_or_default();
-        // Some file systems have a number of their own: then the source tells.
+        // Some file systems are mounted under a device number of their own, so the mount source is compared too.
         let is_it = |mount: &Mount| {
             number.as_ref() == Some(&mount.device.to_string()) || self.is_node_of(&mount.source, block)
         };
@@ -93,7 +93,7 @@ impl Machine {
         here.map(|mount| mount.at.display().to_string()).collect()
     }
 
-    /// Whether a path of /dev leads to the block device.
+    /// True if a path of /dev leads to the block device.
     fn is_node_of(&self, path: &Path, block: &str) -> bool {
         if !path.starts_with("/dev") {
             return false;

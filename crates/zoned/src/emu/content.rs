@@ -1,17 +1,17 @@
-//! What a zone holds: chunks that clones share and writers copy when shared.
+//! Content of a zone, in chunks that clones share until one of them writes (copy-on-write).
 
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-/// The chunk of a zone large enough to be worth one.
+/// Chunk size of zones of at least [`LARGE_ZONE`] bytes.
 const LARGE_CHUNK: usize = 256 << 10;
-/// Zones below this have one chunk per block, so that a copy-on-write clone of a small drive copies little.
+/// Smaller zones have one chunk per block, so that a clone of a small drive copies little.
 const LARGE_ZONE: u64 = 4 << 20;
 
 const _: () = assert!(LARGE_CHUNK >= 65_536, "no chunk is longer than this");
 
-/// What a missing chunk holds.
+/// Content of a missing chunk.
 static ZEROS: [u8; LARGE_CHUNK] = [0; LARGE_CHUNK];
 
 /// A piece of a zone's content.
@@ -21,16 +21,16 @@ pub(super) struct Chunk {
     hash: OnceLock<u128>,
 }
 
-/// Chunks that nobody uses, for whoever needs one next: fresh memory costs more than the copy into it.
+/// Unused chunks for reuse: allocating fresh memory costs more than copying into a reused chunk.
 #[derive(Debug)]
 pub(super) struct Pool {
     chunk: usize,
     free: Mutex<Vec<Arc<Chunk>>>,
 }
 
-/// A zone's content. What was never written reads as zeros or as what a reused chunk held: the zone's pointer
-/// decides what may be read. Zeros that are written where no chunk is take no memory: figures of whole drives write
-/// nothing else.
+/// A zone's content. Unwritten bytes read as zeros or as the old content of a reused chunk; the zone's pointer decides
+/// which bytes may be read. Zeros written where no chunk exists take no memory, so benchmarks can fill whole drives
+/// with zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     chunks: Vec<Option<Arc<Chunk>>>,
@@ -42,7 +42,7 @@ impl Pool {
         Pool { chunk, free: Mutex::default() }
     }
 
-    /// The bytes in a chunk: a power of two, at least a block.
+    /// Bytes in a chunk: a power of two, at least a block.
     pub(super) fn chunk(&self) -> usize {
         self.chunk
     }
@@ -70,7 +70,7 @@ impl Content {
                 (data, at) = (tail, at + n);
                 continue;
             }
-            // What lies before it in the chunk may be zeros that were left out.
+            // The bytes before `offset` may be zeros that were not stored.
             let chunk = slot.get_or_insert_with(|| pool.take(zeroed || offset > 0));
             if Arc::get_mut(chunk).is_none() {
                 let mut own = pool.take(false);
@@ -86,7 +86,7 @@ impl Content {
         }
     }
 
-    /// Copies from byte `at`; what has no chunk reads as zeros.
+    /// Copies from byte `at`; missing chunks read as zeros.
     pub(super) fn read(&self, pool: &Pool, mut at: usize, mut into: &mut [u8]) {
         while !into.is_empty() {
             let (index, offset) = (at / pool.chunk, at % pool.chunk);
@@ -101,7 +101,7 @@ impl Content {
         }
     }
 
-    /// The part of the chunk at byte `at`, up to `end`: for writing out without a copy.
+    /// The part of the chunk at byte `at`, up to `end`, without a copy.
     pub(super) fn part(&self, pool: &Pool, at: usize, end: usize) -> &[u8] {
         let (index, offset) = (at / pool.chunk, at % pool.chunk);
         let n = (end - at).min(pool.chunk - offset);
@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// Gives the chunks that lie wholly below byte `end` back to the pool.
+    /// Returns the chunks that lie wholly below byte `end` to the pool.
     pub(super) fn release(&mut self, pool: &Pool, end: usize) {
         let count = (end / pool.chunk).min(self.chunks.len());
         let unshared = self.chunks.iter_mut().take(count).filter_map(Option::take);
@@ -122,13 +122,13 @@ impl Content {
         }
     }
 
-    /// Gives everything back.
+    /// Returns all chunks to the pool.
     pub(super) fn clear(&mut self, pool: &Pool) {
         self.release(pool, usize::MAX);
         self.chunks.clear();
     }
 
-    /// A hash of the first `len` bytes, the same for equal bytes whatever the chunks above hold.
+    /// A hash of the first `len` bytes, independent of the bytes above.
     pub(super) fn hash(&self, pool: &Pool, len: usize) -> u128 {
         let mut sum = Hash128::default();
         let mut at = 0;
@@ -148,13 +148,13 @@ impl Content {
 
 fn is_zeros(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
-    // Most of what is not zeros begins so.
+    // Data that is not all zeros nearly always has a non-zero first word.
     words.first().is_none_or(|word| *word == [0; 8])
         && words.chunks(64).all(|some| some.iter().fold(0, |sum, word| sum | u64::from_ne_bytes(*word)) == 0)
         && rest.iter().all(|byte| *byte == 0)
 }
 
-/// A hash of `bytes`; 0 for all zeros, so that a missing chunk and one of zeros are the same.
+/// A hash of `bytes`; 0 for all zeros, so that a missing chunk and a chunk of zeros have equal hashes.
 fn hash_bytes(bytes: &[u8]) -> u128 {
     if is_zeros(bytes) {
         return 0;
@@ -170,7 +170,7 @@ fn hash_bytes(bytes: &[u8]) -> u128 {
     hash.finish().max(1)
 }
 
-/// Two 64-bit lanes of multiply and fold: no defence against an adversary, plenty against chance.
+/// Two 64-bit lanes of multiply and fold. Not cryptographic; accidental collisions are negligible.
 #[derive(Debug)]
 pub(super) struct Hash128 {
     low: u64,

@@ -1,5 +1,5 @@
-//! The outcomes of a power cut. ARCHITECTURE.md, "What survives a power cut", is the rule; each choice below is
-//! one freedom that it leaves.
+//! The outcomes of a power cut. Each choice below is a freedom that ARCHITECTURE.md, "What survives a power cut",
+//! leaves.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::emu::history::{Epoch, History, Pending, Rewrites};
 use crate::emu::zone::{Doubt, Zone};
 use crate::{Geometry, ZoneState};
 
-/// Decides what the rules leave open.
+/// Makes the choices that the contract leaves open.
 pub trait Choose {
-    /// A number below `options`, which is at least two.
+    /// Returns a number below `options`, which is at least two.
     fn choose(&mut self, options: usize) -> usize;
 }
 
-/// Choices by chance; the seed decides them.
+/// Pseudo-random choices.
 #[derive(Clone, Debug)]
 pub struct Seeded(SplitMix64);
 
@@ -34,7 +34,7 @@ impl Choose for Seeded {
     }
 }
 
-/// Every combination of choices, one after the other:
+/// Enumerates every combination of choices:
 ///
 /// ```
 /// # use zoned::emu::{Choose, Exhaustive};
@@ -47,7 +47,7 @@ impl Choose for Seeded {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Exhaustive {
-    /// Of each choice on the path: what was taken, of how many.
+    /// The choices of the current combination: option taken, number of options.
     path: Vec<(usize, usize)>,
     at: usize,
     begun: bool,
@@ -59,7 +59,7 @@ impl Exhaustive {
         Exhaustive::default()
     }
 
-    /// Goes to the next combination; false when there is none.
+    /// Advances to the next combination; false after the last one.
     #[expect(clippy::should_implement_trait, reason = "it gives no item: the choices are the item")]
     pub fn next(&mut self) -> bool {
         self.at = 0;
@@ -89,9 +89,9 @@ impl Choose for Exhaustive {
 }
 
 impl Media {
-    /// One outcome of a power cut now. The result has no pending operations, and no zone of it is open.
+    /// One outcome of a power cut now. The result has no pending operations and no open zones.
     pub fn cut(&self, choose: &mut dyn Choose) -> Media {
-        // Whether this drive fills up zones that were open when it lost power: it may.
+        // A drive may set zones to full that were open when the power failed.
         let open_zones = self.zones.iter().any(|slot| slot.0.lock().state.is_open());
         let fills = self.track && open_zones && choose.choose(2) == 1;
         let mut revived = Vec::new();
@@ -109,7 +109,8 @@ impl Media {
             }
             zones.push(after);
         }
-        // Resets that did not happen bring zones back, possibly more than may be active: the drive fills some.
+        // An undone reset restores an active zone. If more zones are active than allowed, the drive sets some of them
+        // to full.
         if let Some(most) = self.geometry.max_active {
             let mut active = zones.iter().filter(|z| z.state.is_active()).count();
             while active > most as usize && !revived.is_empty() {
@@ -124,18 +125,18 @@ impl Media {
     }
 }
 
-/// One zone's outcome.
+/// Computes one zone's outcome.
 struct Cut<'a> {
     geometry: &'a Geometry,
     pool: &'a Pool,
     choose: &'a mut dyn Choose,
-    /// The zone's first block: what makes one block's garbage differ from another's.
+    /// The zone's first block, so that garbage differs from block to block.
     start: u64,
     seed: u64,
 }
 
-/// Whether `write`, the one at `origin`, may land in the lower `slot`: nothing fixed between them may have been
-/// acknowledged when it was submitted, for then the pointer was above the slot already.
+/// True if append `write`, at position `origin`, may have landed in the lower position `slot`: no write between the
+/// two was acknowledged before `write` was submitted, or else the pointer was above `slot` already.
 fn may_pass(writes: &[Pending], slot: usize, origin: usize, write: &Pending) -> bool {
     writes
         .iter()
@@ -144,7 +145,7 @@ fn may_pass(writes: &[Pending], slot: usize, origin: usize, write: &Pending) -> 
         .all(|between| between.append && between.acked.is_none_or(|acked| acked >= write.born))
 }
 
-/// What the medium holds of a block that was being written.
+/// Content of a block whose write the power cut interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Garbage {
     Zeros,
@@ -172,7 +173,7 @@ impl Cut<'_> {
     }
 
     fn sequential(&mut self, zone: &Zone, history: &History, after: &mut Zone) {
-        // The newest epoch is option 0; each reset that may not have happened leads to the one before it.
+        // Option 0 is the newest epoch; each undone reset leads to the epoch before.
         let pick = self.one_of(history.past.len() + 1);
         let (epoch, content) = match history.past.len().checked_sub(pick) {
             Some(index) if pick > 0 => {
@@ -198,7 +199,7 @@ impl Cut<'_> {
         };
     }
 
-    /// The content of an epoch whose pointer is to be `reach`, and the pointer that the atomic unit allows.
+    /// The content of an epoch cut at `reach`, and the pointer lowered to what the atomic unit allows.
     fn epoch(&mut self, epoch: &Epoch, content: &Content, reach: u64, finished: bool) -> (Content, u64) {
         let size = u64::from(self.geometry.block_size);
         let mut result = content.clone();
@@ -230,15 +231,15 @@ impl Cut<'_> {
         (result, reach)
     }
 
-    /// Where the unit that begins at `at` ends, within a write that ends at `end`.
+    /// End of the atomic unit that contains `at`, within a write that ends at `end`.
     fn piece_end(&self, at: u64, end: u64) -> u64 {
         let unit = self.geometry.atomic_write.0;
         ((at / unit + 1) * unit).min(end)
     }
 
-    /// The writes, each with its address. Appends in flight landed in any order, as long as what was acknowledged
-    /// is where it was said to be: those between two fixed writes in any order of their own, and any of the same
-    /// length in each other's place, unless one was submitted when a write between them was already acknowledged.
+    /// Every write with its address. Acknowledged writes keep their addresses. Appends in flight may have landed in
+    /// any order: those between two acknowledged writes are permuted freely, and appends of equal length may swap
+    /// places, unless one was submitted after a write between the two was acknowledged.
     fn landing<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
         let free = |w: &Pending| w.append && w.acked.is_none();
         let together = |a: &Pending, b: &Pending| free(a) && free(b) && a.solid == b.solid && a.end() == b.at;
@@ -257,7 +258,7 @@ impl Cut<'_> {
             let joins = slot.checked_sub(1).and_then(|i| runs.get(i)) == Some(run);
             let at = placed.last().filter(|_| joins).map_or(write.at, |(last, at)| at + last.len);
             let (mine, here) = *order.get(slot).expect("one for each slot");
-            // Above the pointer the order makes no difference.
+            // The order above the pointer makes no difference.
             if free(here) && at < reach {
                 let may_swap = |(place, (origin, other)): (usize, &(usize, &Pending))| {
                     let near = runs.get(place) == Some(run);
@@ -278,7 +279,7 @@ impl Cut<'_> {
         placed
     }
 
-    /// Blocks that never landed: they read as noise or as zeros, never as anything the host wrote.
+    /// Overwrites blocks that never landed with noise or zeros, never with data of the host.
     fn spoil(&self, content: &mut Content, from: u64, to: u64, kind: Garbage) {
         let size = self.geometry.block_size as usize;
         for block in from..to {
@@ -291,7 +292,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Each block holds its old content or one of the new ones.
+    /// The outcome of a conventional zone: each block holds its old content or one of the new ones.
     fn conventional(&mut self, rewrites: &Rewrites) -> Content {
         let size = self.geometry.block_size as usize;
         let mut content = rewrites.base.clone();

@@ -1,5 +1,5 @@
-//! Random histories, random cuts, and a checker that knows the contract's sentences but nothing of how the medium
-//! keeps its books: it sees what was submitted, acknowledged and flushed, and judges what a cut left.
+//! Random histories and random power cuts. The checker knows only the contract: from the submitted, acknowledged and
+//! flushed operations it decides whether a cut's outcome is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ const ZONES: u32 = 4;
 const CAPACITY: u64 = 6;
 const SIZE: u64 = 8;
 
-/// What the host did to a block: enough to judge it by.
+/// A write of a block, as the host knows it.
 #[derive(Clone, Debug)]
 struct Written {
     op: u64,
     tag: u64,
 }
 
-/// A zone between two resets, as the host sees it.
+/// A zone between two resets, as the host knows it.
 #[derive(Clone, Debug, Default)]
 struct Life {
-    /// The reset that began it; 0 for none.
+    /// The reset that began the epoch; 0 for none.
     reset: u64,
-    /// By offset, in the order that the device chose.
+    /// Writes by offset, at the addresses that the device chose.
     blocks: Vec<Written>,
     finish: Option<u64>,
 }
@@ -40,7 +40,7 @@ struct Model {
     /// The clock when an operation was submitted.
     born: BTreeMap<u64, u64>,
     fua: BTreeSet<u64>,
-    /// For each flush in flight, what was acknowledged when it was submitted.
+    /// For each flush in flight, the operations acknowledged before its submission.
     flushes: BTreeMap<u64, BTreeSet<u64>>,
     durable: BTreeSet<u64>,
     volatile: bool,
@@ -59,13 +59,13 @@ impl Model {
         }
     }
 
-    /// Judges a sequential zone after a cut: in one of its lives, all of it there that must be.
+    /// Checks a sequential zone after a cut: the zone is in one of its epochs with all blocks that must survive.
     fn judge(&self, zone: u32, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
         let empty = [Life::default()];
         let lives = self.lives.get(&zone).map_or(&empty[..], |l| &l[..]);
         let mut reasons = Vec::new();
         for (index, life) in lives.iter().enumerate() {
-            // Anything durable of a later life rules this one out.
+            // A durable block of a later epoch rules this epoch out.
             let later = lives[index + 1..].iter().any(|l| self.touched(l) || self.durable.contains(&l.reset));
             match if later { Err("a later life is durable".into()) } else { self.fits(life, state, tags) } {
                 Ok(()) => return Ok(()),
@@ -87,7 +87,7 @@ impl Model {
         } else {
             life.blocks.iter().rposition(|b| self.durable.contains(&b.op)).map_or(0, |at| at + 1)
         };
-        // A full zone shows its whole capacity: what was never written reads as zeros.
+        // A full zone reads to its capacity; unwritten blocks read as zeros.
         let reach = if state == ZoneState::Full { tags.len().min(life.blocks.len()) } else { tags.len() };
         if reach > life.blocks.len() {
             return Err("the pointer lies above everything submitted".into());
@@ -130,7 +130,7 @@ impl Model {
                     }
                 }
                 None if state == ZoneState::Full && offset >= durable => {
-                    // Either never reached, or a hole: an acknowledged block above it tells.
+                    // A missing block is a hole only if an acknowledged block lies above.
                     let above = tags[offset..].iter().any(Option::is_some);
                     if acked && above {
                         return Err(format!("block {offset} was acknowledged and is a hole"));
@@ -166,7 +166,7 @@ enum Step {
     Rewrite(u64, u64, bool),
     Act(u32, Action),
     Flush,
-    /// Acknowledges the n-th operation in flight.
+    /// Acknowledges the `n`-th operation in flight.
     Ack(usize),
     AckAll,
 }
@@ -248,7 +248,7 @@ impl Run {
         (0..count)
             .map(|_| {
                 self.tag += 1;
-                // Far from anything that noise would look like.
+                // Tags that noise is very unlikely to produce.
                 self.tag << 8 | 0xa5
             })
             .collect()
@@ -374,7 +374,7 @@ proptest! {
                 if let Err(why) = run.judge(&after) {
                     return Err(TestCaseError::fail(why));
                 }
-                // A second cut finds nothing in doubt.
+                // After a cut everything is durable: a second cut changes nothing.
                 let print = after.fingerprint();
                 prop_assert_eq!(after.cut(&mut Seeded::new(round)).fingerprint(), print);
             }

@@ -1,4 +1,4 @@
-//! The sentences of "What survives a power cut", one by one, and a checker that states them independently.
+//! One test for each sentence of ARCHITECTURE.md, "What survives a power cut".
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use crate::{Action, Blocks, Buf, BufMut, Done, Durability, Lba, Op, ZoneId, Zone
 
 const BLOCK: usize = 4096;
 
-/// A medium with a running number for operations.
+/// A medium, and the number of the next operation.
 struct Bench {
     media: Media,
     next: u64,
 }
 
-/// What one zone looks like after a cut: state, and the first byte of each block up to the pointer.
+/// A zone after a cut: state, and the first byte of each block up to the pointer.
 type Seen = (ZoneState, Vec<u8>);
 
 fn block(tag: u8) -> Vec<u8> {
@@ -105,7 +105,7 @@ fn set(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|s| s.to_string()).collect()
 }
 
-/// The outcomes without those where the drive fills an open zone up.
+/// The outcomes in which the drive sets no open zone to full.
 fn unfilled(of: BTreeSet<String>) -> BTreeSet<String> {
     of.into_iter().filter(|s| !s.starts_with("F:")).collect()
 }

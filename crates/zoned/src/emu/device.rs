@@ -21,31 +21,31 @@ use crate::{
 /// An emulated drive.
 pub struct Emu {
     media: Arc<Media>,
-    /// Of a drive in a file.
+    /// Writes the drive file; `None` for a drive in memory.
     flusher: Option<Arc<Flusher>>,
-    /// Of a drive whose appends land in any order.
+    /// Holds appends that land in any order; `None` if appends land in order.
     reorder: Option<Arc<Reorder>>,
     geometry: Geometry,
     driver: Arc<dyn Driver>,
     timing: Timing,
-    /// Used where the timing has state, and nowhere else.
+    /// State of the time model, if the model has one.
     clocks: Mutex<TimingState>,
     next: AtomicU64,
-    /// Operations whose time has not come, where power cuts are tracked.
+    /// Operations not completed yet, by completion time; only if power cuts are tracked.
     due: Mutex<BinaryHeap<Reverse<(Instant, OpId)>>>,
     faulty: AtomicBool,
     faults: Mutex<Vec<Fault>>,
 }
 
 impl Emu {
-    /// A drive in memory. Panics where the settings contradict each other ([`EmuOptions::geometry`] says how).
+    /// A drive in memory. Panics if the settings contradict each other (see [`EmuOptions::geometry`]).
     pub fn memory(options: EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
         let media = Media::new(&options);
         let timing = Timing::of(&options, media.geometry());
         Arc::new(Emu::over(media, timing, driver))
     }
 
-    /// A drive over a medium: an outcome of a power cut, for one.
+    /// A drive over a medium, such as an outcome of a power cut.
     pub fn from_media(media: Media, name: &str, latency: Latency, driver: Arc<dyn Driver>) -> Arc<Emu> {
         let mut media = media;
         let mut geometry = media.geometry().clone();
@@ -69,7 +69,7 @@ impl Emu {
             driver,
             clocks: Mutex::new(timing.rested()),
             timing,
-            // The medium may carry operations of an earlier device; their numbers are not given out again.
+            // The medium may have operations of an earlier device, whose numbers must not be reused.
             next: AtomicU64::new(media.unused().0),
             media,
             due: Mutex::default(),
@@ -78,8 +78,8 @@ impl Emu {
         }
     }
 
-    /// A copy of the medium as it is now; it shares the data until one of them writes. What a drive file holds
-    /// is read into memory: panics where that fails.
+    /// A copy of the medium, sharing data until one of the two writes. The content of a drive file is read into
+    /// memory; panics if reading fails.
     pub fn media(&self) -> Media {
         self.settle();
         let copy = || self.media.detached().expect("the drive file is readable");
@@ -89,35 +89,34 @@ impl Emu {
         }
     }
 
-    /// One outcome of a power cut now. Needs [`EmuOptions::track_power_cuts`]; without it everything submitted
-    /// survives.
+    /// One outcome of a power cut now. Without [`EmuOptions::track_power_cuts`] everything submitted survives.
     pub fn power_cut(&self, choose: &mut dyn Choose) -> Media {
         self.media().cut(choose)
     }
 
-    /// Wears a zone out: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    /// Puts a zone into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
     pub fn wear(&self, zone: ZoneId, state: ZoneState) {
         self.media.wear(zone, state);
     }
 
-    /// Makes operations fail from now on.
+    /// Injects a fault.
     pub fn fail(&self, spec: FaultSpec) {
         self.faults.lock().push(Fault::new(spec));
         self.faulty.store(true, Ordering::Release);
     }
 
-    /// Device times are stretched so many times: results are to be divided by it.
+    /// Factor by which device times are stretched; measured times are to be divided by it.
     pub fn dilation(&self) -> u64 {
         self.timing.dilation()
     }
 
-    /// Forgets all faults.
+    /// Removes all injected faults.
     pub fn heal(&self) {
         self.faults.lock().clear();
         self.faulty.store(false, Ordering::Release);
     }
 
-    /// The error of an operation that a fault hits, and whether it lands.
+    /// The error that an injected fault gives `op`, and whether the operation takes effect all the same.
     fn fault(&self, op: &Op) -> Option<(Error, bool)> {
         let zone = match op {
             Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
@@ -133,8 +132,8 @@ impl Emu {
         Some((error, landed))
     }
 
-    /// Acknowledges what has come due. The order of acknowledgements matters only to flushes and power cuts, so
-    /// that it is enough to catch up before either.
+    /// Acknowledges operations whose completion time has passed. Only flushes and power cuts depend on
+    /// acknowledgements, so this is called before either.
     fn settle(&self) {
         if !self.media.track {
             return;
@@ -151,7 +150,7 @@ impl Emu {
         }
     }
 
-    /// What the drive file must hold before this operation is over: a zone, or everything.
+    /// The zone (`None` for all) that must be in the drive file before `op` completes, and the operation's name.
     fn must_store(&self, op: &Op) -> Option<(Option<ZoneId>, &'static str)> {
         let at_once = |how: Durability| how == Durability::Durable || !self.geometry.volatile_cache;
         let zone = match op {
@@ -166,8 +165,8 @@ impl Emu {
         zone.map(|zone| (Some(zone), op.name()))
     }
 
-    /// When an operation that is submitted now completes. Zone facts are read apart from the operation: threads
-    /// that race for one zone may both pay for opening it.
+    /// Completion time of an operation that is submitted now. Zone facts are read before the operation takes effect,
+    /// so two threads that race for one zone may both be charged for opening the zone.
     fn completion(&self, op: &Op) -> Instant {
         if !self.timing.has_state() {
             return self.timing.completion(&mut TimingState::default(), self.driver.now(), op, None);
@@ -182,16 +181,16 @@ impl Emu {
             ZoneFacts { state: zone.state, written: Blocks(zone.written) }
         });
         let mut clocks = self.clocks.lock();
-        // Under the lock, so that time never goes back.
+        // Read under the lock, so that the time passed to the model never decreases.
         let now = self.driver.now();
         self.timing.completion(&mut clocks, now, op, facts)
     }
 
-    /// The handle of an append that is held.
+    /// The handle of an append that `reorder` holds.
     fn land_at(&self, at: Instant, id: OpId, writes: Option<(Option<ZoneId>, &'static str)>) -> Io {
         let reorder = Arc::clone(self.reorder.as_ref().expect("it holds the append"));
         let (driver, name) = (Arc::clone(&self.driver), Arc::clone(&self.geometry.name));
-        // Not the flusher itself: it ends with the drive.
+        // A weak reference: the flusher must end when the drive is dropped.
         let flusher = self.flusher.as_ref().map(Arc::downgrade);
         Io::spawn(&self.driver, &self.geometry.name, async move {
             sleep_until(&*driver, at).await;
@@ -241,7 +240,7 @@ impl ZonedDevice for Emu {
         let result = match fault {
             Some((error, landed)) => Err(match op {
                 Op::Read { into, .. } => error.with_buffer(into),
-                // What the drive refuses has its own error.
+                // An operation that the drive itself refuses returns the drive's error.
                 _ if landed => self.apply(id, op).err().unwrap_or(error),
                 _ => error,
             }),

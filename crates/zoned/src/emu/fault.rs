@@ -1,8 +1,8 @@
-//! Faults for tests.
+//! Injected faults, for tests.
 
 use crate::{Op, ZoneId};
 
-/// Which operations a fault hits.
+/// Kind of operation that a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOp {
     /// Reads.
@@ -15,25 +15,25 @@ pub enum FaultOp {
     Zone,
 }
 
-/// Makes operations fail with `ErrorKind::Media`: without any effect on the medium, unless they [land](FaultSpec::landed).
+/// A fault: operations fail with `ErrorKind::Media`, without effect on the medium unless [`FaultSpec::landed`] is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSpec {
-    /// Which operations.
+    /// Kind of operations that fail.
     pub op: FaultOp,
-    /// Of which zone; `None` for all. Flushes belong to no zone.
+    /// Zone of the operations that fail; `None` for all. A flush belongs to no zone.
     pub zone: Option<ZoneId>,
-    /// How many of them pass first.
+    /// Number of such operations that succeed first.
     pub after: u64,
-    /// Then every how manieth fails: 1 for all.
+    /// After that every `every`-th operation fails: 1 for all.
     pub every: u64,
-    /// How many fail in all; `u64::MAX` for no end.
+    /// Total number of failures; `u64::MAX` for no limit.
     pub count: u64,
-    /// They have their effect on the medium all the same, as where a drive's answer is lost.
+    /// True if failed operations take effect on the medium, as when a drive's reply is lost.
     pub landed: bool,
 }
 
 impl FaultSpec {
-    /// The next operation of this kind fails, and no other.
+    /// Only the next operation of this kind fails.
     pub fn next(op: FaultOp) -> FaultSpec {
         FaultSpec { op, zone: None, after: 0, every: 1, count: 1, landed: false }
     }
@@ -43,7 +43,7 @@ impl FaultSpec {
         FaultSpec { count: u64::MAX, ..FaultSpec::next(op) }
     }
 
-    /// Failed operations have their effect all the same.
+    /// Makes failed operations take effect on the medium.
     #[must_use]
     pub fn landed(mut self) -> FaultSpec {
         self.landed = true;
@@ -58,7 +58,7 @@ impl FaultSpec {
     }
 }
 
-/// A fault and what it has seen.
+/// A fault and its counters.
 #[derive(Debug)]
 pub(super) struct Fault {
     spec: FaultSpec,
@@ -71,7 +71,7 @@ impl Fault {
         Fault { spec, seen: 0, failed: 0 }
     }
 
-    /// Whether it hits this operation; and whether that lands.
+    /// `None` if `op` succeeds; else whether the failed operation takes effect.
     pub(super) fn hits(&mut self, op: &Op, zone: Option<ZoneId>) -> Option<bool> {
         let kind = match op {
             Op::Read { .. } => FaultOp::Read,

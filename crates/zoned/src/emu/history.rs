@@ -1,41 +1,44 @@
-//! What of a zone is not durable yet: the outcomes of a power cut follow from it (see `cut`).
+//! Operations of a zone that are not durable yet. The possible outcomes of a power cut follow from them (see `cut`).
 //!
-//! A sequential zone's life is a row of epochs, one per reset. A cut lands in one of them; everything below its
-//! durable pointer is there. Once anything of an epoch is durable the epochs before it are gone for good: old
-//! and new content never mix.
+//! A sequential zone passes through epochs, one per reset. After a power cut the zone is in one of the epochs, with
+//! every block below the epoch's durable pointer. Once any block of an epoch is durable, earlier epochs are no longer
+//! possible: old and new content never mix.
 
 use crate::Buf;
-use crate::emu::OpId;
 use crate::emu::content::Content;
 
-/// The order in which operations were acknowledged and flushes submitted.
+/// Number of an operation, as [`Media::submit`](super::Media::submit) and [`Media::acknowledge`](super::Media::acknowledge) name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OpId(pub u64);
+
+/// Position in the order of acknowledgements and flush submissions.
 pub(super) type Sequence = u64;
 
-/// A sequential zone's epochs that a power cut may still land in.
+/// The epochs of a sequential zone that are possible after a power cut.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Before the last reset, oldest first.
+    /// Epochs before the last reset, oldest first.
     pub(super) past: Vec<Epoch>,
-    /// Since the last reset that could matter. Its content is the zone's.
+    /// The current epoch. Its content is the zone's.
     pub(super) now: Epoch,
 }
 
 /// A zone between two resets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Epoch {
-    /// The reset that began it, unless that is durable.
+    /// The reset that began the epoch, unless the reset is durable.
     pub(super) begun_by: Option<Event>,
     /// The durable pointer.
     pub(super) durable: u64,
-    /// The pointer after everything that was submitted.
+    /// The pointer after all submitted writes.
     pub(super) submitted: u64,
-    /// Writes that are not durable, or whose order is not known, by address.
+    /// Writes that are not durable or whose order is unknown, sorted by address.
     pub(super) writes: Vec<Pending>,
-    /// The finish that ended it.
+    /// The finish that ended the epoch.
     pub(super) finish: Option<Event>,
-    /// Whether that is durable.
+    /// True if the finish is durable.
     pub(super) finish_durable: bool,
-    /// The content, once the epoch is past.
+    /// The zone's content at the end of a past epoch.
     pub(super) content: Content,
 }
 
@@ -54,10 +57,11 @@ pub(super) struct Pending {
     pub(super) len: u64,
     pub(super) append: bool,
     pub(super) fua: bool,
-    /// Acknowledgements before it was submitted.
+    /// Number of acknowledgements before the write was submitted.
     pub(super) born: Sequence,
     pub(super) acked: Option<Sequence>,
-    /// Below the durable pointer: its content is certain, though its place among its neighbours may not be.
+    /// True if the write lies below the durable pointer: its content survives, but appends may have landed in another
+    /// order.
     pub(super) solid: bool,
 }
 
@@ -68,7 +72,7 @@ impl Pending {
 }
 
 impl Epoch {
-    /// Everything below `pointer` is durable.
+    /// Makes every block below `pointer` durable.
     fn raise(&mut self, pointer: u64) {
         self.begun_by = None;
         self.durable = self.durable.max(pointer);
@@ -77,7 +81,7 @@ impl Epoch {
         self.writes.retain(|w| !(w.solid && w.acked.is_some()));
     }
 
-    /// A flush covers what was acknowledged before `before`; says whether anything of this epoch is durable now.
+    /// Applies a flush that covers acknowledgements before `before`; true if any block of the epoch is durable now.
     fn harden(&mut self, before: Sequence) -> bool {
         let covered = |acked: Option<Sequence>| acked.is_some_and(|seq| seq < before);
         let mut any = false;
@@ -97,7 +101,7 @@ impl Epoch {
         any
     }
 
-    /// Acknowledges `id` if it is here. `lasting` when that makes it durable.
+    /// Acknowledges `id` if it belongs to the epoch. `lasting`: the acknowledgement makes the operation durable.
     fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) -> Option<bool> {
         if let Some(event) = self.begun_by.as_mut().filter(|e| e.id == id) {
             event.acked = Some(seq);
@@ -127,25 +131,25 @@ impl Epoch {
 }
 
 impl History {
-    /// A history that begins with everything up to `pointer` durable.
+    /// A history whose blocks up to `pointer` are durable.
     pub(super) fn settled(pointer: u64, finished: bool) -> History {
         let now =
             Epoch { durable: pointer, submitted: pointer, finish_durable: finished, ..Epoch::default() };
         History { past: Vec::new(), now }
     }
 
-    /// A write was submitted.
+    /// Records a submitted write.
     pub(super) fn wrote(&mut self, write: Pending) {
         self.now.submitted = write.end();
         self.now.writes.push(write);
     }
 
-    /// A finish was submitted.
+    /// Records a submitted finish.
     pub(super) fn finished(&mut self, id: OpId) {
         self.now.finish = Some(Event { id, acked: None });
     }
 
-    /// A reset was submitted; `content` is what the zone held.
+    /// Records a submitted reset; `content` is the zone's content before the reset.
     pub(super) fn reset(&mut self, id: OpId, content: Content) {
         let begun_by = Some(Event { id, acked: None });
         let mut before = std::mem::replace(&mut self.now, Epoch { begun_by, ..Epoch::default() });
@@ -153,7 +157,8 @@ impl History {
         self.past.push(before);
     }
 
-    /// `id` was acknowledged. `lasting` when that makes it durable, as it does without a volatile cache.
+    /// Acknowledges `id`. `lasting`: the acknowledgement makes the operation durable, because the drive has no
+    /// volatile cache.
     pub(super) fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) {
         match self.now.acknowledge(id, seq, lasting) {
             Some(true) => self.past.clear(),
@@ -170,7 +175,7 @@ impl History {
         }
     }
 
-    /// A flush covers what was acknowledged before `before`.
+    /// Applies a flush that covers acknowledgements before `before`.
     pub(super) fn harden(&mut self, before: Sequence) {
         if self.now.harden(before) {
             self.past.clear();
@@ -183,7 +188,7 @@ impl History {
         }
     }
 
-    /// Whether a power cut has one outcome only.
+    /// True if a power cut has only one possible outcome.
     pub(super) fn is_settled(&self) -> bool {
         self.past.is_empty()
             && self.now.writes.is_empty()
@@ -192,16 +197,16 @@ impl History {
     }
 }
 
-/// A conventional zone's writes that are not durable.
+/// Writes of a conventional zone that are not durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rewrites {
-    /// The content without them.
+    /// The zone's content without these writes.
     pub(super) base: Content,
-    /// In order of submission.
+    /// Writes in order of submission.
     pub(super) pieces: Vec<Rewrite>,
 }
 
-/// One of them.
+/// A write to a conventional zone.
 #[derive(Clone, Debug)]
 pub(super) struct Rewrite {
     pub(super) id: OpId,
@@ -224,7 +229,7 @@ impl Rewrites {
         self.pieces.iter_mut().for_each(|p| p.durable |= p.acked.is_some_and(|seq| seq < before));
     }
 
-    /// Takes off the durable writes in front, to be put into the base.
+    /// Removes the durable writes at the front, which the caller writes into `base`.
     pub(super) fn settle(&mut self) -> Vec<Rewrite> {
         let count = self.pieces.iter().take_while(|p| p.durable).count();
         self.pieces.drain(..count).collect()

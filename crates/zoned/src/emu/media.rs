@@ -1,5 +1,4 @@
-//! The medium and its rules, without time: what a drive would do with each operation, and what it must remember
-//! of it for a power cut.
+//! The medium of an emulated drive: executes operations without timing and records what a power cut may undo.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,48 +10,58 @@ use crate::checks;
 use crate::emu::EmuOptions;
 use crate::emu::content::{Content, Hash128, Pool};
 use crate::emu::file::drive::Drive;
-use crate::emu::history::Sequence;
-
+use crate::emu::file::flush::Zones;
+use crate::emu::history::{OpId, Sequence};
 use crate::emu::zone::{Origin, Zone};
 use crate::{
     Action, Admission, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Geometry, Lba, Op, Resources,
     Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState,
 };
 
-/// An operation, as [`Media::submit`] and [`Media::acknowledge`] name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OpId(pub u64);
-
-/// When an operation was submitted, for one that takes effect later.
+/// The time of an operation's submission, for an operation that takes effect later.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(Sequence);
 
-/// The pure medium: operations apply at once, in the order of submission. Cloning copies no data.
+/// A medium without timing: operations take effect at once, in the order of submission. Cloning copies no data.
 ///
-/// What was submitted may be lost at a power cut until it is acknowledged, and with a volatile cache until a
-/// flush covers it: [`Media::cut`] gives the outcomes.
+/// A power cut may lose an operation until the operation is acknowledged, and with a volatile cache until a flush
+/// covers it. [`Media::cut`] gives the outcomes.
 ///
-/// Threads may share it: each zone has a lock of its own.
+/// Threads may share a medium: each zone has its own lock.
 pub struct Media {
     pub(super) geometry: Arc<Geometry>,
     pub(super) pool: Arc<Pool>,
     pub(super) zones: Box<[Slot]>,
     pub(super) track: bool,
-    /// Appends in flight land in any order: see `reorder`, for the medium itself applies what it gets at once.
+    /// True if appends in flight land in any order, which module `reorder` implements above the medium.
     pub(super) reorder: bool,
     resources: Mutex<Resources>,
     tracker: Mutex<Tracker>,
     pub(super) seed: u64,
-    /// The file that holds what memory does not.
+    /// The drive file, which holds flushed content that is no longer in memory.
     pub(super) drive: Option<Arc<Drive>>,
 }
 
-/// A zone, alone on its cache lines: neighbours' locks must not slow it down.
+impl Zones for Media {
+    fn block_size(&self) -> u32 {
+        self.geometry.block_size
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn lock_zone(&self, id: ZoneId) -> MutexGuard<'_, Zone> {
+        self.lock(id)
+    }
+}
+
+/// A zone on cache lines of its own, so that locks of neighbouring zones do not share a line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Slot(pub(super) Mutex<Zone>);
 
-/// Operations that are not acknowledged.
+/// Operations that are not acknowledged yet.
 #[derive(Clone, Debug, Default)]
 struct Tracker {
     sequence: Sequence,
@@ -60,7 +69,7 @@ struct Tracker {
     in_flight: BTreeMap<OpId, Target>,
 }
 
-/// What an acknowledgement settles.
+/// The object that an acknowledgement applies to.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Zone(ZoneId),
@@ -68,7 +77,7 @@ enum Target {
 }
 
 impl Media {
-    /// An empty drive. Panics where the settings contradict each other ([`EmuOptions::geometry`] says how).
+    /// An empty drive. Panics if the settings contradict each other (see [`EmuOptions::geometry`]).
     pub fn new(options: &EmuOptions) -> Media {
         let geometry = options.geometry().expect("the settings fit together");
         let conventional = geometry.conventional;
@@ -76,7 +85,7 @@ impl Media {
         Media::from_zones(Arc::new(geometry), options, zones)
     }
 
-    /// A drive made of `zones`, their states counted.
+    /// A drive made of `zones`.
     pub(super) fn from_zones(geometry: Arc<Geometry>, options: &EmuOptions, zones: Vec<Zone>) -> Media {
         let pool = Arc::new(Pool::new(geometry.block_size, geometry.zone_size.bytes(geometry.block_size).0));
         let mut media = Media::with_pool(geometry, pool, zones);
@@ -104,14 +113,14 @@ impl Media {
         }
     }
 
-    /// The same drive with other zones and nothing in flight.
+    /// A drive with the same settings, other zones and no operation in flight.
     pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Media {
         let mut media = Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), zones);
         (media.track, media.seed, media.reorder) = (self.track, self.seed, self.reorder);
         media
     }
 
-    /// A copy without the file below: what that holds is read into memory.
+    /// A copy in memory, without the drive file: the file's content is read into memory.
     pub(super) fn detached(&self) -> Result<Media> {
         let Some(drive) = &self.drive else { return Ok(self.clone()) };
         let size = u64::from(self.geometry.block_size);
@@ -145,13 +154,13 @@ impl Media {
         Ok(self.with_zones(zones))
     }
 
-    /// What the drive is like.
+    /// The drive's geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Applies an operation. Whoever tracks power cuts acknowledges `id` when its submitter learns of the result;
-    /// an operation that failed needs no acknowledgement.
+    /// Executes an operation. If power cuts are tracked, the caller acknowledges `id` when the submitter gets the
+    /// result. A failed operation needs no acknowledgement.
     pub fn submit(&self, id: OpId, op: &Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.read(*at, BufMut::zeroed(into.len())).map(Done::Read),
@@ -166,7 +175,7 @@ impl Media {
         }
     }
 
-    /// Fills `into` with the blocks at `at`. A failed read gives the buffer back in its error.
+    /// Fills `into` with the blocks at `at`. The error of a failed read returns the buffer.
     pub(super) fn read(&self, at: Lba, mut into: BufMut) -> Result<BufMut> {
         match self.try_read(at, &mut into) {
             Ok(()) => Ok(into),
@@ -190,7 +199,7 @@ impl Media {
                 zone.written
             )));
         }
-        // Chunks are reused: what lies past the pointer must not show what they held before.
+        // Chunks are reused, so blocks past the pointer are zeroed rather than read.
         let held = match zone.state {
             ZoneState::Conventional => blocks,
             _ => zone.written.saturating_sub(offset).min(blocks),
@@ -214,7 +223,7 @@ impl Media {
         Ok(())
     }
 
-    /// Writes at the pointer, or anywhere in a conventional zone.
+    /// Writes at the pointer, or at any address of a conventional zone.
     pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
         let (id, offset, _) = self.locate("write", at, data.len())?;
         let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.moment().0 };
@@ -239,13 +248,13 @@ impl Media {
         self.wrote("write", id, zone, data.len())
     }
 
-    /// Writes at the pointer, wherever that is.
+    /// Appends at the pointer; returns the address.
     pub(super) fn append(&self, op: OpId, id: ZoneId, data: &Buf, how: Durability) -> Result<Lba> {
         self.append_late(op, id, data, how, self.moment())
     }
 
-    /// An append that was submitted earlier, at [`Media::moment`], and takes effect now: others that were in flight
-    /// at the same time may have come first. Gives its address.
+    /// Executes an append that was submitted earlier, at [`Media::moment`]. Appends in flight at the same time may
+    /// have taken effect before. Returns the address.
     pub fn append_late(
         &self,
         op: OpId,
@@ -266,7 +275,7 @@ impl Media {
         Ok(self.geometry.start(id).plus(Blocks(offset)))
     }
 
-    /// Writes `data` at the pointer; gives its offset.
+    /// Writes `data` at the pointer; returns the offset in the zone.
     fn put(
         &self,
         id: ZoneId,
@@ -280,7 +289,7 @@ impl Media {
         let capacity = self.geometry.zone_capacity.0;
         let track = self.track.then_some(origin);
         {
-            // The common case: an open zone stays open, and nobody else is concerned.
+            // The common case: an open zone stays open, so the counts of open zones need no lock.
             let mut zone = self.lock(id);
             let offset = zone.written;
             if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
@@ -321,8 +330,8 @@ impl Media {
         self.wrote(name, id, zone, data.len()).map(|()| offset)
     }
 
-    /// A zone changed: a drive file must learn of it at the next flush. With too much unflushed that is now: the
-    /// one case in which a submitter waits for the file.
+    /// Marks a changed zone for the next flush of the drive file. With too many unflushed bytes the flush happens now,
+    /// the only case in which a submitter waits for the file.
     fn wrote(
         &self,
         name: &'static str,
@@ -342,7 +351,7 @@ impl Media {
         self.error(ErrorKind::Host, name, id).because(e.to_string()).from_source(e)
     }
 
-    /// Remembers a flush; [`Media::acknowledge`] makes durable what it covers.
+    /// Records a flush; its acknowledgement makes durable what the flush covers.
     pub(super) fn flush(&self, op: OpId) {
         if self.track {
             let mut tracker = self.tracker.lock();
@@ -405,7 +414,7 @@ impl Media {
         ZoneInfo { zone: id, kind, state: zone.state, pointer, capacity }
     }
 
-    /// The submitter of `id` knows its result. Unknown operations are ignored: those that failed, for one.
+    /// Records that the submitter of `id` has the result. Unknown operations, such as failed ones, are ignored.
     pub fn acknowledge(&self, id: OpId) {
         if !self.track {
             return;
@@ -429,7 +438,7 @@ impl Media {
         }
     }
 
-    /// Puts a zone into a worn state, for good: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    /// Puts a zone into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`] permanently.
     pub fn wear(&self, id: ZoneId, state: ZoneState) {
         let mut resources = self.resources.lock();
         let mut zone = self.lock(id);
@@ -442,13 +451,13 @@ impl Media {
         }
     }
 
-    /// Open and active zones.
+    /// Numbers of open and of active zones.
     pub fn in_use(&self) -> (u32, u32) {
         let resources = self.resources.lock();
         (resources.open(), resources.active())
     }
 
-    /// A hash of everything that can be read or reported once open zones are closed: equal images have equal
+    /// A hash of everything that can be read or reported once open zones are closed. Equal images have equal
     /// fingerprints.
     pub fn fingerprint(&self) -> u128 {
         let size = u64::from(self.geometry.block_size);
@@ -474,12 +483,12 @@ impl Media {
         self.zones.get(id.index()).expect("checked against the geometry").0.lock()
     }
 
-    /// Now, as the medium counts: how many acknowledgements there were, where that matters.
+    /// The current time as the medium counts: the number of acknowledgements.
     pub fn moment(&self) -> Moment {
         Moment(if self.track { self.tracker.lock().sequence } else { 0 })
     }
 
-    /// An operation number above all that were used.
+    /// An operation number above all used ones.
     pub(super) fn unused(&self) -> OpId {
         OpId(self.tracker.lock().last.0 + 1)
     }
@@ -492,13 +501,13 @@ impl Media {
         }
     }
 
-    /// Makes room for one more open zone, if the limits allow it.
+    /// Admits one more open zone, if the limits allow it. May close an implicitly open zone.
     fn admit(&self, resources: &mut Resources, zone: &Zone, name: &'static str, id: ZoneId) -> Result<()> {
         let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
         match resources.admit(zone.state, max_open, max_active) {
             Ok(Admission::Granted) => Ok(()),
             Ok(Admission::Close(victim)) => {
-                // Two zones' locks: only whoever holds the resources may do that.
+                // Only the holder of the `resources` lock may lock two zones, which avoids a deadlock.
                 let mut other = self.lock(victim);
                 resources.moved(victim, other.state, ZoneState::Closed);
                 other.state = ZoneState::Closed;

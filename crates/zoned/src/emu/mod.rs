@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Emu      the ZonedDevice: driver, delays, injected faults
-//!     Media    the medium and its rules: no time, no threads of its own; copy-on-write clones
-//!       Zone     one zone: state, pointer, content, what is not durable yet
-//!     Timing   when operations complete; a Profile (profiles/*.toml) is a drive's times and geometry
-//!     Drive    emu:PATH only: the file below, and the order of writes to it
+//!     Media    the medium: no timing, no threads; copy-on-write clones
+//!       Zone     one zone: state, pointer, content, operations that are not durable
+//!     Timing   completion times; a Profile (profiles/*.toml) has a drive's times and geometry
+//!     Drive    emu:PATH only: the drive file and the order of writes to it
 //! ```
 
 mod content;
@@ -14,13 +14,14 @@ mod cut;
 mod cut_model;
 #[cfg(test)]
 mod cut_tests;
+mod deferred;
 mod device;
 #[cfg(test)]
 mod device_tests;
 mod fault;
 mod file;
 mod history;
-mod late;
+mod latency;
 mod media;
 mod model;
 mod options;
@@ -30,11 +31,13 @@ mod timing;
 mod zone;
 
 pub use cut::{Choose, Exhaustive, Seeded};
+pub use deferred::DeferredDevice;
 pub use device::Emu;
 pub use fault::{FaultOp, FaultSpec};
-pub(crate) use file::drive::{contradiction, is_made};
-pub use late::Late;
-pub use media::{Media, Moment, OpId};
+pub(crate) use file::open::{contradiction, is_made};
+pub use history::OpId;
+pub use latency::{Latency, ZoneFacts};
+pub use media::{Media, Moment};
 pub use options::EmuOptions;
 pub use profile::Profile;
-pub use timing::{Latency, Timing, TimingState, ZoneFacts};
+pub use timing::{Timing, TimingState};

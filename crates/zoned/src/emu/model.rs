@@ -1,11 +1,11 @@
-//! The time model of a drive: when each of its parts is free again.
+//! The time model of a drive: the time at which each part of the drive is free again.
 //!
 //! ```text
 //!   command -> host latency -> controller (serial) -+-> write buffer -> bandwidth cap -> channel -> plane
 //!                                                   +-> plane -> channel -> bandwidth cap (reads)
 //! ```
 //!
-//! A read waits for the program under way on its plane, and goes before those that are planned.
+//! A read waits for the running program operation of its plane and precedes queued program operations.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,60 +14,60 @@ use crate::emu::ZoneFacts;
 use crate::emu::profile::{Acknowledge, Arm, Flash, Profile, ZoneMap};
 use crate::{Action, Durability, Geometry, Lba, Op, ZoneId, ZoneState};
 
-/// A profile's times on a drive. Times are nanoseconds.
+/// A profile applied to a drive. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Model {
     profile: Profile,
     geometry: Geometry,
-    /// Groups of planes that zones lie on, and planes of a group.
+    /// Number of plane groups, and planes of a group. A zone lies on one group.
     groups: u64,
     spread: u64,
 }
 
-/// When the drive's parts are free again.
+/// Times at which the drive's parts are free again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelState {
     controller: u64,
-    /// The bandwidth caps.
+    /// Times at which the bandwidth limits for reads and for writes are free again.
     reading: u64,
     draining: u64,
     channels: Vec<u64>,
     planes: Vec<Plane>,
     groups: Vec<Group>,
-    /// When the writes in flight complete.
+    /// Completion times of the writes in flight.
     crowd: BinaryHeap<Reverse<u64>>,
-    /// The end of a disk's last write.
+    /// End of a disk's last write to its platters.
     drained: u64,
-    /// Draws so far.
+    /// Number of random draws so far.
     draws: u64,
-    /// Where a disk's arm is, and when it is free.
+    /// Position of a disk's arm in bytes, and the time at which the arm is free.
     arm_at: u64,
     arm: u64,
 }
 
-/// What a plane does, and will do.
+/// Operations of a plane.
 #[derive(Clone, Debug, Default)]
 struct Plane {
     read: u64,
-    /// Programs, by start and end, none over.
+    /// Start and end of unfinished program operations.
     programs: VecDeque<(u64, u64)>,
 }
 
-/// The planes that share zones, and their buffer.
+/// Planes that share zones and a write buffer.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Programs so far: the next one's plane.
+    /// Number of program operations so far, which selects the next plane.
     cursor: u64,
-    /// Bytes that do not fill a page yet.
+    /// Bytes of an incomplete page.
     pending: u64,
-    /// Bytes in the buffer, `pending` included, and when they leave it.
+    /// Bytes in the buffer, `pending` included, and the times at which they leave the buffer.
     held: u64,
     leaving: BinaryHeap<Reverse<(u64, u64)>>,
-    /// When the last bytes so far got into the buffer.
+    /// Time at which the last bytes entered the buffer.
     entered: u64,
 }
 
-/// What a write or an append is to the model.
+/// A write or an append, as the model sees it.
 struct Put {
     zone: ZoneId,
     at: u64,
@@ -80,7 +80,7 @@ struct Put {
 const KIB: u64 = 1024;
 
 impl Plane {
-    /// A read that comes at `at` and takes `time`: when it is over.
+    /// End of a read that arrives at `at` and takes `time`.
     fn read(&mut self, at: u64, time: u64) -> u64 {
         let turn = at.max(self.read);
         while self.programs.front().is_some_and(|(_, end)| *end <= turn) {
@@ -105,7 +105,7 @@ impl Plane {
         self.read
     }
 
-    /// A program that may start at `at` and takes `time`: when it is over.
+    /// End of a program operation that may start at `at` and takes `time`.
     fn program(&mut self, now: u64, at: u64, time: u64) -> u64 {
         while self.programs.front().is_some_and(|(_, end)| *end <= now) {
             self.programs.pop_front();
@@ -117,7 +117,7 @@ impl Plane {
 }
 
 impl Group {
-    /// Lets out of the buffer what has left it by `at`.
+    /// Removes the bytes that have left the buffer by `at`.
     fn settle(&mut self, at: u64) {
         while let Some(Reverse((end, bytes))) = self.leaving.peek().copied()
             && end <= at
@@ -127,8 +127,8 @@ impl Group {
         }
     }
 
-    /// When `bytes` more fit into a buffer of `size`, from `at` on. First come, first served: what comes while others wait
-    /// for room gets in after them.
+    /// Time from `at` on at which `bytes` more fit into a buffer of `size`. Writes enter the buffer in order of
+    /// arrival.
     fn room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
         let mut at = at.max(self.entered);
         self.settle(at);
@@ -144,7 +144,7 @@ impl Group {
 }
 
 impl ModelState {
-    /// A number that depends on how many were drawn: the same run has the same ones.
+    /// A pseudo-random number determined by the number of draws, so that equal runs draw equal numbers.
     fn draw(&mut self) -> u64 {
         self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.draws;
@@ -153,14 +153,14 @@ impl ModelState {
         z ^ (z >> 31)
     }
 
-    /// The next turn of the controller after `at`, which takes `time`: when it begins.
+    /// Start of the controller's next free interval of length `time` after `at`.
     fn command(&mut self, at: u64, time: u64) -> u64 {
         let start = at.max(self.controller);
         self.controller = start + time;
         start
     }
 
-    /// The channel of `plane` from `at` on, for `time`: when it is over.
+    /// End of a transfer of length `time` on the channel of `plane`, from `at` on.
     fn channel(&mut self, plane: u64, at: u64, time: u64) -> u64 {
         if time == 0 || self.channels.is_empty() {
             return at;
@@ -182,7 +182,7 @@ impl ModelState {
     }
 }
 
-/// Nanoseconds that `bytes` take at `bandwidth` bytes a second; none where there is no limit.
+/// Nanoseconds that `bytes` take at `bandwidth` bytes per second; 0 if `bandwidth` is 0 (no limit).
 fn moving(bytes: u64, bandwidth: u64) -> u64 {
     if bandwidth == 0 {
         return 0;
@@ -281,7 +281,7 @@ impl Model {
         end
     }
 
-    /// The plane that holds a page of a zone. Zones begin on planes of their own.
+    /// The plane that holds a page of a zone. Zones start on different planes.
     fn plane_of(&self, zone: ZoneId, page: u64) -> u64 {
         let group = u64::from(zone.0) % self.groups;
         let first = u64::from(zone.0) / self.groups;
@@ -324,7 +324,7 @@ impl Model {
         end
     }
 
-    /// Every command fills pages of its own and waits for them.
+    /// Writes without a buffer: each command fills its own pages and waits for them.
     fn program(&self, state: &mut ModelState, flash: &Flash, ready: u64, put: &Put) -> u64 {
         let mut end = ready;
         for _ in 0..put.bytes.div_ceil(flash.page.0) {
@@ -333,8 +333,8 @@ impl Model {
         end
     }
 
-    /// Programs the next page of the zone's group, not before `at`. Of the bandwidth that all dies share it takes its part
-    /// from `now` on: what waits for room on one die holds up no other.
+    /// Programs the next page of the zone's group, not before `at`. The shared bandwidth is taken from `now` on, so a
+    /// page that waits for one die does not delay other dies.
     fn program_page(
         &self,
         state: &mut ModelState,
@@ -353,13 +353,14 @@ impl Model {
         state.plane(plane).program(at, moved, flash.program.pick(draw))
     }
 
-    /// The end of the last program that a group has planned.
+    /// End of a group's last queued program operation.
     fn drained(&self, state: &ModelState, group: u64) -> u64 {
         let planes = state.planes.iter().skip(group as usize).step_by(self.groups as usize);
         planes.filter_map(|plane| plane.programs.back().map(|(_, end)| *end)).max().unwrap_or(0)
     }
 
-    /// What fits into the buffer is acknowledged; pages leave it when they are programmed.
+    /// Buffered writes: a write is acknowledged when its bytes fit into the buffer; a programmed page leaves the
+    /// buffer.
     fn buffer(&self, state: &mut ModelState, flash: &Flash, start: u64, ready: u64, put: &Put) -> u64 {
         let page = flash.page.0;
         let size = self.profile.write.buffer.0.max(page * 2);
@@ -383,15 +384,15 @@ impl Model {
             return acknowledged;
         }
         self.pad(state, flash, group, entered);
-        // Lower blocks of the zone may be on any plane of the group.
+        // Lower blocks of the zone may lie on any plane of the group.
         acknowledged.max(self.drained(state, group))
     }
 
-    /// Programs what does not fill a page.
+    /// Programs an incomplete page.
     fn pad(&self, state: &mut ModelState, flash: &Flash, group: u64, at: u64) {
         let pending = std::mem::take(&mut state.group(group).pending);
         if pending > 0 {
-            // Any zone of the group will do.
+            // Any zone of the group may be used.
             let end = self.program_page(state, flash, ZoneId(group as u32), (at, at));
             state.group(group).leaving.push(Reverse((end, pending)));
         }
@@ -428,7 +429,7 @@ impl Model {
         }
     }
 
-    /// The arm goes to block `at` and passes over `bytes`: when it is through.
+    /// Time at which the arm has moved to block `at` and passed over `bytes`.
     fn swing(&self, state: &mut ModelState, arm: &Arm, start: u64, at: u64, bytes: u64) -> u64 {
         let seek = if at == state.arm_at {
             0
@@ -436,7 +437,7 @@ impl Model {
             let blocks = self.geometry.zone_size.0.saturating_mul(u64::from(self.geometry.zones)).max(1);
             let share = (at.abs_diff(state.arm_at) as f64 / blocks as f64).min(1.0).sqrt();
             let range = arm.full_stroke.0.saturating_sub(arm.settle.0);
-            // Half a turn, on average.
+            // Half a rotation, on average.
             arm.settle.0 + (range as f64 * share) as u64 + arm.turn.0 / 2
         };
         state.arm_at = at.saturating_add(bytes / u64::from(self.geometry.block_size).max(1));
@@ -444,7 +445,7 @@ impl Model {
         state.arm
     }
 
-    /// A disk's write: acknowledged from the cache if that has room.
+    /// A disk's write, acknowledged as soon as the cache has space.
     fn store(&self, state: &mut ModelState, arm: &Arm, start: u64, ready: u64, put: &Put) -> u64 {
         let room = state.group(0).room(start, put.bytes, self.profile.write.buffer.0);
         let end = self.swing(state, arm, room, put.at, put.bytes);

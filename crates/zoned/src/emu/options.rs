@@ -93,14 +93,6 @@ impl EmuOptions {
         }
     }
 
-    /// A drive like the one that `profile` describes: geometry and times.
-    pub fn of_profile(profile: Profile) -> EmuOptions {
-        let mut options = EmuOptions::default();
-        profile.shape(&mut options);
-        options.profile = Some(Arc::new(profile));
-        options
-    }
-
     /// The geometry that these settings describe. Settings that contradict each other are refused.
     pub fn geometry(&self) -> Result<Geometry> {
         let name: Arc<str> = Arc::from(self.name.as_str());

@@ -1,12 +1,11 @@
 //! Drive profiles: the geometry and the times of a drive, as a TOML file.
 //!
 //! The profiles in `profiles/` are part of the program, comments and sources included; users write their own.
-//! Every section and most fields may be left out: geometry that a profile does not give is [`EmuOptions`]'
+//! Every section and most fields may be left out: geometry that a profile does not give is [`EmuOptions`](super::EmuOptions)'
 //! default, and times are zero.
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -14,8 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
-use crate::Blocks;
-use crate::emu::EmuOptions;
+mod load;
 
 /// A drive's geometry and times.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
@@ -32,24 +30,12 @@ pub struct Profile {
     pub(super) flush: FlushTimes,
 }
 
-/// The profiles that come with the program, and their text.
-const BUILT_IN: &[(&str, &str)] = &[
-    ("null", include_str!("../../profiles/null.toml")),
-    ("confzns", include_str!("../../profiles/confzns.toml")),
-    ("zn540", include_str!("../../profiles/zn540.toml")),
-    ("smallzone", include_str!("../../profiles/smallzone.toml")),
-    ("smr", include_str!("../../profiles/smr.toml")),
-];
-/// A profile is a page of text; what is longer is something else.
-const MAX_FILE: u64 = 1 << 20;
-/// The longest time, and the slowest rate: what goes further is a mistake, and sums of it could overflow.
+/// Longest time and slowest rate accepted: values beyond are mistakes, and their sums could overflow.
 const MAX_TIME: u64 = 60_000_000_000;
 const LEAST_RATE: u64 = 4096;
 const LEAST_PAGE: u64 = 512;
-/// The most planes of a drive: each takes memory.
-const MAX_PLANES: u64 = 1 << 16;
 
-/// Geometry defaults; what the device's URL says goes first.
+/// Default geometry. Parameters of the device's URL override the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Shape {
@@ -71,7 +57,7 @@ enum Cache {
     None,
 }
 
-/// What the host's own software costs.
+/// Cost of the host's software.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Host {
@@ -79,31 +65,31 @@ pub(super) struct Host {
     pub(super) latency: Time,
 }
 
-/// Writes, and what appends share with them.
+/// Times of writes, most of which also apply to appends.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Write {
     /// Fixed part of a write's latency.
     pub(super) latency: Time,
-    /// Latency of each KiB moved; it keeps nobody else waiting.
+    /// Latency per KiB transferred; does not occupy the controller.
     pub(super) per_kib: Time,
-    /// Commands shorter than this move as much.
+    /// Minimum transfer: a shorter command transfers this many bytes.
     pub(super) least: Size,
     /// Added for a command shorter than `least`.
     pub(super) partial: Time,
-    /// Each write keeps the controller from the next command for this long.
+    /// Time that each write occupies the controller.
     pub(super) controller: Time,
-    /// Added where the write opens its zone.
+    /// Added if the write opens its zone.
     pub(super) implicit_open: Time,
-    /// Fitted: added where this many other writes and appends, or more, are in flight; 0 for never.
+    /// Fitted to measurements: number of other writes and appends in flight from which `crowd` is added; 0 for never.
     pub(super) crowd_from: u32,
-    /// Fitted: what is added then.
+    /// Fitted to measurements: the added time.
     pub(super) crowd_delay: Time,
-    /// When a write is acknowledged.
+    /// The time at which a write is acknowledged.
     pub(super) acknowledge: Acknowledge,
-    /// Of each group of dies: what fits is acknowledged before it is programmed.
+    /// Buffer of each group of dies: buffered writes are acknowledged before they are programmed.
     pub(super) buffer: Size,
-    /// Bytes a second that the whole drive programs; 0 for what the dies give.
+    /// Program bandwidth of the whole drive in bytes per second; 0 if only the dies limit it.
     pub(super) bandwidth: Rate,
 }
 
@@ -111,14 +97,14 @@ pub(super) struct Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Acknowledge {
-    /// When it is in the buffer.
+    /// When its data is in the buffer.
     #[default]
     Buffer,
-    /// When it is programmed.
+    /// When its data is programmed.
     Program,
 }
 
-/// What appends do not share with writes.
+/// Times of appends that differ from those of writes.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Append {
@@ -131,63 +117,63 @@ pub(super) struct Append {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Read {
-    /// Fixed part beside the cells'.
+    /// Fixed part of a read's latency, without the flash array.
     pub(super) latency: Time,
     /// Latency of each KiB moved; it keeps nobody else waiting.
     pub(super) per_kib: Time,
-    /// Bytes past these cost no `per-kib`; 0 for no such limit.
+    /// Largest number of bytes to which `per-kib` applies; 0 for no limit.
     pub(super) per_kib_limit: Size,
-    /// Each read keeps the controller from the next command for this long.
+    /// Time that each read occupies the controller.
     pub(super) controller: Time,
-    /// Bytes a second of the whole drive; 0 for what the dies give.
+    /// Read bandwidth of the whole drive in bytes per second; 0 if only the dies limit it.
     pub(super) bandwidth: Rate,
 }
 
-/// Channels and dies, and which zone lies on which.
+/// Channels and dies, and the mapping of zones to dies.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Flash {
     pub(super) channels: NonZeroU32,
-    /// Ways of a channel.
+    /// Dies (ways) per channel.
     pub(super) dies: NonZeroU32,
-    /// Of a die; each works on its own.
+    /// Planes per die; planes work independently.
     pub(super) planes: NonZeroU32,
     pub(super) page: Page,
-    /// On the channel, for a page.
+    /// Transfer time of a page on the channel.
     #[serde(default)]
     pub(super) transfer: Time,
-    /// Times of reading a page: each read takes one of them by chance.
+    /// Times of reading a page; each read draws one at random.
     pub(super) read: Times,
-    /// Times of programming a page, likewise.
+    /// Times of programming a page; each program draws one at random.
     pub(super) program: Times,
     #[serde(default)]
     pub(super) zones: ZoneMap,
 }
 
-/// Which planes a zone lies on.
+/// The planes that a zone lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ZoneMap {
-    /// All of them.
+    /// All planes.
     #[default]
     Device,
     /// One die.
     Die,
-    /// One of so many groups.
+    /// One of this many groups of dies.
     Groups(NonZeroU32),
 }
 
-/// A disk's arm, in the place of flash.
+/// A disk's arm, for drives without flash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Arm {
-    /// To the next track.
+    /// Seek to the next track.
     pub(super) settle: Time,
-    /// Across the whole disk.
+    /// Seek across the whole disk.
     pub(super) full_stroke: Time,
-    /// One turn of the platter.
+    /// One rotation of the platter.
     pub(super) turn: Time,
-    /// Bytes a second under the head; 0 for no limit.
+    /// Media transfer rate in bytes per second; 0 for no limit.
     pub(super) bandwidth: Rate,
 }
 
@@ -197,13 +183,13 @@ pub(super) struct Arm {
 pub(super) struct ZoneTimes {
     pub(super) open: Time,
     pub(super) close: Time,
-    /// Finishing a zone that holds nothing, or is full.
+    /// Time to finish an empty or full zone.
     pub(super) finish_empty: Time,
-    /// The fixed part of finishing another.
+    /// Fixed part of the time to finish any other zone.
     pub(super) finish: Time,
-    /// Bytes a second at which the rest of the zone is padded; 0 for no padding.
+    /// Rate in bytes per second at which the rest of the zone is padded; 0 for no padding.
     pub(super) finish_bandwidth: Rate,
-    /// By how full the zone is; straight lines between the points.
+    /// Time by how full the zone is, interpolated linearly between the points.
     pub(super) reset: Curve,
     pub(super) report: Time,
     pub(super) report_per_zone: Time,
@@ -213,7 +199,7 @@ pub(super) struct ZoneTimes {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FlushTimes {
-    /// Added to what the cache needs to drain.
+    /// Added to the time that the cache needs to drain.
     pub(super) latency: Time,
 }
 
@@ -249,94 +235,9 @@ pub(super) struct Curve(Box<[(u64, u64)]>);
 const FULL: u64 = 1_000_000_000;
 
 impl Profile {
-    /// The names of the profiles that come with the program.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILT_IN.iter().map(|(name, _)| *name)
-    }
-
-    /// The text of a profile that comes with the program: a start for one's own.
-    pub fn text(name: &str) -> Option<&'static str> {
-        BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
-    }
-
-    /// The profile named `zn540`, or the one in a file: `./my.toml`. The error says what is wrong, and where.
-    pub fn load(name: &str) -> Result<Profile, String> {
-        if let Some(text) = Profile::text(name) {
-            return Profile::parse(name, text);
-        }
-        if !(name.contains('/') || name.ends_with(".toml")) {
-            let known: Vec<&str> = Profile::names().collect();
-            return Err(format!(
-                "unknown profile {name}; known are {}, or a file of your own as in ./my.toml",
-                known.join(", ")
-            ));
-        }
-        let failed = |e: std::io::Error| format!("reading the profile {name}: {e}");
-        if std::fs::metadata(Path::new(name)).map_err(failed)?.len() > MAX_FILE {
-            return Err(format!("the profile {name} is longer than {MAX_FILE} bytes: is it one?"));
-        }
-        Profile::parse(name, &std::fs::read_to_string(name).map_err(failed)?)
-    }
-
-    /// Reads a profile's text; `file` is what messages call it.
-    pub fn parse(file: &str, text: &str) -> Result<Profile, String> {
-        let refuse = |at: Option<usize>, why: &str| {
-            let before = at.and_then(|at| text.get(..at)).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            format!("{file}:{line}: {}", why.trim().replace('\n', ", "))
-        };
-        let profile: Profile =
-            toml::from_str(text).map_err(|e| refuse(e.span().map(|s| s.start), e.message()))?;
-        if let Err((at, why)) = profile.geometry.check() {
-            return Err(refuse(Some(at), &why));
-        }
-        if profile.flash.is_some() && profile.arm.is_some() {
-            return Err(refuse(text.find("[arm]"), "a drive has [flash] or an [arm], not both"));
-        }
-        if let Some(flash) = &profile.flash
-            && flash.planes_in_all().is_none_or(|planes| planes > MAX_PLANES)
-        {
-            let why = format!("channels x dies x planes: {MAX_PLANES} are the most");
-            return Err(refuse(text.find("[flash]"), &why));
-        }
-        let mut options = EmuOptions::default();
-        profile.shape(&mut options);
-        // Geometry's own rules have no line; the section has.
-        options.geometry().map_err(|e| refuse(text.find("[geometry]"), &e.to_string()))?;
-        Ok(profile)
-    }
-
-    /// Whether every operation completes at once.
+    /// True if every operation completes at once.
     pub fn is_instant(&self) -> bool {
         *self == Profile { geometry: self.geometry.clone(), ..Profile::default() }
-    }
-
-    /// Takes the geometry that the profile gives over into `options`.
-    pub fn shape(&self, options: &mut EmuOptions) {
-        let shape = &self.geometry;
-        let old = options.block_size;
-        let size = |field: &Option<Spanned<Size>>| field.as_ref().map(|size| size.as_ref().0);
-        options.block_size =
-            size(&shape.block_size).and_then(|s| u32::try_from(s).ok()).unwrap_or(options.block_size);
-        let block = options.block_size.max(1);
-        let blocks = |given: Option<u64>, default: Blocks| {
-            Blocks(given.unwrap_or(default.bytes(old).0) / u64::from(block))
-        };
-        options.zones = shape.zones.map_or(options.zones, NonZeroU32::get);
-        options.conventional = shape.conventional.unwrap_or(options.conventional);
-        options.zone_size = blocks(size(&shape.zone_size), options.zone_size);
-        options.zone_capacity = match size(&shape.zone_capacity) {
-            Some(given) => Blocks(given / u64::from(block)),
-            None => options.zone_size,
-        };
-        options.max_append = blocks(size(&shape.max_append), options.max_append);
-        options.max_open = shape.max_open.map_or(options.max_open, |limit| limit.0);
-        options.max_active = match (shape.max_active, options.max_open, options.max_active) {
-            (Some(limit), ..) => limit.0,
-            (None, Some(open), Some(active)) => Some(open.max(active)),
-            (None, ..) => None,
-        };
-        options.volatile_cache = shape.cache.map_or(options.volatile_cache, |cache| cache == Cache::Volatile);
     }
 }
 
@@ -349,7 +250,7 @@ impl Flash {
 }
 
 impl Shape {
-    /// What no type can say.
+    /// Checks rules that the types do not express.
     fn check(&self) -> Result<(), (usize, String)> {
         let Shape { block_size, zone_size, zone_capacity, max_append, .. } = self;
         let block = block_size.as_ref().map_or(4096, |b| b.as_ref().0);
@@ -399,7 +300,7 @@ impl Time {
 }
 
 impl Times {
-    /// One of them; `draw` decides.
+    /// One of the times, selected by `draw`.
     pub(super) fn pick(&self, draw: u64) -> u64 {
         let index = usize::try_from(draw % self.0.len().max(1) as u64).unwrap_or_default();
         self.0.get(index).copied().unwrap_or_default()
@@ -407,7 +308,7 @@ impl Times {
 }
 
 impl Curve {
-    /// The time at `part` of `whole`.
+    /// The interpolated time at the fraction `part` / `whole`.
     pub(super) fn at(&self, part: u64, whole: u64) -> u64 {
         let fill = u128::from(part) * u128::from(FULL) / u128::from(whole.max(1));
         let fill = u64::try_from(fill).unwrap_or(FULL);

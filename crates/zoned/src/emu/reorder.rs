@@ -1,9 +1,8 @@
-//! Appends in flight that take their addresses in any order, as those of real drives do.
+//! Appends in flight that land in any order, as on real drives.
 //!
-//! Without this an append takes effect when it is submitted. Here it is held, and lands at some time before its
-//! completion is visible: among the held ones of its zone in an order that the driver's random numbers decide.
-//! Every other operation of the zone finds them landed: operations of one zone take effect in the order of their
-//! submission, appends among each other excepted.
+//! An append is held and lands at some time before its completion. The driver's random numbers decide the order among
+//! the held appends of a zone. Every other operation of the zone first lets the held appends land, because only
+//! appends may be reordered among each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::emu::media::Moment;
 use crate::emu::{Media, OpId};
 use crate::{Blocks, Buf, Done, Driver, Durability, Op, Result, ZoneId};
 
-/// The appends of a drive that have not landed.
+/// The held appends of a drive.
 pub(super) struct Reorder {
     media: Arc<Media>,
     driver: Arc<dyn Driver>,
@@ -23,9 +22,9 @@ pub(super) struct Reorder {
 
 #[derive(Default)]
 struct Held {
-    /// In order of submission.
+    /// Held appends in order of submission.
     zones: BTreeMap<ZoneId, Vec<Append>>,
-    /// What those have got that have landed, until their time has come.
+    /// Results of landed appends, until their completion.
     landed: BTreeMap<OpId, Result<Done>>,
 }
 
@@ -41,8 +40,8 @@ impl Reorder {
         Reorder { media: Arc::clone(media), driver: Arc::clone(driver), held: Mutex::default() }
     }
 
-    /// Holds an append, if that needs nothing of the drive but room in an open zone. All others take effect at
-    /// once, behind those that are held.
+    /// Holds an append that only needs space in an open zone; returns false for any other operation, which takes
+    /// effect at once, after the held appends.
     pub(super) fn hold(&self, id: OpId, op: &Op) -> bool {
         let mut held = self.held.lock();
         match op {
@@ -82,25 +81,25 @@ impl Reorder {
         legal && zone.state.is_open() && zone.written + waiting + blocks(data) <= geometry.zone_capacity.0
     }
 
-    /// The completion of append `id` is about to be visible.
+    /// Lands append `id` just before its completion becomes visible.
     pub(super) fn land(&self, id: OpId) {
         self.land_until(&mut self.held.lock(), id);
     }
 
-    /// The result of append `id`, whose time has come.
+    /// The result of append `id` at its completion.
     pub(super) fn take(&self, id: OpId) -> Result<Done> {
         let mut held = self.held.lock();
         self.land_until(&mut held, id);
         held.landed.remove(&id).expect("an append that was held has landed")
     }
 
-    /// A copy of the medium on which everything has landed that was submitted.
+    /// A copy of the medium with all submitted appends landed.
     pub(super) fn with_all(&self, copy: impl FnOnce() -> Media) -> Media {
         let held = self.held.lock();
         let media = copy();
         for (zone, appends) in &held.zones {
             for append in appends {
-                // Which one no longer fits is as open as on the drive itself.
+                // As on a real drive, any of the appends may be the one that does not fit.
                 let _lands_or_not =
                     media.append_late(append.id, *zone, &append.data, append.how, append.submitted);
             }
@@ -108,7 +107,7 @@ impl Reorder {
         media
     }
 
-    /// Some of the appends of the zone of `id` land, it being the last of them.
+    /// Lands some appends of the zone of `id`, and `id` last.
     fn land_until(&self, held: &mut Held, id: OpId) {
         let holds = |appends: &Vec<Append>| appends.iter().any(|a| a.id == id);
         let Some(zone) = held.zones.iter().find(|(_, appends)| holds(appends)).map(|(zone, _)| *zone) else {
@@ -125,7 +124,7 @@ impl Reorder {
         }
     }
 
-    /// One of a zone's appends takes the address at the pointer.
+    /// Lands one append of a zone at the pointer.
     fn land_one(&self, held: &mut Held, zone: ZoneId) {
         let Some(appends) = held.zones.get_mut(&zone) else { return };
         let pick = self.driver.random().checked_rem(appends.len() as u64).unwrap_or(0);

@@ -1,51 +1,12 @@
-//! The time that operations take.
+//! Completion times of operations.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::emu::model::{Model, ModelState};
-use crate::emu::{EmuOptions, Profile};
-use crate::{Action, Blocks, Geometry, Instant, Op, ZoneState};
+use crate::emu::{EmuOptions, Latency, Profile, ZoneFacts};
+use crate::{Geometry, Instant, Op};
 
-/// A constant delay for each kind of operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Latency {
-    /// Reads.
-    pub read: Duration,
-    /// Writes and appends.
-    pub write: Duration,
-    /// Flushes.
-    pub flush: Duration,
-    /// Resets.
-    pub reset: Duration,
-    /// Finishes.
-    pub finish: Duration,
-    /// Everything else.
-    pub other: Duration,
-}
-
-impl Latency {
-    /// No delay at all.
-    pub const NONE: Latency = Latency::all(Duration::ZERO);
-
-    /// The same delay for every operation.
-    pub const fn all(delay: Duration) -> Latency {
-        Latency { read: delay, write: delay, flush: delay, reset: delay, finish: delay, other: delay }
-    }
-
-    fn of(&self, op: &Op) -> Duration {
-        match op {
-            Op::Read { .. } => self.read,
-            Op::Write { .. } | Op::Append { .. } => self.write,
-            Op::Flush => self.flush,
-            Op::Zone { action: Action::Reset, .. } => self.reset,
-            Op::Zone { action: Action::Finish, .. } => self.finish,
-            Op::Zone { .. } | Op::Report { .. } => self.other,
-        }
-    }
-}
-
-/// When operations complete: constant delays, or the model of a drive. Knows no clock: the time is an input.
+/// Computes completion times: constant delays or a drive's time model. The current time is an argument.
 #[derive(Clone, Debug)]
 pub struct Timing {
     kind: Kind,
@@ -58,18 +19,9 @@ enum Kind {
     Model(Arc<Model>),
 }
 
-/// What the model of a drive remembers: when its parts are free again.
+/// State of a drive's time model.
 #[derive(Clone, Debug, Default)]
 pub struct TimingState(Option<Box<ModelState>>);
-
-/// What the time of an operation depends on beside itself: its zone, just before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZoneFacts {
-    /// The zone's state.
-    pub state: ZoneState,
-    /// Blocks written since the last reset.
-    pub written: Blocks,
-}
 
 impl Timing {
     /// A constant delay per kind.
@@ -77,8 +29,7 @@ impl Timing {
         Timing { kind: Kind::Constant(latency), dilation: 1 }
     }
 
-    /// The times that `options` ask for, on a drive of `geometry`: the profile's, where it has any, else the
-    /// constant ones.
+    /// The times of `options` on a drive of `geometry`: those of the profile if it has any, else the constant delays.
     pub fn of(options: &EmuOptions, geometry: &Geometry) -> Timing {
         let kind = match &options.profile {
             Some(profile) if !profile.is_instant() => Kind::Model(Arc::new(Model::new(profile, geometry))),
@@ -92,7 +43,7 @@ impl Timing {
         Timing { kind: Kind::Model(Arc::new(Model::new(profile, geometry))), dilation: 1 }
     }
 
-    /// The state of a drive that rests.
+    /// The state of an idle drive.
     pub fn rested(&self) -> TimingState {
         match &self.kind {
             Kind::Constant(_) => TimingState(None),
@@ -100,23 +51,23 @@ impl Timing {
         }
     }
 
-    /// Whether every operation completes at once.
+    /// True if every operation completes at once.
     pub fn is_instant(&self) -> bool {
         matches!(self.kind, Kind::Constant(Latency::NONE))
     }
 
-    /// Whether the past and the zone matter: [`Timing::completion`] needs state and facts.
+    /// True if [`Timing::completion`] needs state and zone facts.
     pub fn has_state(&self) -> bool {
         matches!(self.kind, Kind::Model(_))
     }
 
-    /// Device times are stretched so many times.
+    /// Factor by which device times are stretched.
     pub fn dilation(&self) -> u64 {
         self.dilation
     }
 
-    /// When `op`, submitted at `now`, completes. `zone` is the operation's own, where it has one. Operations
-    /// must come in the order of time, or nearly so; one that the drive will refuse takes its time too.
+    /// Completion time of `op`, submitted at `now`. `zone`: the facts of the operation's zone, if it has one. Calls
+    /// must be in order of time, or nearly so. An operation that the drive refuses takes time too.
     pub fn completion(
         &self,
         state: &mut TimingState,

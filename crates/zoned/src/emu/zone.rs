@@ -1,44 +1,43 @@
-//! One zone: state, pointer, content, and what of it is not durable.
+//! One zone of the medium: state, pointer, content and operations that are not durable.
 
 use std::collections::BTreeMap;
 
-use crate::emu::OpId;
 use crate::emu::content::{Content, Pool};
-use crate::emu::history::{History, Pending, Rewrite, Rewrites, Sequence};
+use crate::emu::history::{History, OpId, Pending, Rewrite, Rewrites, Sequence};
 use crate::{Buf, ZoneState};
 
 /// A zone of the medium.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) state: ZoneState,
-    /// Blocks written since the last reset: the write pointer, except that a finish leaves it where it was.
+    /// Blocks written since the last reset: the write pointer, which a finish does not move.
     pub(super) written: u64,
-    /// Blocks that the drive file holds; those below are not in `content`.
+    /// Blocks stored in the drive file. `content` holds only the blocks above.
     pub(super) stored: u64,
-    /// Grows with every reset.
+    /// Number of resets.
     pub(super) resets: u64,
     pub(super) content: Content,
-    /// Blocks of a conventional zone that the drive file lacks.
+    /// Blocks of a conventional zone not yet written to the drive file.
     pub(super) overlay: BTreeMap<u64, Buf>,
-    /// Changed since the drive file was last written.
+    /// True if the zone changed since the last flush to the drive file.
     pub(super) touched: bool,
-    /// What is not durable; absent where power cuts are not tracked.
+    /// Operations that are not durable; empty if power cuts are not tracked.
     pub(super) doubt: Doubt,
 }
 
-/// What of a zone is not durable.
+/// Operations of a zone that are not durable.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Doubt {
-    /// Nothing, or nobody keeps track.
+    /// None, or power cuts are not tracked.
     #[default]
     None,
-    /// Of a sequential zone.
+    /// Operations of a sequential zone.
     Sequential(Box<History>),
-    /// Of a conventional zone.
+    /// Operations of a conventional zone.
     Conventional(Box<Rewrites>),
 }
 
-/// Which operation writes, and how.
+/// The operation that a write belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) id: OpId,
@@ -61,12 +60,13 @@ impl Zone {
         }
     }
 
-    /// Begins to keep track of a sequential zone: before its state changes, for the state is part of it.
+    /// Starts the history of a sequential zone. Called before the zone's state changes, because the history includes
+    /// the state.
     pub(super) fn remember(&mut self) {
         self.history();
     }
 
-    /// The history, begun here if there is none yet.
+    /// The history, created on first use.
     fn history(&mut self) -> &mut History {
         if !matches!(self.doubt, Doubt::Sequential(_)) {
             let settled = History::settled(self.written, self.state == ZoneState::Full);
@@ -78,7 +78,7 @@ impl Zone {
         }
     }
 
-    /// Writes blocks at the pointer and moves it.
+    /// Writes blocks at the pointer and advances the pointer.
     pub(super) fn put(&mut self, pool: &Pool, block: u64, data: &[u8], track: Option<Origin>) {
         let at = self.written;
         let len = data.len() as u64 / block;
@@ -104,14 +104,14 @@ impl Zone {
         self.content.write(pool, (at * block) as usize, data, true);
     }
 
-    /// The finish command took effect; the state is the caller's to change.
+    /// Records a finish. The caller changes the state.
     pub(super) fn finish(&mut self, track: Option<OpId>) {
         if let Some(id) = track {
             self.history().finished(id);
         }
     }
 
-    /// The reset command took effect; the state is the caller's to change.
+    /// Executes a reset of content and pointer. The caller changes the state.
     pub(super) fn reset(&mut self, pool: &Pool, track: Option<OpId>) {
         match track {
             Some(id) => {
@@ -125,7 +125,7 @@ impl Zone {
         self.resets += 1;
     }
 
-    /// An operation was acknowledged.
+    /// Records an acknowledgement.
     pub(super) fn acknowledge(&mut self, pool: &Pool, block: u64, id: OpId, seq: Sequence, lasting: bool) {
         match &mut self.doubt {
             Doubt::None => {}
@@ -135,7 +135,7 @@ impl Zone {
         self.settle(pool, block);
     }
 
-    /// A flush covers what was acknowledged before `before`.
+    /// Applies a flush that covers acknowledgements before `before`.
     pub(super) fn harden(&mut self, pool: &Pool, block: u64, before: Sequence) {
         match &mut self.doubt {
             Doubt::None => {}

@@ -1,4 +1,4 @@
-//! A kernel device as a [`ZonedDevice`].
+//! The [`ZonedDevice`] over a kernel device.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::checks::{self, Transfer};
-use crate::kernel::census::Census;
 use crate::kernel::flushes::Flushes;
-use crate::kernel::lane::{Claims, Lane, Rules, Step, Task, Told};
-use crate::kernel::{Ask, Failure, Few, Kernel, Wire};
+use crate::kernel::zone_counts::ZoneCounts;
+use crate::kernel::zone_queue::{Claims, Reply, Rules, Step, Task, ZoneQueue};
+use crate::kernel::{Failure, Kernel, KernelOp, ShortVec, Wire};
 use crate::{
     Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
     ZoneId, ZoneInfo, ZonedDevice,
 };
 
-/// What a backend has found out when it opens a device.
+/// What a backend provides when it opens a device.
 pub(crate) struct Parts {
     pub(crate) geometry: Geometry,
     pub(crate) rules: Rules,
@@ -25,15 +25,15 @@ pub(crate) struct Parts {
     pub(crate) report: Vec<ZoneInfo>,
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) kernel: Arc<dyn Kernel>,
-    /// The same by system calls that block, for writes that failed before.
+    /// The same device by blocking system calls, for writes that failed before.
     pub(crate) blocking: Arc<dyn Kernel>,
     pub(crate) details: Vec<(&'static str, String)>,
 }
 
-/// A device that the kernel drives.
+/// A zoned device of the kernel.
 ///
-/// Dropping it with operations in flight is safe: they end, those that wait for them are sent, and the device is
-/// released with the last.
+/// Dropping the device with operations in flight is safe: queued operations are still executed, and the device is
+/// released after the last completion.
 pub(crate) struct KernelDevice {
     shared: Arc<Shared>,
     driver: Arc<dyn Driver>,
@@ -43,32 +43,32 @@ pub(crate) struct KernelDevice {
 struct Shared {
     geometry: Geometry,
     rules: Rules,
-    lanes: Box<[Slot]>,
+    queues: Box<[Slot]>,
     wire: Box<dyn Wire>,
     kernel: Arc<dyn Kernel>,
     blocking: Arc<dyn Kernel>,
-    census: Census,
+    zone_counts: ZoneCounts,
     flushes: Flushes,
     gone: AtomicBool,
 }
 
-/// A lane, alone on its cache lines: neighbours' locks must not slow it down.
+/// A zone's queue on cache lines of its own, so that locks of neighbouring zones do not share a line.
 #[repr(align(128))]
-struct Slot(Mutex<Lane<Waiter>>);
+struct Slot(Mutex<ZoneQueue<Waiter>>);
 
-// Of a drive with 75,000 zones that is 10 MB.
+// 10 MB for a drive with 75,000 zones.
 const _: () = assert!(size_of::<Slot>() == 128);
 
-/// Who waits for an operation of a lane.
+/// Receiver of an operation's result.
 #[derive(Debug)]
 enum Waiter {
     Caller { completer: Completer, name: &'static str, at: Option<Lba> },
-    Report(Arc<Gathering>),
+    Report(Arc<PendingReport>),
 }
 
-/// A report that waits for the changes submitted before it.
+/// A report that is sent after the changes submitted before it have completed.
 #[derive(Debug)]
-struct Gathering {
+struct PendingReport {
     zones: Range<u32>,
     missing: AtomicUsize,
     completer: Mutex<Option<Completer>>,
@@ -78,14 +78,14 @@ impl KernelDevice {
     pub(crate) fn new(parts: Parts, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
         let Parts { geometry, rules, report, wire, kernel, blocking, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
-        let lanes: Box<[Slot]> = report.iter().map(|info| Slot(Mutex::new(Lane::new(info)))).collect();
-        let census = Census::default();
-        for slot in &lanes {
-            census.moved(Claims::default(), slot.0.lock().claims());
+        let queues: Box<[Slot]> = report.iter().map(|info| Slot(Mutex::new(ZoneQueue::new(info)))).collect();
+        let zone_counts = ZoneCounts::default();
+        for slot in &queues {
+            zone_counts.update(Claims::default(), slot.0.lock().claims());
         }
         let (flushes, gone) = (Flushes::default(), AtomicBool::new(false));
         let shared =
-            Arc::new(Shared { geometry, rules, lanes, wire, kernel, blocking, census, flushes, gone });
+            Arc::new(Shared { geometry, rules, queues, wire, kernel, blocking, zone_counts, flushes, gone });
         Arc::new(KernelDevice { shared, driver, details })
     }
 
@@ -93,24 +93,24 @@ impl KernelDevice {
         Io::pair(&self.driver, &self.shared.geometry.name)
     }
 
-    /// Sends an operation through its zone's lane.
-    fn through(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: Task) -> Io {
+    /// Submits an operation to its zone's queue.
+    fn submit_to_zone(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: Task) -> Io {
         let (completer, io) = self.pair();
         let waiter = Waiter::Caller { completer, name, at };
-        let answers = self.shared.event(zone, |lane, rules, steps| lane.submit(rules, task, waiter, steps));
-        answers.give();
+        let answers = self.shared.event(zone, |queue, rules, steps| queue.submit(rules, task, waiter, steps));
+        answers.deliver();
         io
     }
 
     fn flush(&self, name: &'static str) -> Io {
-        // What was acknowledged is durable already, and the block layer sends no flush to such a device.
+        // Without a volatile cache every acknowledged write is durable, and the block layer sends no flush.
         if !self.shared.geometry.volatile_cache {
             return Io::ready(Ok(Done::Unit));
         }
         let (completer, io) = self.pair();
         self.shared.flush(move |shared, result| {
             let result = result.map(|()| Done::Unit);
-            Answers::one(completer, result.map_err(|failure| shared.error(failure, name, None, None)))
+            Completions::one(completer, result.map_err(|failure| shared.error(failure, name, None, None)))
         });
         io
     }
@@ -123,47 +123,47 @@ impl KernelDevice {
             return Io::ready(Ok(Done::Zones(Vec::new())));
         }
         let (completer, io) = self.pair();
-        let gathering = Arc::new(Gathering {
+        let pending = Arc::new(PendingReport {
             zones: zones.clone(),
             missing: AtomicUsize::new(1),
             completer: Mutex::new(Some(completer)),
         });
         for zone in zones.map(ZoneId) {
-            let answers = shared.event(zone, |lane, rules, steps| {
-                if !lane.is_quiet() {
-                    gathering.missing.fetch_add(1, Ordering::Relaxed);
-                    lane.submit(rules, Task::Fence, Waiter::Report(Arc::clone(&gathering)), steps);
+            let answers = shared.event(zone, |queue, rules, steps| {
+                if !queue.is_quiet() {
+                    pending.missing.fetch_add(1, Ordering::Relaxed);
+                    queue.submit(rules, Task::Fence, Waiter::Report(Arc::clone(&pending)), steps);
                 }
             });
-            answers.give();
+            answers.deliver();
         }
-        shared.gathered(&gathering);
+        shared.zone_caught_up(&pending);
         io
     }
 }
 
-/// Results on their way to those who wait. They are given when nothing of the device is held any more: whoever has
-/// the last result may open the device anew.
+/// Results to be delivered to their submitters, after the reference to the device is dropped: the receiver of the last
+/// result may open the device again at once.
 #[must_use]
-struct Answers(Few<(Completer, Result<Done>)>);
+struct Completions(ShortVec<(Completer, Result<Done>)>);
 
-impl Answers {
-    fn one(completer: Completer, result: Result<Done>) -> Answers {
-        let mut answers = Few::new();
+impl Completions {
+    fn one(completer: Completer, result: Result<Done>) -> Completions {
+        let mut answers = ShortVec::new();
         answers.push((completer, result));
-        Answers(answers)
+        Completions(answers)
     }
 
-    /// What succeeded has failed after all.
-    fn failed(self, error: &dyn Fn() -> Error) -> Answers {
-        let mut answers = Few::new();
+    /// Turns successes into the failure `error`.
+    fn failed(self, error: &dyn Fn() -> Error) -> Completions {
+        let mut answers = ShortVec::new();
         for (completer, result) in self.0 {
             answers.push((completer, result.and_then(|_| Err(error()))));
         }
-        Answers(answers)
+        Completions(answers)
     }
 
-    fn give(self) {
+    fn deliver(self) {
         for (completer, result) in self.0 {
             completer.complete(result);
         }
@@ -171,115 +171,121 @@ impl Answers {
 }
 
 impl Shared {
-    fn lane(&self, zone: ZoneId) -> &Mutex<Lane<Waiter>> {
-        &self.lanes.get(zone.index()).expect("checked against the geometry").0
+    fn queue(&self, zone: ZoneId) -> &Mutex<ZoneQueue<Waiter>> {
+        &self.queues.get(zone.index()).expect("checked against the geometry").0
     }
 
     fn address(&self, zone: ZoneId, offset: u64) -> Lba {
         self.geometry.start(zone).plus(Blocks(offset))
     }
 
-    /// Tells a lane what happened, and does what follows, without its lock.
+    /// Passes an event to a zone's queue, then executes the resulting steps without the queue's lock.
     fn event(
         self: &Arc<Shared>,
         zone: ZoneId,
-        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Few<Step<Waiter>>),
-    ) -> Answers {
-        let mut steps = Few::new();
+        tell: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+    ) -> Completions {
+        let mut steps = ShortVec::new();
         {
-            let mut lane = self.lane(zone).lock();
-            let before = lane.claims();
-            tell(&mut lane, &self.rules, &mut steps);
-            self.census.moved(before, lane.claims());
+            let mut queue = self.queue(zone).lock();
+            let before = queue.claims();
+            tell(&mut queue, &self.rules, &mut steps);
+            self.zone_counts.update(before, queue.claims());
         }
-        let mut answers = Answers(Few::new());
+        let mut answers = Completions(ShortVec::new());
         for step in steps {
-            self.carry_out(zone, step, &mut answers);
+            self.execute(zone, step, &mut answers);
         }
         answers
     }
 
-    fn carry_out(self: &Arc<Shared>, zone: ZoneId, step: Step<Waiter>, answers: &mut Answers) {
+    fn execute(self: &Arc<Shared>, zone: ZoneId, step: Step<Waiter>, answers: &mut Completions) {
         match step {
             Step::Answer { waiter, result } => self.answer(zone, waiter, result, answers),
             Step::Read { at, into, past, waiter } => {
                 let blocks = (into.len() / self.rules.block) as u64;
-                self.ask(Ask::Read { at: self.address(zone, at), into }, move |shared, result| {
+                self.send(KernelOp::Read { at: self.address(zone, at), into }, move |shared, result| {
                     let result = join(result, past);
                     let ok = result.is_ok();
-                    let mut answers =
-                        shared.event(zone, |lane, rules, steps| lane.read_over(rules, at, blocks, ok, steps));
+                    let mut answers = shared
+                        .event(zone, |queue, rules, steps| queue.read_done(rules, at, blocks, ok, steps));
                     shared.answer(zone, waiter, result, &mut answers);
                     answers
                 });
             }
-            Step::Write(flight) => {
-                let at = self.address(zone, flight.at);
-                let (data, durable) = (flight.data(), self.durably(flight.durable));
-                let kernel = if flight.is_repeated() { &self.blocking } else { &self.kernel };
-                self.ask_by(kernel, Ask::Write { at, data, durable }, move |shared, result| {
+            Step::Write(write) => {
+                let at = self.address(zone, write.at);
+                let (data, durable) = (write.data(), self.needs_fua(write.durable));
+                let kernel = if write.is_repeated() { &self.blocking } else { &self.kernel };
+                self.send_through(kernel, KernelOp::Write { at, data, durable }, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.limit(zone, failure));
-                    shared.written(zone, durable, result.is_ok(), |lane, rules, steps| {
-                        lane.wrote(rules, flight, result, steps);
+                    shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
+                        queue.write_done(rules, write, result, steps);
                     })
                 });
             }
             Step::Append { data, durable, waiter } => {
                 let blocks = (data.len() / self.rules.block) as u64;
-                let durable = self.durably(durable);
-                self.ask(Ask::Append { zone, data, durable }, move |shared, result| {
+                let durable = self.needs_fua(durable);
+                self.send(KernelOp::Append { zone, data, durable }, move |shared, result| {
                     let result = result.and_then(|done| shared.offset(zone, done));
                     let result = result.map_err(|failure| shared.limit(zone, failure));
-                    shared.written(zone, durable, result.is_ok(), |lane, rules, steps| {
-                        lane.appended(rules, blocks, waiter, result, steps);
+                    shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
+                        queue.append_done(rules, blocks, waiter, result, steps);
                     })
                 });
             }
-            Step::Zone { action, waiter } => self.ask(Ask::Zone { zone, action }, move |shared, result| {
-                let result = result.map(drop).map_err(|failure| match action {
-                    Action::Open => shared.limit(zone, failure),
-                    _ => failure,
-                });
-                shared.event(zone, |lane, rules, steps| lane.acted(rules, action, waiter, result, steps))
-            }),
-            Step::Report => self.ask(Ask::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
-                let info = result.and_then(|done| {
-                    let info = match done {
-                        Done::Zones(zones) => zones.into_iter().find(|info| info.zone == zone),
-                        _ => None,
-                    };
-                    info.ok_or_else(|| shared.no_report())
-                });
-                shared.event(zone, |lane, rules, steps| lane.reported(rules, info, steps))
-            }),
+            Step::Zone { action, waiter } => {
+                self.send(KernelOp::Zone { zone, action }, move |shared, result| {
+                    let result = result.map(drop).map_err(|failure| match action {
+                        Action::Open => shared.limit(zone, failure),
+                        _ => failure,
+                    });
+                    shared.event(zone, |queue, rules, steps| {
+                        queue.command_done(rules, action, waiter, result, steps)
+                    })
+                })
+            }
+            Step::Report => {
+                self.send(KernelOp::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
+                    let info = result.and_then(|done| {
+                        let info = match done {
+                            Done::Zones(zones) => zones.into_iter().find(|info| info.zone == zone),
+                            _ => None,
+                        };
+                        info.ok_or_else(|| shared.no_report())
+                    });
+                    shared.event(zone, |queue, rules, steps| queue.report_done(rules, info, steps))
+                })
+            }
         }
     }
 
-    /// A write or append came back. Where a durable one leaves cached blocks below it, the answers wait for a flush: a
-    /// durable block makes the blocks below it durable, and FUA does not. Nor does the block layer flush after an
-    /// asynchronous write (it does after a blocking one).
-    fn written(
+    /// A write or append completed. If it is durable and cached blocks lie below it, its completion waits for a flush: by
+    /// the contract a durable block makes the blocks below it durable, but FUA covers only the write itself, and the block
+    /// layer flushes after blocking writes only.
+    fn write_completed(
         self: &Arc<Shared>,
         zone: ZoneId,
         durable: bool,
         ok: bool,
-        tell: impl FnOnce(&mut Lane<Waiter>, &Rules, &mut Few<Step<Waiter>>),
-    ) -> Answers {
+        tell: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+    ) -> Completions {
         let mut below = 0;
-        let answers = self.event(zone, |lane, rules, steps| {
+        let answers = self.event(zone, |queue, rules, steps| {
             let counts = ok && self.geometry.volatile_cache;
             if counts {
                 match durable {
-                    true => below = lane.cached_until(),
-                    false => lane.cached(self.flushes.next()),
+                    true => below = queue.cached_until(),
+                    false => queue.cached(self.flushes.next()),
                 }
-                if lane.is_overtaken() {
+                if queue.needs_flush_below() {
                     below = self.flushes.next();
                 }
             }
-            tell(lane, rules, steps);
+            tell(queue, rules, steps);
             if counts {
-                lane.note(durable);
+                queue.acknowledged(durable);
             }
         });
         if below <= self.flushes.done() {
@@ -287,18 +293,18 @@ impl Shared {
         }
         self.flush(move |shared, result| match result {
             Ok(()) => answers,
-            Err(failure) => answers.failed(&|| shared.error(failure.again(), "flush", Some(zone), None)),
+            Err(failure) => answers.failed(&|| shared.error(failure.duplicate(), "flush", Some(zone), None)),
         });
-        Answers(Few::new())
+        Completions(ShortVec::new())
     }
 
     /// Flushes the drive's cache.
     fn flush(
         self: &Arc<Shared>,
-        then: impl FnOnce(&Arc<Shared>, Result<(), Failure>) -> Answers + Send + 'static,
+        then: impl FnOnce(&Arc<Shared>, Result<(), Failure>) -> Completions + Send + 'static,
     ) {
         let number = self.flushes.start();
-        self.ask(Ask::Flush, move |shared, result| {
+        self.send(KernelOp::Flush, move |shared, result| {
             if result.is_ok() {
                 shared.flushes.end(number);
             }
@@ -306,12 +312,12 @@ impl Shared {
         });
     }
 
-    /// Whether the drive has to be told that a write is to be durable.
-    fn durably(&self, durable: bool) -> bool {
+    /// True if a durable write needs FUA.
+    fn needs_fua(&self, durable: bool) -> bool {
         durable && self.geometry.volatile_cache
     }
 
-    /// An append's address as an offset in its zone.
+    /// Converts an append's address to an offset in its zone.
     fn offset(&self, zone: ZoneId, done: Done) -> Result<u64, Failure> {
         match done {
             Done::At(at) if self.geometry.zone_of(at) == Some(zone) => {
@@ -324,34 +330,35 @@ impl Shared {
         }
     }
 
-    /// Hands an operation to the kernel. `then` is called once, on whichever thread hears of its end.
-    fn ask(
+    /// Sends an operation to the kernel. `then` is called once, on the thread that reaps the completion.
+    fn send(
         self: &Arc<Shared>,
-        ask: Ask,
-        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Answers + Send + 'static,
+        ask: KernelOp,
+        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Completions + Send + 'static,
     ) {
-        self.ask_by(&self.kernel, ask, then);
+        self.send_through(&self.kernel, ask, then);
     }
 
-    fn ask_by(
+    fn send_through(
         self: &Arc<Shared>,
         kernel: &Arc<dyn Kernel>,
-        ask: Ask,
-        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Answers + Send + 'static,
+        ask: KernelOp,
+        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Completions + Send + 'static,
     ) {
         let (request, expect) = self.wire.request(ask);
         let shared = Arc::clone(self);
         let finish = move |finished| {
-            let result = shared.wire.judge(expect, finished).map_err(|failure| shared.suspect(failure));
+            let result =
+                shared.wire.interpret(expect, finished).map_err(|failure| shared.check_gone(failure));
             let answers = then(&shared, result);
             drop(shared);
-            answers.give();
+            answers.deliver();
         };
         kernel.submit(request, Box::new(finish));
     }
 
-    /// A device that is gone fails in many ways.
-    fn suspect(&self, mut failure: Failure) -> Failure {
+    /// Changes the failure to [`ErrorKind::Gone`] if the device has been removed, which the kernel reports in many ways.
+    fn check_gone(&self, mut failure: Failure) -> Failure {
         if failure.kind == ErrorKind::Gone || self.gone.load(Ordering::Relaxed) || self.wire.is_gone() {
             failure.kind = ErrorKind::Gone;
             self.gone.store(true, Ordering::Relaxed);
@@ -359,17 +366,17 @@ impl Shared {
         failure
     }
 
-    /// The kernel gives a short report, or an empty one, of a disk that is going.
+    /// The failure for a short report, which the kernel returns for a disk that is being removed.
     fn no_report(&self) -> Failure {
         let why = "the report lacks zones that were asked for";
-        self.suspect(Failure::new(ErrorKind::Host, why.into()))
+        self.check_gone(Failure::new(ErrorKind::Host, why.into()))
     }
 
-    /// Names a refusal to open a zone: not every way to a drive has words for the limits.
+    /// Names the limit behind a drive's refusal to open a zone, because not every drive returns an error for the limits.
     fn limit(&self, zone: ZoneId, mut failure: Failure) -> Failure {
         if matches!(failure.kind, ErrorKind::Media | ErrorKind::Host) {
-            let state = self.lane(zone).lock().state();
-            if let Some(kind) = self.census.reached(state, &self.geometry) {
+            let state = self.queue(zone).lock().state();
+            if let Some(kind) = self.zone_counts.limit_reached(state, &self.geometry) {
                 failure.kind = kind;
             }
         }
@@ -380,38 +387,38 @@ impl Shared {
         self: &Arc<Shared>,
         zone: ZoneId,
         waiter: Waiter,
-        result: Result<Told, Failure>,
-        answers: &mut Answers,
+        result: Result<Reply, Failure>,
+        answers: &mut Completions,
     ) {
         match waiter {
             Waiter::Caller { completer, name, at } => {
                 let result = match result {
-                    Ok(Told::Unit) => Ok(Done::Unit),
-                    Ok(Told::At(offset)) => Ok(Done::At(self.address(zone, offset))),
-                    Ok(Told::Read(into)) => Ok(Done::Read(into)),
+                    Ok(Reply::Unit) => Ok(Done::Unit),
+                    Ok(Reply::At(offset)) => Ok(Done::At(self.address(zone, offset))),
+                    Ok(Reply::Read(into)) => Ok(Done::Read(into)),
                     Err(failure) => Err(self.error(failure, name, Some(zone), at)),
                 };
                 answers.0.push((completer, result));
             }
-            // Whatever became of the changes before it, the report says how the zone is.
-            Waiter::Report(gathering) => self.gathered(&gathering),
+            // The report is sent whether or not the changes before it succeeded.
+            Waiter::Report(pending) => self.zone_caught_up(&pending),
         }
     }
 
-    /// One of the zones of a report has caught up; the last one sends it.
-    fn gathered(self: &Arc<Shared>, gathering: &Gathering) {
-        if gathering.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
+    /// Counts a zone of a report whose earlier changes have completed; sends the report after the last zone.
+    fn zone_caught_up(self: &Arc<Shared>, pending: &PendingReport) {
+        if pending.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let Some(completer) = gathering.completer.lock().take() else { return };
-        let zones = gathering.zones.clone();
+        let Some(completer) = pending.completer.lock().take() else { return };
+        let zones = pending.zones.clone();
         let count = zones.len();
-        self.ask(Ask::Report { zones }, move |shared, result| {
+        self.send(KernelOp::Report { zones }, move |shared, result| {
             let result = result.and_then(|done| match done {
                 Done::Zones(zones) if zones.len() == count => Ok(Done::Zones(zones)),
                 _ => Err(shared.no_report()),
             });
-            Answers::one(completer, result.map_err(|failure| shared.error(failure, "report", None, None)))
+            Completions::one(completer, result.map_err(|failure| shared.error(failure, "report", None, None)))
         });
     }
 
@@ -440,7 +447,7 @@ impl Shared {
         }
     }
 
-    /// The error for an operation on a device that is gone.
+    /// The error for an operation on a removed device.
     fn gone(&self, op: Op) -> Error {
         let zone = match &op {
             Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
@@ -459,15 +466,15 @@ impl Shared {
     }
 }
 
-/// Puts a read's buffer together again: what lies past the pointer is zero.
-fn join(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Result<Told, Failure> {
+/// Rejoins a read's buffer with its part past the pointer, which reads as zeros.
+fn join(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Result<Reply, Failure> {
     match result {
         Ok(Done::Read(mut into)) => {
             if let Some(mut past) = past {
                 past.fill(0);
                 into.unsplit(past);
             }
-            Ok(Told::Read(into))
+            Ok(Reply::Read(into))
         }
         Ok(other) => Err(Failure::new(ErrorKind::Host, format!("a read was answered with {other:?}"))),
         Err(mut failure) => {
@@ -493,26 +500,26 @@ impl ZonedDevice for KernelDevice {
         match op {
             Op::Read { at, into } => match checks::locate(geometry, name, at, into.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
-                    self.through(zone, name, Some(at), Task::Read { at: offset, into })
+                    self.submit_to_zone(zone, name, Some(at), Task::Read { at: offset, into })
                 }
                 Err(error) => Io::ready(Err(error.with_buffer(into))),
             },
             Op::Write { at, data, how } => match checks::locate(geometry, name, at, data.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
                     let durable = how == Durability::Durable;
-                    self.through(zone, name, Some(at), Task::Write { at: offset, data, durable })
+                    self.submit_to_zone(zone, name, Some(at), Task::Write { at: offset, data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Append { zone, data, how } => match checks::append(geometry, name, zone, data.len()) {
                 Ok(_) => {
                     let durable = how == Durability::Durable;
-                    self.through(zone, name, None, Task::Append { data, durable })
+                    self.submit_to_zone(zone, name, None, Task::Append { data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Zone { zone, action } => match checks::known(geometry, name, zone) {
-                Ok(()) => self.through(zone, name, None, Task::Zone(action)),
+                Ok(()) => self.submit_to_zone(zone, name, None, Task::Zone(action)),
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Flush => self.flush(name),

@@ -1,10 +1,10 @@
-//! Why an operation failed, before it is known whose it was.
+//! The failure of a kernel request, before the caller's operation, zone and address are added to it.
 
 use std::io;
 
 use crate::{BufMut, ErrorKind};
 
-// The numbers that the block layer and the drivers answer with.
+// Error numbers that the block layer and the drivers return.
 const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
@@ -22,14 +22,15 @@ const ETOOMANYREFS: i32 = 109;
 const EREMOTEIO: i32 = 121;
 const ECANCELED: i32 = 125;
 
-/// A failure: what it is, where in the zone, and the buffer of a read.
+/// A failed request of a zone.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
-    /// A sentence; may be empty.
+    /// Explanation for the error message; may be empty.
     pub(crate) detail: String,
-    /// Blocks from the zone's start.
+    /// Address of the failure, in blocks from the zone's start.
     pub(crate) at: Option<u64>,
+    /// Buffer of a failed read, to be returned to the caller.
     pub(crate) buffer: Option<BufMut>,
 }
 
@@ -38,19 +39,19 @@ impl Failure {
         Failure { kind, detail, at: None, buffer: None }
     }
 
-    /// What the kernel's error number means. The one place that says so.
-    pub(crate) fn of_errno(error: &io::Error) -> Failure {
+    /// Maps a kernel error number to an error kind. All kernel errors are mapped here.
+    pub(crate) fn from_errno(error: &io::Error) -> Failure {
         let kind = match error.raw_os_error() {
             Some(ENODEV | ENXIO) => ErrorKind::Gone,
             Some(EIO | ENODATA | EREMOTEIO | EILSEQ | EBADMSG) => ErrorKind::Media,
-            // The block layer's words for the two limits.
+            // The block layer's error numbers for the active and the open limit.
             Some(EOVERFLOW) => ErrorKind::TooManyActive,
             Some(ETOOMANYREFS) => ErrorKind::TooManyOpen,
             Some(EROFS) => ErrorKind::ZoneReadOnly,
             Some(ENOSPC) => ErrorKind::ZoneFull,
             Some(ENOTSUP | ENOTTY) => ErrorKind::Unsupported,
             Some(EINVAL) => ErrorKind::Invalid,
-            // The host gave it up; the drive may have carried it out.
+            // The host cancelled the request; the drive may have executed it.
             Some(EINTR | ECANCELED) => ErrorKind::Unknown,
             _ => ErrorKind::Host,
         };
@@ -69,13 +70,13 @@ impl Failure {
         self
     }
 
-    /// The same for another one who waited. The buffer stays with the first.
-    pub(crate) fn again(&self) -> Failure {
+    /// A copy for another operation that failed for the same reason; the buffer is not copied.
+    pub(crate) fn duplicate(&self) -> Failure {
         Failure { kind: self.kind, detail: self.detail.clone(), at: self.at, buffer: None }
     }
 
-    /// Whether it may be that nothing is wrong but the block layer's idea of the pointer.
-    pub(crate) fn may_be_lost_track(&self) -> bool {
+    /// True if the cause may be that the block layer's copy of the write pointer is stale.
+    pub(crate) fn may_be_stale_pointer(&self) -> bool {
         matches!(self.kind, ErrorKind::Media | ErrorKind::Host | ErrorKind::Invalid)
     }
 }

@@ -1,5 +1,5 @@
-//! A pretended kernel over an emulated drive: requests take effect in any order, at any time between their
-//! submission and their end, as those of a real one may.
+//! A fake kernel over an emulated drive. Requests take effect in any order, at any time between submission and
+//! completion.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::{
     BufMut, DeviceUrl, Done, Driver, Durability, ErrorKind, Geometry, Lba, Op, Result, ZoneId, ZonedDevice,
 };
 
-/// The shapes that the conformance suite runs over.
+/// Geometries that the conformance suite runs over.
 pub(crate) const SHAPES: &[&str] = &[
     "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8",
     "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8&cache=none",
@@ -28,15 +28,15 @@ pub(crate) const SHAPES: &[&str] = &[
     "zones=4&zone-size=4KiB",
 ];
 
-/// Settings as an emulated drive's URL gives them.
+/// Settings of an emulated drive from the parameters of its URL.
 pub(crate) fn options(shape: &str) -> EmuOptions {
     let url = format!("emu:mem?{shape}").parse::<DeviceUrl>().expect(shape);
     EmuOptions { seed: 1, ..url.options().expect(shape) }
 }
 
-/// How many requests of one kind a zone may have in flight: what the fake asserts.
+/// Kinds of requests in flight in a zone; the fake asserts which kinds may be in flight together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Flying {
+pub(crate) enum InFlight {
     Write,
     Append,
     Command,
@@ -48,22 +48,24 @@ pub(crate) struct Fake(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) emu: Arc<Emu>,
     driver: Arc<dyn Driver>,
-    /// The longest time that a request waits before and after it takes effect.
+    /// Longest delay before and after a request takes effect, in microseconds.
     delay: u64,
-    flying: Mutex<BTreeMap<(ZoneId, Flying), u32>>,
-    /// Zones whose writes fail until a report, which helps those of which the kernel has noticed it.
-    pub(crate) lost_track: Mutex<BTreeMap<ZoneId, bool>>,
-    /// The kernel notices it only when a write that may block fails.
+    flying: Mutex<BTreeMap<(ZoneId, InFlight), u32>>,
+    /// Zones whose pointer the kernel has lost: writes fail until a report. The value says whether the kernel has noticed,
+    /// without which a report does not help.
+    pub(crate) lost_pointers: Mutex<BTreeMap<ZoneId, bool>>,
+    /// The kernel notices a lost pointer only when a blocking write fails.
     pub(crate) notices_blocking: AtomicBool,
-    /// A report does not help them, a reset does: a drive with several paths.
+    /// Only a reset restores a lost pointer, as on a drive with several paths.
     pub(crate) several_paths: AtomicBool,
     pub(crate) gone: AtomicBool,
-    /// Every refusal of the drive is an "internal error", as from a target in the kernel.
-    pub(crate) vague: AtomicBool,
-    /// Appends are answered with an address of the zone before.
-    pub(crate) lie_about_address: AtomicBool,
-    /// Requests, and the largest number of appends that a zone had in flight.
+    /// Every refusal of the drive is an "internal error", as from an NVMe target in the kernel.
+    pub(crate) internal_errors: AtomicBool,
+    /// Appends return an address of the zone before.
+    pub(crate) wrong_append_address: AtomicBool,
+    /// Number of requests.
     pub(crate) requests: AtomicU64,
+    /// Largest number of appends that one zone had in flight.
     pub(crate) most_appends: AtomicU64,
     pub(crate) flushes: AtomicU64,
     file: Arc<File>,
@@ -85,12 +87,12 @@ impl Fake {
             driver: Arc::clone(driver),
             delay: 100,
             flying: Mutex::default(),
-            lost_track: Mutex::default(),
+            lost_pointers: Mutex::default(),
             several_paths: AtomicBool::new(false),
             notices_blocking: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            vague: AtomicBool::new(false),
-            lie_about_address: AtomicBool::new(false),
+            internal_errors: AtomicBool::new(false),
+            wrong_append_address: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             most_appends: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
@@ -112,25 +114,25 @@ impl Inner {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// What the drive does; nothing here waits.
+    /// Executes an operation on the emulated drive at once.
     pub(crate) fn apply(&self, op: Op) -> Result<Done> {
         self.flushes.fetch_add(u64::from(matches!(op, Op::Flush)), Ordering::Relaxed);
         self.emu.submit(op).wait()
     }
 
-    /// The zone of a request and what it does there, for the assertions.
-    fn changes(&self, request: &Request) -> Option<(ZoneId, Flying)> {
+    /// The zone and the kind of a request that changes a zone.
+    fn changes(&self, request: &Request) -> Option<(ZoneId, InFlight)> {
         let zone = |at: u64| self.geometry().zone_of(Lba(at));
         match request {
             Request::Write { at, .. } => {
-                Some((zone(at / u64::from(self.geometry().block_size))?, Flying::Write))
+                Some((zone(at / u64::from(self.geometry().block_size))?, InFlight::Write))
             }
             Request::NvmeOut { command, .. } => {
                 let at = u64::from(command.cdw10) | u64::from(command.cdw11) << 32;
                 let kind = match command.opcode {
-                    0x01 => Flying::Write,
-                    0x7d => Flying::Append,
-                    0x79 => Flying::Command,
+                    0x01 => InFlight::Write,
+                    0x7d => InFlight::Append,
+                    0x79 => InFlight::Command,
                     _ => return None,
                 };
                 Some((zone(at)?, kind))
@@ -139,17 +141,17 @@ impl Inner {
         }
     }
 
-    fn takes_off(&self, zone: ZoneId, kind: Flying) {
+    fn begin(&self, zone: ZoneId, kind: InFlight) {
         let mut flying = self.flying.lock();
         let conventional = self.geometry().is_conventional(zone);
-        let others: Vec<_> = flying.range((zone, Flying::Write)..=(zone, Flying::Command)).collect();
+        let others: Vec<_> = flying.range((zone, InFlight::Write)..=(zone, InFlight::Command)).collect();
         for ((_, other), count) in others {
-            let beside = conventional || (kind, *other) == (Flying::Append, Flying::Append);
+            let beside = conventional || (kind, *other) == (InFlight::Append, InFlight::Append);
             assert!(beside || *count == 0, "{kind:?} beside {count} {other:?} in zone {zone}");
         }
         let count = flying.entry((zone, kind)).or_default();
         *count += 1;
-        if kind == Flying::Append {
+        if kind == InFlight::Append {
             self.most_appends.fetch_max(u64::from(*count), Ordering::Relaxed);
         }
     }
@@ -160,7 +162,7 @@ impl Inner {
                 Request::Read { into, .. } | Request::NvmeIn { into, .. } => Some(into),
                 _ => None,
             };
-            // What the block layer says of a disk that is gone.
+            // EIO, the block layer's error for a removed disk.
             return Finished { result: Err(io::Error::from_raw_os_error(5)), status: 0, buffer };
         }
         let size = u64::from(self.geometry().block_size);
@@ -179,7 +181,7 @@ impl Inner {
             Request::Write { at, data, durable, .. } => {
                 let at = Lba(at / size);
                 let zone = self.geometry().zone_of(at).expect("checked");
-                if let Some(noticed) = self.lost_track.lock().get_mut(&zone) {
+                if let Some(noticed) = self.lost_pointers.lock().get_mut(&zone) {
                     *noticed |= blocking || !self.notices_blocking.load(Ordering::Relaxed);
                     return plain(Err(io::Error::from_raw_os_error(5)));
                 }
@@ -188,7 +190,7 @@ impl Inner {
                 let how = if durable { Durability::Durable } else { Durability::Cached };
                 let result = self.apply(Op::Write { at, data, how });
                 if result.is_err() && self.several_paths.load(Ordering::Relaxed) {
-                    self.lost_track.lock().insert(zone, true);
+                    self.lost_pointers.lock().insert(zone, true);
                 }
                 plain(result.map(|_| len).map_err(|e| errno(e.kind())))
             }
@@ -208,7 +210,7 @@ pub(crate) fn gather(parts: &[Buf]) -> Buf {
     Buf::copy_from(&parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>())
 }
 
-/// What the block layer makes of a drive's refusals.
+/// The block layer's error number for a drive's refusal.
 pub(crate) fn errno(kind: ErrorKind) -> io::Error {
     io::Error::from_raw_os_error(match kind {
         ErrorKind::TooManyActive => 75,
@@ -217,7 +219,7 @@ pub(crate) fn errno(kind: ErrorKind) -> io::Error {
     })
 }
 
-/// The same kernel by system calls that block.
+/// The same kernel by blocking system calls.
 pub(crate) struct Blocking(pub(crate) Fake);
 
 impl Kernel for Blocking {
@@ -238,7 +240,7 @@ impl Fake {
         inner.requests.fetch_add(1, Ordering::Relaxed);
         let change = inner.changes(&request);
         if let Some((zone, kind)) = change {
-            inner.takes_off(zone, kind);
+            inner.begin(zone, kind);
         }
         let driver = Arc::clone(&self.0.driver);
         self.0.driver.drive(Box::pin(async move {
@@ -254,13 +256,13 @@ impl Fake {
     }
 }
 
-/// A block whose bytes tell it from others.
+/// A block filled with `tag`.
 pub(crate) fn block(size: u32, tag: u64) -> Buf {
     let bytes: Vec<u8> = tag.to_le_bytes().iter().copied().cycle().take(size as usize).collect();
     Buf::copy_from(&bytes)
 }
 
-/// A buffer of one block.
+/// A zeroed buffer of one block.
 pub(crate) fn empty(size: u32) -> BufMut {
     BufMut::zeroed(size as usize)
 }

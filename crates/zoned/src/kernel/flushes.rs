@@ -1,8 +1,8 @@
-//! Which flush makes what durable.
+//! Numbers the flushes of a drive, to tell which flush made an acknowledged write durable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Flushes by number, from 1 on. What was acknowledged before a flush began is durable when it is done.
+/// Flushes are numbered from 1. A write acknowledged before flush `n` starts is durable when flush `n` succeeds.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     begun: AtomicU32,
@@ -10,22 +10,22 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// The number of the flush that covers what is acknowledged now: the next one to begin.
+    /// Number of the next flush to start, which covers every write acknowledged until now.
     pub(crate) fn next(&self) -> u32 {
         self.begun.load(Ordering::Acquire).saturating_add(1)
     }
 
-    /// A flush begins.
+    /// Records the start of a flush and returns its number.
     pub(crate) fn start(&self) -> u32 {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// It succeeded.
+    /// Records that flush `number` succeeded.
     pub(crate) fn end(&self, number: u32) {
         self.done.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// The latest one that is done.
+    /// Number of the newest flush that succeeded.
     pub(crate) fn done(&self) -> u32 {
         self.done.load(Ordering::Acquire)
     }

@@ -1,47 +1,49 @@
-//! What the two backends over the kernel have in common: the order of a zone's operations, what is known of the
-//! zones, and the device that both are.
+//! The device that the block-device and the NVMe backend share: it orders the operations of each zone and keeps the
+//! known state of every zone.
 //!
 //! ```text
-//!   KernelDevice   the ZonedDevice: checks lengths and addresses, keeps a Lane for each zone
-//!     Lane         one zone: order, state, pointer; no I/O
+//!   KernelDevice   the ZonedDevice: checks lengths and addresses, keeps a ZoneQueue for each zone
+//!     ZoneQueue         one zone: order, state, pointer; no I/O
 //!     Wire         the backend: an operation as a request to the kernel, the kernel's answer as a result
 //!     Kernel       who executes requests: sys::Engine, or a pretended kernel in tests
 //! ```
 
-mod census;
 mod device;
+mod device_lock;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
-mod few;
 mod flushes;
-mod hold;
-mod lane;
 mod wire;
+mod zone_counts;
+mod zone_queue;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use sys::block::Condition;
 use sys::{Engine, EngineKind};
 
 use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
 pub(crate) use device::{KernelDevice, Parts};
+pub(crate) use device_lock::{DeviceLock, Node, attribute, sysfs_of};
 pub(crate) use failure::Failure;
-pub(crate) use few::Few;
-pub(crate) use hold::{Hold, Node, attribute, sysfs_of};
-pub(crate) use lane::Rules;
-pub(crate) use wire::{Ask, Expect, Kernel, Wire};
+pub(crate) use wire::{ExpectedReply, Kernel, KernelOp, Wire};
+pub(crate) use zone_queue::Rules;
+
+/// A list that nearly always has one element and then needs no allocation.
+pub(crate) type ShortVec<T> = SmallVec<[T; 1]>;
 
 /// How a kernel device is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KernelOptions {
-    /// How operations reach the kernel; `None` for the best that there is.
+    /// How operations reach the kernel; `None` for io_uring if available, else helper threads.
     pub engine: Option<EngineKind>,
 }
 
-/// The kernel keeps real time: on the virtual clock its answers would come from nowhere.
+/// Refuses a virtual clock: the kernel completes operations in real time.
 pub(crate) fn refuse_virtual(name: &Arc<str>, driver: &dyn Driver) -> Result<()> {
     if driver.is_virtual() {
         let error = Error::new(ErrorKind::Unsupported, name, "open");
@@ -50,7 +52,7 @@ pub(crate) fn refuse_virtual(name: &Arc<str>, driver: &dyn Driver) -> Result<()>
     Ok(())
 }
 
-/// How operations reach the kernel, for people.
+/// How operations reach the kernel, for `furrow device info`.
 pub(crate) fn engine_details(engine: &Engine) -> Vec<(&'static str, String)> {
     let kind = match engine.kind() {
         EngineKind::Ring => "io_uring".to_string(),
@@ -61,7 +63,7 @@ pub(crate) fn engine_details(engine: &Engine) -> Vec<(&'static str, String)> {
     vec![("engine", kind)]
 }
 
-/// A drive's model, serial number and firmware, where sysfs has them. `disk` is its directory there.
+/// Model, serial number and firmware of a drive, as far as sysfs has them. `disk` is the drive's sysfs directory.
 pub(crate) fn identity(disk: &Path) -> Vec<(&'static str, String)> {
     let named = [("model", "device/model"), ("serial", "device/serial"), ("firmware", "device/firmware_rev")];
     let mut details: Vec<_> =
@@ -70,7 +72,8 @@ pub(crate) fn identity(disk: &Path) -> Vec<(&'static str, String)> {
     details
 }
 
-/// The contract's words for a sequential zone. `written` is where its pointer is, if that is above its start at all.
+/// A sequential zone's state as the contract names it. `written` is the write pointer in blocks from the zone's start;
+/// `None` if the drive reports none.
 pub(crate) fn sequential_info(
     geometry: &Geometry,
     zone: ZoneId,
@@ -84,18 +87,18 @@ pub(crate) fn sequential_info(
         Condition::Closed => ZoneState::Closed,
         Condition::Full => ZoneState::Full,
         Condition::ReadOnly => ZoneState::ReadOnly,
-        // What is not understood is not touched.
+        // A zone in an unknown condition is neither read nor written.
         Condition::Offline | Condition::NotWritePointer | Condition::Other(_) => ZoneState::Offline,
     };
     let capacity = geometry.zone_capacity;
     let pointer = match state {
         ZoneState::Full => capacity,
         ZoneState::Empty | ZoneState::Offline => Blocks::ZERO,
-        // A drive need not keep the pointer of a worn zone: nothing of what can be read is hidden.
+        // A drive need not report the pointer of a read-only zone; without one, all blocks are taken as readable.
         ZoneState::ReadOnly => written.filter(|written| *written <= capacity).unwrap_or(capacity),
         _ => written.unwrap_or(Blocks::ZERO).min(capacity),
     };
-    // A zone that is larger than the smallest is full where that one would be.
+    // Every zone counts as full at `zone_capacity`, the capacity of the smallest zone.
     let state = if state.is_active() && pointer == capacity { ZoneState::Full } else { state };
     ZoneInfo { zone, kind: ZoneKind::Sequential, state, pointer, capacity }
 }

@@ -1,4 +1,4 @@
-//! Between the lanes and the kernel.
+//! The traits between a zone's queue and the kernel: [`Wire`] encodes operations, [`Kernel`] executes requests.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::{Action, Buf, BufMut, Done, Lba, ZoneId, ZoneInfo};
 
 /// An operation that has passed all checks.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum KernelOp {
     Read { at: Lba, into: BufMut },
     Write { at: Lba, data: Vec<Buf>, durable: bool },
     Append { zone: ZoneId, data: Buf, durable: bool },
@@ -21,36 +21,36 @@ pub(crate) enum Ask {
     Report { zones: Range<u32> },
 }
 
-/// What the answer to a request has to be.
+/// Form of a successful reply to a request.
 #[derive(Debug)]
-pub(crate) enum Expect {
-    /// That it succeeded.
+pub(crate) enum ExpectedReply {
+    /// Success without a value.
     Success,
     /// This many bytes written.
     Written(usize),
     /// This many bytes read.
     Read(usize),
-    /// An append's address.
+    /// Address of an append.
     Address,
-    /// A report, left here by the call.
+    /// A report, stored here by the request's call.
     Report(Arc<Mutex<Vec<ZoneInfo>>>),
 }
 
-/// A backend's language: operations as requests, answers as results. Pure but for [`Wire::is_gone`].
+/// A backend: encodes operations as kernel requests and decodes replies. Only [`Wire::is_gone`] does I/O.
 pub(crate) trait Wire: Send + Sync + 'static {
     /// The request for an operation.
-    fn request(&self, ask: Ask) -> (Request, Expect);
+    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply);
 
-    /// What the kernel's answer means.
-    fn judge(&self, expect: Expect, finished: Finished) -> Result<Done, Failure>;
+    /// Decodes the kernel's reply.
+    fn interpret(&self, expect: ExpectedReply, finished: Finished) -> Result<Done, Failure>;
 
-    /// Whether the device is there no more: asked when an operation failed, for the kernel answers EIO too then.
+    /// True if the device has been removed. Called after a failure, because the kernel answers EIO for a removed device.
     fn is_gone(&self) -> bool;
 }
 
-/// Who executes requests.
+/// Executes requests: the kernel, or a fake of the kernel in tests.
 pub(crate) trait Kernel: Send + Sync + 'static {
-    /// Starts one; `finish` is called once, never from within this call.
+    /// Starts a request. `finish` is called once, never from within this call.
     fn submit(&self, request: Request, finish: Finish);
 }
 
@@ -60,13 +60,13 @@ impl Kernel for Engine {
     }
 }
 
-impl Expect {
-    /// The request for a report: `ask` blocks, on a thread that may.
+impl ExpectedReply {
+    /// The request for a report. `ask` may block; a helper thread runs it.
     pub(crate) fn report(
         ask: impl FnOnce() -> io::Result<Vec<ZoneInfo>> + Send + 'static,
-    ) -> (Request, Expect) {
+    ) -> (Request, ExpectedReply) {
         let place = Arc::new(Mutex::new(Vec::new()));
-        let expect = Expect::Report(Arc::clone(&place));
+        let expect = ExpectedReply::Report(Arc::clone(&place));
         let call = move || {
             *place.lock() = ask()?;
             Ok(0)

@@ -1,4 +1,4 @@
-//! What the pretended kernel does with NVMe commands: the dwords taken apart by hand, not by what encodes them.
+//! NVMe commands of the fake kernel. The dwords are decoded independently of the encoder under test.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -65,10 +65,10 @@ pub(crate) fn perform_out(fake: &Inner, command: Command, data: &[Buf]) -> Finis
         _ => panic!("{command:?}"),
     };
     let mut finished = ended(fake.apply(op), None);
-    if fake.vague.load(Ordering::Relaxed) && finished.status != 0 {
+    if fake.internal_errors.load(Ordering::Relaxed) && finished.status != 0 {
         finished.status = 0x006;
     }
-    if fake.lie_about_address.load(Ordering::Relaxed) && command.opcode == 0x7d {
+    if fake.wrong_append_address.load(Ordering::Relaxed) && command.opcode == 0x7d {
         finished.result = Ok(0);
     }
     finished

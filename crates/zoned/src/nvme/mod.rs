@@ -1,12 +1,12 @@
 //! `nvme:/dev/ngXnY`: a zoned namespace by NVMe passthrough, with the drive's own append.
 //!
-//! Commands go to the generic character device and bypass the block layer, which therefore must not be used at the
-//! same time: where the namespace has a block device too, it is opened exclusively and kept.
+//! Commands go to the generic character device and bypass the block layer, which must not be used at the same time. If
+//! the namespace has a block device too, that device is opened exclusively.
 //!
-//! Resets and finishes go through that block device. The block layer remembers the pointers of zones that it has
-//! seen partly written (kernel 6.10 and later), and a reset behind its back would make it fail the next user's writes
-//! at the start of the zone. What appends leave behind cannot be told to it: its next user's first write to such a
-//! zone may fail once, after which a report puts it right. The [`blk`](crate::blk) backend does that by itself.
+//! Resets and finishes are sent through the block device. The block layer keeps the write pointers of partly written
+//! zones (kernel 6.10 and later). If a reset bypassed the block layer, later writes of another user at the zone's
+//! start would fail. The block layer cannot be told of appends, so another user's first write to such a zone may fail
+//! once, until a report corrects the pointer. The [`blk`](crate::blk) backend sends that report.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -25,27 +25,27 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    Hold, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details, refuse_virtual,
-    sysfs_of,
+    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details,
+    refuse_virtual, sysfs_of,
 };
 use crate::nvme::shape::Facts;
 use crate::nvme::wire::{Namespace, NvmeWire, report};
 use crate::{Action, Driver, Error, ErrorKind, Result, ZonedDevice};
 
-/// Opens a zoned namespace by its generic character device and holds it until the last operation is over, together
-/// with its block device where it has one.
+/// Opens a zoned namespace by its generic character device. The device, and the namespace's block device if there is
+/// one, stay locked until the last operation has completed.
 ///
-/// Refused with [`ErrorKind::Held`] while somebody has either of them; with [`ErrorKind::Unsupported`] what is not
-/// zoned. On the virtual clock there are no kernel devices. Needs root, or `CAP_SYS_ADMIN`.
+/// Fails with [`ErrorKind::Held`] while another process holds either device, and with [`ErrorKind::Unsupported`] if
+/// the namespace is not zoned or the clock is virtual. Needs root or `CAP_SYS_ADMIN`.
 pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let name: Arc<str> = Arc::from(format!("nvme:{}", path.display()));
     refuse_virtual(&name, &*driver)?;
     let real = kernels_node(path);
     let block = match block_node(&real, &name)? {
-        Some(node) => Some((Hold::take(&node, Node::Block, &name)?, node)),
+        Some(node) => Some((DeviceLock::acquire(&node, Node::Block, &name)?, node)),
         None => None,
     };
-    let node = Hold::take(&real, Node::Character, &name)?;
+    let node = DeviceLock::acquire(&real, Node::Character, &name)?;
     let failed = |e: io::Error| {
         let error = Error::new(ErrorKind::Host, &name, "open");
         error.because(format!("identifying the namespace: {e}")).from_source(e)
@@ -57,7 +57,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
         let why = format!("{} is not the same namespace", place.display());
         return Err(Error::new(ErrorKind::Invalid, &name, "open").because(why));
     }
-    let facts = Facts::ask(nsid, &|command, into| sys::nvme::admin(&node.file, command, into))
+    let facts = Facts::identify(nsid, &|command, into| sys::nvme::admin(&node.file, command, into))
         .map_err(failed)?
         .map_err(|why| Error::new(ErrorKind::Unsupported, &name, "open").because(why))?;
     let engine = Engine::shared(how.engine)
@@ -77,7 +77,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     Ok(assemble(name, nsid, &facts, Arc::new(held), engine, details, driver)?)
 }
 
-/// The device over anything that is a namespace and anything that executes requests.
+/// Builds the device over a namespace and a kernel, either of which may be a fake.
 fn assemble(
     name: Arc<str>,
     nsid: u32,
@@ -105,8 +105,8 @@ fn assemble(
     Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
-/// The node by which everybody else would take the device at `path`, however that is called: the kernel's own where it
-/// is there. Two nodes of one device have two locks.
+/// The node to lock for the device at `path`: the kernel's own node if it exists, because two nodes of one device have
+/// separate locks.
 fn kernels_node(path: &Path) -> PathBuf {
     let own = || {
         let given = fs::metadata(path).ok().filter(|found| found.file_type().is_char_device())?;
@@ -117,9 +117,8 @@ fn kernels_node(path: &Path) -> PathBuf {
     own().or_else(|| fs::canonicalize(path).ok()).unwrap_or_else(|| path.to_path_buf())
 }
 
-/// The block device of a namespace whose generic device is at `path`, if it has one. It goes by what the kernel calls
-/// the device, not by what the node is called. A block device that is there and has no node is refused: it could not
-/// be kept from others.
+/// The block device of the namespace whose generic device is at `path`, if there is one, found by the kernel's name of
+/// the device. A block device without a node is refused, because it cannot be locked.
 fn block_node(path: &Path, name: &Arc<str>) -> Result<Option<PathBuf>> {
     let kernels = fs::metadata(path).ok().and_then(|found| sysfs_of(&found).ok());
     let block = || sys::sysfs::nvme_block_name(kernels.as_deref().unwrap_or(path).file_name()?.to_str()?);
@@ -144,10 +143,10 @@ fn block_node(path: &Path, name: &Arc<str>) -> Result<Option<PathBuf>> {
     }
 }
 
-/// A namespace's two devices.
+/// The two devices of a namespace.
 struct Held {
-    node: Hold,
-    block: Option<Hold>,
+    node: DeviceLock,
+    block: Option<DeviceLock>,
 }
 
 impl Namespace for Held {
@@ -171,6 +170,6 @@ impl Namespace for Held {
     }
 
     fn is_gone(&self) -> bool {
-        self.node.is_gone() || self.block.as_ref().is_some_and(Hold::is_gone)
+        self.node.is_gone() || self.block.as_ref().is_some_and(DeviceLock::is_gone)
     }
 }

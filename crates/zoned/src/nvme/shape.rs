@@ -1,4 +1,4 @@
-//! What a namespace says of itself, as the contract's geometry.
+//! Converts identify data of a namespace to the contract's geometry.
 
 use std::io;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use units::Bytes;
 
 use crate::{Blocks, Geometry, ZoneId, ZoneInfo};
 
-/// Linux passes a command of this many bytes on every machine; longer ones depend on how memory lies.
+/// Longest transfer of one command that Linux accepts on every machine; longer ones need contiguous memory.
 const MAX_COMMAND: u64 = 256 << 10;
 /// The command set of zoned namespaces.
 const ZONED_COMMAND_SET: u8 = 2;
 
-/// The answers to the identify commands.
+/// Results of the identify commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) controller: Controller,
@@ -25,12 +25,12 @@ pub(super) struct Facts {
     pub(super) zoned_controller: ZonedController,
 }
 
-/// Sends an admin command and waits: status and result.
+/// Sends an admin command and waits; returns status and result.
 pub(super) type Admin<'a> = &'a dyn Fn(&Command, &mut [u8]) -> io::Result<(u16, u64)>;
 
 impl Facts {
-    /// Asks a namespace; the inner error says why it is none for us.
-    pub(super) fn ask(nsid: u32, admin: Admin<'_>) -> io::Result<Result<Facts, String>> {
+    /// Sends the identify commands. The inner error says why the namespace is unsupported.
+    pub(super) fn identify(nsid: u32, admin: Admin<'_>) -> io::Result<Result<Facts, String>> {
         let identify = |command: Command| -> io::Result<Result<Vec<u8>, Status>> {
             let mut into = vec![0; IDENTIFY_LEN];
             let (status, _) = admin(&command, &mut into)?;
@@ -39,7 +39,7 @@ impl Facts {
         };
         let refused = |what: &str, status: Status| format!("identify {what}: {status}");
         let senseless = |what: &str| format!("identify {what}: the drive's answer makes no sense");
-        // Drives from before command sets refuse this one: they are not zoned.
+        // Drives older than command sets refuse this command; they are not zoned.
         let set = match identify(Command::identify_descriptors(nsid))? {
             Ok(raw) => Descriptors::decode(&raw).command_set,
             Err(_) => None,
@@ -77,7 +77,7 @@ impl Facts {
         self.zoned.zone_size
     }
 
-    /// The number of zones; a smaller last one is left out.
+    /// Number of zones, without a smaller last zone.
     pub(super) fn zones(&self) -> Result<u32, String> {
         let zones = self.namespace.size.0.checked_div(self.zoned.zone_size.0).unwrap_or(0);
         match u32::try_from(zones) {
@@ -86,7 +86,7 @@ impl Facts {
         }
     }
 
-    /// The geometry, or why the contract has none for such a drive.
+    /// The geometry; the error says why the contract does not support the drive.
     pub(super) fn geometry(&self, name: &Arc<str>, report: &[Zone]) -> Result<Geometry, String> {
         let size = self.namespace.block_size.0;
         let block_size = u32::try_from(size).ok().filter(|size| (512..=65_536).contains(size));
@@ -125,17 +125,17 @@ impl Facts {
             max_active: self.zoned.max_active,
             max_append: max_append.min(zone_capacity),
             max_transfer,
-            // What the drive says of atomic writes has boundaries and modes: one block holds in all of them.
+            // The drive's atomic write unit depends on boundaries and modes; one block is atomic in all of them.
             atomic_write: Blocks(1),
             optimal_write: Blocks(1),
             volatile_cache: self.controller.volatile_cache,
-            // Answered here, so that all devices do the same.
+            // Reads past the pointer are answered by the zone queue, the same way for every device.
             ordered_cache: true,
             read_past_pointer: true,
         })
     }
 
-    /// What people want to know of the drive.
+    /// Details for `furrow device info`.
     pub(super) fn details(&self) -> Vec<(&'static str, String)> {
         let Controller { model, serial, firmware, .. } = &self.controller;
         let named = [("model", model), ("serial", serial), ("firmware", firmware)];
@@ -143,7 +143,7 @@ impl Facts {
     }
 }
 
-/// The contract's words for zones from `first` on.
+/// Converts the zones of a report, the first of which is `first`.
 pub(super) fn infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
     (first..geometry.zones).zip(report).map(|(id, zone)| info(geometry, ZoneId(id), zone)).collect()
 }
@@ -160,7 +160,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// What a drive would say that is as `geometry`.
+    /// Identify data of a drive with `geometry`.
     pub(crate) fn facts(geometry: &Geometry) -> Facts {
         let bytes = |blocks: Blocks| Some(blocks.bytes(geometry.block_size));
         Facts {
@@ -241,10 +241,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_namespace_of_another_command_set_is_refused_in_clear_words() {
-        let found = Facts::ask(1, &|_, _| Ok((0x002, 0))).expect("answers");
+        let found = Facts::identify(1, &|_, _| Ok((0x002, 0))).expect("answers");
         assert!(found.expect_err("refused").contains("not a zoned namespace"));
-        let found = Facts::ask(1, &|_, _| Ok((0, 0))).expect("answers");
+        let found = Facts::identify(1, &|_, _| Ok((0, 0))).expect("answers");
         assert!(found.expect_err("zeros").contains("not a zoned namespace"));
-        assert!(Facts::ask(1, &|_, _| Err(io::Error::from_raw_os_error(13))).is_err());
+        assert!(Facts::identify(1, &|_, _| Err(io::Error::from_raw_os_error(13))).is_err());
     }
 }

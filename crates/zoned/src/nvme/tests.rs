@@ -1,4 +1,4 @@
-//! The NVMe backend over a pretended kernel.
+//! The NVMe backend over a fake kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
-use crate::conformance::complaints;
+use crate::conformance::failures;
 use crate::emu::{EmuOptions, FaultOp, FaultSpec};
 use crate::kernel::fake::{Fake, SHAPES, block, empty, errno, options};
 use crate::{Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
@@ -72,7 +72,7 @@ fn the_suite_passes_in_virtual_time_whatever_order_the_kernel_takes() {
     for shape in SHAPES {
         for seed in 0..4 {
             let (_, dev) = drive(options(shape), seed);
-            let found = complaints(&dev);
+            let found = failures(&dev);
             assert!(found.is_empty(), "{shape}, seed {seed}:\n{}", found.join("\n"));
         }
     }
@@ -82,8 +82,8 @@ fn the_suite_passes_in_virtual_time_whatever_order_the_kernel_takes() {
 fn the_suite_passes_where_every_refusal_is_an_internal_error() {
     for shape in SHAPES {
         let (fake, dev) = drive(options(shape), 1);
-        fake.vague.store(true, Ordering::Relaxed);
-        let found = complaints(&dev);
+        fake.internal_errors.store(true, Ordering::Relaxed);
+        let found = failures(&dev);
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -108,7 +108,7 @@ fn the_suite_passes_in_real_time_on_threads() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     for shape in &SHAPES[..2] {
         let fake = Fake::new(options(shape), &driver);
-        let found = complaints(&over(&fake, true, &driver));
+        let found = failures(&over(&fake, true, &driver));
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -171,7 +171,7 @@ fn a_failed_append_fails_alone_and_the_zone_goes_on() {
 
 #[test]
 fn a_durable_append_makes_cached_blocks_below_it_durable() {
-    // The fake's FUA is durable for its zone; what is looked for is the flush, which covers others too.
+    // The fake's FUA makes the zone durable; the test looks for the flush, which covers all zones.
     let (fake, dev) = drive(EmuOptions::tiny(), 1);
     let durable = || {
         dev.append(ZoneId(0), block(4096, 1), Durability::Durable).wait().expect("fits");
@@ -196,7 +196,7 @@ fn a_durable_append_makes_cached_blocks_below_it_durable() {
 
 #[test]
 fn a_cached_append_that_lands_below_a_durable_one_is_durable_too() {
-    let (mut below, mut overtaken) = (0, 0);
+    let (mut below, mut durable_above_gap) = (0, 0);
     for seed in 0..200 {
         let (fake, dev) = drive(EmuOptions::tiny(), seed);
         let cached = append(&dev, 0, 1);
@@ -204,11 +204,11 @@ fn a_cached_append_that_lands_below_a_durable_one_is_durable_too() {
         let (cached, durable) = (cached.wait().expect("fits"), durable.wait().expect("fits"));
         if cached < durable {
             below += 1;
-            overtaken += fake.flushes.load(Ordering::Relaxed);
+            durable_above_gap += fake.flushes.load(Ordering::Relaxed);
         }
     }
     assert!(below > 0, "the fake kernel takes appends in any order");
-    assert_eq!(overtaken, below, "each has its flush, whichever was acknowledged first");
+    assert_eq!(durable_above_gap, below, "each has its flush, whichever was acknowledged first");
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn the_drives_statuses_are_the_contracts_errors() {
     let (fake, _) = drive(EmuOptions::tiny(), 1);
     let namespace = Arc::new(Pretended { fake: fake.clone(), block: false });
     let wire = NvmeWire::new(fake.geometry().clone(), 1, namespace);
-    use crate::kernel::{Expect, Wire};
+    use crate::kernel::{ExpectedReply, Wire};
     for (status, kind) in cases {
         let finished = sys::Finished { result: Ok(0), status, buffer: None };
-        let failure = wire.judge(Expect::Address, finished).expect_err("a status");
+        let failure = wire.interpret(ExpectedReply::Address, finished).expect_err("a status");
         assert_eq!(failure.kind, kind, "{status:#x}");
         assert!(failure.detail.contains(&format!("{status:#05x}")), "{}", failure.detail);
     }
@@ -241,11 +241,11 @@ fn the_drives_statuses_are_the_contracts_errors() {
 fn an_address_that_cannot_be_is_no_success() {
     let (fake, dev) = drive(EmuOptions::tiny(), 1);
     append(&dev, 0, 1).wait().expect("fits");
-    fake.lie_about_address.store(true, Ordering::Relaxed);
+    fake.wrong_append_address.store(true, Ordering::Relaxed);
     let error = append(&dev, 0, 2).wait().expect_err("it cannot have landed there");
     assert_eq!((error.kind(), error.zone()), (ErrorKind::Host, Some(ZoneId(0))));
-    fake.lie_about_address.store(false, Ordering::Relaxed);
-    // It landed all the same: the report says so.
+    fake.wrong_append_address.store(false, Ordering::Relaxed);
+    // The append landed; the report shows the block.
     assert_eq!(append(&dev, 0, 3).wait().expect("fits"), Lba(2));
 }
 
@@ -334,7 +334,7 @@ proptest! {
             match (key, io.wait()) {
                 (Some(key), Ok(at)) => {
                     prop_assert!(found.entry(key).or_insert_with(BTreeSet::new).insert(at.0));
-                    // What no reset took away reads back.
+                    // Content that no reset has erased reads back.
                     if key.1 == life[key.0 as usize] {
                         let read = dev.read(at, empty(4096)).wait().expect("reads");
                         prop_assert_eq!(&read[..8], &tag.to_le_bytes());

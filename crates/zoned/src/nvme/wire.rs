@@ -9,28 +9,28 @@ use sys::nvme::{Command, Report, Status, StatusKind, Zone, ZoneAction, report_le
 use sys::{Finished, Request};
 use units::Bytes;
 
-use crate::kernel::{Ask, Expect, Failure, Wire};
+use crate::kernel::{ExpectedReply, Failure, KernelOp, Wire};
 use crate::nvme::shape;
 use crate::{Action, Blocks, Done, ErrorKind, Geometry, Lba};
 
-/// Zones of one report command: its answer has to fit what the kernel passes.
+/// Zones of one report command, whose result must fit into one transfer.
 const REPORT_CHUNK: u32 = 2048;
 
-/// What a namespace can do besides the requests.
+/// Functions of a namespace that block.
 pub(super) trait Namespace: Send + Sync + 'static {
     /// The character device.
     fn file(&self) -> Arc<File>;
-    /// Sends a command whose data comes back, and waits: status and result.
+    /// Sends a command that returns data and waits; returns status and result.
     fn receive(&self, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)>;
-    /// Whether there is a block device of the same namespace.
+    /// True if the namespace has a block device.
     fn has_block_device(&self) -> bool;
-    /// A zone command through that block device, and waits.
+    /// Executes a zone command through the block device and waits.
     fn by_block_device(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()>;
-    /// Whether it is there no more.
+    /// True if the device has been removed.
     fn is_gone(&self) -> bool;
 }
 
-/// A namespace's language.
+/// Encodes operations as NVMe commands.
 pub(super) struct NvmeWire {
     geometry: Geometry,
     nsid: u32,
@@ -50,38 +50,38 @@ impl NvmeWire {
 }
 
 impl Wire for NvmeWire {
-    fn request(&self, ask: Ask) -> (Request, Expect) {
+    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply) {
         let (file, nsid) = (Arc::clone(&self.file), self.nsid);
         match ask {
-            Ask::Read { at, into } => {
-                let expect = Expect::Read(into.len());
+            KernelOp::Read { at, into } => {
+                let expect = ExpectedReply::Read(into.len());
                 let command = Command::read(nsid, at, self.blocks(into.len()));
                 (Request::NvmeIn { file, command, into }, expect)
             }
-            Ask::Write { at, data, durable } => {
+            KernelOp::Write { at, data, durable } => {
                 let bytes = data.iter().map(|part| part.len()).sum();
                 let command = Command::write(nsid, at, self.blocks(bytes), durable);
-                (Request::NvmeOut { file, command, data }, Expect::Success)
+                (Request::NvmeOut { file, command, data }, ExpectedReply::Success)
             }
-            Ask::Append { zone, data, durable } => {
+            KernelOp::Append { zone, data, durable } => {
                 let start = self.geometry.start(zone);
                 let command = Command::append(nsid, start, self.blocks(data.len()), durable);
-                (Request::NvmeOut { file, command, data: vec![data] }, Expect::Address)
+                (Request::NvmeOut { file, command, data: vec![data] }, ExpectedReply::Address)
             }
-            Ask::Flush => {
+            KernelOp::Flush => {
                 let command = Command::flush(nsid);
-                (Request::NvmeOut { file, command, data: Vec::new() }, Expect::Success)
+                (Request::NvmeOut { file, command, data: Vec::new() }, ExpectedReply::Success)
             }
-            Ask::Zone { zone, action } => {
+            KernelOp::Zone { zone, action } => {
                 let start = self.geometry.start(zone);
-                let told = matches!(action, Action::Reset | Action::Finish);
-                if told && self.namespace.has_block_device() {
-                    // The block layer has to know: see the module's text.
+                let reply = matches!(action, Action::Reset | Action::Finish);
+                if reply && self.namespace.has_block_device() {
+                    // Sent through the block layer, as the documentation of module `nvme` explains.
                     let namespace = Arc::clone(&self.namespace);
                     let size = self.geometry.block_size;
                     let (at, len) = (Blocks(start.0).bytes(size), self.geometry.zone_size.bytes(size));
                     let call = move || namespace.by_block_device(action, at, len).map(|()| 0);
-                    return (Request::Call(Box::new(call)), Expect::Success);
+                    return (Request::Call(Box::new(call)), ExpectedReply::Success);
                 }
                 let action = match action {
                     Action::Open => ZoneAction::Open,
@@ -90,12 +90,12 @@ impl Wire for NvmeWire {
                     Action::Reset => ZoneAction::Reset,
                 };
                 let command = Command::zone(nsid, start, action);
-                (Request::NvmeOut { file, command, data: Vec::new() }, Expect::Success)
+                (Request::NvmeOut { file, command, data: Vec::new() }, ExpectedReply::Success)
             }
-            Ask::Report { zones } => {
+            KernelOp::Report { zones } => {
                 let namespace = Arc::clone(&self.namespace);
                 let geometry = self.geometry.clone();
-                Expect::report(move || {
+                ExpectedReply::report(move || {
                     let found = report(&*namespace, nsid, geometry.zone_size, zones.clone())?;
                     Ok(shape::infos(&geometry, zones.start, &found))
                 })
@@ -103,11 +103,11 @@ impl Wire for NvmeWire {
         }
     }
 
-    fn judge(&self, expect: Expect, finished: Finished) -> Result<Done, Failure> {
+    fn interpret(&self, expect: ExpectedReply, finished: Finished) -> Result<Done, Failure> {
         let Finished { result, status, buffer } = finished;
         let status = Status::new(status);
         let failure = match &result {
-            Err(e) => Some(Failure::of_errno(e)),
+            Err(e) => Some(Failure::from_errno(e)),
             Ok(_) if !status.is_success() => Some(of_status(status)),
             Ok(_) => None,
         };
@@ -116,11 +116,13 @@ impl Wire for NvmeWire {
             return Err(failure);
         }
         match (expect, buffer) {
-            (Expect::Read(wanted), Some(into)) if into.len() == wanted => Ok(Done::Read(into)),
-            (Expect::Read(_), _) => Err(Failure::new(ErrorKind::Host, "the read's buffer is lost".into())),
-            (Expect::Address, _) => Ok(Done::At(Lba(result.unwrap_or(u64::MAX)))),
-            (Expect::Report(place), _) => Ok(Done::Zones(std::mem::take(&mut place.lock()))),
-            (Expect::Success | Expect::Written(_), _) => Ok(Done::Unit),
+            (ExpectedReply::Read(wanted), Some(into)) if into.len() == wanted => Ok(Done::Read(into)),
+            (ExpectedReply::Read(_), _) => {
+                Err(Failure::new(ErrorKind::Host, "the read's buffer is lost".into()))
+            }
+            (ExpectedReply::Address, _) => Ok(Done::At(Lba(result.unwrap_or(u64::MAX)))),
+            (ExpectedReply::Report(place), _) => Ok(Done::Zones(std::mem::take(&mut place.lock()))),
+            (ExpectedReply::Success | ExpectedReply::Written(_), _) => Ok(Done::Unit),
         }
     }
 
@@ -129,12 +131,12 @@ impl Wire for NvmeWire {
     }
 }
 
-/// What a drive's status means.
+/// Maps a drive's status to a failure.
 fn of_status(status: Status) -> Failure {
     let kind = match status.kind() {
         StatusKind::TooManyActive => ErrorKind::TooManyActive,
         StatusKind::TooManyOpen => ErrorKind::TooManyOpen,
-        // The zones' ends are checked before: what is left is the capacity.
+        // Zone boundaries are checked before, so the status refers to the capacity.
         StatusKind::ZoneFull | StatusKind::ZoneBoundary => ErrorKind::ZoneFull,
         StatusKind::ZoneReadOnly => ErrorKind::ZoneReadOnly,
         StatusKind::ZoneOffline => ErrorKind::ZoneOffline,
@@ -144,7 +146,7 @@ fn of_status(status: Status) -> Failure {
         StatusKind::Unwritten => ErrorKind::ReadPastPointer,
         StatusKind::InvalidOpcode => ErrorKind::Unsupported,
         StatusKind::InvalidField => ErrorKind::Invalid,
-        // Targets in the kernel say "internal" for whatever their disks report.
+        // NVMe targets in the kernel report every failure of their disks as an internal error.
         StatusKind::WriteFault
         | StatusKind::UnrecoveredRead
         | StatusKind::Protection
@@ -155,7 +157,7 @@ fn of_status(status: Status) -> Failure {
     Failure::new(kind, status.to_string())
 }
 
-/// Asks for zones, in as many commands as it takes. Blocks.
+/// Reports zones by as many commands as needed. Blocks.
 pub(super) fn report(
     namespace: &dyn Namespace,
     nsid: u32,

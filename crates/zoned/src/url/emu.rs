@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::{invalid, parameters};
+use super::query::{invalid, parameters};
 use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_made};
 use crate::{Blocks, Driver, Error, Result};
 
@@ -25,7 +25,7 @@ enum Place {
     File(PathBuf),
 }
 
-/// What an emulated drive's URL may say, and what it means.
+/// Parameters of an emulated drive's URL, with descriptions.
 pub const EMU_PARAMETERS: &[(&str, &str)] = &[
     ("profile", "times and geometry: null (no delay), confzns, zn540, smallzone, smr, or a file ./my.toml"),
     ("dilated", "device times stretched so many times: 10; divide what you measure by it"),
@@ -44,7 +44,7 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
 ];
 
 impl EmuUrl {
-    /// Reads what follows `emu:`.
+    /// Parses the part of the URL after `emu:`.
     pub(super) fn parse(url: &str, rest: &str) -> Result<EmuUrl> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = match place {
@@ -65,7 +65,7 @@ impl EmuUrl {
         }
     }
 
-    /// The settings of a new drive.
+    /// Settings of a new drive.
     pub fn options(&self) -> Result<EmuOptions> {
         let base = match self.parameters.get("profile") {
             None => EmuOptions::default(),
@@ -74,7 +74,7 @@ impl EmuUrl {
         let mut options = EmuOptions { name: self.name(), ..base.clone() };
         options.block_size = self.number("block-size", options.block_size, size)?;
         options.zones = self.number("zones", options.zones, count)?;
-        // A smaller drive has the same share of them.
+        // A drive smaller than the profile's has the same share of conventional zones.
         let share = u64::from(base.conventional) * u64::from(options.zones) / u64::from(base.zones.max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX).min(options.zones);
         options.conventional = self.number("conventional", share, count)?;
@@ -140,12 +140,12 @@ impl EmuUrl {
         Ok(options)
     }
 
-    /// Whether there is something to open: a drive in memory always is, a file must have been made.
+    /// True if the drive exists: a drive in memory always does, a drive file must have been created.
     pub fn exists(&self) -> bool {
         self.path().is_none_or(is_made)
     }
 
-    /// Opens the drive; with `create` its file is made where there is none.
+    /// Opens the drive; with `create` a missing file is created.
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {
@@ -157,7 +157,7 @@ impl EmuUrl {
         }
     }
 
-    /// Whether a drive file's settings are what the URL says; what it does not say is the file's.
+    /// Checks that a drive file's settings agree with the parameters that the URL gives.
     fn agrees(&self, wanted: &EmuOptions, found: &EmuOptions) -> Result<(), String> {
         let differs = |key: &str| match key {
             "zones" => wanted.zones != found.zones,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use sys::EngineKind;
 
-use super::{invalid, parameters};
-use crate::discover::{Machine, Named};
+use super::query::{invalid, parameters};
+use crate::discover::{Interface, Machine, Named};
 use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
 
-/// What the URL of a drive of this machine may say, and what it means.
+/// Parameters of the URL of a drive of this machine, with descriptions.
 pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
     (
         "io",
@@ -18,15 +18,6 @@ pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
     ),
     ("namespace", "which one, where a serial number's controller has several"),
 ];
-
-/// Which of the kernel's two interfaces to a drive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interface {
-    /// The block device: any host-managed drive.
-    Block,
-    /// NVMe commands: appends are the drive's own.
-    Nvme,
-}
 
 /// The URL of a drive of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +27,8 @@ pub struct KernelUrl {
     options: KernelOptions,
 }
 
-impl Interface {
-    /// The URL's scheme.
-    pub fn scheme(self) -> &'static str {
-        match self {
-            Interface::Block => "blk",
-            Interface::Nvme => "nvme",
-        }
-    }
-}
-
 impl KernelUrl {
-    /// Reads what follows `blk:` or `nvme:`.
+    /// Parses the part of the URL after `blk:` or `nvme:`.
     pub(super) fn parse(url: &str, rest: &str) -> Result<KernelUrl> {
         let interface = if url.starts_with("nvme:") { Interface::Nvme } else { Interface::Block };
         let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -87,23 +68,23 @@ impl KernelUrl {
         Ok(KernelUrl { interface, named, options: KernelOptions { engine } })
     }
 
-    /// Which interface.
+    /// The interface.
     pub fn interface(&self) -> Interface {
         self.interface
     }
 
-    /// What the URL names.
+    /// The drive's name in the URL.
     #[cfg(test)]
     pub(crate) fn named(&self) -> &Named {
         &self.named
     }
 
-    /// Opens the drive, where it is one that Furrow may have.
+    /// Opens the drive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] for what is no zoned drive, or another node of one;
-    /// [`ErrorKind::InUse`] where the kernel uses it; [`ErrorKind::Held`] where a process has it open;
-    /// [`ErrorKind::Denied`].
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the node is no zoned drive or the wrong node of one;
+    /// [`ErrorKind::InUse`] if the kernel uses the drive; [`ErrorKind::Held`] if a process has the drive open;
+    /// [`ErrorKind::Denied`] without permission.
     pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         let machine = Machine::here();
         let refused = |(kind, why): (ErrorKind, String)| {

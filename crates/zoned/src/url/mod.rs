@@ -1,40 +1,41 @@
-//! Devices by URL, everywhere one is named.
+//! Device URLs, by which commands and configuration name devices.
 
 mod emu;
 mod kernel;
+mod query;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 pub use emu::{EMU_PARAMETERS, EmuUrl};
-pub use kernel::{Interface, KERNEL_PARAMETERS, KernelUrl};
+pub use kernel::{KERNEL_PARAMETERS, KernelUrl};
 
 use crate::emu::EmuOptions;
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
+use query::invalid;
 
 /// A device's URL: `emu:mem`, `emu:/var/lib/furrow.img?zones=64&zone-size=64MiB`, `blk:/dev/nvme0n1`,
 /// `nvme:/dev/ng0n1`, `nvme:serial=ZNS0`.
 ///
-/// Sizes are as people write them (`4096`, `64MiB`, `1GB`), limits may be `none`.
+/// Sizes are numbers with an optional unit (`4096`, `64MiB`, `1GB`); limits may be `none`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceUrl {
     /// An emulated drive.
     Emu(EmuUrl),
     /// A drive of this machine.
     Kernel(KernelUrl),
-    /// An array, by its members: what stands behind `array:`.
+    /// An array: the part of the URL after `array:`, which names the members.
     Array(String),
 }
 
-/// Opens the array whose members stand behind `array:`.
+/// Opens the array that the part of a URL after `array:` names.
 pub type ArrayOpener = fn(&str, Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>;
 
-/// Arrays lie above this crate: a program that knows them says how they are opened.
+/// The array crate lies above this crate, so a program registers the function that opens arrays.
 static ARRAYS: OnceLock<ArrayOpener> = OnceLock::new();
 
-/// From now on `array:` URLs are opened by `opener`. The first call counts.
+/// Registers the function that opens `array:` URLs. Later calls have no effect.
 pub fn know_arrays(opener: ArrayOpener) {
     let _the_first_counts = ARRAYS.set(opener);
 }
@@ -68,37 +69,13 @@ impl FromStr for DeviceUrl {
     }
 }
 
-fn invalid(url: &str, why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
-}
-
-/// Reads `key=value&key=value`, of the keys that are known.
-fn parameters(
-    url: &str,
-    query: &str,
-    known: &'static [(&'static str, &'static str)],
-) -> Result<BTreeMap<&'static str, String>> {
-    let mut parameters = BTreeMap::new();
-    for pair in query.split('&').filter(|p| !p.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let Some((key, _)) = known.iter().find(|(name, _)| *name == key) else {
-            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            return Err(invalid(url, format!("unknown parameter {key}; known are {}", known.join(", "))));
-        };
-        if parameters.insert(*key, value.to_string()).is_some() {
-            return Err(invalid(url, format!("{key} is given twice")));
-        }
-    }
-    Ok(parameters)
-}
-
 impl DeviceUrl {
-    /// Whether it is an emulated drive: one that holds nothing of others and may be made and formatted unasked.
+    /// True for an emulated drive, which may be created and formatted without confirmation.
     pub fn is_emulated(&self) -> bool {
         matches!(self, DeviceUrl::Emu(_))
     }
 
-    /// Whether the device is gone with the process.
+    /// True if the device's contents end with the process.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, DeviceUrl::Emu(url) if url.path().is_none())
     }
@@ -113,7 +90,7 @@ impl DeviceUrl {
         }
     }
 
-    /// Whether there is something to open: a drive file may have to be made first, all else is there or is refused.
+    /// True unless the URL names a drive file that does not exist yet.
     pub fn exists(&self) -> bool {
         match self {
             DeviceUrl::Emu(url) => url.exists(),
@@ -121,7 +98,7 @@ impl DeviceUrl {
         }
     }
 
-    /// Opens the device. One that is not there is [`ErrorKind::NotFound`].
+    /// Opens the device; [`ErrorKind::NotFound`] if there is none.
     pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(false, driver)?),
@@ -130,7 +107,7 @@ impl DeviceUrl {
         }
     }
 
-    /// Opens the device, making its file where there is none. Only an emulated drive is ever made.
+    /// Opens the device; creates the drive file of an emulated drive if it is missing.
     pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(true, driver)?),
@@ -150,13 +127,12 @@ impl fmt::Display for DeviceUrl {
     }
 }
 
-/// Opens the device that `url` names ([`DeviceUrl`] says how). Makes no file: one that is not there is
-/// [`ErrorKind::NotFound`].
+/// Opens the device that `url` names (see [`DeviceUrl`]). A missing drive file is [`ErrorKind::NotFound`].
 pub fn open(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     url.parse::<DeviceUrl>()?.open(driver)
 }
 
-/// Opens the device that `url` names, making a drive file with the URL's settings where there is none.
+/// Opens the device that `url` names; creates a missing drive file with the URL's settings.
 pub fn open_or_create(url: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     url.parse::<DeviceUrl>()?.open_or_create(driver)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
+use super::lab::{Lab, drives, follow};
 use super::report::Report;
-use super::{Lab, drives, follow};
 use crate::guest::job::Job;
 use crate::guest::machine::{Machine, serial};
 use crate::guest::qmp::Monitor;

@@ -1,23 +1,23 @@
-//! Faults of drives, injected from outside the machine: below the emulated drive is a node that fails as it is told.
+//! Faults of drives, injected by QEMU: a block node below the emulated drive fails on request.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::lab::{Lab, drives, follow};
 use super::report::Report;
-use super::{Lab, drives, follow};
 use crate::guest::job::{Job, NullBlk};
 use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
 
-/// For all of them.
+/// Time limit of all tests.
 const LIMIT: Duration = Duration::from_secs(400);
 /// EIO.
 const ERROR: u32 = 5;
-/// How many flushes fail: the kernel tries one six times.
+/// Number of flushes that fail, more than the kernel's six attempts.
 const FLUSHES: usize = 8;
-/// What a slow drive does in a second.
+/// Operations per second of a slow drive.
 const SLOW_OPERATIONS: u32 = 20;
 
 /// Runs the tests.
@@ -40,7 +40,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// Does what the guest wants: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
+    /// Executes a request of the guest: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
     fn order(&mut self, what: &str) -> Result<()> {
         match what.split(' ').collect::<Vec<_>>().as_slice() {
             // QEMU flushes a drive before the node below it can be exchanged, so that flushes fail a number of times

@@ -3,6 +3,7 @@
 mod array;
 mod chance;
 mod faults;
+mod lab;
 mod report;
 mod resets;
 
@@ -11,15 +12,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use self::lab::{Lab, drives, follow, nobody_asks};
 use self::report::Report;
 use super::clock;
-use super::job::{Event, Job, NullBlk};
+use super::job::{Job, NullBlk};
 use super::kernel::Kernel;
-use super::machine::{Machine, QEMU, Running, ZnsDrive, serial};
-use super::programs::Programs;
-use super::{INIT, build, built, cache};
+use super::machine::{Machine, QEMU};
+use super::{build, cache};
 
-/// Set where the suite must run: then what is missing is a failure and not a reason to skip it.
+/// Environment variable that makes a missing kernel or QEMU a failure instead of a reason to skip the suite.
 pub const REQUIRED: &str = "FURROW_REQUIRE_GUEST";
 
 /// `cargo xtask guest test`
@@ -82,15 +83,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// What all tests share.
-struct Lab {
-    kernel: Kernel,
-    seed: u64,
-    /// Instead of the tests' own devices.
-    device: Option<String>,
-}
-
-/// Runs the tests; whether they passed.
+/// Runs the tests; true if all passed.
 pub fn run(args: &TestArgs) -> Result<bool> {
     if args.list {
         for case in CASES {
@@ -133,74 +126,10 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     report.finish(&cache().join("results.json"))
 }
 
-/// The kernel, if there are one and an emulator for it.
+/// The kernel. Fails without a kernel or QEMU.
 fn available() -> Result<Kernel> {
     super::kernel::run(std::process::Command::new(QEMU).arg("--version"))?;
     Kernel::get(&cache())
-}
-
-impl Lab {
-    /// Starts a machine that runs one of the in-guest tests on a device, and has these programs for it. The fewer
-    /// there are, the sooner it boots.
-    fn start(
-        &self,
-        machine: &Machine,
-        with: &[&str],
-        test: &str,
-        device: &str,
-        rest: Job,
-    ) -> Result<Running> {
-        let mut programs = Programs::default();
-        programs.add_as("/init", &built().join(INIT))?;
-        for name in with {
-            match *name {
-                "furrow" => programs.add_furrow(&built())?,
-                name => programs.add(name, &built())?,
-            }
-        }
-        let job = Job {
-            drives: (0..machine.drives.len()).map(serial).collect(),
-            command: ["/init", test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
-            ..rest
-        };
-        machine.boot(&self.kernel, &programs, &cache(), &job, || {
-            (Box::new(std::io::stderr()), Box::new(std::io::stderr()))
-        })
-    }
-}
-
-/// Reports what the guest says until its test has ended, `limit` from now at most. `ask` answers its questions.
-fn follow(
-    running: &mut Running,
-    report: &Report,
-    limit: Duration,
-    mut ask: impl FnMut(&mut Running, &str) -> Result<String>,
-) -> Result<()> {
-    let end = clock::now() + limit;
-    let mut failed = false;
-    loop {
-        let left = end.saturating_duration_since(clock::now());
-        match running.next(left)? {
-            Event::Exit { code: 0 } => return Ok(()),
-            // What failed has been reported by name.
-            Event::Exit { .. } if failed => return Ok(()),
-            Event::Exit { code } => bail!("the test program ended with {code}"),
-            Event::Failed { why } => bail!("the guest gave up: {why}"),
-            Event::Ask { what } => {
-                let answer = ask(running, &what)?;
-                running.tell(&answer)?;
-            }
-            event => failed |= report.event(&event),
-        }
-    }
-}
-
-fn nobody_asks(_: &mut Running, what: &str) -> Result<String> {
-    bail!("the guest asked for {what}")
-}
-
-fn drives(count: usize) -> Vec<ZnsDrive> {
-    vec![ZnsDrive::default(); count]
 }
 
 /// Conventional zones of the null_blk device that has some.

@@ -1,4 +1,4 @@
-//! What the tests found: a line for each as it ends, and JSON for programs.
+//! Results of the tests: a line for each test, and JSON for programs.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Report {
         Report { start: clock::now(), found: Mutex::default() }
     }
 
-    /// Takes what a guest said; whether it is a failure.
+    /// Records a guest's event; true if the event is a failure.
     pub fn event(&self, event: &Event) -> bool {
         let mut found = self.found();
         if let Ok(value) = serde_json::to_value(event) {
@@ -59,18 +59,18 @@ impl Report {
         }
     }
 
-    /// A test of the host's side that passed.
+    /// Records a passed test of the host.
     pub fn success(&self, name: &str, since: Instant) {
         let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.event(&Event::Test { name: name.to_owned(), millis, failure: None });
     }
 
-    /// A test that could not be brought to its end.
+    /// Records a test that could not be completed.
     pub fn failure(&self, name: &str, why: &str) {
         self.event(&Event::Test { name: name.to_owned(), millis: 0, failure: Some(why.to_owned()) });
     }
 
-    /// Writes the JSON and the last line; whether all passed.
+    /// Writes the JSON and the summary; true if all passed.
     pub fn finish(&self, to: &Path) -> Result<bool> {
         let found = self.found();
         let took = self.start.elapsed().as_secs();

@@ -1,4 +1,4 @@
-//! Machine resets: the machine starts again with its drive as it is, and what it was told to be durable is there.
+//! Machine resets: after a reset the machine boots with the same drive, and all acknowledged data is present.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::chance::Chance;
+use super::lab::{Lab, drives};
 use super::report::Report;
-use super::{Lab, drives};
 use crate::guest::clock;
 use crate::guest::job::{Event, Job};
 use crate::guest::machine::{Machine, Running};
 use crate::guest::qmp::Monitor;
 
-/// Resets in all.
+/// Total number of resets.
 const RESETS: u64 = 50;
 /// Two machines share them, with a processor each: one writes by appends, one through the block layer.
 const DEVICES: [&str; 2] = ["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns0"];
@@ -24,7 +24,7 @@ const WORK: Duration = Duration::from_millis(1200);
 const DURING_MOUNT: u64 = 5;
 /// From the order to mount to such a reset, at most.
 const MOUNT: Duration = Duration::from_millis(400);
-/// For whatever the guest does next.
+/// Time limit of the guest's next step.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs both machines.
@@ -46,7 +46,7 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// A machine and what it was acknowledged.
+/// A machine and the writes acknowledged to it.
 struct Machinery<'a> {
     running: Running,
     monitor: Monitor,
@@ -59,7 +59,7 @@ struct Machinery<'a> {
     mounts: u64,
 }
 
-/// Where the guest is.
+/// Stage of the guest.
 #[derive(PartialEq, Eq)]
 enum Stage {
     Booted,
@@ -109,7 +109,7 @@ impl<'a> Machinery<'a> {
         Ok(())
     }
 
-    /// Until the moment of the reset.
+    /// Waits until the moment of the reset.
     fn round(&mut self) -> Result<()> {
         let (stage, time) = match self.chance.below(DURING_MOUNT) {
             0 => (Stage::Mounting, MOUNT),
@@ -128,7 +128,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    /// Until the guest is where it is waited for.
+    /// Waits until the guest has reached a stage.
     fn until(&mut self, there: impl Fn(&Stage) -> bool) -> Result<()> {
         let end = clock::now() + LIMIT;
         loop {
@@ -139,7 +139,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    /// Takes in what the guest says, and answers; the stage it has reached, where that is news.
+    /// Processes a guest's event and replies; returns the stage if it is a new one.
     fn take(&mut self, event: Event) -> Result<Option<Stage>> {
         match event {
             Event::Ready { .. } => Ok(Some(Stage::Booted)),

@@ -1,27 +1,20 @@
-//! The drive file: who holds it, and where its bytes are.
+//! A drive file: the lock on it, the layout of its bytes, and the zones that changed since the last flush.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation};
-use zerocopy::{FromBytes, IntoBytes};
+use rustix::fs::FallocateFlags;
 
-use crate::emu::file::format::{ENTRY_SIZE, Entry, HOLDER_AT, Header, Stored};
-use crate::emu::zone::Zone;
-use crate::emu::{Emu, EmuOptions, Media, Timing};
-use crate::{Driver, Error, ErrorKind, Result, ZoneId, ZoneState};
+use crate::ZoneId;
+use crate::emu::file::format::{Header, Stored};
 
-/// Unflushed data above this is flushed unasked, as a drive may at any time.
+/// Unflushed bytes above which a flush starts without a request, as a drive may flush at any time.
 const MAX_UNFLUSHED: u64 = 64 << 20;
-/// Read from the file's start to find the header.
-const HEADER_LEN: usize = 128;
 
-/// A drive file, held by this process.
+/// A drive file locked by this process.
 #[derive(Debug)]
 pub(in crate::emu) struct Drive {
     pub(super) file: File,
@@ -30,260 +23,20 @@ pub(in crate::emu) struct Drive {
     pub(super) touched: Mutex<Vec<ZoneId>>,
     /// Bytes written since the last flush.
     pub(super) unflushed: AtomicU64,
-    /// What the table says; held while flushing.
+    /// The zone table of the file. Locked during a flush.
     pub(super) table: Mutex<Table>,
 }
 
-/// The zone table, and whether it may still be written.
+/// The zone table of the file.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) zones: Vec<Stored>,
-    /// A failed flush leaves unknown what the file holds: later ones fail too.
+    /// True after a failed flush, which leaves the file's content unknown: every later flush fails.
     pub(super) failed: bool,
 }
 
-impl Emu {
-    /// A drive in the file at `path`, which is made with `options` where there is none (or an empty one); without
-    /// options that is [`ErrorKind::NotFound`]. The settings of a file that exists are its own; `options` that
-    /// contradict them are refused.
-    ///
-    /// Dropping the drive is a power cut: what was not flushed is lost. One process, and one handle in it, holds
-    /// a drive at a time; the others get [`ErrorKind::Held`].
-    pub fn open_file(path: &Path, options: Option<EmuOptions>, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
-        let wanted = options.clone();
-        let check = move |found: &EmuOptions| wanted.as_ref().map_or(Ok(()), |w| w.agrees_with(found));
-        let create = options.is_some();
-        Emu::open_checked(path, options.unwrap_or_default(), create, driver, &check)
-    }
-
-    /// The same, where the caller says what contradicts: `check` sees the settings of a file that exists. Without
-    /// `create` no file is made.
-    pub(crate) fn open_checked(
-        path: &Path,
-        options: EmuOptions,
-        create: bool,
-        driver: Arc<dyn Driver>,
-        check: &dyn Fn(&EmuOptions) -> Result<(), String>,
-    ) -> Result<Arc<Emu>> {
-        let name: Arc<str> = Arc::from(format!("emu:{}", path.display()));
-        let host = |what: &str, e: io::Error| {
-            Error::new(ErrorKind::Host, &name, "open").because(format!("{what}: {e}"))
-        };
-        let invalid = |why: String| Error::new(ErrorKind::Invalid, &name, "open").because(why);
-        let damaged = |what: String| {
-            Error::new(ErrorKind::Damaged, &name, "open")
-                .because(format!("{what}: restore the file from a backup, or remove it and make a new drive"))
-        };
-        if !create && !is_made(path) {
-            let advice = "there is no drive file of that name; `furrow fs mkfs` and `furrow serve` make one";
-            return Err(Error::new(ErrorKind::NotFound, &name, "open").because(advice));
-        }
-        let options = EmuOptions { name: name.to_string(), track_power_cuts: false, ..options };
-        if !path.exists() {
-            options.geometry()?;
-            create_at(path, &Header::new(&options, uuid(&*driver)))
-                .map_err(|e| host("making the drive file", e))?;
-        }
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(|e| match e.kind() {
-            io::ErrorKind::PermissionDenied => {
-                host("opening the drive file: to read it too takes write permission, to lock it", e)
-            }
-            _ => host("opening the drive file", e),
-        })?;
-        hold(&file).map_err(|holder| match holder {
-            Holder::Process(pid) => Error::new(ErrorKind::Held { pid }, &name, "open")
-                .because("stop that process, or use another file"),
-            Holder::Failed(e) => host("locking the drive file", e),
-        })?;
-        let len = file.metadata().map_err(|e| host("asking for the file's length", e))?.len();
-        let header = if len == 0 {
-            // An empty file somebody made for us.
-            options.geometry()?;
-            let header = Header::new(&options, uuid(&*driver));
-            fill(&file, &header).map_err(|e| host("making the drive file", e))?;
-            header
-        } else {
-            let mut bytes = [0; HEADER_LEN];
-            let whole = file.read_exact_at(&mut bytes, 0);
-            whole.map_err(|e| invalid(format!("{len} bytes are too few for a drive file ({e})")))?;
-            Header::decode(&bytes).map_err(|damage| {
-                let ours = Header::is_named(&bytes);
-                if ours { damaged(damage.0) } else { invalid(damage.0) }
-            })?
-        };
-        let found = EmuOptions {
-            seed: options.seed,
-            latency: options.latency,
-            profile: options.profile,
-            dilation: options.dilation,
-            reorder: options.reorder,
-            ..header.options(name.to_string())
-        };
-        check(&found).map_err(invalid)?;
-        let geometry = found.geometry()?;
-        let want = header.file_len();
-        let len = file.metadata().map_err(|e| host("asking for the file's length", e))?.len();
-        if len < want {
-            return Err(damaged(format!("the drive file is cut short: {len} bytes of {want}")));
-        }
-        file.write_all_at(&u64::from(std::process::id()).to_le_bytes(), HOLDER_AT)
-            .map_err(|e| host("noting who holds the drive", e))?;
-        let table = read_table(&file, &header, &found).map_err(|problem| match problem {
-            Problem::Host(e) => host("reading the zone table", e),
-            Problem::Damage(what) => damaged(what),
-        })?;
-        let zones = table.iter().map(zone_of).collect();
-        let drive = Drive {
-            file,
-            header,
-            touched: Mutex::default(),
-            unflushed: AtomicU64::new(0),
-            table: Mutex::new(Table { zones: table, failed: false }),
-        };
-        let timing = Timing::of(&found, &geometry);
-        let mut media = Media::from_zones(Arc::new(geometry), &found, zones);
-        media.drive = Some(Arc::new(drive));
-        Ok(Arc::new(Emu::over(media, timing, driver)))
-    }
-}
-
-impl EmuOptions {
-    /// Whether a drive file with the settings `found` is what was asked for; else the first contradiction.
-    pub(crate) fn agrees_with(&self, found: &EmuOptions) -> Result<(), String> {
-        let limit = |n: Option<u32>| n.map_or("none".to_string(), |n| n.to_string());
-        let cache = |of: &EmuOptions| if of.volatile_cache { "volatile" } else { "none" }.to_string();
-        let pairs = [
-            ("block-size", self.block_size.to_string(), found.block_size.to_string()),
-            ("zones", self.zones.to_string(), found.zones.to_string()),
-            ("conventional", self.conventional.to_string(), found.conventional.to_string()),
-            ("zone-size", format!("{:?}", self.zone_size), format!("{:?}", found.zone_size)),
-            ("zone-capacity", format!("{:?}", self.zone_capacity), format!("{:?}", found.zone_capacity)),
-            ("max-open", limit(self.max_open), limit(found.max_open)),
-            ("max-active", limit(self.max_active), limit(found.max_active)),
-            ("max-append", format!("{:?}", self.max_append), format!("{:?}", found.max_append)),
-            ("cache", cache(self), cache(found)),
-        ];
-        match pairs.into_iter().find(|(_, wanted, found)| wanted != found) {
-            Some((name, wanted, found)) => Err(contradiction(name, &wanted, &found)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The message for a setting that the file contradicts.
-pub(crate) fn contradiction(name: &str, wanted: &str, found: &str) -> String {
-    format!(
-        "{name}={wanted} was asked for, but the drive file has {found}: leave {name} out, or use another file"
-    )
-}
-
-/// Whether there is a drive file: an empty file is one that is still to be made.
-pub(crate) fn is_made(path: &Path) -> bool {
-    // What cannot be asked for is there: opening it says what is wrong.
-    std::fs::metadata(path).map_or_else(|e| e.kind() != io::ErrorKind::NotFound, |found| found.len() > 0)
-}
-
-enum Holder {
-    Process(u32),
-    Failed(io::Error),
-}
-
-/// Takes the lock that goes with the process, however it ends.
-fn hold(file: &File) -> Result<(), Holder> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = [0; 8];
-            // Advice only: a holder that has not written it yet is process 0.
-            let _not_written_yet = file.read_exact_at(&mut pid, HOLDER_AT);
-            Err(Holder::Process(u32::try_from(u64::from_le_bytes(pid)).unwrap_or(0)))
-        }
-        Err(e) => Err(Holder::Failed(e.into())),
-    }
-}
-
-fn uuid(driver: &dyn Driver) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    uuid.copy_from_slice([driver.random(), driver.random()].as_bytes());
-    uuid
-}
-
-/// Makes a drive file. It gets its name once it is whole; if another process was faster, its file stays.
-fn create_at(path: &Path, header: &Header) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".new-{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
-    let made = fill(&file, header).and_then(|()| match std::fs::hard_link(&temporary, path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    });
-    let removed = std::fs::remove_file(&temporary);
-    made.and(removed)
-}
-
-fn fill(file: &File, header: &Header) -> io::Result<()> {
-    file.set_len(header.file_len())?;
-    file.write_all_at(header.as_bytes(), 0)?;
-    file.sync_all()
-}
-
-enum Problem {
-    Host(io::Error),
-    Damage(String),
-}
-
-fn read_table(file: &File, header: &Header, options: &EmuOptions) -> Result<Vec<Stored>, Problem> {
-    let mut bytes = vec![0; header.table_len()];
-    file.read_exact_at(&mut bytes, header.slot_at(0, 0)).map_err(Problem::Host)?;
-    let mut zones = Vec::with_capacity(options.zones as usize);
-    for (pair, zone) in bytes.chunks_exact(2 * ENTRY_SIZE as usize).zip(0_u32..) {
-        let conventional = zone < options.conventional;
-        let fresh = if conventional { ZoneState::Conventional } else { ZoneState::Empty };
-        let mut best = Stored { state: fresh, sequence: 0, written: 0, resets: 0 };
-        let mut damage = Vec::new();
-        let mut readable = 0;
-        for (slot, index) in pair.chunks_exact(ENTRY_SIZE as usize).zip(0_u64..) {
-            let entry = Entry::read_from_bytes(slot).expect("as long as an entry");
-            match Stored::decode(&entry, &header.uuid, zone, index) {
-                Ok(Some(stored)) => {
-                    readable += 1;
-                    if stored.sequence > best.sequence {
-                        best = stored;
-                    }
-                }
-                Ok(None) => readable += 1,
-                Err(what) => damage.push(what.0),
-            }
-        }
-        // One bad slot is what the host's power loss leaves of an unfinished write: the other one counts.
-        match damage.pop() {
-            Some(what) if readable == 0 => return Err(Problem::Damage(what)),
-            Some(what) => tracing::warn!(zone, "{what}; the other one is used"),
-            None => {}
-        }
-        let most = if conventional { 0 } else { options.zone_capacity.0 };
-        let worn = matches!(best.state, ZoneState::ReadOnly | ZoneState::Offline);
-        if best.written > most || (!worn && conventional != (best.state == ZoneState::Conventional)) {
-            let (state, written) = (best.state, best.written);
-            return Err(Problem::Damage(format!("zone {zone} cannot be {state:?} with {written} blocks")));
-        }
-        zones.push(best);
-    }
-    Ok(zones)
-}
-
-fn zone_of(stored: &Stored) -> Zone {
-    let mut zone = Zone::new(stored.state == ZoneState::Conventional);
-    zone.state = stored.state;
-    zone.written = stored.written;
-    zone.stored = stored.written;
-    zone.resets = stored.resets;
-    zone
-}
-
 impl Drive {
-    /// Where a byte of a zone is.
+    /// File offset of a byte of a zone.
     pub(super) fn at(&self, zone: ZoneId, byte: u64) -> u64 {
         self.header.data_at() + u64::from(zone.0) * self.header.stride() + byte
     }
@@ -293,12 +46,12 @@ impl Drive {
         self.file.read_exact_at(into, self.at(zone, at))
     }
 
-    /// A zone changed for the first time since the last flush.
+    /// Records that a zone changed for the first time since the last flush.
     pub(in crate::emu) fn touch(&self, zone: ZoneId) {
         self.touched.lock().push(zone);
     }
 
-    /// Counts unflushed bytes; says when there are too many.
+    /// Counts unflushed bytes; true if a flush is due.
     pub(in crate::emu) fn grew(&self, bytes: usize) -> bool {
         self.unflushed.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64 > MAX_UNFLUSHED
     }
@@ -310,14 +63,14 @@ impl Drive {
         self.file.write_all_at(bytes, at)
     }
 
-    /// Waits until the host's disk holds what was written.
+    /// Syncs the file.
     pub(super) fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
         super::tests::note(None);
         self.file.sync_data()
     }
 
-    /// Gives the host the space of a reset zone back.
+    /// Frees the file's space of a reset zone.
     pub(super) fn punch(&self, zone: ZoneId) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(e) = rustix::fs::fallocate(&self.file, flags, self.at(zone, 0), self.header.stride()) {

@@ -1,23 +1,37 @@
 //! The order of writes to a drive file.
 //!
-//! 1. Zones that were reset get an empty entry; sync. Only then may new data overwrite the old.
-//! 2. Data; sync.
-//! 3. Entries with the new pointers; sync.
+//! 1. Write empty entries for reset zones; sync. Only then may new data overwrite the old data.
+//! 2. Write data; sync.
+//! 3. Write entries with the new pointers; sync.
 //!
-//! Whenever the host loses power, each zone's newest valid entry describes data that is there, of one epoch.
-//! (A conventional block is overwritten in place: it is as atomic as the host's own disk makes it.)
+//! Whenever the host loses power, the newest valid entry of each zone describes data that is in the file and of one
+//! epoch. Conventional blocks are overwritten in place, as atomically as the host's disk writes them.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
 use zerocopy::IntoBytes;
 
-use crate::emu::Media;
+use crate::emu::content::Pool;
 use crate::emu::file::drive::{Drive, Table};
 use crate::emu::file::format::Stored;
+use crate::emu::zone::Zone;
 use crate::{Buf, ZoneId, ZoneState};
 
-/// A zone as a flush found it.
+/// The zones of a medium, as far as a flush needs them.
+pub(in crate::emu) trait Zones {
+    /// Bytes in a block.
+    fn block_size(&self) -> u32;
+
+    /// The pool of the zones' chunks.
+    fn pool(&self) -> &Pool;
+
+    /// Locks a zone.
+    fn lock_zone(&self, id: ZoneId) -> MutexGuard<'_, Zone>;
+}
+
+/// A zone's state at the start of a flush.
 struct Snapshot {
     id: ZoneId,
     state: ZoneState,
@@ -28,8 +42,8 @@ struct Snapshot {
 }
 
 impl Drive {
-    /// Makes everything durable that was submitted before.
-    pub(in crate::emu) fn flush(&self, media: &Media) -> io::Result<()> {
+    /// Makes all operations submitted before durable.
+    pub(in crate::emu) fn flush(&self, media: &dyn Zones) -> io::Result<()> {
         let mut table = self.table.lock();
         self.unflushed.store(0, Ordering::Relaxed);
         let touched = std::mem::take(&mut *self.touched.lock());
@@ -37,13 +51,13 @@ impl Drive {
     }
 
     /// Makes these zones durable.
-    pub(in crate::emu) fn flush_only(&self, media: &Media, zones: &[ZoneId]) -> io::Result<()> {
+    pub(in crate::emu) fn flush_only(&self, media: &dyn Zones, zones: &[ZoneId]) -> io::Result<()> {
         let mut table = self.table.lock();
         self.touched.lock().retain(|z| !zones.contains(z));
         self.flush_zones(media, &mut table, zones)
     }
 
-    fn flush_zones(&self, media: &Media, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+    fn flush_zones(&self, media: &dyn Zones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
         if table.failed {
             return Err(io::Error::other("an earlier flush failed: the drive must be opened again"));
         }
@@ -52,7 +66,7 @@ impl Drive {
         result
     }
 
-    fn try_flush(&self, media: &Media, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+    fn try_flush(&self, media: &dyn Zones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
         if zones.is_empty() {
             return Ok(());
         }
@@ -94,7 +108,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Writes an entry into the slot that does not hold the last one.
+    /// Writes an entry into the slot that does not hold the newest entry.
     fn record(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
         let after = Stored { sequence: before.sequence + 1, ..after };
         let bytes = after.encode(&self.header.uuid, zone.0);
@@ -103,22 +117,22 @@ impl Drive {
         Ok(())
     }
 
-    /// Writes what the file lacks of a zone. A zone that was reset meanwhile is recorded as empty.
-    fn write_data(&self, media: &Media, snap: &mut Snapshot) -> io::Result<bool> {
-        let size = u64::from(media.geometry.block_size);
+    /// Writes a zone's data that the file lacks. A zone that was reset during the flush is recorded as empty.
+    fn write_data(&self, media: &dyn Zones, snap: &mut Snapshot) -> io::Result<bool> {
+        let size = u64::from(media.block_size());
         for (block, data) in &snap.rewrites {
             self.put(data, self.at(snap.id, block * size))?;
         }
         let (mut at, end) = ((snap.stored * size) as usize, (snap.written * size) as usize);
         let some = at < end || !snap.rewrites.is_empty();
         while at < end {
-            // The lock is taken chunk by chunk, so that the zone's writers wait for one chunk at most.
-            let zone = media.lock(snap.id);
+            // The zone is locked for one chunk at a time, so writers wait for one chunk at most.
+            let zone = media.lock_zone(snap.id);
             if zone.resets != snap.resets {
                 (snap.resets, snap.written, snap.state) = (zone.resets, 0, ZoneState::Empty);
                 break;
             }
-            let part = zone.content.part(&media.pool, at, end);
+            let part = zone.content.part(media.pool(), at, end);
             assert!(!part.is_empty(), "what is not stored is in memory");
             self.put(part, self.at(snap.id, at as u64))?;
             at += part.len();
@@ -131,8 +145,8 @@ fn entry(table: &mut Table, id: ZoneId) -> &mut Stored {
     table.zones.get_mut(id.index()).expect("checked against the geometry")
 }
 
-fn snapshot(media: &Media, id: ZoneId) -> Snapshot {
-    let mut zone = media.lock(id);
+fn snapshot(media: &dyn Zones, id: ZoneId) -> Snapshot {
+    let mut zone = media.lock_zone(id);
     zone.touched = false;
     let state = match zone.state {
         ZoneState::ImplicitOpen | ZoneState::ExplicitOpen | ZoneState::Closed if zone.written == 0 => {
@@ -145,13 +159,13 @@ fn snapshot(media: &Media, id: ZoneId) -> Snapshot {
     Snapshot { id, state, written: zone.written, stored: zone.stored, resets: zone.resets, rewrites }
 }
 
-/// Drops from memory what the file holds now.
-fn forget(media: &Media, snap: Snapshot) {
-    let size = u64::from(media.geometry.block_size);
-    let mut zone = media.lock(snap.id);
+/// Frees the memory of data that is now in the file.
+fn forget(media: &dyn Zones, snap: Snapshot) {
+    let size = u64::from(media.block_size());
+    let mut zone = media.lock_zone(snap.id);
     if zone.resets == snap.resets {
         zone.stored = snap.written;
-        zone.content.release(&media.pool, (snap.written * size) as usize);
+        zone.content.release(media.pool(), (snap.written * size) as usize);
     }
     for (block, data) in snap.rewrites {
         if zone.overlay.get(&block).is_some_and(|now| now.as_ptr() == data.as_ptr()) {

@@ -1,5 +1,5 @@
-//! Syncing a file takes long, submitting must not: a task of its own writes the drive file. Requests that wait
-//! while it works share its next round.
+//! The task that writes the drive file, so that a submitter does not wait for a file sync. Requests that arrive during
+//! a flush share the next flush.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use crate::emu::Media;
 use crate::io::Completer;
 use crate::{Done, Driver, Error, ErrorKind, Result, ZoneId};
 
-/// Takes requests; dropping it ends the task.
+/// Handle of the task. Dropping the handle ends the task.
 pub(in crate::emu) struct Flusher {
     shared: Arc<Shared>,
 }
@@ -28,7 +28,7 @@ struct Queue {
 }
 
 struct Request {
-    /// What must be durable: a zone, or everything.
+    /// Zone that must be durable; `None` for all.
     zone: Option<ZoneId>,
     operation: &'static str,
     done: Done,
@@ -36,14 +36,15 @@ struct Request {
 }
 
 impl Flusher {
-    /// Starts the task. It holds the medium only while it works, so that the drive is free once it is dropped.
+    /// Starts the task. The task references the medium only during a flush, so a dropped drive's file is unlocked at
+    /// once.
     pub(in crate::emu) fn start(media: &Arc<Media>, driver: &dyn Driver) -> Flusher {
         let shared = Arc::new(Shared::default());
         driver.spawn("emu-flush", Box::pin(serve(Arc::downgrade(media), Arc::clone(&shared))));
         Flusher { shared }
     }
 
-    /// Asks for `zone`, or everything, to be made durable; then `completer` says `done`.
+    /// Requests that `zone` (`None` for all) becomes durable; then completes `completer` with `done`.
     pub(in crate::emu) fn ask(
         &self,
         zone: Option<ZoneId>,
@@ -70,18 +71,18 @@ async fn serve(media: Weak<Media>, shared: Arc<Shared>) {
             let mut queue = shared.queue.lock();
             (std::mem::take(&mut queue.requests), queue.closed)
         };
-        // A drive that was dropped has lost its power: what nobody waits for is lost with it.
+        // Dropping a drive acts as a power cut: unflushed data is lost.
         if closed {
             return;
         }
-        // The medium is touched only with work to do: whoever drops an idle drive finds the file free at once.
+        // The medium is referenced only with requests queued, so dropping an idle drive unlocks its file at once.
         if requests.is_empty() {
             shared.changed.changed_since(version).await;
             continue;
         }
         let Some(media) = media.upgrade() else { return };
         let results: Vec<Result<()>> = flush(&media, &requests);
-        // Before anyone learns of it: who then drops the device must find the file free.
+        // Released before the completions: a submitter that then drops the device must find the file unlocked.
         drop(media);
         for (request, result) in requests.into_iter().zip(results) {
             request.completer.complete(result.map(|()| request.done));

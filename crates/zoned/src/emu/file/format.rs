@@ -46,15 +46,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::emu::{EmuOptions, Latency};
 use crate::{Blocks, ZoneState};
 
-/// What a drive file begins with.
+/// Magic bytes at the start of a drive file.
 pub(in crate::emu) const MAGIC: [u8; 16] = *b"FURROW-EMU-DRIVE";
 /// The version that this code writes and reads.
 pub(in crate::emu) const VERSION: u32 = 1;
-/// Where the holder's process id is.
+/// Offset of the holder's process id.
 pub(in crate::emu) const HOLDER_AT: u64 = 4096;
-/// Where the zone table is.
+/// Offset of the zone table.
 const TABLE_AT: u64 = 8192;
-/// What zone 0 is aligned to.
+/// Alignment of zone 0.
 const DATA_ALIGN: u64 = 1 << 20;
 
 const VOLATILE_CACHE: u32 = 1;
@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Entry>() == ENTRY_SIZE as usize);
 /// Bytes of a zone table entry.
 pub(in crate::emu) const ENTRY_SIZE: u64 = 32;
 
-/// A zone as the table has it.
+/// A decoded zone table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::emu) struct Stored {
     pub(in crate::emu) state: ZoneState,
@@ -110,7 +110,7 @@ pub(in crate::emu) struct Stored {
     pub(in crate::emu) resets: u64,
 }
 
-/// Why bytes are no header or entry.
+/// The reason why bytes are no header or entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::emu) struct Damage(pub(in crate::emu) String);
 
@@ -144,7 +144,7 @@ impl Header {
         header
     }
 
-    /// Whether the bytes begin as this version's drive files do: what is wrong with them then is damage.
+    /// True if the bytes begin with this version's magic, so that any other error means damage.
     pub(in crate::emu) fn is_named(bytes: &[u8]) -> bool {
         Header::read_from_prefix(bytes)
             .is_ok_and(|(header, _)| header.magic == MAGIC && header.version.get() == VERSION)
@@ -154,7 +154,7 @@ impl Header {
         crc32c(&[self.as_bytes().get(24..).unwrap_or_default()])
     }
 
-    /// Reads a header; any bytes give one or say what is wrong with them.
+    /// Decodes a header. Any bytes give a header or an error.
     pub(in crate::emu) fn decode(bytes: &[u8]) -> Result<Header, Damage> {
         let Ok((header, _)) = Header::read_from_prefix(bytes) else {
             return Err(Damage(format!("{} bytes are too few for a drive file", bytes.len())));
@@ -200,7 +200,7 @@ impl Header {
         }
     }
 
-    /// Where a zone's slot is.
+    /// Offset of a zone's slot.
     pub(in crate::emu) fn slot_at(&self, zone: u32, slot: u64) -> u64 {
         self.table.get() + (u64::from(zone) * 2 + slot) * ENTRY_SIZE
     }
@@ -210,7 +210,7 @@ impl Header {
         self.zones.get() as usize * 2 * ENTRY_SIZE as usize
     }
 
-    /// Where zone 0 is.
+    /// Offset of zone 0.
     pub(in crate::emu) fn data_at(&self) -> u64 {
         self.data.get()
     }
@@ -248,7 +248,7 @@ impl Stored {
         entry
     }
 
-    /// Reads a slot: `None` when it was never written.
+    /// Decodes a slot; `None` if it was never written.
     pub(in crate::emu) fn decode(
         entry: &Entry,
         uuid: &[u8; 16],

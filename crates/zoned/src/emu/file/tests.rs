@@ -292,7 +292,7 @@ fn a_large_sparse_drive_costs_next_to_nothing() {
     assert!(used * 512 < 1 << 20, "{used} sectors");
 }
 
-/// What went to the file since the last look: writes, and `None` for a sync.
+/// Writes to the file since the last call, and `None` for each sync.
 type Journal = Vec<Option<(u64, Vec<u8>)>>;
 
 thread_local! {

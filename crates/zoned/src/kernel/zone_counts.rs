@@ -1,22 +1,23 @@
-//! Open and active zones, counted: not to refuse anything, for the drive closes zones by itself and alone knows
-//! whether there is room; but to name what it refuses. A target in the kernel, for one, answers "internal error".
+//! Counts open and active zones, to name the limit behind a drive's refusal: an NVMe target in the kernel answers a
+//! refused open with "internal error". The counts refuse nothing themselves, because a drive closes zones on its own
+//! and only the drive knows whether a zone may open.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::kernel::lane::Claims;
+use crate::kernel::zone_queue::Claims;
 use crate::{ErrorKind, Geometry, ZoneState};
 
-/// How many zones claim something.
+/// Numbers of zones that use a limited resource of the drive.
 #[derive(Debug, Default)]
-pub(crate) struct Census {
+pub(crate) struct ZoneCounts {
     active: AtomicU32,
-    /// Open by command: the drive does not close those.
+    /// Zones opened by command, which the drive does not close.
     held_open: AtomicU32,
 }
 
-impl Census {
-    /// A zone's claims changed. The caller holds the zone's lock.
-    pub(crate) fn moved(&self, before: Claims, after: Claims) {
+impl ZoneCounts {
+    /// Counts a change of one zone's claims. The caller holds the zone's lock.
+    pub(crate) fn update(&self, before: Claims, after: Claims) {
         let step = |count: &AtomicU32, was: bool, is: bool| match (was, is) {
             (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
@@ -26,9 +27,8 @@ impl Census {
         step(&self.held_open, before.held_open, after.held_open);
     }
 
-    /// Which limit a zone in `state` runs into when it is to be opened, if any. It counts itself as one that claims to
-    /// be active, for it is about to be.
-    pub(crate) fn reached(&self, state: ZoneState, geometry: &Geometry) -> Option<ErrorKind> {
+    /// The limit that opening a zone in `state` exceeds, if any. The zone being opened is already counted as active.
+    pub(crate) fn limit_reached(&self, state: ZoneState, geometry: &Geometry) -> Option<ErrorKind> {
         let others = self.active.load(Ordering::Relaxed).saturating_sub(1);
         if !state.is_active() && geometry.max_active.is_some_and(|most| others >= most) {
             return Some(ErrorKind::TooManyActive);

@@ -1,8 +1,8 @@
-//! One process holds a device; whoever comes second is told who that is.
+//! Exclusive use of a device by one process; the error for a second process names the first.
 //!
 //! A block device is opened with `O_EXCL`, which the kernel grants once: to a process, a mount, or a driver stacked
-//! above. A character device has no such thing, so a lock on its node (`flock`) stands for it. The same lock is taken
-//! on a block node too, where it keeps udev from probing and names the holder in `/proc/locks`.
+//! above. The kernel offers no exclusive open of a character device, so its node is locked by `flock`. A block node is
+//! locked by `flock` too: the lock keeps udev from probing and names the holder in `/proc/locks`.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,27 +16,27 @@ use sys::sysfs::Mount;
 
 use crate::{Error, ErrorKind, Result};
 
-/// A device node, held by this process for as long as the file is open.
+/// An exclusively opened device node. The lock ends when `file` is closed.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct DeviceLock {
     pub(crate) file: Arc<File>,
-    /// Its directory in sysfs, without symbolic links.
+    /// The device's directory in sysfs, without symbolic links.
     pub(crate) sysfs: PathBuf,
-    /// The disk's number, which a device plugged in later does not get again; block devices since kernel 5.15.
+    /// Sequence number of the disk, unique since boot; of block devices since kernel 5.15.
     diskseq: Option<String>,
     node: Node,
 }
 
-/// What kind of node is wanted.
+/// Kind of a device node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
     Block,
     Character,
 }
 
-impl Hold {
-    /// Opens a device node and holds it. `name` is the device's in messages.
-    pub(crate) fn take(path: &Path, node: Node, name: &Arc<str>) -> Result<Hold> {
+impl DeviceLock {
+    /// Opens a device node exclusively. `name` is the device's name in messages.
+    pub(crate) fn acquire(path: &Path, node: Node, name: &Arc<str>) -> Result<DeviceLock> {
         let error = |kind| Error::new(kind, name, "open");
         let failed = |e: io::Error| {
             let kind = match e.kind() {
@@ -74,18 +74,18 @@ impl Hold {
             Err(e) => return Err(failed(e)),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Whoever has the lock of a block node has not got the device: udev takes it for a moment.
+            // A locked block node is no error, because udev locks it briefly; `O_EXCL` has decided already.
             Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held(name, path, &found)),
             _ => {}
         }
         let sysfs = sysfs_of(&found).map_err(failed)?;
         let diskseq = attribute(&sysfs, "diskseq");
-        Ok(Hold { file: Arc::new(file), sysfs, diskseq, node })
+        Ok(DeviceLock { file: Arc::new(file), sysfs, diskseq, node })
     }
 
-    /// Whether the device is there no more.
+    /// True if the device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
-        // The kernel takes a disk's size away first, and its directory when the last request is over.
+        // On removal the kernel sets the size of a disk to 0 at once, and deletes the sysfs directory after the last request.
         if self.node == Node::Block && sys::block::size(&self.file).is_ok_and(|size| size.0 == 0) {
             return true;
         }
@@ -103,13 +103,14 @@ pub(crate) fn sysfs_of(node: &Metadata) -> io::Result<PathBuf> {
     fs::canonicalize(format!("/sys/dev/{kind}/{major}:{minor}"))
 }
 
-/// A line that sysfs has for people and programs; `None` where there is no such attribute.
+/// Value of a sysfs attribute; `None` if the attribute does not exist.
 pub(crate) fn attribute(folder: &Path, name: &str) -> Option<String> {
     let text = fs::read_to_string(folder.join(name)).ok()?;
     Some(text.trim().to_string())
 }
 
-/// The error for a device that somebody else has: who, as far as that can be found out.
+/// The error for a device that another process holds. Names the process, mount point or stacked device if it can be
+/// found.
 fn held(name: &Arc<str>, path: &Path, node: &Metadata) -> Error {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = lock_holder(&locks, node.dev(), node.ino()).or_else(|| opener(node.rdev()));
@@ -126,7 +127,7 @@ fn held(name: &Arc<str>, path: &Path, node: &Metadata) -> Error {
     }
 }
 
-/// Who holds a `flock` on a node, from the text of `/proc/locks`.
+/// The process that holds a `flock` on a node, from the text of `/proc/locks`.
 fn lock_holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     let place = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
     locks.lines().find_map(|line| {
@@ -137,7 +138,8 @@ fn lock_holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
-/// Where a device is mounted. A file system on several devices has a number of its own: it goes by the path then.
+/// Mount point of a device. Mounts are compared by device number, and by path too, because a file system on several
+/// devices is mounted under a device number of its own.
 fn mount_point(mounts: Vec<Mount>, rdev: u64, path: &Path) -> Option<String> {
     let on = |mount: &Mount| {
         let (major, minor) = (mount.device.major, mount.device.minor);
@@ -146,13 +148,13 @@ fn mount_point(mounts: Vec<Mount>, rdev: u64, path: &Path) -> Option<String> {
     mounts.into_iter().find(on).map(|mount| mount.at.display().to_string())
 }
 
-/// The name of a device built on this one: device mapper, md.
+/// Name of a device stacked on this one (device mapper, md).
 fn holder_above(sysfs: &Path) -> Option<String> {
     let mut holders = fs::read_dir(sysfs.join("holders")).ok()?;
     holders.next()?.ok()?.file_name().into_string().ok()
 }
 
-/// A process that has the device open. Those of other users are seen by root alone.
+/// A process that has the device open. Only root sees processes of other users.
 fn opener(rdev: u64) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -199,9 +201,10 @@ mod tests {
     fn what_is_no_device_is_refused_and_what_is_not_there_is_not_found() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let name = Arc::from("blk:test");
-        let error = Hold::take(file.path(), Node::Block, &name).expect_err("a file");
+        let error = DeviceLock::acquire(file.path(), Node::Block, &name).expect_err("a file");
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        let error = Hold::take(Path::new("/dev/not-there"), Node::Character, &name).expect_err("nothing");
+        let error =
+            DeviceLock::acquire(Path::new("/dev/not-there"), Node::Character, &name).expect_err("nothing");
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }
 
@@ -210,10 +213,10 @@ mod tests {
         // Any character device will do; this one is everywhere, and a lock on it hurts nobody.
         let name = Arc::from("nvme:test");
         let path = Path::new("/dev/zero");
-        let hold = Hold::take(path, Node::Character, &name).expect("free");
-        let error = Hold::take(path, Node::Character, &name).expect_err("held");
+        let hold = DeviceLock::acquire(path, Node::Character, &name).expect("free");
+        let error = DeviceLock::acquire(path, Node::Character, &name).expect_err("held");
         assert_eq!(error.kind(), ErrorKind::Held { pid: std::process::id() });
         drop(hold);
-        Hold::take(path, Node::Character, &name).expect("free again");
+        DeviceLock::acquire(path, Node::Character, &name).expect("free again");
     }
 }

@@ -1,25 +1,25 @@
-//! What may go out next.
+//! Decides which queued operations may be sent, and checks them against the zone's state.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{Flight, Lane, Part, Rules, Span, Step, Task, Told, blocks, overlap};
-use crate::kernel::{Failure, Few};
+use super::{Part, Reply, Rules, Step, Task, Transfer, WriteRequest, ZoneQueue, blocks, overlap};
+use crate::kernel::{Failure, ShortVec};
 use crate::{Action, ErrorKind, ZoneEvent, ZoneState};
 
-impl<W> Lane<W> {
-    /// Sends what may go out.
-    pub(super) fn pump(&mut self, rules: &Rules, out: &mut Few<Step<W>>) {
+impl<W> ZoneQueue<W> {
+    /// Sends queued operations until one has to wait.
+    pub(super) fn dispatch(&mut self, rules: &Rules, out: &mut ShortVec<Step<W>>) {
         while let Some(head) = self.queue.front() {
-            if self.doubt {
+            if self.pointer_unknown {
                 if !self.is_changing() {
                     self.busy = true;
                     out.push(Step::Report);
                 }
                 return;
             }
-            let went = match &head.task {
-                Task::Fence => !self.is_changing() && self.answer(Ok(Told::Unit), out),
+            let started = match &head.task {
+                Task::Fence => !self.is_changing() && self.answer(Ok(Reply::Unit), out),
                 Task::Read { at, into } => {
                     let (at, len) = (*at, blocks(rules, into.len()));
                     self.start_read(rules, at, len, out)
@@ -40,22 +40,22 @@ impl<W> Lane<W> {
                     !self.is_changing() && self.start_write(rules, out)
                 }
             };
-            if !went {
+            if !started {
                 return;
             }
         }
-        // A zone that is done with gives its room back: there may be very many.
+        // An inactive zone frees its queue: a drive may have 75,000 zones.
         if !self.state.is_active() && self.queue.capacity() > 0 && !self.is_changing() {
             self.queue = VecDeque::new();
         }
     }
 
-    /// Answers the head of the queue.
-    fn answer(&mut self, result: Result<Told, Failure>, out: &mut Few<Step<W>>) -> bool {
+    /// Completes the operation at the head of the queue.
+    fn answer(&mut self, result: Result<Reply, Failure>, out: &mut ShortVec<Step<W>>) -> bool {
         let Some(item) = self.queue.pop_front() else { return false };
-        let result = match (item.task, result, item.tried) {
+        let result = match (item.task, result, item.attempts) {
             (Task::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
-            // It did not land, and its place is taken: the first failure is the reason, if the zone is not.
+            // A repeated write reports its first failure, unless the zone has become read-only or offline since.
             (_, Err(failure), Some(first)) => Err(match failure.kind {
                 ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline => failure,
                 _ => first.failure,
@@ -66,25 +66,25 @@ impl<W> Lane<W> {
         true
     }
 
-    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut Few<Step<W>>) -> bool {
+    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
         let range = at..at + len;
         if self.state == ZoneState::Offline {
             return self.answer(Err(Failure::new(ErrorKind::ZoneOffline, String::new())), out);
         }
         if self.conventional {
-            if self.spans.iter().any(|span| span.write && overlap(&span.blocks, &range)) {
+            if self.transfers.iter().any(|span| span.write && overlap(&span.blocks, &range)) {
                 return false;
             }
-        } else if self.clearing || (range.end > self.solid && self.is_changing()) {
+        } else if self.resetting || (range.end > self.solid && self.is_changing()) {
             return false;
         }
-        // Past the pointer a drive may say anything, or refuse: it is answered here, as zero.
+        // Blocks past the pointer read as zero. The read is cut at the pointer, because drives differ past it.
         let there = if self.conventional { len } else { self.solid.saturating_sub(at).min(len) };
         let Some(item) = self.queue.pop_front() else { return false };
         let Task::Read { mut into, .. } = item.task else { return false };
         if there == 0 {
             into.fill(0);
-            out.push(Step::Answer { waiter: item.waiter, result: Ok(Told::Read(into)) });
+            out.push(Step::Answer { waiter: item.waiter, result: Ok(Reply::Read(into)) });
             return true;
         }
         let past = (there < len).then(|| {
@@ -92,7 +92,7 @@ impl<W> Lane<W> {
             std::mem::replace(&mut into, head)
         });
         if self.conventional {
-            self.spans.push(Span { blocks: range, write: false });
+            self.transfers.push(Transfer { blocks: range, write: false });
         } else {
             self.reads += 1;
         }
@@ -100,7 +100,7 @@ impl<W> Lane<W> {
         true
     }
 
-    fn start_command(&mut self, action: Action, out: &mut Few<Step<W>>) -> bool {
+    fn start_command(&mut self, action: Action, out: &mut ShortVec<Step<W>>) -> bool {
         let clears = matches!(action, Action::Reset | Action::Finish);
         if self.is_changing() || (clears && self.reads > 0) {
             return false;
@@ -111,23 +111,23 @@ impl<W> Lane<W> {
             Action::Finish => ZoneEvent::Finish,
             Action::Reset => ZoneEvent::Reset,
         };
-        if let Err(failure) = self.allows(event) {
+        if let Err(failure) = self.check_event(event) {
             self.resets = self.resets.saturating_sub(u32::from(action == Action::Reset));
             return self.answer(Err(failure), out);
         }
         let Some(item) = self.queue.pop_front() else { return false };
         self.busy = true;
-        self.clearing = action == Action::Reset;
+        self.resetting = action == Action::Reset;
         out.push(Step::Zone { action, waiter: Some(item.waiter) });
         true
     }
 
-    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut Few<Step<W>>) -> bool {
+    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
         if self.busy || (self.appends > 0 && self.sent + len > rules.capacity) {
             return false;
         }
         if self.appends == 0
-            && let Err(failure) = self.takes(rules, None, self.sent, len)
+            && let Err(failure) = self.check_write(rules, None, self.sent, len)
         {
             return self.answer(Err(failure), out);
         }
@@ -139,25 +139,25 @@ impl<W> Lane<W> {
         true
     }
 
-    /// A write to a conventional zone: beside any other that it does not touch.
-    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut Few<Step<W>>) -> bool {
-        if self.busy || self.spans.iter().any(|other| overlap(&other.blocks, &span)) {
+    /// Starts a write to a conventional zone, beside transfers that it does not overlap.
+    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut ShortVec<Step<W>>) -> bool {
+        if self.busy || self.transfers.iter().any(|other| overlap(&other.blocks, &span)) {
             return false;
         }
-        if let Err(failure) = self.allows(ZoneEvent::Write { fills: false }) {
+        if let Err(failure) = self.check_event(ZoneEvent::Write { fills: false }) {
             return self.answer(Err(failure), out);
         }
         let Some(item) = self.queue.pop_front() else { return false };
         let Task::Write { at, data, durable } = item.task else { return false };
-        self.spans.push(Span { blocks: span, write: true });
+        self.transfers.push(Transfer { blocks: span, write: true });
         let blocks = blocks(rules, data.len());
-        let part = Part { data, durable, append: false, tried: None, waiter: item.waiter };
-        out.push(Step::Write(Flight { at, blocks, durable, parts: vec![part] }));
+        let part = Part { data, durable, append: false, attempts: None, waiter: item.waiter };
+        out.push(Step::Write(WriteRequest { at, blocks, durable, parts: vec![part] }));
         true
     }
 
-    /// A write to a sequential zone: the head of the queue, and behind it what follows on.
-    fn start_write(&mut self, rules: &Rules, out: &mut Few<Step<W>>) -> bool {
+    /// Starts a write to a sequential zone: the head of the queue, merged with the adjacent writes queued after it.
+    fn start_write(&mut self, rules: &Rules, out: &mut ShortVec<Step<W>>) -> bool {
         let at = self.sent;
         let mut end = at;
         let mut parts: Vec<Part<W>> = Vec::new();
@@ -167,13 +167,13 @@ impl<W> Lane<W> {
                 Task::Append { data, .. } if !rules.native_append => (None, blocks(rules, data.len())),
                 _ => break,
             };
-            // What failed once goes alone, so that its neighbours do not suffer for it again.
-            let alone = item.tried.is_some() || parts.last().is_some_and(|last| last.tried.is_some());
+            // A write that has failed before is sent alone, so that its failure does not fail its neighbours.
+            let alone = item.attempts.is_some() || parts.last().is_some_and(|last| last.attempts.is_some());
             if !parts.is_empty() && (alone || end - at + len > rules.max_transfer) {
                 break;
             }
-            if let Err(failure) = self.takes(rules, wanted, end, len) {
-                // Behind a write that may yet fail it is too early to judge.
+            if let Err(failure) = self.check_write(rules, wanted, end, len) {
+                // Checked again when the writes before it have completed, for they may fail.
                 if parts.is_empty() {
                     return self.answer(Err(failure), out);
                 }
@@ -184,7 +184,7 @@ impl<W> Lane<W> {
                 break;
             };
             let append = item.append || wanted.is_none();
-            parts.push(Part { data, durable, append, tried: item.tried, waiter: item.waiter });
+            parts.push(Part { data, durable, append, attempts: item.attempts, waiter: item.waiter });
             end += len;
         }
         if parts.is_empty() {
@@ -192,15 +192,15 @@ impl<W> Lane<W> {
         }
         self.busy = true;
         self.sent = end;
-        // Durable for one is durable for all: a durable block makes the blocks below it durable in any case.
+        // One durable part makes the whole write durable: a durable block makes all blocks below it durable.
         let durable = parts.iter().any(|part| part.durable);
-        out.push(Step::Write(Flight { at, blocks: end - at, durable, parts }));
+        out.push(Step::Write(WriteRequest { at, blocks: end - at, durable, parts }));
         true
     }
 
-    /// Whether the zone takes `len` blocks at `wanted` when its pointer is at `pointer`.
-    fn takes(&self, rules: &Rules, wanted: Option<u64>, pointer: u64, len: u64) -> Result<(), Failure> {
-        self.allows(ZoneEvent::Write { fills: false })
+    /// Checks a write of `len` blocks at `wanted` (`None` for an append) to a zone whose pointer is at `pointer`.
+    fn check_write(&self, rules: &Rules, wanted: Option<u64>, pointer: u64, len: u64) -> Result<(), Failure> {
+        self.check_event(ZoneEvent::Write { fills: false })
             .map_err(|failure| failure.at(wanted.unwrap_or(pointer)))?;
         if let Some(wanted) = wanted
             && wanted != pointer
@@ -216,8 +216,8 @@ impl<W> Lane<W> {
         Ok(())
     }
 
-    /// Whether the zone's state allows the move.
-    fn allows(&self, event: ZoneEvent) -> Result<(), Failure> {
+    /// Checks that the zone's state allows `event`.
+    fn check_event(&self, event: ZoneEvent) -> Result<(), Failure> {
         self.state.transition(event).map(drop).map_err(|illegal| {
             let write = matches!(event, ZoneEvent::Write { .. });
             let kind = match illegal.from {

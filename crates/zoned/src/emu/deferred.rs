@@ -1,8 +1,9 @@
-//! A device for tests that does what it is asked when it completes it, not when it takes it.
+//! A device for tests that executes an operation just before its completion instead of at its submission.
 //!
-//! [`Emu`](super::Emu) changes its medium as an operation is submitted; what overlaps with it sees that. A drive may as well do
-//! it at the last moment: this one does. Within a zone the order of submission stays, as the contract says; a read, a
-//! report, a flush and other zones see nothing of what is not acknowledged. Whoever relies on more fails on it.
+//! [`Emu`](super::Emu) executes an operation at submission, so overlapping operations see its effect. A real drive may
+//! execute an operation as late as at its completion; this device does so. The order of submission within a zone is
+//! kept, as the contract says. Reads, reports, flushes and operations on other zones see no effect of an operation
+//! that is not acknowledged. Code that relies on more than the contract fails on this device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,30 +15,30 @@ use units::{Driver, Instant, sleep_until};
 
 use crate::{Completer, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// A device over another one; see the module's description.
-pub struct Late {
+/// Defers the operations of another device; see the module's documentation.
+pub struct DeferredDevice {
     inner: Arc<dyn ZonedDevice>,
     most: Duration,
-    lanes: Arc<Mutex<BTreeMap<ZoneId, Lane>>>,
+    queues: Arc<Mutex<BTreeMap<ZoneId, Queue>>>,
 }
 
-/// What a zone was asked and has not done. There while somebody works through it.
-type Lane = VecDeque<(Instant, Op, Completer)>;
+/// Operations of a zone that are not executed yet. The entry exists while a task executes them.
+type Queue = VecDeque<(Instant, Op, Completer)>;
 
-impl Late {
-    /// Over `inner`; what changes a zone is done up to `most` later, by the driver's random numbers.
-    pub fn over(inner: Arc<dyn ZonedDevice>, most: Duration) -> Arc<Late> {
-        Arc::new(Late { inner, most, lanes: Arc::default() })
+impl DeferredDevice {
+    /// A device over `inner`. The driver's random numbers delay each change of a zone by up to `most`.
+    pub fn over(inner: Arc<dyn ZonedDevice>, most: Duration) -> Arc<DeferredDevice> {
+        Arc::new(DeferredDevice { inner, most, queues: Arc::default() })
     }
 }
 
-impl fmt::Debug for Late {
+impl fmt::Debug for DeferredDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "late {:?}", self.inner)
+        write!(f, "deferred {:?}", self.inner)
     }
 }
 
-impl ZonedDevice for Late {
+impl ZonedDevice for DeferredDevice {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
@@ -53,13 +54,13 @@ impl ZonedDevice for Late {
         let most = u64::try_from(self.most.as_nanos()).unwrap_or(u64::MAX);
         let delay = Duration::from_nanos(driver.random().checked_rem(most).unwrap_or(0));
         let (completer, io) = Io::pair(&driver, &self.geometry().name);
-        let mut lanes = self.lanes.lock();
-        let works = lanes.contains_key(&zone);
-        lanes.entry(zone).or_default().push_back((driver.now().after(delay), op, completer));
-        drop(lanes);
-        if !works {
-            let (inner, lanes) = (Arc::clone(&self.inner), Arc::clone(&self.lanes));
-            driver.drive(Box::pin(async move { work(&*inner, &lanes, zone).await }));
+        let mut queues = self.queues.lock();
+        let running = queues.contains_key(&zone);
+        queues.entry(zone).or_default().push_back((driver.now().after(delay), op, completer));
+        drop(queues);
+        if !running {
+            let (inner, queues) = (Arc::clone(&self.inner), Arc::clone(&self.queues));
+            driver.drive(Box::pin(async move { execute(&*inner, &queues, zone).await }));
         }
         io
     }
@@ -69,14 +70,14 @@ impl ZonedDevice for Late {
     }
 }
 
-/// Does what a zone was asked, in order, until there is nothing left.
-async fn work(inner: &dyn ZonedDevice, lanes: &Mutex<BTreeMap<ZoneId, Lane>>, zone: ZoneId) {
+/// Executes the queued operations of a zone in order, until the queue is empty.
+async fn execute(inner: &dyn ZonedDevice, queues: &Mutex<BTreeMap<ZoneId, Queue>>, zone: ZoneId) {
     loop {
         let next = {
-            let mut lanes = lanes.lock();
-            let next = lanes.get_mut(&zone).and_then(VecDeque::pop_front);
+            let mut queues = queues.lock();
+            let next = queues.get_mut(&zone).and_then(VecDeque::pop_front);
             if next.is_none() {
-                lanes.remove(&zone);
+                queues.remove(&zone);
             }
             next
         };
@@ -95,10 +96,10 @@ mod tests {
     use crate::{Buf, Durability, Lba};
 
     #[test]
-    fn nothing_is_seen_of_a_write_before_it_completes_and_zones_keep_their_order() {
+    fn a_write_has_no_effect_before_its_completion_and_zones_keep_their_order() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emu = Emu::memory(EmuOptions::default(), Arc::clone(&driver));
-        let device: Arc<dyn ZonedDevice> = Late::over(emu, Duration::from_micros(50));
+        let device: Arc<dyn ZonedDevice> = DeferredDevice::over(emu, Duration::from_micros(50));
         let pointer = async || device.report(0..1).await.expect("reported")[0].pointer.0;
         block_on(&*driver, async {
             let data = Buf::zeroed(4096);
@@ -113,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn it_conforms() {
+    fn the_device_conforms_to_the_contract() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emu = Emu::memory(EmuOptions { zones: 24, ..EmuOptions::default() }, driver);
-        let device: Arc<dyn ZonedDevice> = Late::over(emu, Duration::from_micros(50));
-        let failures = crate::conformance::complaints(&device);
+        let device: Arc<dyn ZonedDevice> = DeferredDevice::over(emu, Duration::from_micros(50));
+        let failures = crate::conformance::failures(&device);
         assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the checks stand on.
+//! The device under test, and operations on it that the checks share.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use crate::{
     ZonedDevice,
 };
 
-/// A check: an error is what was wrong.
-pub(super) type Check = fn(&mut Ground<'_>) -> Outcome;
+/// A check. The error says what was wrong.
+pub(super) type Check = fn(&mut Fixture<'_>) -> Outcome;
 pub(super) type Outcome<T = ()> = std::result::Result<T, String>;
 
 /// A device whose sequential zones are empty.
-pub(super) struct Ground<'a> {
+pub(super) struct Fixture<'a> {
     pub(super) dev: &'a Arc<dyn ZonedDevice>,
     next: u32,
 }
 
-impl<'a> Ground<'a> {
-    pub(super) fn new(dev: &'a Arc<dyn ZonedDevice>) -> Outcome<Ground<'a>> {
+impl<'a> Fixture<'a> {
+    pub(super) fn new(dev: &'a Arc<dyn ZonedDevice>) -> Outcome<Fixture<'a>> {
         for info in dev.report_all().map_err(|e| format!("the report: {e}"))? {
             match info.state {
                 ZoneState::Conventional | ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Empty => {}
                 _ => dev.zone(info.zone, Action::Reset).wait().map_err(|e| format!("a reset: {e}"))?,
             }
         }
-        Ok(Ground { dev, next: dev.geometry().conventional })
+        Ok(Fixture { dev, next: dev.geometry().conventional })
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
         self.dev.geometry()
     }
 
-    /// An empty zone that this check has not used; `None` when the device has no more.
+    /// An empty zone that this check has not used; `None` if there are no more.
     pub(super) fn try_zone(&mut self) -> Outcome<Option<ZoneId>> {
         while self.next < self.geometry().zones {
             let zone = ZoneId(self.next);
@@ -57,7 +57,7 @@ impl<'a> Ground<'a> {
         self.geometry().start(zone)
     }
 
-    /// `count` blocks whose bytes follow from `tag`.
+    /// `count` blocks of bytes determined by `tag`.
     pub(super) fn data(&self, tag: u64, count: u64) -> Buf {
         let size = self.geometry().block_size as usize;
         let mut bytes = Vec::with_capacity(size * count as usize);
@@ -85,13 +85,13 @@ impl<'a> Ground<'a> {
         self.dev.read(at, BufMut::zeroed(count as usize * self.geometry().block_size as usize)).wait()
     }
 
-    /// The longest append that fits a zone.
+    /// Longest append that fits into a zone.
     pub(super) fn piece(&self) -> u64 {
         let geometry = self.geometry();
         geometry.max_append.min(geometry.zone_capacity).min(geometry.max_transfer).0
     }
 
-    /// Brings a zone to full, by writing where that is quick.
+    /// Fills a zone: writes small zones to the end, finishes large ones.
     pub(super) fn fill(&self, zone: ZoneId) -> Outcome {
         const QUICK: u64 = 64 << 20;
         let geometry = self.geometry();
@@ -109,7 +109,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// Whether `at` holds `data`.
+    /// Checks that `data` reads back at `at`.
     pub(super) fn holds(&self, at: Lba, data: &Buf) -> Outcome {
         let size = self.geometry().block_size as usize;
         let found = must("a read", self.read(at, (data.len() / size) as u64))?;
@@ -125,12 +125,12 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The operation must succeed.
+/// Requires success.
 pub(super) fn must<T>(what: &str, result: Result<T>) -> Outcome<T> {
     result.map_err(|e| format!("{what} failed: {e}"))
 }
 
-/// The operation must fail in one of these ways, and say where.
+/// Requires failure with one of `kinds`, and an error that names the device.
 pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     match result {
         Ok(_) => Err(format!("{what} succeeded; {kinds:?} was expected")),
@@ -140,7 +140,7 @@ pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> 
     }
 }
 
-/// The same, of an operation in a zone: the error names it.
+/// Requires failure with one of `kinds`, and an error that names `zone`.
 pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     let named = result.as_ref().err().map(|e| (e.zone(), e.to_string()));
     refused(what, result, kinds)?;
@@ -151,7 +151,7 @@ pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: 
     }
 }
 
-/// `true` or a message.
+/// Requires `ok`.
 pub(super) fn check(ok: bool, message: impl FnOnce() -> String) -> Outcome {
     if ok { Ok(()) } else { Err(message()) }
 }

@@ -1,0 +1,84 @@
+//! Starts machines for the tests and follows what they report.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::report::Report;
+use crate::guest::job::{Event, Job};
+use crate::guest::kernel::Kernel;
+use crate::guest::machine::{Machine, Running, ZnsDrive, serial};
+use crate::guest::programs::Programs;
+use crate::guest::{INIT, built, cache, clock};
+
+/// What every test gets.
+pub(super) struct Lab {
+    pub(super) kernel: Kernel,
+    pub(super) seed: u64,
+    /// URL of a device that replaces the tests' own devices.
+    pub(super) device: Option<String>,
+}
+
+impl Lab {
+    /// Starts a machine that runs one of the in-guest tests on a device, with the programs `with`. Fewer programs boot
+    /// faster.
+    pub(super) fn start(
+        &self,
+        machine: &Machine,
+        with: &[&str],
+        test: &str,
+        device: &str,
+        rest: Job,
+    ) -> Result<Running> {
+        let mut programs = Programs::default();
+        programs.add_as("/init", &built().join(INIT))?;
+        for name in with {
+            match *name {
+                "furrow" => programs.add_furrow(&built())?,
+                name => programs.add(name, &built())?,
+            }
+        }
+        let job = Job {
+            drives: (0..machine.drives.len()).map(serial).collect(),
+            command: ["/init", test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
+            ..rest
+        };
+        machine.boot(&self.kernel, &programs, &cache(), &job, || {
+            (Box::new(std::io::stderr()), Box::new(std::io::stderr()))
+        })
+    }
+}
+
+/// Reports the guest's events until its test ends, at most `limit`. `ask` executes its requests.
+pub(super) fn follow(
+    running: &mut Running,
+    report: &Report,
+    limit: Duration,
+    mut ask: impl FnMut(&mut Running, &str) -> Result<String>,
+) -> Result<()> {
+    let end = clock::now() + limit;
+    let mut failed = false;
+    loop {
+        let left = end.saturating_duration_since(clock::now());
+        match running.next(left)? {
+            Event::Exit { code: 0 } => return Ok(()),
+            // The failed checks have been reported by name.
+            Event::Exit { .. } if failed => return Ok(()),
+            Event::Exit { code } => bail!("the test program ended with {code}"),
+            Event::Failed { why } => bail!("the guest gave up: {why}"),
+            Event::Ask { what } => {
+                let answer = ask(running, &what)?;
+                running.tell(&answer)?;
+            }
+            event => failed |= report.event(&event),
+        }
+    }
+}
+
+pub(super) fn nobody_asks(_: &mut Running, what: &str) -> Result<String> {
+    bail!("the guest asked for {what}")
+}
+
+pub(super) fn drives(count: usize) -> Vec<ZnsDrive> {
+    vec![ZnsDrive::default(); count]
+}

@@ -1,0 +1,31 @@
+//! Parameters of a device URL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The error for an invalid URL.
+pub(super) fn invalid(url: &str, why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
+}
+
+/// Parses `key=value&key=value`; refuses unknown keys.
+pub(super) fn parameters(
+    url: &str,
+    query: &str,
+    known: &'static [(&'static str, &'static str)],
+) -> Result<BTreeMap<&'static str, String>> {
+    let mut parameters = BTreeMap::new();
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some((key, _)) = known.iter().find(|(name, _)| *name == key) else {
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            return Err(invalid(url, format!("unknown parameter {key}; known are {}", known.join(", "))));
+        };
+        if parameters.insert(*key, value.to_string()).is_some() {
+            return Err(invalid(url, format!("{key} is given twice")));
+        }
+    }
+    Ok(parameters)
+}
