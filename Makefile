@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock crash guest lint bench release
+.PHONY: help serve demo demo-array test stock crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, ss
 
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
+
+fuzz: ## only the fuzz targets, 20 s each: SECONDS_EACH=3600 make fuzz for longer
+	@exec scripts/fuzz.sh
 
 guest: ## only the kernel backends, on a stock Debian kernel in QEMU
 	@exec scripts/guest.sh

@@ -13,5 +13,6 @@ examples() {
 }
 step "examples" examples
 step "stock programs" scripts/stock.sh
+step "fuzz targets" scripts/fuzz.sh
 step "crash explorer" scripts/crash.sh
 step "a stock kernel in a guest" scripts/guest.sh

@@ -21,6 +21,8 @@ mod core;
 mod degraded;
 mod events;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod io;
 mod layout;
 mod member;

@@ -23,11 +23,14 @@ mod check;
 mod error;
 mod files;
 mod fs;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod metadata;
 mod options;
 mod rules;
 mod shared;
 pub mod wal;
+
 mod zones;
 
 pub use error::{Class, Error, ErrorKind, Result};

@@ -294,7 +294,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         && raw.zone_capacity.get() > 0
         && raw.zone_capacity.get() <= raw.zone_size.get()
         && raw.zone_size.get() <= u64::from(u32::MAX);
-    let label = raw.label.get(..raw.label_len.get() as usize);
+    let label = raw.label.get(..raw.label_len.get() as usize).and_then(|label| str::from_utf8(label).ok());
     let limit = |raw: U32| match raw.get() {
         NOT_RECORDED => None,
         UNLIMITED => Some(None),
@@ -318,7 +318,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         zone_capacity: Blocks(raw.zone_capacity.get()),
         limits: limits.map(|(max_open, max_active)| Limits { max_open, max_active }),
         created_ms: raw.created_ms.get(),
-        label: String::from_utf8_lossy(label).into_owned(),
+        label: label.to_owned(),
         members,
     })
 }

@@ -28,6 +28,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("figures", &["bench"]),
     ("demo", &["units"]),
     ("cli", &["array", "server", "sim", "figures", "demo"]),
+    ("fuzz", &["array", "server", "sim"]),
     ("xtask", &[]),
     ("guest", &["fs", "xtask"]),
 ];
@@ -45,7 +46,7 @@ pub const RUNTIME: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
 pub const RUNTIME_USER: &str = "server";
 
 /// The crates that may link the runtime, because they start the server.
-pub const RUNTIME_LINKED: &[&str] = &["server", "bench", "figures", "cli"];
+pub const RUNTIME_LINKED: &[&str] = &["server", "bench", "figures", "cli", "fuzz"];
 
 /// Every broken rule, as a sentence.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {

@@ -137,11 +137,12 @@ pub(crate) fn decode(block: &[u8]) -> Result<Decoded> {
             incompat & !KNOWN_INCOMPAT
         )));
     }
-    let label = raw.label.get(..raw.label_len.get() as usize).unwrap_or_default();
+    let label = raw.label.get(..raw.label_len.get() as usize).and_then(|label| str::from_utf8(label).ok());
+    let Some(label) = label else { return Ok(Decoded::Damaged) };
     Ok(Decoded::Good(Superblock {
         version,
         uuid: Uuid::from_bytes(raw.uuid),
-        label: String::from_utf8_lossy(label).into_owned(),
+        label: label.to_owned(),
         block_size: raw.block_size.get(),
         zones: raw.zones.get(),
         zone_size: Blocks(raw.zone_size.get()),

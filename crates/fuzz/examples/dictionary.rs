@@ -1,0 +1,46 @@
+//! Prints a libFuzzer dictionary for a target, from its golden files: each aligned word of 2, 4 or 8 bytes that is not all zeros.
+//! For a target without golden files: the words of its corpus.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// More words than this slow libFuzzer down.
+const MOST: usize = 400;
+
+fn main() -> Result<()> {
+    let name = std::env::args().nth(1).context("usage: dictionary TARGET")?;
+    let target = fuzz::find(&name).with_context(|| format!("{name} is no target"))?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut words = BTreeSet::new();
+    for directory in target.golden {
+        for bytes in contents(&root.join("..").join(directory))? {
+            for width in [8, 4, 2] {
+                words.extend(bytes.chunks_exact(width).map(<[u8]>::to_vec));
+            }
+        }
+    }
+    if target.golden.is_empty() {
+        for bytes in contents(&root.join("corpus").join(target.name))? {
+            let parts = bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-' && *byte != b'_');
+            words.extend(parts.filter(|word| (2..=32).contains(&word.len())).map(<[u8]>::to_vec));
+        }
+    }
+    words.retain(|word| word.iter().any(|byte| *byte != 0));
+    for word in words.iter().take(MOST) {
+        let shown: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        println!("\"{shown}\"");
+    }
+    Ok(())
+}
+
+fn contents(directory: &Path) -> Result<Vec<Vec<u8>>> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).with_context(|| format!("reading {}", path.display())))
+        .collect()
+}

@@ -1,0 +1,57 @@
+//! Fuzz targets: one for each decoder. A target gets any bytes and fails by a panic: a decoder gives a value or an error, and a
+//! value that it gave survives being encoded and decoded again.
+//!
+//! ```text
+//!   TARGETS          name -> function; each corpus/NAME holds inputs that once reached new code
+//!   tests/corpus.rs  runs every input of every corpus: part of `cargo test`
+//!   main.rs          the same functions under libFuzzer: scripts/fuzz.sh
+//! ```
+//!
+//! Where a checksum guards a structure, the target makes the checksum right first: random bytes would never pass it.
+#![forbid(unsafe_code)]
+
+mod targets;
+
+use targets::{array, database, drive, filesystem, server};
+
+/// A decoder under test.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The target's name, and its corpus's.
+    pub name: &'static str,
+    /// Panics where the decoder is wrong.
+    pub run: fn(&[u8]),
+    /// Golden files, relative to `crates/`, that the dictionary and the first inputs come from.
+    pub golden: &'static [&'static str],
+}
+
+const fn target(name: &'static str, run: fn(&[u8]), golden: &'static [&'static str]) -> Target {
+    Target { name, run, golden }
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    target("array-record", array::record, &["array/tests/golden"]),
+    target("array-superblock", array::superblock, &["array/tests/golden"]),
+    target("array-payloads", array::payloads, &["array/tests/golden"]),
+    target("array-order", server::array_order, &[]),
+    target("device-url", drive::url, &[]),
+    target("drive-contents", drive::contents, &["fs/tests/golden", "array/tests/golden"]),
+    target("emulated-drive", drive::emulated, &["zoned/tests/golden"]),
+    target("drive-profile", drive::profile, &[]),
+    target("nvme-data", drive::nvme, &[]),
+    target("fs-superblock", filesystem::superblock, &["fs/tests/golden"]),
+    target("fs-metadata", filesystem::metadata, &["fs/tests/golden"]),
+    target("fs-record", filesystem::record, &["fs/tests/golden"]),
+    target("ordered-log", filesystem::ordered_log, &["fs/tests/golden"]),
+    target("parallel-log", filesystem::parallel_log, &["fs/tests/golden"]),
+    target("kv-record", database::record, &["kv/tests/golden"]),
+    target("write-batch", database::batch, &["kv/tests/golden"]),
+    target("resp", server::resp, &[]),
+    target("crash-trace", database::trace, &["sim/tests/golden"]),
+];
+
+/// The target of this name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

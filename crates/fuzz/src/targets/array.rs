@@ -1,0 +1,3 @@
+//! The array's on-disk structures.
+
+pub(crate) use array::fuzzing::{payloads, record, superblock};

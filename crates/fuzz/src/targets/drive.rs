@@ -1,0 +1,123 @@
+//! What names a drive, what a drive says of itself, and what lies on it.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use sys::nvme::{Controller, Descriptors, Namespace, Report, ZonedController, ZonedNamespace};
+use units::{RealDriver, crc32c};
+use zoned::DeviceUrl;
+use zoned::contents::{Layout, Samples, detect};
+use zoned::emu::Profile;
+
+/// A device URL.
+pub(crate) fn url(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    // A profile may be a file, which is another target's.
+    if text.contains("profile=") {
+        return;
+    }
+    if let Ok(first) = text.parse::<DeviceUrl>() {
+        let shown = first.to_string();
+        let again = shown.parse::<DeviceUrl>().unwrap_or_else(|error| panic!("{shown}: {error}"));
+        assert_eq!(again, first, "{shown}");
+    }
+}
+
+/// The bytes that identify and report commands give.
+pub(crate) fn nvme(bytes: &[u8]) {
+    let Some((&format, bytes)) = bytes.split_first() else { return };
+    let _controller = Controller::decode(bytes);
+    let _namespace = Namespace::decode(bytes);
+    let _descriptors = Descriptors::decode(bytes);
+    let _zoned = ZonedNamespace::decode(bytes, format % 64);
+    let _limits = ZonedController::decode(bytes);
+    if let Some(report) = Report::decode(bytes) {
+        assert!(report.zones.len() * 64 <= bytes.len(), "as many zones as there are bytes for");
+    }
+}
+
+/// The signatures of whoever may use a drive, in its first, its last and its zones' first bytes.
+pub(crate) fn contents(bytes: &[u8]) {
+    let Some((&[conventional, zones, step], bytes)) = bytes.split_first_chunk() else { return };
+    let zone_size = 65_536 * u64::from(step % 8 + 1);
+    let zones = u32::from(zones) + 1;
+    let layout = Layout {
+        size: zone_size * u64::from(zones),
+        zone_size,
+        zones,
+        conventional: u32::from(conventional).min(zones),
+    };
+    let mut samples = Samples::default();
+    let mut last_end = 0;
+    for place in layout.places() {
+        assert!(last_end <= place.start && place.start < place.end && place.end <= layout.size, "{place:?}");
+        last_end = place.end;
+        let length = usize::try_from(place.end - place.start).expect("fits memory");
+        let mut part = bytes.to_vec();
+        part.resize(length, 0);
+        samples.insert(place.start, part);
+    }
+    let _found = detect(&layout, &samples);
+}
+
+/// A drive's times and geometry.
+pub(crate) fn profile(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _profile = Profile::parse("fuzzed", text);
+    }
+}
+
+/// Bytes of a drive file's header, of its first block, of an entry of its zone table.
+const HEADER: usize = 128;
+const BLOCK: usize = 8192;
+const ENTRY: usize = 32;
+
+/// A drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and must neither
+/// allocate nor write by what the header claims alone.
+pub(crate) fn emulated(bytes: &[u8]) {
+    thread_local! {
+        static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+    }
+    let (header, table) = bytes.split_at(bytes.len().min(HEADER));
+    let mut file = header.to_vec();
+    file.resize(HEADER, 0);
+    put(&mut file, 0, b"FURROW-EMU-DRIVE");
+    put(&mut file, 16, &1_u32.to_le_bytes());
+    put(&mut file, 96, &(BLOCK as u64).to_le_bytes());
+    let zones = u64::from(u32::from_le_bytes(word(&file, 44)));
+    let data = (BLOCK as u64 + zones * 2 * ENTRY as u64).next_multiple_of(1 << 20);
+    put(&mut file, 104, &data.to_le_bytes());
+    let crc = crc32c(&[file.get(24..HEADER).unwrap_or_default()]);
+    put(&mut file, 20, &crc.to_le_bytes());
+    let uuid = file.get(24..40).unwrap_or_default().to_vec();
+    file.resize(BLOCK, 0);
+    for (n, entry) in table.chunks_exact(ENTRY).enumerate() {
+        let (zone, slot) = ((n / 2) as u32, (n % 2) as u64);
+        let mut entry = entry.to_vec();
+        let crc =
+            crc32c(&[&uuid, &zone.to_le_bytes(), &slot.to_le_bytes(), entry.get(4..).unwrap_or_default()]);
+        put(&mut entry, 0, &crc.to_le_bytes());
+        file.extend_from_slice(&entry);
+    }
+    let path = FILE.with_borrow_mut(|path| {
+        let path = path.get_or_insert_with(|| {
+            let directory = if std::path::Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
+            PathBuf::from(format!("{directory}/furrow-fuzz-{}.img", std::process::id()))
+        });
+        path.clone()
+    });
+    std::fs::write(&path, &file).expect("a small file");
+    let opened = zoned::open(&format!("emu:{}", path.display()), RealDriver::new());
+    drop(opened);
+    std::fs::remove_file(&path).expect("a file of this target");
+}
+
+fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + what.len()) {
+        place.copy_from_slice(what);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> [u8; 4] {
+    bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).unwrap_or_default()
+}
