@@ -76,7 +76,7 @@ impl ParallelWal {
         if floor.is_some() {
             tables.set_floor(next)?;
         }
-        tables.flush()?;
+        tables.empty_memtables()?;
         log.retire(next)?;
         Ok(ParallelWal {
             log,
@@ -329,7 +329,7 @@ impl ParallelWal {
         let floor = self.log.next_ticket();
         self.tables.set_floor(floor)?;
         // What is in memory and the floor become durable together.
-        self.tables.flush()?;
+        self.tables.empty_memtables()?;
         self.floor.store(floor.0, Ordering::Release);
         self.exact.store(true, Ordering::Release);
         Ok(())
@@ -381,7 +381,7 @@ impl ParallelWal {
         if let Some(error) = self.log.failure() {
             return Err(error);
         }
-        self.tables.flush()?;
+        self.tables.empty_memtables()?;
         self.ledger.lock().all_flushed(Sequence::LAST);
         self.log.retire(self.log.next_ticket())?;
         // The log is there until the hidden family is gone: whoever opens the database without it is told so, and a log that

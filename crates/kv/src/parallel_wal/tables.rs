@@ -37,8 +37,13 @@ pub trait Tables: Send + Sync {
     /// A batch was refused: [`check_writable`](Tables::check_writable) is to look before the next one.
     fn was_refused(&self) {}
 
-    /// Writes everything that is in memory to tables, all families at once, and waits for it.
+    /// Writes everything that is in memory to tables, all families at once, and waits for it. Success does not prove that any
+    /// batch is in tables: only [`flushed`](super::ParallelWal::flushed) and
+    /// [`all_flushed`](super::ParallelWal::all_flushed) do.
     fn flush(&self) -> Result<(), LogError>;
+
+    /// The same while no batch is being applied. Success means that everything applied before is in tables, durably.
+    fn empty_memtables(&self) -> Result<(), LogError>;
 
     /// The same without waiting; `over` is called when it is done or has failed.
     fn flush_soon(&self, over: FlushOver);

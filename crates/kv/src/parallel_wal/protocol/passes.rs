@@ -30,14 +30,19 @@ impl ParallelWal {
         (Some(Mark { ticket, floor: raise.as_ref().map(|raise| raise.to) }), raise)
     }
 
-    /// How far its families must be flushed until a batch is in tables; with its families held where they are.
+    /// How far which families must be flushed until a batch is in tables; with its families held where they are.
+    ///
+    /// A marked batch is in tables when its mark is: one atomic flush writes both, and a replay skips the batch from then on.
+    /// The batch's own families may never say so, since a table can end before a single delete and its put.
     pub(super) fn needs(&self, plan: &Plan, applied: Applied, mark: Option<Mark>) -> Needs {
+        if mark.is_some() {
+            return Box::new([(Family::MARKS, Sequence(applied.last.0 + 1))]);
+        }
         let families = self.families.read();
         let behind = |at: &usize| Sequence(applied.last.0.saturating_sub((plan.records - 1 - at) as u64));
         // Records of families that are not there were left out.
         let there = plan.families.iter().filter(|(family, _)| families.contains_key(family));
-        let marked = mark.map(|_| (Family::MARKS, Sequence(applied.last.0 + 1)));
-        there.map(|(family, at)| (*family, behind(at))).chain(marked).collect()
+        there.map(|(family, at)| (*family, behind(at))).collect()
     }
 
     /// Takes back a batch that the tables refused.
