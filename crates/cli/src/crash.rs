@@ -61,18 +61,13 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     for target in targets {
         let start = context.now();
         let report = sim::crash(&CrashOptions {
-            target,
             on_array: args.on == On::Array,
-            seed: args.seed,
-            states: args.states,
-            broken_rule: None,
-            array_sabotage: None,
-            engine_sabotage: Default::default(),
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
             only: args.state,
             first_failure: args.first_failure,
             threads: args.threads,
+            ..CrashOptions::new(target, args.seed, args.states)
         })?;
         if !context.json {
             print(target, &report, context.now().since(start).as_secs_f64())?;

@@ -1,5 +1,7 @@
 //! The engine's errors.
 
+use crate::parallel_wal::{LogError, LogErrorKind, WriteError};
+
 /// The result of an engine's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -82,8 +84,53 @@ impl Error {
         }
     }
 
+    /// The text of the error reply that a client gets.
+    pub(crate) fn to_client(&self) -> String {
+        match self.kind() {
+            ErrorKind::NoSpace => {
+                format!("ERR {self}; delete keys, or give the server a larger drive, then try again")
+            }
+            ErrorKind::Fatal => {
+                format!("MISCONF {self}; the server takes no writes until it is restarted; see its log")
+            }
+            _ => format!("ERR {self}"),
+        }
+    }
+
     /// A damaged record of `key`.
     pub(crate) fn corrupt(key: &[u8], detail: impl Into<String>) -> Error {
         Error::Corrupt { key: format!("\"{}\"", key.escape_ascii()), detail: detail.into() }
+    }
+}
+
+impl Error {
+    /// RocksDB's error, met while `doing` something.
+    pub(crate) fn rocks(doing: &'static str, error: &rocks::Error) -> Error {
+        match error.kind() {
+            rocks::ErrorKind::NoSpace => Error::NoSpace(error.to_string()),
+            rocks::ErrorKind::Closed => Error::Closed,
+            _ => Error::Store { doing, detail: error.to_string() },
+        }
+    }
+
+    /// The parallel log's error, met while `doing` something.
+    pub(crate) fn log(doing: &'static str, error: LogError) -> Error {
+        match error.kind {
+            LogErrorKind::NoSpace => Error::NoSpace(error.text),
+            LogErrorKind::Busy | LogErrorKind::Failed => Error::Refused { doing, detail: error.text },
+            LogErrorKind::Poisoned | LogErrorKind::Corrupt => Error::Store { doing, detail: error.text },
+        }
+    }
+
+    /// Why a batch was not written.
+    pub(crate) fn write(doing: &'static str, error: WriteError<rocks::Error>) -> Error {
+        match error {
+            WriteError::Log(error) => Error::log(doing, error),
+            WriteError::Apply(error) => Error::rocks(doing, &error),
+            WriteError::Unknown(..) => Error::Unknown { doing, detail: error.to_string() },
+            WriteError::Batch(_) | WriteError::Invalid(_) => {
+                Error::Store { doing, detail: error.to_string() }
+            }
+        }
     }
 }

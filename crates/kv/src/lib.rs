@@ -1,14 +1,14 @@
-//! The key-value engine: commands of the redis protocol executed over an ordered store, written durably side by side.
+//! The key-value engine: executes commands of the Redis protocol over an ordered store, and writes durably.
 //!
 //! ```text
-//!  connections ── Work (one pipeline) ──> schedule: whose keys are free ──> a writer: run each on a Txn (overlay over the store)
-//!       │                                     ^                               the overlay as one batch, on its way with others
-//!       │                                     └──── keys are free again <──── written: answer everyone
-//!       └── read-only pipelines: Engine::read on any thread
+//!  connections ── Work (one pipeline) ──> schedule: pipelines whose keys are free ──> a writer: runs each on a Txn (overlay over
+//!       │                                     ^                                       the store), writes the overlay as one batch
+//!       │                                     └──────── the keys are free again <──── written: Work::done of each pipeline
+//!       └── read-only pipelines: Engine::read on the caller's thread
 //! ```
 //!
-//! [`execute`] is pure: a command, its words, a [`Txn`] and an [`Answer`] to write the reply to. All the threads
-//! and all the waiting are in [`Engine`].
+//! [`execute`] is pure: a command, its words, a [`Txn`] and an [`Answer`] to write the reply to. Threads and waiting are in
+//! [`Engine`]; the log above RocksDB is in [`parallel_wal`].
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -17,7 +17,6 @@ mod command;
 mod cursor;
 mod engine;
 mod error;
-mod expiry;
 mod glob;
 mod memory;
 mod number;
@@ -33,7 +32,7 @@ mod watch;
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};
 pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
-pub use engine::{Claims, Durability, Engine, EngineOptions, Stats, Work};
+pub use engine::{Claims, Durability, Engine, EngineOptions, Keyspace, Stats, Work};
 pub use error::{Error, ErrorKind, Result};
 pub use glob::glob;
 pub use memory::MemoryStore;
@@ -41,6 +40,6 @@ pub use number::{parse_decimal, parse_integer};
 pub use overlay::Overlay;
 pub use record::{Expiry, HEADER_LEN, Record, RecordHeader, RecordRef};
 pub use rocks_store::{RocksStore, RocksStoreOptions};
-pub use store::{Batching, LogStats, Room, Store, Visit, Writing};
+pub use store::{LogReport, Room, Store, Visit, Writing};
 pub use txn::{Limits, Refusal, Txn};
 pub use watch::Watch;

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, and to tell the engine's own costs from RocksDB's.
+//! A store in memory, for tests and for measurements of the engine without RocksDB.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::RwLock;
 use units::Bytes as Size;
 
-use crate::store::Visit;
-use crate::{Batching, Error, Overlay, Result, Room, Store, Writing};
+use crate::error::{Error, Result};
+use crate::overlay::Overlay;
+use crate::parallel_wal::WalMode;
+use crate::store::{Room, Store, Visit, Writing};
 
-/// A map under a lock. Can be told to be full or broken.
+/// A map under a lock, whose room can be bounded and whose writes can be made to fail.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// Bytes it may hold; 0: no limit.
     capacity: u64,
     reserve: u64,
-    batching: Batching,
+    wal: WalMode,
     broken: AtomicBool,
     writes: AtomicU64,
     syncs: AtomicU64,
@@ -26,20 +28,20 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> MemoryStore {
-        MemoryStore::default()
+        MemoryStore { wal: WalMode::Group, ..MemoryStore::default() }
     }
 
-    /// One that holds `capacity` bytes of keys and records, of which the engine leaves `reserve` alone.
+    /// A store with room for `capacity` bytes of keys and records; the engine keeps `reserve` of them free.
     pub fn with_capacity(capacity: Size, reserve: Size) -> MemoryStore {
-        MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::default() }
+        MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::new() }
     }
 
-    /// The same, with another way to hand it batches.
-    pub fn with_batching(self, batching: Batching) -> MemoryStore {
-        MemoryStore { batching, ..self }
+    /// The same, taking batches as a store with such a log does.
+    pub fn with_wal(self, wal: WalMode) -> MemoryStore {
+        MemoryStore { wal, ..self }
     }
 
-    /// From now on every write fails, as on a broken drive (or no longer).
+    /// Makes every write from now on fail, as on a broken drive, or succeed again.
     pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, Ordering::SeqCst);
     }
@@ -110,13 +112,21 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
         let batch = batch.clone();
         Box::pin(async move { self.write_now(&batch, sync) })
     }
 
-    fn batching(&self) -> Batching {
-        self.batching
+    fn wal(&self) -> WalMode {
+        self.wal
+    }
+
+    fn key_estimate(&self) -> u64 {
+        self.map.read().len() as u64
+    }
+
+    fn used_memory(&self) -> u64 {
+        Self::used(&self.map.read())
     }
 
     fn sync(&self) -> Result<()> {

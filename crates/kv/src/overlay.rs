@@ -1,17 +1,18 @@
-//! Writes that are decided but not yet in the store: the batch to come, and what later commands see.
+//! The writes of commands that ran, before the store has them: the next batch, over which later commands read.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::Record;
+use crate::record::{HEADER_LEN, Record};
 
-/// A batch: perhaps everything cleared first, then records put or deleted, one entry a key.
+/// A batch: clears the database first if told to, then puts or deletes one record a key.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     cleared: bool,
     entries: BTreeMap<Bytes, Option<Record>>,
     bytes: usize,
+    pipelines: usize,
 }
 
 impl Overlay {
@@ -20,7 +21,7 @@ impl Overlay {
         !self.cleared && self.entries.is_empty()
     }
 
-    /// Whether everything stored before goes.
+    /// Whether the batch begins by clearing the database.
     pub fn is_cleared(&self) -> bool {
         self.cleared
     }
@@ -30,23 +31,33 @@ impl Overlay {
         self.entries.len()
     }
 
+    /// Notes that the next writes are those of one more pipeline.
+    pub(crate) fn begin_pipeline(&mut self) {
+        self.pipelines += 1;
+    }
+
+    /// Pipelines whose writes the batch joins.
+    pub fn pipelines(&self) -> usize {
+        self.pipelines
+    }
+
     /// About how many bytes of keys and values were put since the last [`reset`](Overlay::reset).
     pub fn byte_size(&self) -> usize {
         self.bytes
     }
 
-    /// The entries in the order of keys; nothing as a value is a delete.
+    /// The entries in the order of keys; `None` is a delete.
     pub fn entries(&self) -> impl Iterator<Item = (&Bytes, Option<&Record>)> {
         self.entries.iter().map(|(k, v)| (k, v.as_ref()))
     }
 
-    /// The entries after `key`, in the order of keys.
+    /// The entries at and after `from`, in the order of keys.
     pub(crate) fn entries_from(&self, from: &[u8]) -> impl Iterator<Item = (&Bytes, &Option<Record>)> {
         use std::ops::Bound;
         self.entries.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
     }
 
-    /// What the batch says of a key: nothing if it says nothing.
+    /// The batch's write of a key: a record, a delete, or none.
     pub fn get(&self, key: &[u8]) -> Option<Option<&Record>> {
         match self.entries.get(key) {
             Some(entry) => Some(entry.as_ref()),
@@ -57,7 +68,7 @@ impl Overlay {
 
     /// Puts a record.
     pub fn put(&mut self, key: Bytes, record: Record) {
-        self.bytes += key.len() + record.value.len() + crate::HEADER_LEN;
+        self.bytes += key.len() + record.value.len() + HEADER_LEN;
         self.entries.insert(key, Some(record));
     }
 
@@ -67,16 +78,17 @@ impl Overlay {
         self.entries.insert(key, None);
     }
 
-    /// Deletes everything, here and in the store.
+    /// Clears the database: every earlier write of the batch goes too.
     pub fn clear(&mut self) {
         self.cleared = true;
         self.entries.clear();
     }
 
-    /// Forgets the batch.
+    /// Makes the batch empty.
     pub fn reset(&mut self) {
         self.cleared = false;
         self.entries.clear();
         self.bytes = 0;
+        self.pipelines = 0;
     }
 }

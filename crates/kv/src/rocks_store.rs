@@ -17,10 +17,12 @@ use rocks::{DbOptions, WriteBatch};
 use units::{Bytes, Driver, Spawned, block_on, spawn};
 use zerocopy::IntoBytes;
 
-use crate::parallel_wal::{Database, DatabaseOptions, LOG_ZONES, WalMode, log_limits};
+use crate::error::{Error, Result};
+use crate::overlay::Overlay;
+use crate::parallel_wal::{Database, DatabaseOptions, LOG_ZONES, WalMode, WriteOptions, log_limits};
+use crate::record::HEADER_LEN;
 use crate::retry::Retry;
-use crate::store::Visit;
-use crate::{Batching, Error, HEADER_LEN, LogStats, Overlay, Result, Room, Store, Writing};
+use crate::store::{LogReport, Room, Store, Visit, Writing};
 
 /// First byte of clients' keys, and one past it.
 const DATA: u8 = b'd';
@@ -187,6 +189,11 @@ impl RocksStore {
         self.database.write(&mut batch, true)
     }
 
+    /// A property of RocksDB's that is a number; 0 where there is none.
+    fn number(&self, property: &str) -> u64 {
+        self.database.db().property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+
     /// A compaction turns deletes into room. It needs room itself, for what still lives: so it waits until enough is
     /// deleted and the deletes pause. One at a time, in the background.
     fn compact_for_room(&self) {
@@ -195,9 +202,7 @@ impl RocksStore {
         if deletes == 0 || !paused {
             return;
         }
-        let number =
-            |name| self.database.db().property(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        let keys = number("rocksdb.estimate-num-keys");
+        let keys = self.number("rocksdb.estimate-num-keys");
         let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
         // What lives of a step's input is written before the input goes, and the log needs its next zone meanwhile. So the less
         // is free, the less a step takes. What is in level 0 is one, with the level below, which has as much at most.
@@ -205,12 +210,12 @@ impl RocksStore {
         let all = keys.saturating_add(deletes).max(1);
         let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
         let step = step.unwrap_or(u64::MAX).min(self.table.saturating_mul(COMPACTION_TABLES));
-        let level0 = number("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
+        let level0 = self.number("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
         let level1 = LEVEL1 * self.table.max(self.write_buffer);
         let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
         let fits = step >= least;
         // Deletes do not fill a memtable: without a flush a parallel log keeps its zones.
-        let held = self.database.log_stats().is_some_and(|log| log.held_bytes > 0);
+        let held = self.database.held().is_some_and(|held| held.bytes > 0);
         if !enough || !(fits || held) {
             return;
         }
@@ -332,10 +337,11 @@ impl Store for RocksStore {
         cursor.status().map_err(|e| failed(DOING, &e))
     }
 
-    fn write(&self, overlay: &Overlay, sync: bool, writers: usize) -> Writing<'_> {
+    fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
         let mut batch = self.batch(overlay);
+        let options = WriteOptions { synced: sync, writers: overlay.pipelines(), ..WriteOptions::UNSYNCED };
         Box::pin(async move {
-            let written = self.database.write_ordered(&mut batch, sync, writers).await;
+            let written = self.database.write_ordered(&mut batch, options).await;
             let small = batch.byte_size() <= BATCH_KEPT;
             let mut batches = self.batches.lock();
             if small && batches.len() < BATCHES {
@@ -345,20 +351,30 @@ impl Store for RocksStore {
         })
     }
 
-    fn batching(&self) -> Batching {
-        match self.database.wal() {
-            WalMode::Group => Batching::OneAtATime,
-            WalMode::Waltz => Batching::Alone,
-            WalMode::Auto => Batching::Together,
-        }
+    fn wal(&self) -> WalMode {
+        self.database.wal()
     }
 
     fn takes_more(&self) -> bool {
-        self.database.goes_at_once()
+        self.database.takes_more()
     }
 
-    fn log(&self) -> Option<LogStats> {
-        self.database.log_stats()
+    fn log(&self) -> Option<LogReport> {
+        Some(LogReport { log: self.database.log_stats()?, held: self.database.held()? })
+    }
+
+    fn key_estimate(&self) -> u64 {
+        // The layout's own key is not a client's.
+        self.number("rocksdb.estimate-num-keys").saturating_sub(1)
+    }
+
+    fn used_memory(&self) -> u64 {
+        let parts = [
+            "rocksdb.cur-size-all-mem-tables",
+            "rocksdb.block-cache-usage",
+            "rocksdb.estimate-table-readers-mem",
+        ];
+        parts.into_iter().map(|part| self.number(part)).sum()
     }
 
     fn sync(&self) -> Result<()> {
@@ -377,9 +393,11 @@ impl Store for RocksStore {
     }
 
     fn describe(&self) -> Vec<(String, String)> {
-        let mut lines = vec![("wal".to_owned(), self.database.wal().to_string())];
+        let mut lines = vec![
+            ("wal".to_owned(), self.database.wal().to_string()),
+            ("keys_estimate".to_owned(), self.key_estimate().to_string()),
+        ];
         for (name, property) in [
-            ("keys_estimate", "rocksdb.estimate-num-keys"),
             ("memtable_bytes", "rocksdb.cur-size-all-mem-tables"),
             ("table_bytes", "rocksdb.total-sst-files-size"),
             ("block_cache_bytes", "rocksdb.block-cache-usage"),
@@ -387,11 +405,7 @@ impl Store for RocksStore {
             ("running_compactions", "rocksdb.num-running-compactions"),
             ("background_errors", "rocksdb.background-errors"),
         ] {
-            if let Some(mut value) = self.database.db().property(property) {
-                if name == "keys_estimate" {
-                    // The layout's own key is not a client's.
-                    value = value.parse::<u64>().map_or(value, |n| n.saturating_sub(1).to_string());
-                }
+            if let Some(value) = self.database.db().property(property) {
                 lines.push((name.to_owned(), value));
             }
         }

@@ -223,7 +223,7 @@ fn one_failed_append_costs_a_parallel_log_nothing() {
         emu.fail(FaultSpec::next(FaultOp::Write).landed());
         // The second attempt goes to another zone.
         assert_eq!(ask(&engine, &["INCR a", "SET b 1"]), [Reply::Integer(2), ok()], "{wal}");
-        assert_eq!((engine.failure(), engine.log().unwrap().voids), (None, 1), "{wal}");
+        assert_eq!((engine.failure(), engine.log().unwrap().log.voids), (None, 1), "{wal}");
         assert_eq!(ask(&engine, &["INCR a"]), [Reply::Integer(3)]);
         let media = emu.media().cut(&mut Seeded::new(1));
         engine.close().unwrap();

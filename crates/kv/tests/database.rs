@@ -99,7 +99,7 @@ fn any_mode_opens_what_any_other_left() {
                 let db = open(&fs, after);
                 assert_eq!((db.wal(), contents(&db)), (after, model.clone()), "{what}");
                 assert_eq!(has_log(&fs), after != WalMode::Group, "{what}");
-                assert_eq!(db.parallel_stats().is_some(), after != WalMode::Group);
+                assert_eq!(db.log_stats().is_some(), after != WalMode::Group);
                 put(&db, &mut model, "after", &what);
                 db.close().unwrap();
             }
@@ -129,7 +129,7 @@ fn writers_of_many_threads_keep_each_keys_last_value() {
         for t in 0..8 {
             assert_eq!(last[&format!("t{t}")], "49", "{wal}");
         }
-        if let Some(stats) = db.parallel_stats() {
+        if let Some(stats) = db.log_stats() {
             assert_eq!(stats.records, 400, "{wal}");
         }
         db.close().unwrap();
@@ -154,7 +154,7 @@ fn a_log_takes_a_part_of_the_drive_before_memtables_are_flushed_for_it() {
     for _ in 0..=limit / 4096 {
         db.write(&mut batch, false).unwrap();
     }
-    assert!(db.log_stats().unwrap().flushes_asked > 0, "{:?}", db.log_stats());
+    assert!(db.held().unwrap().flushes_asked > 0, "{:?}", db.held());
     db.close().unwrap();
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }

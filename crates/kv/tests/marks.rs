@@ -9,8 +9,8 @@ use std::time::Duration;
 use cut::{Drive, options};
 use fs::Fs;
 use kv::parallel_wal::{
-    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, How, LogErrorKind, ParallelWal,
-    ParallelWalOptions, RocksTables, Sequence, Tables, TicketLog, WalMode, WriteError,
+    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, LogErrorKind, ParallelWal,
+    ParallelWalOptions, RocksTables, Sequence, Tables, TicketLog, WalMode, WriteError, WriteOptions,
 };
 use parking_lot::{Condvar, Mutex};
 use rocks::{Db, DbOptions, FlushEvents, WriteBatch};
@@ -53,13 +53,13 @@ impl World {
             gate.parallel_wal.set(Arc::downgrade(&parallel_wal)).unwrap();
             db.tell_flushes(gate);
         }
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         World { _fs: fs, db, log, tables, parallel_wal }
     }
 
     fn write(&self, mut batch: WriteBatch) -> Result<(), WriteError<rocks::Error>> {
         let batch = batch.data();
-        self.parallel_wal.write(batch, How::SYNCED, |mark| self.tables.apply(batch, mark))
+        self.parallel_wal.write(batch, WriteOptions::SYNCED, |mark| self.tables.apply(batch, mark))
     }
 
     fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
@@ -216,7 +216,7 @@ fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
     let drive = Drive::new();
     let world = World::with_families(&drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
-    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
     world.db.flush().unwrap();
     assert_eq!(world.parallel_wal.held().records, 2);
@@ -243,7 +243,7 @@ fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_
     let gate = Arc::new(Gate::default());
     let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
-    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
     let mut written = 2;
     std::thread::scope(|scope| {
@@ -278,7 +278,7 @@ fn a_record_that_leaves_nothing_in_tables_is_given_up_by_the_next_flush() {
     let world = World::open(&drive);
     world.put("a", 1).unwrap();
     let batch = BatchBuilder::new().delete_range(Family::DEFAULT, b"b", b"b").build();
-    world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.db.flush().unwrap();
     assert_eq!(world.parallel_wal.held().records, 1, "the table ends with the put");
     world.tables.flush().unwrap();

@@ -37,11 +37,11 @@ impl World {
             ParallelWalOptions::default(),
         );
         let parallel_wal = Arc::new(parallel_wal.unwrap());
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         World { fs, db, log, tables, parallel_wal }
     }
 
-    fn write(&self, how: How, mut batch: WriteBatch) {
+    fn write(&self, how: WriteOptions, mut batch: WriteBatch) {
         let batch = batch.data();
         self.parallel_wal.write(batch, how, |mark| self.tables.apply(batch, mark)).unwrap();
     }
@@ -76,13 +76,13 @@ fn a_flush_of_rocksdb_retires_its_tickets_and_a_small_memtable_flushes_itself() 
     let drive = Drive::new();
     let world = World::open(&drive, MemoryLog::new());
     for n in 0..20 {
-        world.write(How::UNSYNCED, put(&format!("k{n}"), n));
+        world.write(WriteOptions::UNSYNCED, put(&format!("k{n}"), n));
     }
     assert_eq!(world.log.len(), 20);
     world.tables.flush().unwrap();
     assert_eq!(world.log.len(), 0);
     for n in 0..5000 {
-        world.write(How::UNSYNCED, put(&format!("k{n}"), n));
+        world.write(WriteOptions::UNSYNCED, put(&format!("k{n}"), n));
     }
     // The memtables changed; their flush is RocksDB's own thread's.
     let end = Instant::now() + Duration::from_secs(600);
@@ -103,8 +103,8 @@ fn merges_are_counted_once_over_crashes_with_the_whole_log_replayed() {
         let world = World::open(&drive, log);
         assert_eq!(world.get("n").unwrap_or(0), expected, "round {round}");
         for n in 0..50 {
-            world.write(How::SYNCED, add("n"));
-            world.write(How::SYNCED, put("k", n));
+            world.write(WriteOptions::SYNCED, add("n"));
+            world.write(WriteOptions::SYNCED, put("k", n));
             if n == 20 {
                 world.tables.flush().unwrap();
             }
@@ -125,7 +125,7 @@ fn merges_are_counted_once_over_crashes_with_the_whole_log_replayed() {
 fn a_clean_close_leaves_a_database_that_opens_without_the_log_and_a_crash_does_not() {
     let drive = Drive::new();
     let world = World::open(&drive, MemoryLog::new());
-    world.write(How::UNSYNCED, add("n"));
+    world.write(WriteOptions::UNSYNCED, add("n"));
     world.tables.flush().unwrap();
     let crashed = drive.after_a_cut(1);
     world.parallel_wal.close().unwrap();
@@ -154,8 +154,10 @@ fn a_batch_that_rocksdb_refuses_is_void() {
     let world = World::open(&drive, MemoryLog::new());
     let batch = put("a", 1).data().to_vec();
     world.db.close().unwrap();
-    let error =
-        world.parallel_wal.write(&batch, How::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap_err();
+    let error = world
+        .parallel_wal
+        .write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark))
+        .unwrap_err();
     assert!(matches!(error, WriteError::Apply(_)), "{error}");
     assert!(world.log.is_empty());
 }
@@ -186,14 +188,14 @@ fn cut_while_writing(seed: u64, merges: bool) {
                     let mut batch = put(&format!("a{slot}"), n);
                     batch.put(format!("b{slot}").as_bytes(), &n.to_le_bytes());
                     batch.put(b"padding", &[0; 600]);
-                    let how = if n % 3 == 0 { How::SYNCED } else { How::UNSYNCED };
+                    let how = if n % 3 == 0 { WriteOptions::SYNCED } else { WriteOptions::UNSYNCED };
                     world.write(how, batch);
                     if how.synced {
                         acknowledged[slot].store(n, Ordering::Release);
                     }
                     if merges {
                         to_add.fetch_add(1, Ordering::AcqRel);
-                        world.write(How::SYNCED, add("n"));
+                        world.write(WriteOptions::SYNCED, add("n"));
                         added.fetch_add(1, Ordering::AcqRel);
                     }
                 }
@@ -275,33 +277,33 @@ proptest! {
     #[test]
     fn what_rocksdb_serialises_is_read_back(changes in prop::collection::vec(change(), 0..20)) {
         let mut batch = WriteBatch::new();
-        let mut expected: Vec<(Kind, Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut expected: Vec<(RecordKind, Vec<u8>, Vec<u8>)> = Vec::new();
         for change in changes {
             match change {
                 Change::Put(k, v) => {
                     batch.put(&k, &v);
-                    expected.push((Kind::Put, k, v));
+                    expected.push((RecordKind::Put, k, v));
                 }
                 Change::Delete(k) => {
                     batch.delete(&k);
-                    expected.push((Kind::Delete, k, vec![]));
+                    expected.push((RecordKind::Delete, k, vec![]));
                 }
                 Change::SingleDelete(k) => {
                     batch.single_delete(&k);
-                    expected.push((Kind::SingleDelete, k, vec![]));
+                    expected.push((RecordKind::SingleDelete, k, vec![]));
                 }
                 Change::Merge(k, v) => {
                     batch.merge(&k, &v);
-                    expected.push((Kind::Merge, k, v));
+                    expected.push((RecordKind::Merge, k, v));
                 }
                 Change::DeleteRange(a, b) if a < b => {
                     batch.delete_range(&a, &b);
-                    expected.push((Kind::DeleteRange, a, b));
+                    expected.push((RecordKind::DeleteRange, a, b));
                 }
                 Change::DeleteRange(..) => {}
                 Change::LogData(v) => {
                     batch.log_data(&v);
-                    expected.push((Kind::LogData, vec![], v));
+                    expected.push((RecordKind::LogData, vec![], v));
                 }
                 Change::RolledBack(k) => {
                     batch.set_save_point();

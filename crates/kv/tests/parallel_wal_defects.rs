@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::{BrokenRule, Fs, ParallelOptions};
-use kv::parallel_wal::*;
+use kv::parallel_wal::{BrokenRule as WalRule, *};
 use rocks::Db;
 use units::{Blocks, block_on};
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
@@ -26,10 +26,10 @@ struct World {
 
 impl World {
     fn open(drive: &Drive) -> World {
-        World::without(drive, None, Without::Nothing)
+        World::without(drive, None, None)
     }
 
-    fn without(drive: &Drive, broken_rule: Option<BrokenRule>, without: Without) -> World {
+    fn without(drive: &Drive, broken_rule: Option<BrokenRule>, wal_rule: Option<WalRule>) -> World {
         let fs = drive.mount_without(broken_rule);
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
@@ -39,21 +39,21 @@ impl World {
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
             [(Family::DEFAULT, info)],
-            ParallelWalOptions { without, ..ParallelWalOptions::default() },
+            ParallelWalOptions { broken_rule: wal_rule, ..ParallelWalOptions::default() },
         );
         let parallel_wal = Arc::new(parallel_wal.unwrap());
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         World { fs, db, tables, log, parallel_wal }
     }
 
-    fn write(&self, how: How, batch: BatchBuilder) -> Result<(), WriteError<rocks::Error>> {
+    fn write(&self, how: WriteOptions, batch: BatchBuilder) -> Result<(), WriteError<rocks::Error>> {
         let batch = batch.build();
         self.parallel_wal.write(&batch, how, |mark| self.tables.apply(&batch, mark))
     }
 
     fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
         self.write(
-            How::SYNCED,
+            WriteOptions::SYNCED,
             BatchBuilder::new().put(Family::DEFAULT, key.as_bytes(), &value.to_le_bytes()),
         )
     }
@@ -83,13 +83,13 @@ impl World {
 }
 
 /// A key's value before and after a crash, where a second write comes while the first is between log and tables.
-fn overtaken(without: Without) -> (Option<u64>, Option<u64>) {
+fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     let drive = Drive::new();
-    let world = World::without(&drive, None, without);
+    let world = World::without(&drive, None, wal_rule);
     let first = BatchBuilder::new().put(Family::DEFAULT, b"a", &1_u64.to_le_bytes()).build();
     let (second_began, second_done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let outcome = world.parallel_wal.write(&first, How::SYNCED, |mark| {
+        let outcome = world.parallel_wal.write(&first, WriteOptions::SYNCED, |mark| {
             let (world, second_began, second_done) = (&world, &second_began, &second_done);
             scope.spawn(move || {
                 second_began.store(true, Ordering::Release);
@@ -100,7 +100,7 @@ fn overtaken(without: Without) -> (Option<u64>, Option<u64>) {
                 std::thread::yield_now();
             }
             // With its stripe held it cannot come through, however long this waits.
-            let patience = if without == Without::Stripes { u32::MAX } else { 2000 };
+            let patience = if wal_rule == Some(WalRule::KeyLocks) { u32::MAX } else { 2000 };
             for _ in 0..patience {
                 if second_done.load(Ordering::Acquire) {
                     break;
@@ -122,8 +122,12 @@ fn overtaken(without: Without) -> (Option<u64>, Option<u64>) {
 /// is sent, and the order of tickets is that of RocksDB's sequences, key by key.
 #[test]
 fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
-    assert_eq!(overtaken(Without::Nothing), (Some(2), Some(2)));
-    assert_eq!(overtaken(Without::Stripes), (Some(1), Some(2)), "without stripes a crash changes the value");
+    assert_eq!(overtaken(None), (Some(2), Some(2)));
+    assert_eq!(
+        overtaken(Some(WalRule::KeyLocks)),
+        (Some(1), Some(2)),
+        "without stripes a crash changes the value"
+    );
 }
 
 /// Whether a put whose append the drive failed, though it may have `landed`, said so, and what is there then, now and after a
@@ -133,7 +137,7 @@ fn after_a_failed_append(
     landed: bool,
 ) -> (bool, Option<u64>, Vec<Option<u64>>) {
     let drive = Drive::new();
-    let world = World::without(&drive, broken_rule, Without::Nothing);
+    let world = World::without(&drive, broken_rule, None);
     world.put("a", 1).unwrap();
     drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
     let failed = world.put("a", 2).is_err();
@@ -163,13 +167,13 @@ fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
 /// The same with a batch that RocksDB refuses once the log has it.
 #[test]
 fn a_write_that_rocksdb_refuses_does_not_come_back() {
-    let after = |without| {
+    let after = |wal_rule| {
         let drive = Drive::new();
-        let world = World::without(&drive, None, without);
+        let world = World::without(&drive, None, wal_rule);
         world.put("a", 1).unwrap();
         let batch = BatchBuilder::new().put(Family::DEFAULT, b"a", &2_u64.to_le_bytes()).build();
         assert_eq!(
-            world.parallel_wal.write(&batch, How::SYNCED, |_| Err("full")),
+            world.parallel_wal.write(&batch, WriteOptions::SYNCED, |_| Err("full")),
             Err(WriteError::Apply("full"))
         );
         let after = world.cut(&drive, 1);
@@ -177,8 +181,8 @@ fn a_write_that_rocksdb_refuses_does_not_come_back() {
         after.end();
         value
     };
-    assert_eq!(after(Without::Nothing), Some(1));
-    assert_eq!(after(Without::Void), Some(2), "a log that keeps it brings it back");
+    assert_eq!(after(None), Some(1));
+    assert_eq!(after(Some(WalRule::Void)), Some(2), "a log that keeps it brings it back");
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn batches_of_any_size_survive_with_every_byte() {
     let value = |size: usize| (0..size).map(|n| (n * 31 + size) as u8).collect::<Vec<u8>>();
     for size in &sizes {
         let batch = BatchBuilder::new().put(Family::DEFAULT, format!("{size}").as_bytes(), &value(*size));
-        world.write(How::SYNCED, batch).unwrap();
+        world.write(WriteOptions::SYNCED, batch).unwrap();
     }
     let after = world.cut(&drive, 3);
     for size in sizes {
@@ -239,15 +243,15 @@ fn gaps(early: bool) -> (usize, usize) {
                         BatchBuilder::new().put(Family::DEFAULT, key.as_bytes(), &n.to_le_bytes())
                     };
                     if !early {
-                        world.write(How::UNSYNCED, put("1")).unwrap();
-                        world.write(How::UNSYNCED, put("2")).unwrap();
+                        world.write(WriteOptions::UNSYNCED, put("1")).unwrap();
+                        world.write(WriteOptions::UNSYNCED, put("2")).unwrap();
                         if thread == "x" {
                             told.store(n, Ordering::Release);
                         } else {
                             // What one thread was told of, the other one writes down.
                             let other = told.load(Ordering::Acquire).to_le_bytes();
                             let after = BatchBuilder::new().put(Family::DEFAULT, b"z", &other);
-                            world.write(How::UNSYNCED, after).unwrap();
+                            world.write(WriteOptions::UNSYNCED, after).unwrap();
                         }
                         if n == rounds / 2 {
                             looked();
@@ -257,12 +261,12 @@ fn gaps(early: bool) -> (usize, usize) {
                     // As there: the sequence is out, and the memtable gets the batch some time later.
                     let first = put("1").build();
                     let mut held = None;
-                    let told = world.parallel_wal.write(&first, How::UNSYNCED, |mark| {
+                    let told = world.parallel_wal.write(&first, WriteOptions::UNSYNCED, |mark| {
                         held = mark;
                         Ok::<_, String>(Applied { last: Sequence(0) })
                     });
                     told.unwrap();
-                    world.write(How::UNSYNCED, put("2")).unwrap();
+                    world.write(WriteOptions::UNSYNCED, put("2")).unwrap();
                     looked();
                     world.tables.apply(&first, held).unwrap();
                 }

@@ -146,7 +146,11 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
 
 /// The rules that are broken.
 pub(crate) fn broken(options: &CrashOptions) -> Broken {
-    Broken { fs: options.broken_rule, engine: options.engine_sabotage }
+    Broken {
+        fs: options.broken_rule,
+        #[cfg(feature = "broken-rules")]
+        engine: options.engine_broken_rule,
+    }
 }
 
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {

@@ -20,6 +20,7 @@ mod engine;
 mod error;
 mod explore;
 mod files;
+mod linear;
 mod model;
 mod options;
 mod plan;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use fs::BrokenRule;
-use kv::parallel_wal::Without;
 
 use crate::{Error, StateId};
 
@@ -24,8 +23,9 @@ pub struct CrashOptions {
     pub broken_rule: Option<BrokenRule>,
     /// The same of the array's rules.
     pub array_sabotage: Option<array::Sabotage>,
-    /// The same of the rules of the engine above RocksDB.
-    pub engine_sabotage: Without,
+    /// A rule of the parallel WAL above RocksDB to break.
+    #[cfg(feature = "broken-rules")]
+    pub engine_broken_rule: Option<kv::parallel_wal::BrokenRule>,
     /// Whether the drive has a volatile cache; `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,
     /// The trace to explore instead of recording one; where no file is there yet, the recorded one goes there.
@@ -48,7 +48,8 @@ impl CrashOptions {
             states,
             broken_rule: None,
             array_sabotage: None,
-            engine_sabotage: Without::Nothing,
+            #[cfg(feature = "broken-rules")]
+            engine_broken_rule: None,
             volatile_cache: None,
             trace: None,
             only: None,

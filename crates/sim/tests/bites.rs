@@ -1,7 +1,7 @@
 //! Proof that the explorer notices: each broken rule is found, and the same seeds with the rule intact are clean.
 
 use fs::BrokenRule;
-use kv::parallel_wal::Without;
+use kv::parallel_wal::BrokenRule as WalRule;
 use sim::{CrashOptions, Report, Target, crash};
 
 /// A broken rule must show within this many states.
@@ -137,13 +137,13 @@ fn is_found_in_the_engine(
     seeds: impl IntoIterator<Item = u64>,
     states: u64,
     broken_rule: Option<BrokenRule>,
-    engine_sabotage: Without,
+    engine_broken_rule: Option<WalRule>,
 ) {
     let mut looked_at = 0;
     for seed in seeds {
         let options = CrashOptions {
             broken_rule,
-            engine_sabotage,
+            engine_broken_rule,
             first_failure: true,
             ..CrashOptions::new(Target::Engine, seed, states)
         };
@@ -156,32 +156,32 @@ fn is_found_in_the_engine(
             return;
         }
     }
-    panic!("{broken_rule:?} and {engine_sabotage:?} were not noticed in {looked_at} states");
+    panic!("{broken_rule:?} and {engine_broken_rule:?} were not noticed in {looked_at} states");
 }
 
 /// And with whatever workloads a seed begins with.
-fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, engine_sabotage: Without) {
-    is_found_in_the_engine([seed], 10 * STATES, broken_rule, engine_sabotage);
+fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, engine_broken_rule: Option<WalRule>) {
+    is_found_in_the_engine([seed], 10 * STATES, broken_rule, engine_broken_rule);
 }
 
 #[test]
 fn an_engine_without_stripes_is_found() {
-    shows_in_any_engine(41, None, Without::Stripes);
+    shows_in_any_engine(41, None, Some(WalRule::KeyLocks));
 }
 
 #[test]
 fn an_engine_that_leaves_what_was_refused_in_its_log_is_found() {
-    shows_in_any_engine(42, None, Without::Void);
+    shows_in_any_engine(42, None, Some(WalRule::Void));
 }
 
 #[test]
 fn an_engine_that_merges_again_what_is_in_tables_is_found() {
-    shows_in_any_engine(44, None, Without::Marks);
+    shows_in_any_engine(44, None, Some(WalRule::Marks));
 }
 
 #[test]
 fn an_engine_that_marks_merges_alone_is_found() {
-    shows_in_any_engine(45, None, Without::MarksOfOthers);
+    shows_in_any_engine(45, None, Some(WalRule::MarksOfPuts));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
     // The first workload of these writes each record alone, by stripes, syncs seldom, and has zones of a few records.
     let leave_many_zones =
         [71, 72, 76, 86, 98, 150, 152, 181, 183, 192, 201, 8, 241, 288, 303, 379, 405, 410];
-    is_found_in_the_engine(leave_many_zones, 500, Some(BrokenRule::Replacement), Without::Nothing);
+    is_found_in_the_engine(leave_many_zones, 500, Some(BrokenRule::Replacement), None);
 }
 
 /// The first workload of these has no merges, goes by stripes, syncs seldom, flushes one family past the engine again and again, and
@@ -198,19 +198,19 @@ const FLUSH_PAST: [u64; 12] = [71, 150, 72, 526, 433, 8, 241, 288, 379, 152, 410
 
 #[test]
 fn an_engine_that_takes_a_flush_of_one_family_for_one_of_all_is_found() {
-    is_found_in_the_engine(FLUSH_PAST, 500, None, Without::OtherFamilies);
+    is_found_in_the_engine(FLUSH_PAST, 500, None, Some(WalRule::OtherFamilies));
 }
 
 #[test]
 fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
     // The first workload of these shows it in one state of some dozens.
     let lose_what_others_need = [106, 111, 112, 110, 100, 101, 104, 113, 109];
-    is_found_in_the_engine(lose_what_others_need, 500, Some(BrokenRule::Needs), Without::Nothing);
+    is_found_in_the_engine(lose_what_others_need, 500, Some(BrokenRule::Needs), None);
 }
 
 #[test]
 fn an_engine_whose_log_writes_no_voids_is_found() {
-    shows_in_any_engine(48, Some(BrokenRule::Void), Without::Nothing);
+    shows_in_any_engine(48, Some(BrokenRule::Void), None);
 }
 
 /// The same of a rule of the array.
@@ -276,13 +276,13 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
 const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
 /// Broken rules of the log show there, too.
-fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_sabotage: Without) {
+fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_broken_rule: Option<WalRule>) {
     for seed in ORDERED {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ordered.trace");
         let options = CrashOptions {
             broken_rule,
-            engine_sabotage,
+            engine_broken_rule,
             first_failure: true,
             trace: Some(path.clone()),
             ..CrashOptions::new(Target::Engine, seed, 500)
@@ -297,15 +297,15 @@ fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_sabotage: 
             return;
         }
     }
-    panic!("{broken_rule:?} and {engine_sabotage:?} were not noticed");
+    panic!("{broken_rule:?} and {engine_broken_rule:?} were not noticed");
 }
 
 #[test]
 fn an_engine_of_ordered_writes_that_leaves_what_was_refused_in_its_log_is_found() {
-    is_found_in_ordered_writes(None, Without::Void);
+    is_found_in_ordered_writes(None, Some(WalRule::Void));
 }
 
 #[test]
 fn an_engine_of_ordered_writes_whose_log_writes_no_voids_is_found() {
-    is_found_in_ordered_writes(Some(BrokenRule::Void), Without::Nothing);
+    is_found_in_ordered_writes(Some(BrokenRule::Void), None);
 }

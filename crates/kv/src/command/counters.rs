@@ -1,6 +1,6 @@
 //! Values that count.
 
-use super::{Call, NOT_AN_INTEGER, Outcome};
+use super::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::{Expiry, parse_decimal, parse_integer};
 
 pub(super) fn incr(call: &mut Call<'_, '_>) -> Outcome {

@@ -1,7 +1,8 @@
 //! Commands on when a key goes.
 
+use super::call::{Call, Failure, NOT_AN_INTEGER, Outcome};
 use super::options::SetOptions;
-use super::{Call, Failure, NOT_AN_INTEGER, Outcome, strings};
+use super::strings;
 use crate::{Expiry, parse_integer};
 
 pub(super) fn expire(call: &mut Call<'_, '_>) -> Outcome {

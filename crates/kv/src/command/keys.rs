@@ -1,6 +1,6 @@
 //! Commands on keys, whatever their values.
 
-use super::{Call, Outcome, SYNTAX};
+use super::call::{Call, Outcome, SYNTAX};
 
 pub(super) fn del(call: &mut Call<'_, '_>) -> Outcome {
     // All reads come first, so that a failed one leaves nothing half done; a key named twice counts once.

@@ -1,6 +1,6 @@
 //! The options of SET and GETEX, and times given by clients.
 
-use super::{Failure, NOT_AN_INTEGER, SYNTAX};
+use super::call::{Failure, NOT_AN_INTEGER, SYNTAX};
 use crate::{Args, Expiry, parse_integer};
 
 /// When a client wants a key to go.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::cursor::{cursor_of, is_beyond, lower_bound};
 use crate::{Txn, glob, parse_integer};
 

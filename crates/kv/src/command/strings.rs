@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::call::{Call, NOT_AN_INTEGER, Outcome};
 use super::options::SetOptions;
-use super::{Call, NOT_AN_INTEGER, Outcome};
 use crate::{Expiry, parse_integer};
 
 pub(super) fn get(call: &mut Call<'_, '_>) -> Outcome {

@@ -4,9 +4,11 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use proptest::prelude::*;
 
+use super::call::*;
+use super::table::NAME_LIMIT;
 use super::*;
 use crate::txn::TxnShared;
-use crate::{Limits, MemoryStore, Overlay, Reply, Span, Store};
+use crate::{Args, Limits, MemoryStore, Overlay, Reply, Span, Store, Txn};
 
 /// A store, the overlay of a group that is not yet written, and a clock in the hand.
 struct World {
@@ -42,8 +44,7 @@ impl World {
 
     /// What is decided goes to the store.
     fn commit(&mut self) {
-        let written =
-            self.store.write(&self.overlay, true, 1).now_or_never().expect("memory is there at once");
+        let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
         written.expect("memory takes everything");
         self.overlay.reset();
     }
@@ -178,8 +179,11 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
         fn scan(&self, from: &[u8], visit: &mut crate::Visit<'_>) -> crate::Result<()> {
             self.0.scan(from, visit)
         }
-        fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> crate::Writing<'_> {
-            self.0.write(batch, sync, 1)
+        fn write(&self, batch: &Overlay, sync: bool) -> crate::Writing<'_> {
+            self.0.write(batch, sync)
+        }
+        fn key_estimate(&self) -> u64 {
+            self.0.key_estimate()
         }
         fn sync(&self) -> crate::Result<()> {
             Ok(())

@@ -2,13 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::{Args, Spec};
+use crate::args::Args;
+use crate::command::Spec;
 
-/// Keys are told apart by so many stripes. Two keys of one stripe wait for each other for nothing: with a thousand keys on
-/// their way, one in 256 does.
+/// Number of stripes that keys are hashed to. Two different keys of one stripe wait for each other: with a thousand keys in
+/// flight, one pipeline in 256 waits so.
 pub(crate) const STRIPES: usize = 1 << 18;
 
-/// The keys that a pipeline reads or writes. While it is on its way, nobody else's writes touch them.
+/// The keys that a pipeline reads or writes. While the pipeline is in flight, no other one writes to them.
 #[derive(Clone, Debug)]
 pub struct Claims {
     hash: RandomState,
@@ -17,22 +18,22 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// None yet. Claims are compared only with those of the same `hash`.
+    /// No keys. Claims are compared only with claims of the same `hash`.
     pub(crate) fn new(hash: &RandomState) -> Claims {
         Claims { hash: hash.clone(), stripes: Vec::new(), all: false }
     }
 
-    /// A key.
+    /// Claims a key.
     pub fn key(&mut self, key: &[u8]) {
         self.stripes.push(stripe(&self.hash, key));
     }
 
-    /// All keys, those that are not there too.
+    /// Claims all keys, present and future.
     pub fn everything(&mut self) {
         self.all = true;
     }
 
-    /// What a command with these words touches.
+    /// Claims the keys of a command with these words.
     pub fn command(&mut self, spec: &Spec, args: Args<'_>) {
         if spec.keys.first == 0 {
             return self.everything();
@@ -42,7 +43,7 @@ impl Claims {
         }
     }
 
-    /// Whether a key is among them.
+    /// Whether the claims cover a key.
     #[cfg(debug_assertions)]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.all || self.stripes.contains(&stripe(&self.hash, key))

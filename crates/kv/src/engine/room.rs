@@ -1,38 +1,39 @@
-//! What the writer knows of the room on the drive.
+//! The room on the drive, as the writers know it.
 
-use crate::command::client_text;
-use crate::{Error, Refusal, Room, Store};
+use crate::error::Error;
+use crate::store::{Room, Store};
+use crate::txn::Refusal;
 
-/// How old the knowledge may be.
+/// The room is read again after this long,
 pub(super) const ROOM_AGE_MS: u64 = 100;
-/// And how much may be written by it: a part of what is free beyond what is kept back, within bounds. A fast drive takes a
-/// third of a small one's room in the time above.
+/// or after this part of the free room beyond the reserve was written, within bounds: a fast drive fills a third of a small
+/// one's room in the time above.
 const ROOM_PART: u64 = 8;
 const ROOM_BYTES_MIN: u64 = 256 << 10;
 const ROOM_BYTES_MAX: u64 = 64 << 20;
 
-/// Looks at the room now and then.
+/// Reads the room from time to time.
 #[derive(Default)]
 pub(super) struct RoomWatch {
-    looked_ms: u64,
-    /// Bytes of batches since, and how many there may be before the next look.
+    read_ms: u64,
+    /// Bytes of batches since the room was read, and their number at which it is read again.
     written: u64,
     may_write: u64,
     refusal: Option<Refusal>,
 }
 
 impl RoomWatch {
-    /// So many bytes are being written.
+    /// Notes that a batch of `bytes` is written.
     pub fn writes(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
 
-    /// What speaks against writes that grow the data.
-    pub fn look(&mut self, store: &dyn Store, now_ms: u64) -> Option<Refusal> {
-        if now_ms.abs_diff(self.looked_ms) < ROOM_AGE_MS && self.written < self.may_write {
+    /// Why writes that grow the data are refused, if they are.
+    pub fn refusal(&mut self, store: &dyn Store, now_ms: u64) -> Option<Refusal> {
+        if now_ms.abs_diff(self.read_ms) < ROOM_AGE_MS && self.written < self.may_write {
             return self.refusal.clone();
         }
-        (self.looked_ms, self.written) = (now_ms, 0);
+        (self.read_ms, self.written) = (now_ms, 0);
         let room = store.room();
         self.may_write = room.map_or(u64::MAX, |room| {
             let beyond = room.free.0.saturating_sub(room.reserve.0);
@@ -50,7 +51,7 @@ impl RoomWatch {
         self.refusal = short.map(|room| {
             let error =
                 Error::NoSpace(format!("{} bytes are free, {} are kept back", room.free.0, room.reserve.0));
-            Refusal { text: client_text(&error).into(), growth_only: true }
+            Refusal { text: error.to_client().into(), growth_only: true }
         });
         self.refusal.clone()
     }

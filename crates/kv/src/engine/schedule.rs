@@ -1,37 +1,39 @@
-//! Which pipelines go next, and together: no I/O, no threads.
+//! Which pipelines run next, and which of them together: no I/O, no threads.
 //!
 //! ```text
-//!  push --> fresh --take--> a group: on its way, holds its keys --release--> done
-//!             ^        \--> blocked: a key is held, or an earlier one waits for it
+//!  push --> fresh --take--> a group: in flight, holds its keys --release--> done
+//!             ^        \--> blocked: a key is held, or an earlier pipeline waits for the key
 //!             |__________________/  all of them again, after a release
 //! ```
 //!
-//! Of two pipelines that share a key, the one that came first goes first. Those of one group run one after another and
-//! become one batch, so that they may share keys: whoever waited for a key goes with all others that did.
+//! Of two pipelines that share a key, the one that came first runs first. The pipelines of a group run one after another and
+//! become one batch, so that they may share keys: all pipelines that waited for one key go in one group.
 
 use std::collections::VecDeque;
 
 use super::claims::{Claims, StripeBits};
-use crate::{Batching, Work};
+use super::work::Work;
+use crate::parallel_wal::WalMode;
 
 /// Pipelines of a group.
 const GROUP_LIMIT: usize = 4096;
 
-/// A pipeline with what it touches.
+/// A pipeline with the keys that it claims.
 pub(super) struct Waiting {
     pub work: Box<dyn Work>,
     pub claims: Claims,
 }
 
-/// Pipelines that go together. Until they are [released](Schedule::release), nobody else's that share a key with them go.
+/// Pipelines that run together. Until the group is [released](Schedule::release), no other pipeline runs that shares a key
+/// with one of them.
 #[derive(Default)]
 pub(super) struct Group {
     pub works: Vec<Box<dyn Work>>,
     claims: Vec<Claims>,
 }
 
-/// What a group holds, apart from its pipelines.
-pub(super) struct Held(Vec<Claims>);
+/// The keys that a group holds.
+pub(super) struct HeldKeys(Vec<Claims>);
 
 impl Group {
     fn push(&mut self, waiting: Waiting) {
@@ -39,36 +41,47 @@ impl Group {
         self.claims.push(waiting.claims);
     }
 
-    /// The `n`th pipeline, and what it claims.
+    /// The `n`th pipeline, and its claims.
     pub fn member(&mut self, n: usize) -> Option<(&mut Box<dyn Work>, &Claims)> {
         self.works.get_mut(n).zip(self.claims.get(n))
     }
 
-    pub fn split(self) -> (Vec<Box<dyn Work>>, Held) {
-        (self.works, Held(self.claims))
+    /// The pipelines, and the keys to release when they are done.
+    pub fn split(self) -> (Vec<Box<dyn Work>>, HeldKeys) {
+        (self.works, HeldKeys(self.claims))
     }
 }
 
+/// The pipelines that wait, and the keys of the groups in flight.
+///
+/// The store's log decides how pipelines make groups:
+///
+/// | log | groups in flight | pipelines of a group |
+/// |---|---|---|
+/// | `group` | one | all that wait |
+/// | `auto` | any number | all that wait and whose keys are free |
+/// | `waltz` | any number | one, and those that share a key with the group |
 pub(super) struct Schedule {
-    batching: Batching,
-    /// Not looked at since they came, or since the last release.
+    wal: WalMode,
+    /// Not examined since they came, or since the last release.
     fresh: VecDeque<Waiting>,
-    /// Those that have to wait for a release, older than the fresh ones, and their keys.
+    /// Pipelines that wait for a release, older than the fresh ones, and their keys.
     blocked: VecDeque<Waiting>,
     blocked_keys: StripeBits,
     blocked_all: bool,
-    /// Keys of the group that is being made, where that matters. Empty otherwise.
+    /// Keys of the group that is being made, for `waltz`. Empty otherwise.
     grouped: StripeBits,
-    /// Keys of the groups on their way.
+    /// Keys of the groups in flight.
     held: StripeBits,
     held_all: bool,
-    flying: usize,
+    in_flight: usize,
 }
 
 impl Schedule {
-    pub fn new(batching: Batching) -> Schedule {
+    /// An empty schedule for a store with such a log.
+    pub fn new(wal: WalMode) -> Schedule {
         Schedule {
-            batching,
+            wal,
             fresh: VecDeque::new(),
             blocked: VecDeque::new(),
             blocked_keys: StripeBits::new(),
@@ -76,7 +89,7 @@ impl Schedule {
             grouped: StripeBits::new(),
             held: StripeBits::new(),
             held_all: false,
-            flying: 0,
+            in_flight: 0,
         }
     }
 
@@ -86,99 +99,99 @@ impl Schedule {
     }
 
     /// Whether [`take`](Schedule::take) may give a group.
-    pub fn is_worth_a_look(&self) -> bool {
-        !self.fresh.is_empty() && (self.flying == 0 || self.batching != Batching::OneAtATime)
+    pub fn may_take(&self) -> bool {
+        !self.fresh.is_empty() && (self.in_flight == 0 || self.wal.is_parallel())
     }
 
-    /// Groups on their way.
-    pub fn flying(&self) -> usize {
-        self.flying
+    /// Groups in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
-    /// Nothing waits, and nothing is on its way.
+    /// Nothing waits, and nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        self.len() == 0 && self.flying == 0
+        self.len() == 0 && self.in_flight == 0
     }
 
-    /// One more waits.
+    /// Adds a pipeline.
     pub fn push(&mut self, waiting: Waiting) {
         self.fresh.push_back(waiting);
     }
 
-    /// The next group, if there is one that may go. It holds its keys from here on.
+    /// The next group, if one may run. It holds its keys from here on.
     pub fn take(&mut self) -> Option<Group> {
-        if !self.is_worth_a_look() {
+        if !self.may_take() {
             return None;
         }
-        let alone = self.batching == Batching::Alone;
+        let single = self.wal == WalMode::Waltz;
         let mut group = Group::default();
-        // They may go, but not in this group.
+        // Pipelines whose keys are free, but which do not belong in this group.
         let mut later = VecDeque::new();
         while group.works.len() < GROUP_LIMIT
             && let Some(next) = self.fresh.pop_front()
         {
-            if !self.may_go(&next.claims, !later.is_empty()) {
+            if !self.may_run(&next.claims, !later.is_empty()) {
                 self.block(&next.claims);
                 self.blocked.push_back(next);
-            } else if alone && !group.works.is_empty() && !self.shares(&group, &next.claims) {
+            } else if single && !group.works.is_empty() && !self.shares(&group, &next.claims) {
                 self.block(&next.claims);
                 later.push_back(next);
             } else {
-                if alone {
+                if single {
                     self.grouped.insert(&next.claims);
                 }
                 group.push(next);
             }
         }
-        for claims in group.claims.iter().filter(|_| alone) {
+        for claims in group.claims.iter().filter(|_| single) {
             self.grouped.remove(claims);
         }
         if !later.is_empty() {
-            // Those that are blocked share no key with them, or came after.
-            self.look_again(later);
+            // The blocked pipelines share no key with these, or came after them.
+            self.requeue(later);
         }
         if group.works.is_empty() {
             return None;
         }
-        self.flying += 1;
-        self.hold(&group.claims);
+        self.in_flight += 1;
+        self.hold_keys(&group.claims);
         Some(group)
     }
 
     /// The pipelines of a group from the `from`th on wait again, before all others.
     pub fn put_back(&mut self, group: &mut Group, from: usize) {
-        self.let_go(&group.claims);
+        self.free_keys(&group.claims);
         let works = group.works.split_off(from);
         let claims = group.claims.split_off(from);
         let back = works.into_iter().zip(claims).map(|(work, claims)| Waiting { work, claims }).collect();
-        self.hold(&group.claims);
-        self.look_again(back);
+        self.hold_keys(&group.claims);
+        self.requeue(back);
     }
 
-    /// A group is over.
-    pub fn release(&mut self, held: &Held) {
-        self.let_go(&held.0);
-        self.flying -= 1;
-        self.look_again(VecDeque::new());
+    /// A group has ended.
+    pub fn release(&mut self, held: &HeldKeys) {
+        self.free_keys(&held.0);
+        self.in_flight -= 1;
+        self.requeue(VecDeque::new());
     }
 
-    /// Takes out all that waits.
+    /// Takes out all pipelines that wait.
     pub fn drain(&mut self) -> Vec<Waiting> {
-        self.look_again(VecDeque::new());
+        self.requeue(VecDeque::new());
         self.fresh.drain(..).collect()
     }
 
-    /// Whether nobody else's claims are in the way; `later`: there are some besides those of the blocked.
-    fn may_go(&self, claims: &Claims, later: bool) -> bool {
+    /// Whether no group in flight and no pipeline that waits longer shares a key. `later`: some wait besides the blocked ones.
+    fn may_run(&self, claims: &Claims, later: bool) -> bool {
         let wait = later || !self.blocked.is_empty();
         if claims.is_all() {
-            return self.flying == 0 && !wait;
+            return self.in_flight == 0 && !wait;
         }
         let all = self.held_all || self.blocked_all;
         !(all || self.held.meets(claims) || wait && self.blocked_keys.meets(claims))
     }
 
-    /// Whether a pipeline shares a key with a group that may go alone.
+    /// Whether a pipeline shares a key with a group of `waltz`.
     fn shares(&self, group: &Group, claims: &Claims) -> bool {
         let all = claims.is_all() || group.claims.iter().any(Claims::is_all);
         all || self.grouped.meets(claims)
@@ -189,8 +202,8 @@ impl Schedule {
         self.blocked_all |= claims.is_all();
     }
 
-    /// Everything that waits is looked at again, `first` before the others.
-    fn look_again(&mut self, mut first: VecDeque<Waiting>) {
+    /// Makes all waiting pipelines fresh again, `first` before the others.
+    fn requeue(&mut self, mut first: VecDeque<Waiting>) {
         for waiting in first.iter().chain(&self.blocked) {
             self.blocked_keys.remove(&waiting.claims);
         }
@@ -200,17 +213,17 @@ impl Schedule {
         self.fresh = first;
     }
 
-    fn hold(&mut self, claims: &[Claims]) {
+    fn hold_keys(&mut self, claims: &[Claims]) {
         for claims in claims {
             self.held.insert(claims);
             self.held_all |= claims.is_all();
         }
     }
 
-    fn let_go(&mut self, claims: &[Claims]) {
+    fn free_keys(&mut self, claims: &[Claims]) {
         for claims in claims {
             self.held.remove(claims);
-            // Whoever claims everything is alone on its way.
+            // A pipeline that claims all keys is the only one in flight.
             self.held_all &= !claims.is_all();
         }
     }

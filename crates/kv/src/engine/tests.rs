@@ -2,12 +2,19 @@ mod transactions;
 
 use std::sync::mpsc;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
 use bytes::Bytes;
-use units::{Bytes as Size, RealDriver};
+use parking_lot::Mutex;
+use units::{Bytes as Size, Driver, RealDriver};
 
 use super::room::ROOM_AGE_MS;
 use super::*;
-use crate::{Args, MemoryStore, Overlay, Reply, Span, Writing, execute, find};
+use crate::parallel_wal::WalMode;
+use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, Writing, execute, find};
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -152,7 +159,7 @@ fn a_pipeline_is_one_synced_batch_and_sees_its_own_writes() {
 
 #[test]
 fn pipelines_that_wait_together_share_a_sync_and_lose_no_increment() {
-    let (store, engine) = slow(Batching::OneAtATime, 1);
+    let (store, engine) = slow(WalMode::Group, 1);
     let mut answers = vec![begin(&engine, &["INCR n"])];
     store.wait_for(&[&["n"]]);
     // All the others come while the first is on its way.
@@ -297,9 +304,37 @@ fn expired_keys_leave_the_store_though_nobody_reads_them() {
     engine.close().expect("closes");
 }
 
+#[test]
+fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
+    const MANY: u64 = 100_001;
+    let store = Arc::new(MemoryStore::new());
+    let engine = engine(&store, EngineOptions::default());
+    ask(&engine, &["SET a 1", "SET a 2", "SET b 1 PX 1000000000"]);
+    let few = engine.keyspace().expect("reads");
+    assert_eq!((few.keys, few.expires, few.age_ms), (2, 1, Some(0)));
+    assert!((999_000_000..=1_000_000_000).contains(&few.avg_ttl_ms), "{few:?}");
+    let mut overlay = Overlay::default();
+    for n in 0..MANY {
+        let value = Bytes::from_static(b"v");
+        overlay.put(Bytes::from(format!("key:{n}")), crate::Record { expires: crate::Expiry::NEVER, value });
+    }
+    futures_util::FutureExt::now_or_never(store.write(&overlay, true)).expect("memory").expect("memory");
+    assert_eq!(engine.keyspace().expect("reads").age_ms, None, "never counted");
+    let mut walk = expiry::Walk::default();
+    while expiry::visit_slice(&engine.0, &mut walk) || engine.0.counted.lock().is_none() {
+        if engine.0.counted.lock().is_some() {
+            break;
+        }
+    }
+    let many = engine.keyspace().expect("reads");
+    assert_eq!((many.keys, many.expires), (MANY + 2, 1));
+    assert!(many.age_ms.is_some());
+    engine.close().expect("closes");
+}
+
 /// One slice of the background walk, here and now.
 fn expiry_now(engine: &Engine) {
-    assert!(expiry::slice(&engine.0, &mut Default::default()));
+    assert!(expiry::visit_slice(&engine.0, &mut Default::default()));
     // A later pipeline is answered after the deletes.
     ask(engine, &["DEL nothing"]);
 }
@@ -308,7 +343,7 @@ fn expiry_now(engine: &Engine) {
 #[derive(Debug)]
 struct Slow {
     memory: MemoryStore,
-    batching: Batching,
+    wal: WalMode,
     /// Keys of the batches on their way.
     flying: Mutex<Vec<Vec<String>>>,
     /// The writes that may land: those that have this key, or all.
@@ -319,11 +354,11 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(batching: Batching) -> Arc<Slow> {
+    fn new(wal: WalMode) -> Arc<Slow> {
         let (flying, landing) = (Mutex::default(), Mutex::default());
         Arc::new(Slow {
             memory: MemoryStore::new(),
-            batching,
+            wal,
             flying,
             landing,
             full: AtomicBool::new(false),
@@ -378,7 +413,7 @@ impl Store for Slow {
         self.memory.scan(from, visit)
     }
 
-    fn write(&self, batch: &Overlay, sync: bool, _writers: usize) -> Writing<'_> {
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
         let mut keys: Vec<String> =
             batch.entries().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
         if batch.is_cleared() {
@@ -395,16 +430,20 @@ impl Store for Slow {
                 self.moved.changed_since(seen).await;
             }
             self.landed(&keys);
-            self.memory.write(&batch, sync, 1).await
+            self.memory.write(&batch, sync).await
         })
     }
 
-    fn batching(&self) -> Batching {
-        self.batching
+    fn wal(&self) -> WalMode {
+        self.wal
     }
 
     fn takes_more(&self) -> bool {
         !self.full.load(Ordering::SeqCst)
+    }
+
+    fn key_estimate(&self) -> u64 {
+        self.memory.key_estimate()
     }
 
     fn sync(&self) -> Result<()> {
@@ -416,8 +455,8 @@ impl Store for Slow {
     }
 }
 
-fn slow(batching: Batching, writers: usize) -> (Arc<Slow>, Engine) {
-    let store = Slow::new(batching);
+fn slow(wal: WalMode, writers: usize) -> (Arc<Slow>, Engine) {
+    let store = Slow::new(wal);
     let options = EngineOptions { writers: Some(writers), ..EngineOptions::default() };
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, RealDriver::new(), options);
     (store, engine)
@@ -433,15 +472,15 @@ fn is_waiting(answers: &Answers) -> bool {
 
 #[test]
 fn an_expired_key_that_two_walks_find_is_counted_once() {
-    let (store, day) = (Slow::new(Batching::Together), Day::new());
+    let (store, day) = (Slow::new(WalMode::Auto), Day::new());
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
     store.land("other");
     ask(&engine, &["SET gone v PX 1", "SET other v"]);
     day.goes_on(5);
     // The first one's delete is on its way when the second one looks.
-    expiry::slice(&engine.0, &mut Default::default());
+    expiry::visit_slice(&engine.0, &mut Default::default());
     store.wait_for(&[&["gone"]]);
-    expiry::slice(&engine.0, &mut Default::default());
+    expiry::visit_slice(&engine.0, &mut Default::default());
     store.land("*");
     engine.close().expect("closes");
     assert_eq!(engine.stats().expired, 1);
@@ -450,7 +489,7 @@ fn an_expired_key_that_two_walks_find_is_counted_once() {
 #[test]
 fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
     for writers in [1, 3] {
-        let (store, engine) = slow(Batching::Together, writers);
+        let (store, engine) = slow(WalMode::Auto, writers);
         let first = begin(&engine, &["INCR a"]);
         store.wait_for(&[&["a"]]);
         let other = begin(&engine, &["INCR b"]);
@@ -480,7 +519,7 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
 #[test]
 fn while_the_store_takes_no_more_pipelines_wait_and_go_together_when_a_batch_has_landed() {
     for writers in [1, 3] {
-        let (store, engine) = slow(Batching::Together, writers);
+        let (store, engine) = slow(WalMode::Auto, writers);
         store.full.store(true, Ordering::SeqCst);
         let first = begin(&engine, &["SET a 1"]);
         store.wait_for(&[&["a"]]);
@@ -501,7 +540,7 @@ fn while_the_store_takes_no_more_pipelines_wait_and_go_together_when_a_batch_has
 
 #[test]
 fn what_touches_everything_goes_alone_and_is_not_starved() {
-    let (store, engine) = slow(Batching::Together, 2);
+    let (store, engine) = slow(WalMode::Auto, 2);
     let before = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);
     let flush = begin(&engine, &["FLUSHALL", "DBSIZE"]);
@@ -523,7 +562,7 @@ fn what_touches_everything_goes_alone_and_is_not_starved() {
 
 #[test]
 fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
-    let (store, engine) = slow(Batching::Alone, 1);
+    let (store, engine) = slow(WalMode::Waltz, 1);
     let answers: Vec<Answers> =
         ["SET a 1", "SET b 1", "SET c 1"].iter().map(|line| begin(&engine, &[line])).collect();
     store.wait_for(&[&["a"], &["b"], &["c"]]);
@@ -546,7 +585,7 @@ fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
 
 #[test]
 fn a_failed_write_fails_its_own_pipelines_and_a_full_store_only_those_that_do_not_fit() {
-    let (store, engine) = slow(Batching::Together, 1);
+    let (store, engine) = slow(WalMode::Auto, 1);
     let good = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);
     let bad = begin(&engine, &["SET b 1"]);
@@ -563,10 +602,8 @@ fn a_failed_write_fails_its_own_pipelines_and_a_full_store_only_those_that_do_no
 
 #[test]
 fn increments_of_many_threads_over_few_keys_are_all_counted() {
-    for (batching, writers) in
-        [(Batching::OneAtATime, 1), (Batching::Together, 1), (Batching::Together, 3), (Batching::Alone, 3)]
-    {
-        let (store, engine) = slow(batching, writers);
+    for (wal, writers) in [(WalMode::Group, 1), (WalMode::Auto, 1), (WalMode::Auto, 3), (WalMode::Waltz, 3)] {
+        let (store, engine) = slow(wal, writers);
         store.land("*");
         std::thread::scope(|scope| {
             for t in 0..4 {
@@ -589,7 +626,7 @@ fn increments_of_many_threads_over_few_keys_are_all_counted() {
                 crate::parse_integer(&value.value).expect("a number")
             })
             .sum();
-        assert_eq!(sum, 4 * (6 + 294 * 2), "{batching:?}, {writers} writers");
+        assert_eq!(sum, 4 * (6 + 294 * 2), "{wal:?}, {writers} writers");
         engine.close().expect("closes");
     }
 }

@@ -1,4 +1,4 @@
-//! A writer: runs groups of pipelines, and has their batches on their way side by side.
+//! A writer: runs groups of pipelines, and keeps their batches in flight side by side.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,19 +9,29 @@ use std::task::Poll;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use super::schedule::{Group, Held};
-use super::{Durability, Inner};
-use crate::command::client_text;
-use crate::{Error, ErrorKind, Overlay, Refusal, Result, Txn, Work, Writing};
+use super::schedule::{Group, HeldKeys};
+use super::shared::Shared;
+use super::work::Work;
+use crate::error::{Error, ErrorKind, Result};
+use crate::overlay::Overlay;
+use crate::store::Writing;
+use crate::txn::Refusal;
 
-/// A batch is written when it has about this much, though more pipelines could go with it.
+/// A batch of about this many bytes is written, though more pipelines could join it.
 const GROUP_BYTES: usize = 4 << 20;
 
-/// A group that was run.
-struct Run<'a> {
+/// A writer thread's task.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    /// Its place among the writers.
+    number: usize,
+}
+
+/// A group whose pipelines were run.
+struct RunGroup<'a> {
     works: Vec<Box<dyn Work>>,
-    held: Held,
-    /// Nothing where the pipelines changed nothing, or there are none.
+    held: HeldKeys,
+    /// None: the pipelines changed nothing, or there are none.
     writing: Option<Writing<'a>>,
     keys: usize,
     bytes: usize,
@@ -30,84 +40,93 @@ struct Run<'a> {
 }
 
 /// A group whose outcome is known.
-struct Landed {
+struct EndedGroup {
     works: Vec<Box<dyn Work>>,
-    held: Held,
+    held: HeldKeys,
 }
 
-/// However a writer ends, what waits is dropped rather than left to wait for ever.
-struct Closing<'a>(&'a Inner);
+/// Drops the pipelines that wait when a writer ends, however it ends: their clients would wait for ever.
+struct DropQueue<'a>(&'a Shared);
 
-impl Drop for Closing<'_> {
+impl Drop for DropQueue<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.closed = true;
-        let left = state.schedule.drain();
-        drop(state);
+        let mut queue = self.0.queue.lock();
+        queue.closed = true;
+        let left = queue.schedule.drain();
+        drop(queue);
         drop(left);
     }
 }
 
-impl Inner {
-    pub(super) async fn write_until_closed(&self, me: usize) {
-        let _closing = Closing(self);
+impl Writer {
+    /// The writer of a number.
+    pub fn new(shared: Arc<Shared>, number: usize) -> Writer {
+        Writer { shared, number }
+    }
+
+    /// Writes until the engine is closed and nothing waits.
+    pub async fn run(&self) {
+        let shared = &*self.shared;
+        let _drop_queue = DropQueue(shared);
         let mut overlay = Overlay::default();
-        let mut flying = FuturesUnordered::new();
-        let mut over = Vec::new();
+        let mut in_flight = FuturesUnordered::new();
+        let mut ended = Vec::new();
         loop {
             let (group, wake) = {
-                let mut state = self.state.lock();
-                let group = if self.is_worth_a_look(&state.schedule) { state.schedule.take() } else { None };
-                // There is more than this writer can do at once.
-                let more = group.is_some() && self.is_worth_a_look(&state.schedule);
-                (group, if more { state.idle.take_one() } else { None })
+                let mut queue = shared.queue.lock();
+                let group = if shared.may_take(&queue.schedule) { queue.schedule.take() } else { None };
+                // Another writer takes what is left.
+                let more = group.is_some() && shared.may_take(&queue.schedule);
+                (group, if more { queue.idle.take_one() } else { None })
             };
             if let Some(waker) = wake {
                 waker.wake();
             }
             let took = group.is_some();
             if let Some(group) = group {
-                flying.push(self.land(self.run_group(group, &mut overlay)));
+                in_flight.push(self.finish(self.run_group(group, &mut overlay)));
             }
-            // Also starts what was just added.
+            // The first poll also starts the write that was just added.
             let goes_on = poll_fn(|cx| {
-                while let Poll::Ready(Some(landed)) = flying.poll_next_unpin(cx) {
-                    let Landed { works, held } = landed;
-                    self.state.lock().schedule.release(&held);
-                    over.extend(works);
+                while let Poll::Ready(Some(group)) = in_flight.poll_next_unpin(cx) {
+                    let EndedGroup { works, held } = group;
+                    shared.queue.lock().schedule.release(&held);
+                    ended.extend(works);
                 }
-                let mut state = self.state.lock();
-                if took || !over.is_empty() || self.is_worth_a_look(&state.schedule) {
+                let mut queue = shared.queue.lock();
+                if took || !ended.is_empty() || shared.may_take(&queue.schedule) {
                     return Poll::Ready(true);
                 }
-                if state.closed && state.schedule.is_idle() {
+                if queue.closed && queue.schedule.is_idle() {
                     return Poll::Ready(false);
                 }
-                state.idle.set(me, cx.waker());
+                queue.idle.set(self.number, cx.waker());
                 Poll::Pending
             })
             .await;
-            self.state.lock().idle.clear(me);
-            over.drain(..).for_each(Work::done);
+            shared.queue.lock().idle.clear(self.number);
+            ended.drain(..).for_each(Work::done);
             if !goes_on {
-                // The others, if they wait for this.
-                self.state.lock().idle.wake_all();
+                // Another writer may sleep until this group has ended.
+                shared.queue.lock().idle.wake_all();
                 return;
             }
         }
     }
 
-    /// Runs a group over what is stored, and begins to write what it decided.
-    fn run_group(&self, mut group: Group, overlay: &mut Overlay) -> Run<'_> {
-        let now_ms = self.driver.unix_millis();
-        let refusal = self.refusal(now_ms);
+    /// Runs a group over what is stored, and begins to write what it changed.
+    fn run_group(&self, mut group: Group, overlay: &mut Overlay) -> RunGroup<'_> {
+        let shared = &*self.shared;
+        let now_ms = shared.driver.unix_millis();
+        let refusal = shared.refusal(now_ms);
         overlay.reset();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut done = 0;
             while overlay.byte_size() < GROUP_BYTES
                 && let Some((work, _claims)) = group.member(done)
             {
-                let mut txn = self.writing(overlay, now_ms, refusal.clone());
+                overlay.begin_pipeline();
+                let mut txn = shared.writing(overlay, now_ms, refusal.clone());
                 #[cfg(debug_assertions)]
                 txn.claim(_claims.clone());
                 work.run(&mut txn);
@@ -116,19 +135,20 @@ impl Inner {
             done
         }));
         match ran {
-            Ok(done) if done < group.works.len() => self.state.lock().schedule.put_back(&mut group, done),
+            Ok(done) if done < group.works.len() => {
+                shared.queue.lock().schedule.put_back(&mut group, done);
+            }
             Ok(_) => {}
             Err(_) => {
-                // The works of this group are gone and their clients disconnected; nothing of it is written.
+                // The works of this group are dropped, their clients disconnected, and nothing is written.
                 self.fail_by_panic();
                 group.works.clear();
                 overlay.reset();
             }
         }
-        let pipelines = group.works.len();
         let begin = || {
-            self.room.lock().writes(overlay.byte_size());
-            self.store.write(overlay, self.is_synced(), pipelines)
+            shared.room.lock().writes(overlay.byte_size());
+            shared.store.write(overlay, shared.is_synced())
         };
         let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
         let writing = begun.unwrap_or_else(|_| {
@@ -137,112 +157,90 @@ impl Inner {
             None
         });
         let (works, held) = group.split();
-        Run { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
+        RunGroup { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
     }
 
-    /// Waits until a group's batch is written, or its pipelines know that it is not.
-    async fn land(&self, run: Run<'_>) -> Landed {
-        let Run { mut works, held, writing, keys, bytes, now_ms, refusal } = run;
-        let landing = async {
+    /// Waits until a group's batch is written; if it cannot be, runs each pipeline by itself.
+    async fn finish(&self, group: RunGroup<'_>) -> EndedGroup {
+        let RunGroup { mut works, held, writing, keys, bytes, now_ms, refusal } = group;
+        let finishing = async {
             let count = works.len() as u64;
             let outcome = match writing {
-                Some(writing) => writing.await.map(|()| self.written(keys, bytes)),
+                Some(writing) => writing.await.map(|()| self.count_batch(keys, bytes)),
                 None => Ok(()),
             };
             match outcome {
                 Ok(()) => {
-                    self.counters.pipelines.fetch_add(count, Ordering::Relaxed);
+                    self.shared.counters.pipelines.fetch_add(count, Ordering::Relaxed);
                 }
                 Err(error) => {
                     for work in &mut works {
-                        self.run_alone(&mut **work, now_ms, &refusal, &error).await;
+                        self.run_by_itself(&mut **work, now_ms, &refusal, &error).await;
                     }
                 }
             }
         };
-        if AssertUnwindSafe(landing).catch_unwind().await.is_err() {
+        if AssertUnwindSafe(finishing).catch_unwind().await.is_err() {
             self.fail_by_panic();
             works.clear();
         }
-        Landed { works, held }
+        EndedGroup { works, held }
     }
 
-    /// After the group's write failed: each on its own, so that one that fits or frees room still succeeds, and
-    /// at last with its writes refused.
-    async fn run_alone(
+    /// Runs and writes one pipeline of a group whose write failed, so that one that fits or frees room still succeeds. If its
+    /// own write fails too, runs it with its writes refused.
+    async fn run_by_itself(
         &self,
         work: &mut dyn Work,
         now_ms: u64,
         refusal: &Option<Refusal>,
         group_error: &Error,
     ) {
-        let mut overlay = Overlay::default();
+        let (shared, mut overlay) = (&*self.shared, Overlay::default());
         let mut error = None;
         if matches!(group_error.kind(), ErrorKind::NoSpace | ErrorKind::Retry) {
-            work.run(&mut self.writing(&mut overlay, now_ms, refusal.clone()));
-            match self.commit(&overlay).await {
+            overlay.begin_pipeline();
+            work.run(&mut shared.writing(&mut overlay, now_ms, refusal.clone()));
+            match self.write(&overlay).await {
                 Ok(()) => {
-                    self.counters.pipelines.fetch_add(1, Ordering::Relaxed);
+                    shared.counters.pipelines.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
                 Err(e) => error = Some(e),
             }
         }
         let error = error.as_ref().unwrap_or(group_error);
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
-        let text: Arc<str> = client_text(error).into();
+        shared.counters.failed.fetch_add(1, Ordering::Relaxed);
+        let text: Arc<str> = error.to_client().into();
         if !matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Retry) {
-            self.fail(error);
+            shared.fail(error);
         }
         overlay.reset();
         let refused = Some(Refusal { text, growth_only: false });
-        work.run(&mut self.writing(&mut overlay, now_ms, refused));
+        work.run(&mut shared.writing(&mut overlay, now_ms, refused));
     }
 
-    async fn commit(&self, overlay: &Overlay) -> Result<()> {
+    async fn write(&self, overlay: &Overlay) -> Result<()> {
         if overlay.is_empty() {
             return Ok(());
         }
-        self.store.write(overlay, self.is_synced(), 1).await?;
-        self.written(overlay.len(), overlay.byte_size());
+        self.shared.store.write(overlay, self.shared.is_synced()).await?;
+        self.count_batch(overlay.len(), overlay.byte_size());
         Ok(())
     }
 
-    fn written(&self, keys: usize, bytes: usize) {
-        if !self.is_synced() {
-            self.unsynced.store(true, Ordering::Release);
+    fn count_batch(&self, keys: usize, bytes: usize) {
+        if !self.shared.is_synced() {
+            self.shared.unsynced.store(true, Ordering::Release);
         }
-        let c = &self.counters;
-        c.groups.fetch_add(1, Ordering::Relaxed);
-        c.keys_written.fetch_add(keys as u64, Ordering::Relaxed);
-        c.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    fn is_synced(&self) -> bool {
-        self.options.durability == Durability::Sync
-    }
-
-    fn writing<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
-        Txn::writing(&*self.store, overlay, &self.txns, now_ms, refusal)
-    }
-
-    fn refusal(&self, now_ms: u64) -> Option<Refusal> {
-        if let Some(refusal) = &*self.failed.lock() {
-            return Some(refusal.clone());
-        }
-        self.room.lock().look(&*self.store, now_ms)
+        let counters = &self.shared.counters;
+        counters.groups.fetch_add(1, Ordering::Relaxed);
+        counters.keys_written.fetch_add(keys as u64, Ordering::Relaxed);
+        counters.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn fail_by_panic(&self) {
         let detail = "a command panicked; this is a bug".to_owned();
-        self.fail(&Error::Store { doing: "running a group of commands", detail });
-    }
-
-    pub(super) fn fail(&self, error: &Error) {
-        let mut failed = self.failed.lock();
-        if failed.is_none() {
-            tracing::error!(%error, "the engine takes no writes any more; reads go on; restart the server");
-            *failed = Some(Refusal { text: client_text(error).into(), growth_only: false });
-        }
+        self.shared.fail(&Error::Store { doing: "running a group of commands", detail });
     }
 }

@@ -6,7 +6,7 @@
 //! | 8 | 4 | count | little-endian; records that take a sequence |
 //! | 12 | - | records | tag (1 byte), family (varint, where the tag has one), then strings with a varint length |
 //!
-//! Total: any bytes give records or an error. What the engine cannot keep in order is refused by name.
+//! Total: any bytes give records or an error. Records that the parallel WAL cannot keep in order are refused by name.
 
 /// Bytes before the records.
 const HEADER: usize = 12;
@@ -20,15 +20,15 @@ const VARINT_LAST: u8 = 0x0f;
 pub struct Family(pub u32);
 
 impl Family {
-    /// The one that every database has.
+    /// The family that every database has.
     pub const DEFAULT: Family = Family(0);
-    /// What the hidden one is called where flushes are told: no batch of a client names it.
+    /// The hidden family of marks in reports of flushes: no client's batch names it.
     pub const MARKS: Family = Family(u32::MAX);
 }
 
-/// What a record does.
+/// The effect of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RecordKind {
     /// Sets a key.
     Put,
     /// Removes a key.
@@ -39,15 +39,15 @@ pub enum Kind {
     DeleteRange,
     /// Adds to a key's value by the family's merge operator.
     Merge,
-    /// Goes to the log alone: no key, no sequence.
+    /// Bytes for the log alone: no key, no sequence.
     LogData,
 }
 
 /// One record of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// What it does.
-    pub kind: Kind,
+    /// Its effect.
+    pub kind: RecordKind,
     /// In which family.
     pub family: Family,
     /// Its key; a range's beginning.
@@ -67,7 +67,7 @@ pub enum BatchError {
         /// What is wrong.
         what: &'static str,
     },
-    /// It holds what the parallel log does not do.
+    /// It has records that the parallel WAL does not take.
     #[error("{0} in a write batch: the parallel log does not take them; run with FURROW_WAL=group")]
     Unsupported(&'static str),
 }
@@ -77,7 +77,7 @@ pub enum BatchError {
 pub struct Records<'a> {
     all: &'a [u8],
     rest: &'a [u8],
-    /// What the header promises and is still to come.
+    /// Records that the header counts and the iterator has not given yet.
     counted: u32,
     failed: bool,
 }
@@ -130,17 +130,17 @@ impl<'a> Records<'a> {
 
     fn record(&mut self, tag: u8) -> Result<Option<Record<'a>>, BatchError> {
         let (kind, has_family) = match tag {
-            0x00 => (Kind::Delete, false),
-            0x04 => (Kind::Delete, true),
-            0x01 => (Kind::Put, false),
-            0x05 => (Kind::Put, true),
-            0x02 => (Kind::Merge, false),
-            0x06 => (Kind::Merge, true),
-            0x07 => (Kind::SingleDelete, false),
-            0x08 => (Kind::SingleDelete, true),
-            0x0f => (Kind::DeleteRange, false),
-            0x0e => (Kind::DeleteRange, true),
-            0x03 => (Kind::LogData, false),
+            0x00 => (RecordKind::Delete, false),
+            0x04 => (RecordKind::Delete, true),
+            0x01 => (RecordKind::Put, false),
+            0x05 => (RecordKind::Put, true),
+            0x02 => (RecordKind::Merge, false),
+            0x06 => (RecordKind::Merge, true),
+            0x07 => (RecordKind::SingleDelete, false),
+            0x08 => (RecordKind::SingleDelete, true),
+            0x0f => (RecordKind::DeleteRange, false),
+            0x0e => (RecordKind::DeleteRange, true),
+            0x03 => (RecordKind::LogData, false),
             0x0d => return Ok(None),
             0x09..=0x0c | 0x12 | 0x13 | 0x15 => {
                 return Err(BatchError::Unsupported("records of prepared transactions"));
@@ -151,12 +151,12 @@ impl<'a> Records<'a> {
             _ => return Err(BatchError::Unsupported("records of a kind that this build does not know")),
         };
         let family = if has_family { Family(self.varint()?) } else { Family::DEFAULT };
-        if kind == Kind::LogData {
+        if kind == RecordKind::LogData {
             return Ok(Some(Record { kind, family, key: &[], value: self.string()? }));
         }
         let key = self.string()?;
         let value = match kind {
-            Kind::Delete | Kind::SingleDelete => &[],
+            RecordKind::Delete | RecordKind::SingleDelete => &[],
             _ => self.string()?,
         };
         let Some(left) = self.counted.checked_sub(1) else {

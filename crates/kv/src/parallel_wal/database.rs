@@ -1,4 +1,4 @@
-//! A database that the engine opened itself, with either log.
+//! A database with either log: the one that RocksDB has, or a parallel log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use fs::{Fs, ParallelStats};
 use rocks::{Db, DbOptions, WriteBatch};
 
 use super::batch::Family;
-use super::error::{LogError, LogErrorKind, WriteError};
+use super::families::FamilyInfo;
 use super::fs_log::{FsLog, log_limits, log_path};
 use super::log::TicketLog;
 use super::mode::WalMode;
-use super::options::{FamilyInfo, How, ParallelWalOptions};
+use super::options::{HeldRecords, ParallelWalOptions, WriteOptions};
 use super::protocol::ParallelWal;
 use super::rocks_tables::RocksTables;
 use super::tables::Tables;
-use crate::{Error, LogStats, Result};
+use crate::error::{Error, Result};
 
 /// How a [`Database`] is opened.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseOptions {
     /// Which log. Default: `auto`.
     pub wal: WalMode,
-    /// RocksDB's settings. `unlogged` follows from `wal`, whatever it says.
+    /// RocksDB's settings. `unlogged` is ignored: `wal` decides.
     pub db: DbOptions,
-    /// The engine's, where there is a parallel log. None: its log may take a 16th of the drive, at least 4 zones and at most
-    /// 1 GiB, before memtables are flushed for it.
+    /// Settings of the parallel WAL, if `wal` names one. None: its log may take a 16th of the drive, at least 4 zones and at
+    /// most 1 GiB, before memtables are flushed to empty it.
     pub parallel_wal: Option<ParallelWalOptions>,
 }
 
 /// A RocksDB database in a directory of a mounted file system, whose log is RocksDB's own or a parallel one.
 ///
-/// All methods may be called from any thread. Any mode opens what any other left, after a clean close and after a
-/// crash: what a log holds is applied first, and is in tables before writes are let in.
+/// All methods may be called from any thread. Any mode opens a database that any other left, after a clean close and after a
+/// crash: the records of either log are in tables before the first write is taken.
 pub struct Database {
     db: Arc<Db>,
     wal: WalMode,
@@ -49,10 +49,10 @@ impl Database {
     /// Opens the database in the directory `dir`, or creates it.
     ///
     /// # Errors
-    /// What RocksDB or the log says. What the log holds stays there, and the next opening begins again.
+    /// Those of RocksDB and the log. The log keeps its records, and the next opening replays them.
     pub fn open(fs: &Fs, dir: &str, options: &DatabaseOptions) -> Result<Database> {
         if options.wal == WalMode::Group && fs.stat(&log_path(dir)).is_ok() {
-            tracing::info!(dir, "the database has a parallel log: bringing it into tables first");
+            tracing::info!(dir, "the database has a parallel log: flushing its records to tables first");
             Database::open_with(fs, dir, WalMode::Waltz, options)?.close()?;
         }
         Database::open_with(fs, dir, options.wal, options)
@@ -75,24 +75,24 @@ impl Database {
             [(Family::DEFAULT, info)],
             options.parallel_wal.unwrap_or_else(|| log_limits(fs)),
         );
-        let parallel_wal = parallel_wal.inspect_err(|_| log.let_go());
+        let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
         let parallel_wal = Arc::new(parallel_wal.map_err(|e| Error::log(DOING, e))?);
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         Ok(Database { db, wal, parallel: Some(Parallel { log, parallel_wal, tables }) })
     }
 
-    /// RocksDB: for reads, iterators and properties. Written to, it would pass the parallel log by.
+    /// RocksDB, for reads, iterators and properties. Writes through it would not reach the parallel log.
     pub fn db(&self) -> &Arc<Db> {
         &self.db
     }
 
-    /// Which log it has.
+    /// Which log the database has.
     pub fn wal(&self) -> WalMode {
         self.wal
     }
 
-    /// Applies a batch, wholly or not at all. With `synced` it is durable on return; without, it survives a kill of
-    /// the process where there is a parallel log.
+    /// Applies a batch, wholly or not at all. With `synced` the batch is durable on return. Without, it survives a kill of the
+    /// process if the database has a parallel log.
     ///
     /// # Errors
     /// But for [`Error::Unknown`], the batch never happened and never will have.
@@ -101,32 +101,32 @@ impl Database {
         let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
             return self.db.write(batch, synced).map_err(|e| Error::rocks(DOING, &e));
         };
-        let how = if synced { How::SYNCED } else { How::UNSYNCED };
+        let options = WriteOptions { synced, ..WriteOptions::UNSYNCED };
         let batch = batch.data();
-        parallel_wal.write(batch, how, |mark| tables.apply(batch, mark)).map_err(|e| Error::write(DOING, e))
+        parallel_wal
+            .write(batch, options, |mark| tables.apply(batch, mark))
+            .map_err(|e| Error::write(DOING, e))
     }
 
-    /// [`write`](Database::write) for an owner who sees to it that no two batches on their way share a key, and who writes
-    /// through this alone: with a parallel log, any number of batches may be on their way from one thread, and a write stall
-    /// holds up the batches, not the thread. RocksDB's own log blocks the thread that polls. The batch is what `writers` have.
+    /// [`write`](Database::write) for a caller who makes sure that no two batches in flight share a key, and who writes through
+    /// this method alone. With a parallel log, any number of batches may be in flight from one thread, and a write stall delays
+    /// the batches without blocking the thread. RocksDB's own log blocks the thread that polls.
     ///
     /// # Errors
-    /// As for `write`. Dropped on its way, the batch is written or not.
-    pub async fn write_ordered(&self, batch: &mut WriteBatch, synced: bool, writers: usize) -> Result<()> {
+    /// As for `write`. If the future is dropped, the batch is written or not.
+    pub async fn write_ordered(&self, batch: &mut WriteBatch, options: WriteOptions) -> Result<()> {
         let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
-            return self.write(batch, synced);
+            return self.write(batch, options.synced);
         };
-        let how = if synced { How::SYNCED } else { How::UNSYNCED };
         let batch = batch.data();
         tables.ready().await;
-        let written =
-            parallel_wal.write_ordered(batch, how, writers, |mark| tables.apply_soon(batch, mark)).await;
+        let written = parallel_wal.write_ordered(batch, options, |mark| tables.apply_soon(batch, mark)).await;
         written.map_err(|e| Error::write("writing a batch", e))
     }
 
-    /// Whether a batch would go to the parallel log's drive at once, rather than wait for those on their way.
-    pub fn goes_at_once(&self) -> bool {
-        self.parallel.as_ref().is_none_or(|parallel| parallel.parallel_wal.goes_at_once())
+    /// Whether the parallel log's drive would take another batch at once; without a parallel log always.
+    pub fn takes_more(&self) -> bool {
+        self.parallel.as_ref().is_none_or(|parallel| parallel.log.goes_at_once())
     }
 
     /// Makes every acknowledged write durable.
@@ -147,33 +147,21 @@ impl Database {
         }
     }
 
-    /// The parallel log, if there is one.
-    pub fn log_stats(&self) -> Option<LogStats> {
-        let Parallel { log, parallel_wal, .. } = self.parallel.as_ref()?;
-        let (held, log) = (parallel_wal.held(), log.stats());
-        Some(LogStats {
-            held_records: held.records,
-            held_bytes: held.bytes,
-            records: log.records,
-            appends: log.appends,
-            drive_flushes: log.flushes,
-            voids: log.voids,
-            replacements: log.replaced,
-            waits: log.waits,
-            flushes_asked: held.flushes_asked,
-        })
-    }
-
-    /// What the parallel log did so far, if there is one.
-    pub fn parallel_stats(&self) -> Option<ParallelStats> {
+    /// What the parallel log did since the opening, if there is one.
+    pub fn log_stats(&self) -> Option<ParallelStats> {
         self.parallel.as_ref().map(|parallel| parallel.log.stats())
     }
 
-    /// Brings everything into tables, removes the parallel log and closes the database. A second call does nothing.
+    /// What the parallel log holds that is not in tables, if there is one.
+    pub fn held(&self) -> Option<HeldRecords> {
+        self.parallel.as_ref().map(|parallel| parallel.parallel_wal.held())
+    }
+
+    /// Flushes every memtable, removes the parallel log and closes the database. A second call does nothing.
     ///
     /// # Errors
-    /// A parallel log that failed, or could not be emptied, stays; the database is closed all the same, and what the log
-    /// holds is applied when it is opened again. `Store` while there are cursors: nothing is closed then.
+    /// If the parallel log has failed or cannot be emptied, it stays; the database is closed all the same, and the next opening
+    /// replays the log. `Store` while iterators exist: nothing is closed then.
     pub fn close(&self) -> Result<()> {
         const DOING: &str = "closing the database";
         self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;
@@ -193,37 +181,5 @@ impl Database {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, log: {}", self.db, self.wal)
-    }
-}
-
-impl Error {
-    /// What RocksDB said.
-    pub(crate) fn rocks(doing: &'static str, error: &rocks::Error) -> Error {
-        match error.kind() {
-            rocks::ErrorKind::NoSpace => Error::NoSpace(error.to_string()),
-            rocks::ErrorKind::Closed => Error::Closed,
-            _ => Error::Store { doing, detail: error.to_string() },
-        }
-    }
-
-    /// What the parallel log said.
-    pub(crate) fn log(doing: &'static str, error: LogError) -> Error {
-        match error.kind {
-            LogErrorKind::NoSpace => Error::NoSpace(error.text),
-            LogErrorKind::Busy | LogErrorKind::Failed => Error::Refused { doing, detail: error.text },
-            LogErrorKind::Poisoned | LogErrorKind::Corrupt => Error::Store { doing, detail: error.text },
-        }
-    }
-
-    /// Why the engine did not write a batch.
-    fn write(doing: &'static str, error: WriteError<rocks::Error>) -> Error {
-        match error {
-            WriteError::Log(error) => Error::log(doing, error),
-            WriteError::Apply(error) => Error::rocks(doing, &error),
-            WriteError::Unknown(..) => Error::Unknown { doing, detail: error.to_string() },
-            WriteError::Batch(_) | WriteError::Invalid(_) => {
-                Error::Store { doing, detail: error.to_string() }
-            }
-        }
     }
 }

@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay};
+use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
 use parking_lot::Mutex;
 use units::block_on;
 
 use super::error::{LogError, LogErrorKind};
-use super::log::{LogFuture, Ticket, TicketLog, VisitRecord};
-use super::options::ParallelWalOptions;
+use super::log::{LogFuture, TicketLog, VisitRecord};
+use super::options::{ParallelWalOptions, WriteOptions};
 
 /// The file beside a database's own that is its parallel log.
 pub const LOG_FILE: &str = "FURROW-LOG";
 
-/// Where the parallel log of the database in `dir` is.
+/// The path of the parallel log of the database in `dir`.
 pub(crate) fn log_path(dir: &str) -> String {
     format!("{}/{LOG_FILE}", dir.trim_end_matches('/'))
 }
 
-/// A log may take this share of the drive, as far as that is some zones, before memtables are flushed for it.
+/// A log may take this share of the drive, and at least [`LOG_ZONES`] zones, before memtables are flushed to empty it.
 const LOG_SHARE: u64 = 16;
 pub(crate) const LOG_ZONES: u64 = 4;
 
-/// What a log on this file system may take.
+/// The limits of a parallel WAL on this file system.
 pub fn log_limits(fs: &Fs) -> ParallelWalOptions {
     let geometry = fs.device().geometry();
     let zones = geometry.zone_capacity.bytes(geometry.block_size).0.saturating_mul(LOG_ZONES);
@@ -37,12 +37,12 @@ pub struct FsLog {
     fs: Fs,
     path: String,
     log: Arc<ParallelLog>,
-    /// What it held when it was opened; taken by the replay.
+    /// The records that it held when it was opened; taken by the replay.
     held: Mutex<Option<Replay>>,
 }
 
 impl FsLog {
-    /// Opens the log of the database in `dir`, or makes it. The directory is there.
+    /// Opens the log of the database in `dir`, or makes it. The directory exists.
     pub fn open(fs: &Fs, dir: &str, options: &ParallelOptions) -> Result<FsLog, LogError> {
         let path = log_path(dir);
         let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
@@ -50,15 +50,20 @@ impl FsLog {
         Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
     }
 
-    /// What was done so far.
+    /// What the log did since it was opened.
     pub fn stats(&self) -> ParallelStats {
         self.log.stats()
     }
 
-    /// Closes the log, with what it holds, so that it can be opened again at once.
-    pub(crate) fn let_go(&self) {
+    /// Whether a record would go to the drive at once, rather than wait for appends in flight.
+    pub(crate) fn goes_at_once(&self) -> bool {
+        self.log.goes_at_once()
+    }
+
+    /// Closes the log with the records that it holds, so that it can be opened again at once.
+    pub(crate) fn close_unused(&self) {
         if let Err(error) = self.wait(self.log.close()) {
-            tracing::warn!(%error, path = self.path, "closing a parallel log that could not be used");
+            tracing::warn!(%error, path = self.path, "closing a parallel log failed after its replay failed");
         }
     }
 
@@ -80,26 +85,20 @@ fn failed(error: &fs::Error) -> LogError {
 
 impl TicketLog for FsLog {
     fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError> {
-        self.wait(self.log.append(record, synced)).map(|ticket| Ticket(ticket.0))
+        self.wait(self.log.append(record, synced))
     }
 
-    fn append_soon<'l>(&'l self, record: &'l [u8], synced: bool, writers: usize) -> LogFuture<'l, Ticket> {
-        Box::pin(async move {
-            let ticket = self.log.append_for(record, synced, writers).await.map_err(|e| failed(&e))?;
-            Ok(Ticket(ticket.0))
-        })
-    }
-
-    fn goes_at_once(&self) -> bool {
-        self.log.goes_at_once()
+    fn append_soon<'l>(&'l self, record: &'l [u8], options: WriteOptions) -> LogFuture<'l, Ticket> {
+        let WriteOptions { synced, writers, .. } = options;
+        Box::pin(async move { self.log.append_for(record, synced, writers).await.map_err(|e| failed(&e)) })
     }
 
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
-        self.wait(self.log.void(fs::Ticket(ticket.0)))
+        self.wait(self.log.void(ticket))
     }
 
     fn void_soon(&self, ticket: Ticket) -> LogFuture<'_, ()> {
-        Box::pin(async move { self.log.void(fs::Ticket(ticket.0)).await.map_err(|e| failed(&e)) })
+        Box::pin(async move { self.log.void(ticket).await.map_err(|e| failed(&e)) })
     }
 
     fn sync(&self) -> Result<(), LogError> {
@@ -111,11 +110,11 @@ impl TicketLog for FsLog {
     }
 
     fn retire(&self, below: Ticket) -> Result<(), LogError> {
-        self.log.retire(fs::Ticket(below.0)).map_err(|e| failed(&e))
+        self.log.retire(below).map_err(|e| failed(&e))
     }
 
     fn next_ticket(&self) -> Ticket {
-        Ticket(self.log.next_ticket().0)
+        self.log.next_ticket()
     }
 
     fn failure(&self) -> Option<LogError> {
@@ -126,7 +125,7 @@ impl TicketLog for FsLog {
         let held = self.held.lock().take();
         let Some(mut held) = held else { return Ok(()) };
         while let Some((ticket, record)) = self.wait(held.next())? {
-            visit(Ticket(ticket.0), &record)?;
+            visit(ticket, &record)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The engine above a database that a program opened by itself: what the plug-in installs.
+//! The parallel WAL above a database that an unmodified program opened: the plug-in installs it.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use rocks::{AppliedMark, Db};
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind, WriteError};
+use super::families::FamilyInfo;
 use super::fs_log::{FsLog, log_limits};
 use super::log::TicketLog;
 use super::mode::{WAL_VARIABLE, WalMode};
-use super::options::{Applied, FamilyInfo, How};
+use super::options::{Applied, WriteOptions};
 use super::protocol::ParallelWal;
 use super::rocks_tables::RocksTables;
 use super::tables::{Sequence, Tables};
 
-/// Makes engines for the databases of unmodified programs.
+/// Opens parallel WALs for the databases of unmodified programs.
 ///
 /// `FURROW_WAL` says whether each batch is an append of its own (`waltz`) or joins others where the drive has no
 /// parallelism to spare (`auto`). A program that links the engine and does not set it gets `auto`.
 #[derive(Clone, Copy, Debug)]
 pub struct Interposed;
 
-/// The log that the environment asks for.
+/// The settings of the log that `FURROW_WAL` names.
 fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
     let refused = |text| EngineError { kind: EngineErrorKind::Invalid, text };
     let mode = match value {
@@ -59,9 +60,9 @@ impl Engines for Interposed {
             families.iter().map(info),
             log_limits(fs),
         );
-        let parallel_wal = parallel_wal.inspect_err(|_| log.let_go());
+        let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
         let parallel_wal = Arc::new(parallel_wal.map_err(from_log)?);
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         Ok(Box::new(Opened { parallel_wal, tables }))
     }
 }
@@ -69,7 +70,8 @@ impl Engines for Interposed {
 impl Engine for Opened {
     fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError> {
         let Asked { synced, logged, ignore_missing } = asked;
-        let outcome = self.parallel_wal.write(batch, How { synced, logged, ignore_missing }, |mark| {
+        let options = WriteOptions { synced, logged, ignore_missing, writers: 1 };
+        let outcome = self.parallel_wal.write(batch, options, |mark| {
             let mark = mark.map(|mark| AppliedMark { ticket: mark.ticket.0, floor: mark.floor.map(|f| f.0) });
             apply(mark).map(|last| Applied { last: Sequence(last) }).ok_or("RocksDB refused the batch")
         });

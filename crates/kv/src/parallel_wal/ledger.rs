@@ -1,40 +1,40 @@
-//! Which tickets are in tables.
+//! The tickets whose batches are not in tables yet.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::batch::Family;
-use super::log::Ticket;
 use super::tables::Sequence;
+use fs::Ticket;
 
-/// Flushes that are asked for, for each time that the limit is applied.
+/// A flush is asked for again when this part of the limit was applied since the last one.
 const FLUSH_STEPS: u64 = 4;
 
 /// The families that a batch touched, each with its last sequence there: so far each must be flushed.
 pub(crate) type Needs = Box<[(Family, Sequence)]>;
 
-/// What a ticket's batch became.
+/// A ticket's batch.
 #[derive(Debug, Default)]
 struct Slot {
-    /// None while it is being written, or if the ticket was never used.
+    /// None while the batch is being written, or if the ticket was never used.
     needs: Option<Needs>,
     bytes: u64,
 }
 
-/// A write on its way: its ticket will not be below.
+/// A write in flight: a lower bound of its ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered(u64);
 
 /// Follows tickets from before they are given until their batches are in tables.
 ///
-/// Each flush tells of its own family. A batch is in tables when all families that it touched are, up to it; it makes no
-/// difference whether they were flushed together, or why.
+/// Each flush reports its own family. A batch is in tables when every family that it touched is flushed up to the batch; the
+/// families may be flushed together or one by one.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// All below is retired.
+    /// Every ticket below is retired.
     base: u64,
     /// From `base` on.
     slots: VecDeque<Slot>,
-    /// The bounds of writes on their way, with how many have each.
+    /// The bounds of writes in flight, each with the number of writes that have it.
     entered: BTreeMap<u64, u32>,
     /// The largest sequence that is in tables, of all families and of each.
     flushed: Sequence,
@@ -44,9 +44,9 @@ pub(crate) struct Ledger {
     /// Bytes of batches that were applied so far, and when a flush was asked for last.
     applied: u64,
     asked_at: Option<u64>,
-    /// The flush that was asked for is not over.
+    /// The flush that was asked for has not ended.
     flushing: bool,
-    /// Somebody is to be alone: those who take no stripes wait.
+    /// Exclusive sections that run or wait. Writes that take no stripes stay out.
     shut: usize,
 }
 
@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// From now on whoever takes no stripes stays outside.
+    /// Keeps writes out that take no stripes.
     pub fn shut(&mut self) {
         self.shut += 1;
     }
@@ -78,25 +78,25 @@ impl Ledger {
         self.shut -= 1;
     }
 
-    /// Whether somebody is alone, or waits for it.
+    /// Whether an exclusive section runs or waits.
     pub fn is_shut(&self) -> bool {
         self.shut > 0
     }
 
-    /// Whether no write is on its way.
+    /// Whether no write is in flight.
     pub fn is_idle(&self) -> bool {
         self.entered.is_empty()
     }
 
-    /// Whether a flush is to be asked for, to keep what is not retired to `limit` bytes; notes that it is. While one is on its
-    /// way there is no other; nor before a part of the limit was applied since: a flush retires nothing behind a write that is
-    /// on its way, and one that failed may fail again.
+    /// Whether the caller must ask for a flush, to keep the unretired bytes below `limit`; notes that it does. One flush runs at
+    /// a time, and the next one waits until a part of the limit was applied: a flush retires no ticket behind a write in
+    /// flight, and a flush that failed may fail again.
     pub fn wants_flush(&mut self, limit: u64) -> bool {
         let since = self.asked_at.map_or(u64::MAX, |at| self.applied - at);
         self.bytes > limit && since >= limit / FLUSH_STEPS && self.begin_flush()
     }
 
-    /// Notes that a flush is asked for; false while one is on its way.
+    /// Notes that a flush is asked for; false while one runs.
     pub fn begin_flush(&mut self) -> bool {
         if self.flushing {
             return false;
@@ -105,18 +105,18 @@ impl Ledger {
         true
     }
 
-    /// The flush that was asked for is over, well or not.
+    /// The flush that was asked for has ended or failed.
     pub fn flush_is_over(&mut self) {
         self.flushing = false;
     }
 
-    /// A write begins; `next` is the log's next ticket now, or was before.
+    /// A write begins; `next` is the log's next ticket, now or earlier.
     pub fn enter(&mut self, next: Ticket) -> Entered {
         *self.entered.entry(next.0).or_insert(0) += 1;
         Entered(next.0)
     }
 
-    /// A write ended without a batch that counts.
+    /// Ends a write.
     pub fn leave(&mut self, entered: Entered) {
         if let Some(count) = self.entered.get_mut(&entered.0) {
             *count -= 1;
@@ -126,9 +126,9 @@ impl Ledger {
         }
     }
 
-    /// A batch of `bytes` was applied. Its write leaves next.
+    /// Notes a batch of `bytes` that was applied. Its write leaves next.
     pub fn applied(&mut self, ticket: Ticket, needs: Needs, bytes: u64) {
-        // Tickets below the base were given before the bound was taken: there are none.
+        // The write entered before its ticket was given, so the base is not above the ticket.
         let Some(at) = ticket.0.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
             return;
         };
@@ -159,12 +159,12 @@ impl Ledger {
         needs.iter().all(|(family, last)| flushed(family) >= *last)
     }
 
-    /// The ticket below which all is in tables; `next` is the log's next ticket now.
+    /// The ticket below which every batch is in tables; `next` is the log's next ticket now.
     pub fn retired(&mut self, next: Ticket) -> Ticket {
         let limit = self.entered.first_key_value().map_or(next.0, |(&bound, _)| bound);
         while self.base < limit {
             let Some(slot) = self.slots.front() else {
-                // Nothing of what follows was used.
+                // No later ticket was used.
                 self.base = limit;
                 break;
             };
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_on_its_way_holds_back_what_came_after_it() {
+    fn a_write_in_flight_keeps_later_tickets_from_retiring() {
         let mut ledger = Ledger::new(Ticket(0));
         let slow = ledger.enter(Ticket(0));
         write(&mut ledger, 1, 50);
@@ -250,7 +250,7 @@ mod tests {
         let entered = ledger.enter(Ticket(2));
         ledger.applied(Ticket(2), Box::new([(other, Sequence(8)), (Family(4), Sequence(10))]), 10);
         ledger.leave(entered);
-        assert_eq!(ledger.retired(Ticket(3)), Ticket(2), "nothing of that family was ever flushed");
+        assert_eq!(ledger.retired(Ticket(3)), Ticket(2), "that family was never flushed");
         ledger.all_flushed(Sequence(10));
         assert_eq!(ledger.retired(Ticket(3)), Ticket(3));
     }

@@ -1,11 +1,12 @@
 //! A log in memory that can lose its power: for tests.
 
+use fs::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
 use super::error::{LogError, LogErrorKind};
-use super::log::{Ticket, TicketLog, VisitRecord};
+use super::log::{TicketLog, VisitRecord};
 
 /// What of the unsynced entries a power cut leaves: asked for each entry.
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;

@@ -1,47 +1,59 @@
-//! The parallel WAL above RocksDB (the paper WALTZ, `--wal waltz`): every writer appends its own batch to a parallel log,
-//! then applies it with RocksDB's log
-//! off. `docs/adr/0013` has the decisions and why they are sound.
+//! The parallel WAL above RocksDB, after the paper WALTZ (`--wal waltz` and `auto`): every writer appends its own batch to a
+//! parallel log, then applies it with RocksDB's log off. `docs/adr/0013` has the decisions and why they are sound.
 //!
 //! ```text
-//!  batch --> decode (batch.rs) --> stripes of its keys --> TicketLog::append --> apply --> Ledger: ticket, sequence
-//!                                        held until the end                        |            |
-//!                                                            failed: TicketLog::void    flushed: TicketLog::retire
+//!  batch --> plan: families, stripes of its keys --> TicketLog::append --> apply --> ledger: ticket, sequences
+//!                          held until the end                                |            |
+//!                                                       failed: TicketLog::void    flushed: TicketLog::retire
 //! ```
 //!
-//! Nothing here knows RocksDB but for the serialisation of its batches: [`Tables`] and the closure given to
-//! [`ParallelWal::write`] are RocksDB, [`TicketLog`] is the log.
+//! The protocol knows of RocksDB only the serialisation of its batches: [`Tables`] and the closure given to
+//! [`ParallelWal::write`] stand for RocksDB, [`TicketLog`] for the log. Floors, from above:
+//!
+//! | files | what they are |
+//! |---|---|
+//! | `database`, `interposed` | a database of the server's, and one of an unmodified program |
+//! | `rocks_tables`, `fs_log` | RocksDB as [`Tables`], `fs`'s parallel log as [`TicketLog`] |
+//! | `protocol` | [`ParallelWal`] |
+//! | `in_flight`, `marks`, `plan` | writes in flight, the marks of a replay, the needs of a batch |
+//! | `ledger`, `stripes`, `families` | tickets not in tables, key locks, column families |
+//! | `log`, `tables`, `options`, `batch`, `error` | interfaces, settings, RocksDB's format |
 
 mod batch;
 mod builder;
 mod database;
 mod error;
+mod families;
 mod fs_log;
+mod in_flight;
 mod interposed;
 mod ledger;
-#[doc(hidden)]
-pub mod linear;
 mod log;
+mod marks;
 mod memory_log;
 mod mode;
 mod options;
+mod plan;
 mod protocol;
 mod rocks_tables;
 mod stripes;
 mod tables;
 
-pub use batch::{BatchError, Family, Kind, Records, parse};
+pub use batch::{BatchError, Family, RecordKind, Records, parse};
 pub use builder::BatchBuilder;
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
+pub use families::FamilyInfo;
+pub use fs::Ticket;
 pub(crate) use fs_log::LOG_ZONES;
 pub use fs_log::{FsLog, LOG_FILE, log_limits};
 pub use interposed::Interposed;
-pub use log::{LogFuture, Ticket, TicketLog, VisitRecord};
+pub use log::{LogFuture, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
-#[doc(hidden)]
-pub use options::Without;
-pub use options::{Applied, FamilyInfo, HeldRecords, How, ParallelWalOptions};
+#[cfg(feature = "broken-rules")]
+pub use options::BrokenRule;
+pub use options::{Applied, HeldRecords, ParallelWalOptions, WriteOptions};
 pub use protocol::ParallelWal;
 pub use rocks_tables::RocksTables;
 pub use tables::{FlushOver, Mark, Sequence, Tables};

@@ -14,11 +14,11 @@ pub const WAL_VARIABLE: &str = "FURROW_WAL";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WalMode {
-    /// RocksDB's own log: one group of writers after another.
+    /// RocksDB's own log: group commit.
     Group,
     /// A parallel log: each batch is an append of its own.
     Waltz,
-    /// A parallel log: batches go alone while the drive has parallelism to spare, and together where it has none.
+    /// A parallel log: a batch is an append of its own while the drive has parallelism to spare, and shares one otherwise.
     #[default]
     Auto,
 }
@@ -60,6 +60,13 @@ impl WalMode {
             WalMode::Waltz => "waltz",
             WalMode::Auto => "auto",
         }
+    }
+}
+
+impl WalMode {
+    /// Whether batches are written side by side; otherwise one after another.
+    pub fn is_parallel(self) -> bool {
+        self != WalMode::Group
     }
 }
 

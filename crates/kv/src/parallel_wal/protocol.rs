@@ -1,48 +1,35 @@
 //! The protocol: docs/adr/0013.
 
-mod passes;
-mod plan;
-
-use std::collections::HashMap;
+use fs::Ticket;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex, RwLock};
-use units::sync::Event;
+use parking_lot::Mutex;
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::ledger::{Entered, Ledger};
-use super::log::{Ticket, TicketLog};
-use super::options::{Applied, FamilyInfo, HeldRecords, How, ParallelWalOptions, Without};
-use super::stripes::{StripeSet, Stripes};
+use super::families::{Families, FamilyInfo};
+use super::in_flight::{Exclusive, InFlight};
+use super::log::TicketLog;
+use super::marks::{BatchMark, Marks};
+use super::options::{Applied, HeldRecords, ParallelWalOptions, WriteOptions, breaks};
+use super::plan::Plan;
+use super::stripes::{Held, StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
-use passes::{Alone, Entering, Raise};
 
-/// The engine over a log and tables. All methods may be called from any thread.
+/// The parallel WAL over a log and tables. All methods may be called from any thread.
 ///
-/// Acknowledged means: applied, in the log, and with [`How::SYNCED`] safe from a power cut. Batches that share a key go
-/// through log and tables in one order.
+/// Acknowledged means: applied, in the log, and with [`WriteOptions::SYNCED`] safe from a power cut. Batches that share a key
+/// go through log and tables in one order.
 pub struct ParallelWal {
     log: Arc<dyn TicketLog>,
     tables: Arc<dyn Tables>,
     options: ParallelWalOptions,
     stripes: Stripes,
-    ledger: Arc<Mutex<Ledger>>,
-    /// The last write on its way has left, told to whoever is to be alone; and that one is gone.
-    left: Condvar,
-    reopened: Event,
-    /// A flush that was asked for is over.
-    flushed: Event,
-    families: RwLock<HashMap<Family, FamilyInfo>>,
-    /// Every batch carries a mark. Changed while all stripes are held.
-    exact: AtomicBool,
-    /// The floor in the tables; what a write on its way makes it is not in it yet.
-    floor: AtomicU64,
-    /// A write on its way raises the floor. One at a time: RocksDB may apply two in another order than they were marked in.
-    raising: AtomicBool,
-    flushes_asked: AtomicU64,
+    in_flight: Arc<InFlight>,
+    families: Families,
+    marks: Marks,
     /// Changed while all stripes are held.
     closed: AtomicBool,
     /// Why a close left the log.
@@ -50,12 +37,12 @@ pub struct ParallelWal {
 }
 
 impl ParallelWal {
-    /// Applies what the log holds, and takes writes from then on.
+    /// Replays what the log holds, and takes writes from then on.
     ///
-    /// Killed on the way, it can be repeated. Flushes that begin or end meanwhile need not be told.
+    /// An opening that a crash interrupts can be repeated. Flushes that begin or end meanwhile need not be reported.
     ///
     /// # Errors
-    /// What log or tables say. Nothing is lost by it: the log keeps what it has.
+    /// Those of log and tables. The log keeps what it holds.
     pub fn open(
         log: Arc<dyn TicketLog>,
         tables: Arc<dyn Tables>,
@@ -76,79 +63,76 @@ impl ParallelWal {
         if floor.is_some() {
             tables.set_floor(next)?;
         }
-        tables.empty_memtables()?;
+        tables.flush()?;
         log.retire(next)?;
         Ok(ParallelWal {
+            in_flight: InFlight::new(Arc::clone(&log), Arc::clone(&tables), next),
             log,
             tables,
             options,
             stripes: Stripes::new(),
-            ledger: Arc::new(Mutex::new(Ledger::new(next))),
-            left: Condvar::new(),
-            reopened: Event::new(),
-            flushed: Event::new(),
-            families: RwLock::new(families.into_iter().collect()),
-            exact: AtomicBool::new(floor.is_some()),
-            floor: AtomicU64::new(next.0),
-            raising: AtomicBool::new(false),
-            flushes_asked: AtomicU64::new(0),
+            families: Families::new(families),
+            marks: Marks::new(floor.is_some(), next),
             closed: AtomicBool::new(false),
             close_failed: Mutex::new(None),
         })
     }
 
-    /// Writes a batch: `apply` is called once, after the log has it, and must apply it with the mark, wholly or not at
-    /// all. Waits where a batch with a key of this one is on its way.
+    /// Writes a batch. `apply` is called once, after the log has the batch, and must apply it with the mark, wholly or not at
+    /// all. Waits while a batch that shares a key is in flight.
     ///
     /// # Errors
     /// See [`WriteError`]: but for `Unknown` and a poisoned log, the batch never happened and never will have.
     pub fn write<E>(
         &self,
         batch: &[u8],
-        how: How,
+        options: WriteOptions,
         apply: impl FnOnce(Option<Mark>) -> Result<Applied, E>,
     ) -> Result<(), WriteError<E>> {
-        if how.synced && !how.logged {
+        if options.synced && !options.logged {
             return Err(WriteError::Invalid(
                 "a synced write needs the log: sync is set with disableWAL".into(),
             ));
         }
-        let plan = self.plan(batch, true)?;
+        let plan = Plan::read(batch, &self.families, Some(&self.stripes))?;
         if plan.records == 0 {
-            return if how.synced { Ok(self.sync()?) } else { Ok(()) };
+            return if options.synced { Ok(self.sync()?) } else { Ok(()) };
         }
-        if plan.exact || !how.logged {
+        if plan.once_only || !options.logged {
             self.exactly_once()?;
         }
         let held = self.hold(&plan.stripes);
-        self.check(&plan, how)?;
-        if !how.logged {
-            // With its stripes: its families are there until it is applied, and whoever is alone is.
+        self.check(&plan, options)?;
+        if !options.logged {
+            // The stripes keep exclusive sections out, so that the families stay until the batch is applied.
             return apply(None).map(|_| ()).map_err(WriteError::Apply);
         }
-        let mut entering = Entering::new(self);
-        let mut appended = self.log.append(batch, how.synced);
+        let mut entering = self.in_flight.enter();
+        let mut appended = self.log.append(batch, options.synced);
         if is_full(&appended) && self.held().records > 0 {
-            // Of its own it would hold back what a flush retires.
+            // This write's own entry would keep the flush from retiring tickets.
             drop(entering);
             self.tables.flush()?;
-            entering = Entering::new(self);
-            appended = self.log.append(batch, how.synced);
+            entering = self.in_flight.enter();
+            appended = self.log.append(batch, options.synced);
         }
         let ticket = appended?;
-        let (mark, raise) = self.mark(ticket, &plan);
-        let applied = apply(mark);
-        Raise::end(raise, applied.is_ok());
-        match applied {
+        let BatchMark { mark, raise } = self.mark(ticket, &plan);
+        match apply(mark) {
             Ok(applied) => {
-                let full = entering.applied(ticket, self.needs(&plan, applied, mark), batch.len());
+                raise.into_iter().for_each(|raise| raise.applied());
+                let needs = plan.needs(&self.families, applied, mark);
+                let wants_flush = entering.applied(ticket, needs, batch.len(), &self.options);
                 drop(held);
-                self.flush_if(full);
+                if wants_flush {
+                    self.in_flight.ask_for_flush();
+                }
                 Ok(())
             }
             Err(error) => {
+                drop(raise);
                 self.tables.was_refused();
-                let void = self.void(ticket);
+                let void = if breaks!(self.options, Void) { Ok(()) } else { self.log.void(ticket) };
                 drop(entering);
                 drop(held);
                 Err(not_applied(error, void))
@@ -156,122 +140,102 @@ impl ParallelWal {
         }
     }
 
-    /// [`write`](ParallelWal::write) for an owner who sees to it that no two batches on their way share a key, and who writes through
-    /// this alone. It takes no stripes, and waits for the log without blocking the thread, nor for `apply`, which should not
-    /// either. Whoever is to be alone waits for it: it must be polled to its end, or dropped. The batch is what
-    /// `writers` have.
+    /// [`write`](ParallelWal::write) for a caller who makes sure that no two batches in flight share a key, and who writes
+    /// through this method alone. Takes no stripes, and blocks no thread while it waits for the log or for `apply`, which
+    /// should not block either. Exclusive sections wait for the write: its future must be polled to its end, or dropped.
     ///
     /// # Errors
-    /// As for `write`; `Invalid` for what is to be applied once only (merges, single deletes) and for range deletes beside
-    /// other batches, which are the owner's to keep apart. Dropped on its way, the batch is written or not.
+    /// As for `write`; `Invalid` for batches that may be applied only once (merges, single deletes). The caller keeps range
+    /// deletes apart from other batches. If the future is dropped, the batch is written or not.
     pub async fn write_ordered<E, F>(
         &self,
         batch: &[u8],
-        how: How,
-        writers: usize,
+        options: WriteOptions,
         apply: impl FnOnce(Option<Mark>) -> F,
     ) -> Result<(), WriteError<E>>
     where
         F: Future<Output = Result<Applied, E>>,
     {
-        let plan = self.plan(batch, false)?;
-        if plan.exact || !how.logged {
+        let plan = Plan::read(batch, &self.families, None)?;
+        if plan.once_only || !options.logged {
             return Err(WriteError::Invalid(
-                "writing a batch: merges, single deletes and unlogged writes are not for an owner who orders writes".into(),
+                "writing a batch: merges, single deletes and unlogged writes are not for a caller who orders writes"
+                    .into(),
             ));
         }
         if plan.records == 0 {
-            return if how.synced { Ok(self.log.sync_soon().await?) } else { Ok(()) };
+            return if options.synced { Ok(self.log.sync_soon().await?) } else { Ok(()) };
         }
-        let mut entering = self.enter_ordered().await;
-        self.check(&plan, how)?;
-        let mut appended = self.log.append_soon(batch, how.synced, writers).await;
+        let mut entering = self.in_flight.enter_ordered().await;
+        self.check(&plan, options)?;
+        let mut appended = self.log.append_soon(batch, options).await;
         if is_full(&appended) && self.held().records > 0 {
             drop(entering);
-            self.flush_over().await;
-            entering = self.enter_ordered().await;
-            self.check(&plan, how)?;
-            appended = self.log.append_soon(batch, how.synced, writers).await;
+            self.in_flight.flush().await;
+            entering = self.in_flight.enter_ordered().await;
+            self.check(&plan, options)?;
+            appended = self.log.append_soon(batch, options).await;
         }
         let ticket = appended?;
-        let (mark, raise) = self.mark(ticket, &plan);
-        let applied = apply(mark).await;
-        Raise::end(raise, applied.is_ok());
-        match applied {
+        let BatchMark { mark, raise } = self.mark(ticket, &plan);
+        match apply(mark).await {
             Ok(applied) => {
-                let full = entering.applied(ticket, self.needs(&plan, applied, mark), batch.len());
-                self.flush_if(full);
+                raise.into_iter().for_each(|raise| raise.applied());
+                let needs = plan.needs(&self.families, applied, mark);
+                if entering.applied(ticket, needs, batch.len(), &self.options) {
+                    self.in_flight.ask_for_flush();
+                }
                 Ok(())
             }
             Err(error) => {
+                drop(raise);
                 self.tables.was_refused();
-                let void = self.void_soon(ticket).await;
+                let void =
+                    if breaks!(self.options, Void) { Ok(()) } else { self.log.void_soon(ticket).await };
                 drop(entering);
                 Err(not_applied(error, void))
             }
         }
     }
 
+    fn hold(&self, stripes: &StripeSet) -> Held<'_> {
+        if breaks!(self.options, KeyLocks) {
+            return self.stripes.hold(&StripeSet::default());
+        }
+        self.stripes.hold(stripes)
+    }
+
+    fn check_open(&self) -> Result<(), LogError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(LogError::new(LogErrorKind::Poisoned, "writing a batch: the database is closed"));
+        }
+        match self.log.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a batch before the log has it, if that is certain to fail. To be asked with the stripes held.
+    fn check<E>(&self, plan: &Plan, options: WriteOptions) -> Result<(), WriteError<E>> {
+        self.check_open()?;
+        self.tables.check_writable()?;
+        plan.check(&self.families, options.ignore_missing).map_err(WriteError::Invalid)
+    }
+
+    /// The mark of a batch that the log has.
+    fn mark(&self, ticket: Ticket, plan: &Plan) -> BatchMark<'_> {
+        if !self.marks.is_on() || breaks!(self.options, MarksOfPuts) && !plan.once_only {
+            return BatchMark::default();
+        }
+        let retired = self.in_flight.retired();
+        let raise = self.marks.raise(retired);
+        let floor = raise.is_some().then_some(retired);
+        BatchMark { mark: Some(Mark { ticket, floor }), raise }
+    }
+
     /// What the log holds that is not in tables.
     pub fn held(&self) -> HeldRecords {
-        let ledger = self.ledger.lock();
-        let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);
-        HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
-    }
-
-    /// Asks for a flush, if the log has more than it should.
-    fn flush_if(&self, wanted: bool) {
-        if wanted {
-            self.flushes_asked.fetch_add(1, Ordering::Relaxed);
-            let (ledger, flushed) = (Arc::clone(&self.ledger), self.flushed.clone());
-            self.tables.flush_soon(Box::new(move || {
-                ledger.lock().flush_is_over();
-                flushed.notify();
-            }));
-        }
-    }
-
-    /// Waits for a flush that gives room in the log, which those who need it share.
-    async fn flush_over(&self) {
-        let seen = self.flushed.version();
-        let ask = self.ledger.lock().begin_flush();
-        self.flush_if(ask);
-        self.flushed.changed_since(seen).await;
-    }
-
-    /// A place for a write that takes no stripes, once nobody is alone.
-    async fn enter_ordered(&self) -> Entering<'_> {
-        loop {
-            let seen = self.reopened.version();
-            if let Some(entering) = Entering::ordered(self) {
-                return entering;
-            }
-            self.reopened.changed_since(seen).await;
-        }
-    }
-
-    /// Waits until no batch is between log and tables, and keeps it so.
-    fn alone(&self) -> Alone<'_> {
-        let held = self.stripes.hold(&StripeSet::ALL);
-        let mut ledger = self.ledger.lock();
-        ledger.shut();
-        while !ledger.is_idle() {
-            self.left.wait(&mut ledger);
-        }
-        Alone { parallel_wal: self, _held: held }
-    }
-
-    fn leave(&self, ledger: &mut Ledger, entered: Entered) {
-        ledger.leave(entered);
-        if ledger.is_shut() && ledger.is_idle() {
-            self.left.notify_all();
-        }
-    }
-
-    /// Whether a batch would go to the log's drive at once; otherwise an owner of many writers puts together what comes until
-    /// then.
-    pub fn goes_at_once(&self) -> bool {
-        self.log.goes_at_once()
+        self.in_flight.held()
     }
 
     /// Makes every acknowledged write durable.
@@ -279,95 +243,79 @@ impl ParallelWal {
         self.log.sync()
     }
 
-    /// To be called when a flush begins, with its memtables closed, before any of its tables counts.
+    /// To be called when a flush begins, after its memtables were closed and before any of its tables counts.
     pub fn flush_begins(&self) -> Result<(), LogError> {
-        if self.options.without == Without::SyncAtFlush {
+        if breaks!(self.options, SyncAtFlush) {
             return Ok(());
         }
         self.log.sync()
     }
 
-    /// To be called when a flush has put everything of a family up to `largest` into tables, durably.
+    /// To be called when tables hold, durably, every change of a family up to `largest`.
     pub fn flushed(&self, family: Family, largest: Sequence) {
-        if self.options.without == Without::OtherFamilies {
+        if breaks!(self.options, OtherFamilies) {
             return self.all_flushed(largest);
         }
-        self.retire(|ledger| ledger.flushed(family, largest));
+        log_growth(self.in_flight.retire(|ledger| ledger.flushed(family, largest)));
     }
 
-    /// The same of all families.
+    /// To be called when tables hold, durably, every change of all families up to `largest`.
     pub fn all_flushed(&self, largest: Sequence) {
-        self.retire(|ledger| ledger.all_flushed(largest));
+        log_growth(self.in_flight.retire(|ledger| ledger.all_flushed(largest)));
     }
 
-    /// Gives up what is in tables, by what `told` notes.
-    fn retire(&self, told: impl FnOnce(&mut Ledger)) {
-        let retired = {
-            let mut ledger = self.ledger.lock();
-            told(&mut ledger);
-            ledger.retired(self.log.next_ticket())
-        };
-        if let Err(error) = self.log.retire(retired) {
-            tracing::warn!(%error, "the parallel log could not give up what is in tables; it grows");
-        }
-    }
-
-    /// From now on no batch is ever applied twice, whatever it holds; see docs/adr/0013. The first call waits for all
+    /// From now on no batch is ever applied twice, whatever its records; see docs/adr/0013. The first call waits for all
     /// writes and a flush.
     pub fn exactly_once(&self) -> Result<(), LogError> {
-        if self.options.without == Without::Marks {
+        if breaks!(self.options, Marks) || self.marks.is_on() {
             return Ok(());
         }
-        if self.exact.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let _alone = self.alone();
+        let _exclusive = self.lock_exclusive();
         self.check_open()?;
-        if self.exact.load(Ordering::Acquire) {
+        if self.marks.is_on() {
             return Ok(());
         }
         let floor = self.log.next_ticket();
         self.tables.set_floor(floor)?;
-        // What is in memory and the floor become durable together.
-        self.tables.empty_memtables()?;
-        self.floor.store(floor.0, Ordering::Release);
-        self.exact.store(true, Ordering::Release);
+        // The flush makes the memtables and the floor durable together.
+        self.tables.flush()?;
+        self.marks.turn_on(floor);
         Ok(())
     }
 
     /// Whether every batch carries a mark.
     pub fn is_exact(&self) -> bool {
-        self.exact.load(Ordering::Acquire)
+        self.marks.is_on()
     }
 
-    /// Runs something while no batch is between log and tables.
+    fn lock_exclusive(&self) -> Exclusive<'_> {
+        self.in_flight.exclusive(self.stripes.hold(&StripeSet::ALL))
+    }
+
+    /// Runs something while no batch is in flight.
     pub fn exclusive<R>(&self, run: impl FnOnce() -> R) -> R {
-        let _alone = self.alone();
+        let _exclusive = self.lock_exclusive();
         run()
     }
 
-    /// Notes a family that there is from now on, or no longer. To be called within [`exclusive`](ParallelWal::exclusive).
+    /// Adds a family, or removes one that was dropped (no `info`). To be called within [`exclusive`](ParallelWal::exclusive).
     pub fn set_family(&self, family: Family, info: Option<FamilyInfo>) {
-        let mut families = self.families.write();
         match info {
-            Some(info) => {
-                families.insert(family, info);
-            }
+            Some(info) => self.families.insert(family, info),
             None => {
-                families.remove(&family);
-                // Nothing of it will ever be in tables, nor is it needed there.
-                self.ledger.lock().flushed(family, Sequence::LAST);
+                self.families.remove(family);
+                // No table will ever hold records of the family, and none needs to.
+                self.in_flight.note(|ledger| ledger.flushed(family, Sequence::LAST));
             }
         }
     }
 
-    /// Brings everything into tables and removes the log: afterwards the database can be opened without it. Writes fail
-    /// from here on.
+    /// Flushes every memtable and removes the log: afterwards the database can be opened without it. Writes fail from here on.
     ///
     /// # Errors
-    /// The log stays, and what it holds is applied when the database is opened with it again.
+    /// The log stays, and what it holds is replayed when the database is opened with it again.
     pub fn close(&self) -> Result<(), LogError> {
-        let _alone = self.alone();
+        let _exclusive = self.lock_exclusive();
         if self.closed.swap(true, Ordering::AcqRel) {
             return self.close_failed.lock().clone().map_or(Ok(()), Err);
         }
@@ -376,19 +324,25 @@ impl ParallelWal {
         emptied
     }
 
-    /// Brings everything into tables, and ends the log and the marks.
+    /// Flushes every memtable, and ends the log and the marks.
     fn empty(&self) -> Result<(), LogError> {
         if let Some(error) = self.log.failure() {
             return Err(error);
         }
-        self.tables.empty_memtables()?;
-        self.ledger.lock().all_flushed(Sequence::LAST);
+        self.tables.flush()?;
+        self.in_flight.note(|ledger| ledger.all_flushed(Sequence::LAST));
         self.log.retire(self.log.next_ticket())?;
-        // The log is there until the hidden family is gone: whoever opens the database without it is told so, and a log that
-        // is empty for good needs no marks.
+        // The log outlives the hidden family: an opening without the log finds it and refuses. A log that stays empty needs
+        // no marks.
         self.log.seal()?;
         self.tables.drop_marks()?;
         self.log.remove()
+    }
+}
+
+fn log_growth(retired: Result<(), LogError>) {
+    if let Err(error) = retired {
+        tracing::warn!(%error, "retiring records of the parallel log failed; the log grows");
     }
 }
 
@@ -405,6 +359,6 @@ fn not_applied<E>(error: E, void: Result<(), LogError>) -> WriteError<E> {
 
 impl fmt::Debug for ParallelWal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParallelWal").field("options", &self.options).field("exact", &self.exact).finish()
+        f.debug_struct("ParallelWal").field("options", &self.options).field("marks", &self.marks).finish()
     }
 }

@@ -10,53 +10,52 @@ use units::{Driver, Spawned, block_on, spawn};
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind};
-use super::log::Ticket;
 use super::options::Applied;
 use super::protocol::ParallelWal;
 use super::tables::{FlushOver, Mark, Sequence, Tables};
+use fs::Ticket;
 
 /// The tables of a database that was opened [`unlogged`](rocks::DbOptions::unlogged).
 pub struct RocksTables {
     db: Arc<Db>,
     driver: Arc<dyn Driver>,
-    flush: Mutex<Asked>,
-    /// Batches that wait for a write stall to end.
+    flush: Mutex<AskedFlush>,
     stalled: Stalled,
 }
 
-/// Flushes that nobody waits for.
+/// The background flushes.
 #[derive(Default)]
-struct Asked {
+struct AskedFlush {
     /// The last one.
     task: Option<Spawned<()>>,
-    /// There are no more: the database is being closed.
+    /// No more are begun: the database is being closed.
     ended: bool,
 }
 
-/// One of those that wait does so in RocksDB; it is delayed, or stopped, for all of them.
+/// Batches that wait for a write stall to end. One of them waits in RocksDB, and the others for their turn.
 #[derive(Default)]
 struct Stalled {
     turn: Turnstile,
     waiting: AtomicUsize,
 }
 
-/// Batches that may wait for a write stall to end with their records in the log; further ones are not appended before.
+/// Batches that may wait for a write stall to end with their records in the log. Further batches are not appended.
 const STALLED_MOST: usize = 256;
 
 impl RocksTables {
-    /// The tables of `db`; flushes that nobody waits for run on `driver`.
+    /// The tables of `db`; background flushes run on `driver`.
     pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
         RocksTables { db, driver, flush: Mutex::default(), stalled: Stalled::default() }
     }
 
-    /// Applies a batch that the log has.
+    /// Applies a batch that is in the log.
     pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Applied> {
         self.db.apply(batch, false, mark.map(applied_mark)).map(|last| Applied { last: Sequence(last) })
     }
 
-    /// [`apply`](RocksTables::apply) for a thread that must not block, since other batches hang on it: what it would make RocksDB
-    /// wait for may be a flush that needs one of them. A write stall is waited for by a thread of its own. Dropped on its way,
-    /// the batch is applied or not.
+    /// [`apply`](RocksTables::apply) without blocking the thread, which has other batches to apply: the flush that ends a write
+    /// stall may wait for one of those. A thread of its own waits for the stall to end. If the future is dropped, the batch is
+    /// applied or not.
     pub async fn apply_soon(
         self: &Arc<RocksTables>,
         batch: &[u8],
@@ -75,7 +74,7 @@ impl RocksTables {
     }
 
     fn try_apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Option<Applied>> {
-        // An attempt that fails counts against RocksDB's rate of delayed writes: that is for the thread that waits.
+        // A failed attempt would use up RocksDB's rate of delayed writes, which the waiting thread needs.
         if self.db.is_stalled() {
             return Ok(None);
         }
@@ -90,12 +89,12 @@ impl RocksTables {
         }
     }
 
-    /// Tells the engine of the database's flushes from now on.
-    pub fn tell(&self, parallel_wal: &Arc<ParallelWal>) {
-        self.db.tell_flushes(Arc::new(Told { parallel_wal: Arc::downgrade(parallel_wal) }));
+    /// Reports the database's flushes to a parallel WAL from now on.
+    pub fn report_flushes_to(&self, parallel_wal: &Arc<ParallelWal>) {
+        self.db.tell_flushes(Arc::new(FlushReports { parallel_wal: Arc::downgrade(parallel_wal) }));
     }
 
-    /// Waits for a flush that was asked for; there are no more.
+    /// Waits for the background flush; no other one begins.
     pub fn settle(&self) {
         let flush = {
             let mut flush = self.flush.lock();
@@ -108,7 +107,7 @@ impl RocksTables {
     }
 }
 
-/// Counts one who waits.
+/// Counts a batch that waits.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -161,10 +160,6 @@ impl Tables for RocksTables {
         self.db.flush_all().map_err(|e| failed(&e))
     }
 
-    fn empty_memtables(&self) -> Result<(), LogError> {
-        self.db.empty_memtables().map_err(|e| failed(&e))
-    }
-
     fn flush_soon(&self, over: FlushOver) {
         let mut flush = self.flush.lock();
         if flush.ended {
@@ -177,7 +172,7 @@ impl Tables for RocksTables {
             }
             over();
         });
-        // The one before has told the engine that it is done, or has failed.
+        // The flush before has called its `over`: it is done or has failed.
         flush.task = Some(task);
     }
 
@@ -198,17 +193,17 @@ impl Tables for RocksTables {
     }
 }
 
-/// Passes flushes on.
-struct Told {
+/// Passes RocksDB's flush events on.
+struct FlushReports {
     parallel_wal: Weak<ParallelWal>,
 }
 
-impl FlushEvents for Told {
+impl FlushEvents for FlushReports {
     fn begins(&self) {
         if let Some(parallel_wal) = self.parallel_wal.upgrade()
             && let Err(error) = parallel_wal.flush_begins()
         {
-            // The drive's flush that the tables need fails as well, or made both durable.
+            // The tables need a flush of the same drive: it fails too, or makes the log's records durable as well.
             tracing::error!(%error, "syncing the parallel log before a flush failed");
         }
     }

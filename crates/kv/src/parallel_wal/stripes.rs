@@ -1,4 +1,4 @@
-//! Locks on keys: two writes of one key go through the log and RocksDB in one order.
+//! Locks on keys: two writes of one key go through the log and the tables in one order.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
@@ -8,18 +8,19 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::batch::Family;
 
-/// Locks, of a byte each. Writers of different keys that share one wait for each other: with so many, one write in 20,000 of
-/// four threads does. One in a thousand would be seen at 99.9 %.
+/// Number of locks, of a byte each. Writers of different keys that share a lock wait for each other: with this number, one write
+/// in 20,000 of four threads. One in a thousand would raise the 99.9th percentile of latency.
 const STRIPES: u32 = 1 << 16;
 
-/// A batch of so many takes all of them by one lock: that is less work, and it waits for most writers anyway.
+/// A batch with more stripes than this takes all of them by one lock: that is less work, and the batch waits for most writers
+/// anyway.
 const MANY: usize = 4096;
 
 /// A set of stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StripeSet {
     all: bool,
-    /// Taken in their order.
+    /// In ascending order.
     some: BTreeSet<u16>,
 }
 
@@ -35,19 +36,19 @@ impl StripeSet {
     }
 }
 
-/// The locks.
+/// The locks of all keys.
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    /// Shared by who holds some; who holds all has it alone.
+    /// Held shared with some stripes, and exclusively with all.
     gate: RwLock<()>,
     locks: Vec<Mutex<()>>,
     hash: RandomState,
 }
 
-/// Held stripes. Dropping it lets go.
+/// Held stripes, until dropped.
 #[derive(Debug)]
 pub(crate) enum Held<'a> {
-    /// In the order of taking, and the gate last.
+    /// Dropped in the order of the fields: the gate last.
     Some {
         _guards: Vec<MutexGuard<'a, ()>>,
         _gate: RwLockReadGuard<'a, ()>,
@@ -63,7 +64,7 @@ impl Stripes {
         Stripes { gate: RwLock::new(()), locks, hash: RandomState::new() }
     }
 
-    /// Adds a key's stripe to a set; without a key, the one stripe of its whole family.
+    /// Adds the stripe of a key to a set; with no key, the one stripe of the family.
     pub fn add(&self, set: &mut StripeSet, family: Family, key: Option<&[u8]>) {
         if set.all {
             return;
@@ -72,7 +73,7 @@ impl Stripes {
         set.insert(u16::try_from(hash).expect("below STRIPES"));
     }
 
-    /// Takes stripes in ascending order, so that nobody waits in a circle.
+    /// Takes stripes in ascending order, so that no two writers wait for each other.
     pub fn hold(&self, set: &StripeSet) -> Held<'_> {
         if set.all {
             return Held::All { _gate: self.gate.write() };
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_all_shuts_everybody_out_and_who_holds_some_only_those() {
+    fn all_stripes_exclude_every_other_holder_and_some_exclude_only_those() {
         let stripes = Stripes::new();
         let set = |n| StripeSet { all: false, some: BTreeSet::from([n]) };
         let some = stripes.hold(&set(1));

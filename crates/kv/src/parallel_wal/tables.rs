@@ -1,64 +1,59 @@
-//! What the engine needs of RocksDB besides applying a batch.
+//! The interface of the tables below the parallel WAL.
 
 use super::error::LogError;
-use super::log::Ticket;
+use fs::Ticket;
 
-/// RocksDB's number of a change.
+/// RocksDB's sequence number of a change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// None is beyond.
+    /// Above every sequence in use.
     pub const LAST: Sequence = Sequence(u64::MAX);
 }
 
-/// What goes into the hidden family with a batch, in the same batch.
+/// A record of the hidden family, written in one batch with the batch that it marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// The batch's ticket.
     pub ticket: Ticket,
-    /// A new floor: write it, and remove the marks below.
+    /// A new floor to write; the marks below it are removed.
     pub floor: Option<Ticket>,
 }
 
-/// Called once, when a flush that was asked for is over.
+/// Called once, when a background flush has ended.
 pub type FlushOver = Box<dyn FnOnce() + Send>;
 
-/// The tables below the engine, and the hidden family of marks in them.
+/// The tables below the parallel WAL, and the hidden family of marks in them.
 pub trait Tables: Send + Sync {
     /// Applies a batch from the log, with its mark. Records of families that are gone are left out.
     fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError>;
 
-    /// Fails while the tables refuse every batch: then the log is not to have one either.
+    /// Fails while the tables refuse every batch, so that none is logged.
     fn check_writable(&self) -> Result<(), LogError> {
         Ok(())
     }
 
-    /// A batch was refused: [`check_writable`](Tables::check_writable) is to look before the next one.
+    /// Notes that a batch was refused: [`check_writable`](Tables::check_writable) asks RocksDB before the next one.
     fn was_refused(&self) {}
 
-    /// Writes everything that is in memory to tables, all families at once, and waits for it. Success does not prove that any
-    /// batch is in tables: only [`flushed`](super::ParallelWal::flushed) and
-    /// [`all_flushed`](super::ParallelWal::all_flushed) do.
+    /// Writes everything that is in memory to tables, all families at once, and waits for it.
     fn flush(&self) -> Result<(), LogError>;
 
-    /// The same while no batch is being applied. Success means that everything applied before is in tables, durably.
-    fn empty_memtables(&self) -> Result<(), LogError>;
-
-    /// The same without waiting; `over` is called when it is done or has failed.
+    /// Starts the same flush in the background; `over` is called when it is done or has failed.
     fn flush_soon(&self, over: FlushOver);
 
-    /// Below this ticket everything is in tables; none if there is no hidden family, or nothing in it yet.
+    /// The ticket below which every batch is in tables; none if the hidden family is absent or empty.
     fn floor(&self) -> Result<Option<Ticket>, LogError>;
 
     /// Whether the tables have the mark of a ticket.
     fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError>;
 
-    /// Makes the hidden family if it is not there, removes every mark and writes the floor. Called while nobody writes, and
-    /// all that the log has is in tables: a mark that is not below the floor is of another log. In memory: the next flush
-    /// makes it durable.
+    /// Makes the hidden family if it is absent, removes every mark and writes the floor, in memory: the next flush makes them
+    /// durable. Called while no write is in flight and every batch of the log is in tables: a mark at or above the floor is
+    /// of another log.
     fn set_floor(&self, floor: Ticket) -> Result<(), LogError>;
 
-    /// Removes the hidden family if it is there, durably.
+    /// Removes the hidden family if it exists, durably.
     fn drop_marks(&self) -> Result<(), LogError>;
 }

@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
+use kv::Keyspace;
+
 use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
 use crate::shared::Shared;
 
-const SECTIONS: [&str; 7] =
-    ["server", "clients", "persistence", "stats", "engine", "replication", "keyspace"];
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "engine", "replication", "keyspace"];
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let named: Vec<String> = call.args.rest(1).map(|w| String::from_utf8_lossy(w).to_lowercase()).collect();
@@ -60,6 +62,9 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             put("connected_clients", connected.to_string());
             put("maxclients", shared.options.max_clients.to_string());
         }
+        "memory" => {
+            put("used_memory", engine.used_memory().to_string());
+        }
         "persistence" => {
             put("loading", "0".into());
             put("durability", shared.options.durability.to_string());
@@ -96,28 +101,27 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
                 put(&name, value);
             }
             if let Some(log) = engine.log() {
-                put("log_held_records", log.held_records.to_string());
-                put("log_held_bytes", log.held_bytes.to_string());
-                put("log_records", log.records.to_string());
-                put("log_appends", log.appends.to_string());
-                put("log_drive_flushes", log.drive_flushes.to_string());
-                put("log_voids", log.voids.to_string());
-                put("log_replacements", log.replacements.to_string());
-                put("log_waits", log.waits.to_string());
-                put("log_flushes_asked", log.flushes_asked.to_string());
+                put("log_held_records", log.held.records.to_string());
+                put("log_held_bytes", log.held.bytes.to_string());
+                put("log_records", log.log.records.to_string());
+                put("log_appends", log.log.appends.to_string());
+                put("log_drive_flushes", log.log.flushes.to_string());
+                put("log_voids", log.log.voids.to_string());
+                put("log_replacements", log.log.replaced.to_string());
+                put("log_waits", log.log.waits.to_string());
+                put("log_flushes_asked", log.held.flushes_asked.to_string());
             }
         }
         "replication" => {
             put("role", "master".into());
             put("connected_slaves", "0".into());
         }
-        // An exact count walks all keys: DBSIZE does.
+        // The last count, which may be minutes old where there are many keys; DBSIZE counts now.
         "keyspace" => {
-            if let Some((_, keys)) =
-                engine.describe_store().into_iter().find(|(name, _)| name == "keys_estimate")
-                && keys != "0"
+            if let Ok(Keyspace { keys, expires, avg_ttl_ms, .. }) = engine.keyspace()
+                && keys > 0
             {
-                put("db0", format!("keys={keys},expires=0,avg_ttl=0"));
+                put("db0", format!("keys={keys},expires={expires},avg_ttl={avg_ttl_ms}"));
             }
         }
         _ => {}

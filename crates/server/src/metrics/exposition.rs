@@ -100,22 +100,22 @@ impl Now {
             gauges.push((FREE, "Bytes that can still be written", room.free.0));
             gauges.push((RESERVE, "Bytes kept back for deletes", room.reserve.0));
         }
-        if let Some(log) = shared.engine.log() {
+        if let Some(kv::LogReport { log, held }) = shared.engine.log() {
             counters.extend([
                 (LOG_RECORDS, "Records of the parallel log", log.records),
                 (LOG_APPENDS, "Appends of the parallel log; records beyond that went together", log.appends),
-                (LOG_DRIVE_FLUSHES, "Flushes of the drive by the parallel log", log.drive_flushes),
+                (LOG_DRIVE_FLUSHES, "Flushes of the drive by the parallel log", log.flushes),
                 (LOG_VOIDS, "Records that the parallel log took back", log.voids),
-                (LOG_REPLACEMENTS, "Zones that the parallel log left for the next one", log.replacements),
+                (LOG_REPLACEMENTS, "Zones that the parallel log left for the next one", log.replaced),
                 (LOG_WAITS, "Waits for a zone by records of the parallel log", log.waits),
                 (
                     LOG_FLUSHES_ASKED,
                     "Flushes of memtables to make room in the parallel log",
-                    log.flushes_asked,
+                    held.flushes_asked,
                 ),
             ]);
-            gauges.push((LOG_HELD, "Records in the parallel log that are not in tables", log.held_records));
-            gauges.push((LOG_HELD_BYTES, "Bytes of those, in whole blocks", log.held_bytes));
+            gauges.push((LOG_HELD, "Records in the parallel log that are not in tables", held.records));
+            gauges.push((LOG_HELD_BYTES, "Bytes of those, in whole blocks", held.bytes));
         }
         Now { counters, gauges }
     }

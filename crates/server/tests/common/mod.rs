@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kv::{Batching, Engine, EngineOptions, MemoryStore, Store};
+use kv::parallel_wal::WalMode;
+use kv::{Engine, EngineOptions, MemoryStore, Store};
 use server::{ServeOptions, Server};
 use units::RealDriver;
 
@@ -27,7 +28,7 @@ pub fn options() -> ServeOptions {
 }
 
 pub fn start(options: ServeOptions) -> Running {
-    start_over(Arc::new(MemoryStore::new().with_batching(Batching::Together)), options)
+    start_over(Arc::new(MemoryStore::new().with_wal(WalMode::Auto)), options)
 }
 
 pub fn start_over(store: Arc<dyn Store>, options: ServeOptions) -> Running {

@@ -1,13 +1,13 @@
 //! What a database may hold after a power cut.
 //!
-//! Every key is a register of its own: [`kv::parallel_wal::linear`] says whether the writes and reads before the cut and the read
+//! Every key is a register of its own: [`linear`](crate::linear) says whether the writes and reads before the cut and the read
 //! after it have an order. A write must be there if it was promised, if any of its batch is there, or if it was answered
 //! before one began that is there.
 //! A merge sets a digit of its counter that no other merge sets: it shows whether it is there, and how often.
 
 use std::collections::BTreeMap;
 
-use kv::parallel_wal::linear::{Did, Op, Value, is_linearizable};
+use crate::linear::{Did, Op, Value, is_linearizable};
 
 use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, step_of, value};
 use super::world::Content;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kv::parallel_wal::{BatchError, Kind, parse};
+use kv::parallel_wal::{BatchError, RecordKind, parse};
 use parking_lot::Mutex;
 use units::sync::Event;
 
@@ -34,8 +34,8 @@ impl Claim {
         for record in parse(batch)? {
             let record = record?;
             match record.kind {
-                Kind::DeleteRange => return Ok(Claim::All),
-                Kind::LogData => {}
+                RecordKind::DeleteRange => return Ok(Claim::All),
+                RecordKind::LogData => {}
                 _ => drop(keys.insert((record.family.0, record.key.to_vec()))),
             }
         }

@@ -7,8 +7,8 @@ use fs::wal::LogOptions;
 use fs::{BrokenRule, Fs, MountOptions, ParallelOptions};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{
-    Family, FamilyInfo, FsLog, How, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables,
-    TicketLog, Without, WriteError,
+    Family, FamilyInfo, FsLog, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables, TicketLog,
+    WriteError, WriteOptions,
 };
 use rocks::{Db, DbOptions, WriteBatch};
 use units::{block_on, spawn};
@@ -25,7 +25,18 @@ const OPEN: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken {
     pub fs: Option<BrokenRule>,
-    pub engine: Without,
+    #[cfg(feature = "broken-rules")]
+    pub engine: Option<kv::parallel_wal::BrokenRule>,
+}
+
+impl Broken {
+    /// Whether two writes of one key go one after the other.
+    fn keeps_key_order(&self) -> bool {
+        #[cfg(feature = "broken-rules")]
+        return self.engine != Some(kv::parallel_wal::BrokenRule::KeyLocks);
+        #[cfg(not(feature = "broken-rules"))]
+        true
+    }
 }
 
 /// What a database holds.
@@ -102,7 +113,8 @@ impl World {
         let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));
         let options = ParallelWalOptions {
             log_limit: shape.log_limit,
-            without: broken.engine,
+            #[cfg(feature = "broken-rules")]
+            broken_rule: broken.engine,
             ..ParallelWalOptions::default()
         };
         let parallel_wal = ParallelWal::open(
@@ -112,7 +124,7 @@ impl World {
             options,
         );
         let parallel_wal = Arc::new(parallel_wal.map_err(words)?);
-        tables.tell(&parallel_wal);
+        tables.report_flushes_to(&parallel_wal);
         let order = shape.ordered.then(Order::default);
         Ok(World { fs, db, engine: Some((parallel_wal, tables)), order, broken })
     }
@@ -123,20 +135,23 @@ impl World {
             self.db.write(&WriteBatch::from_data(batch), sync).map_err(words)?;
             return Ok(Outcome::Written);
         };
-        let how = if sync { How::SYNCED } else { How::UNSYNCED };
+        let how = if sync { WriteOptions::SYNCED } else { WriteOptions::UNSYNCED };
         let written = match &self.order {
             None => parallel_wal.write(batch, how, |mark| {
                 if refused { Err(None) } else { tables.apply(batch, mark).map_err(Some) }
             }),
             Some(order) => {
-                // Whose order it is, the engine below does not know: without it is without stripes.
-                let ordered = self.broken.engine != Without::Stripes;
-                let _turn = if ordered { Some(order.turn(batch).await.map_err(words)?) } else { None };
+                // The order stands in for the parallel WAL's key locks.
+                let _turn = if self.broken.keeps_key_order() {
+                    Some(order.turn(batch).await.map_err(words)?)
+                } else {
+                    None
+                };
                 tables.ready().await;
                 let apply = |mark| async move {
                     if refused { Err(None) } else { tables.apply_soon(batch, mark).await.map_err(Some) }
                 };
-                parallel_wal.write_ordered(batch, how, 1, apply).await
+                parallel_wal.write_ordered(batch, how, apply).await
             }
         };
         match written {

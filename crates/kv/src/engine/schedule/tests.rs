@@ -4,7 +4,7 @@ use std::hash::RandomState;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Txn;
+use crate::txn::Txn;
 
 /// A pipeline that is only its number.
 struct Numbered;
@@ -59,9 +59,9 @@ fn meet(a: &Option<Vec<u8>>, b: &Option<Vec<u8>>) -> bool {
 }
 
 impl Check {
-    fn new(batching: Batching) -> Check {
+    fn new(wal: WalMode) -> Check {
         Check {
-            schedule: Schedule::new(batching),
+            schedule: Schedule::new(wal),
             hash: RandomState::new(),
             keys: Vec::new(),
             waiting: Vec::new(),
@@ -134,9 +134,9 @@ proptest! {
     #[test]
     fn whoever_shares_a_key_goes_in_the_order_of_arrival_and_everybody_goes(
         steps in steps(),
-        batching in prop_oneof![Just(Batching::OneAtATime), Just(Batching::Together), Just(Batching::Alone)],
+        wal in prop_oneof![Just(WalMode::Group), Just(WalMode::Auto), Just(WalMode::Waltz)],
     ) {
-        let mut check = Check::new(batching);
+        let mut check = Check::new(wal);
         for step in steps {
             match step {
                 Step::Push(keys) => check.push(Some(keys)),
@@ -149,7 +149,7 @@ proptest! {
         }
         // Whatever is left goes: each round takes all that may go, and lets all of it end.
         for _ in 0..=check.keys.len() {
-            while check.schedule.is_worth_a_look() {
+            while check.schedule.may_take() {
                 let before = check.waiting.len();
                 check.take(None);
                 if check.waiting.len() == before {

@@ -105,12 +105,12 @@ fn executes(engine: &Engine, watches: Vec<Watch>) -> bool {
     outcome(&submit(engine, vec![exec])).executed.expect("it was asked")
 }
 
-const BATCHINGS: [Batching; 3] = [Batching::OneAtATime, Batching::Together, Batching::Alone];
+const WALS: [WalMode; 3] = [WalMode::Group, WalMode::Auto, WalMode::Waltz];
 
 #[test]
 fn exec_is_one_batch_and_runs_only_if_no_watched_key_was_written() {
-    for batching in BATCHINGS {
-        let store = Arc::new(MemoryStore::new().with_batching(batching));
+    for wal in WALS {
+        let store = Arc::new(MemoryStore::new().with_wal(wal));
         let engine = engine(&store, EngineOptions::default());
         let watches = watch(&engine, b"a");
         let before = store.writes();
@@ -147,8 +147,8 @@ fn the_order_within_one_work_decides_whether_a_write_changes_a_watch() {
 
 #[test]
 fn a_watch_begins_when_writes_in_flight_of_its_key_have_landed() {
-    for batching in BATCHINGS {
-        let (store, engine) = slow(batching, 2);
+    for wal in WALS {
+        let (store, engine) = slow(wal, 2);
         let write = begin(&engine, &["SET a 1"]);
         store.wait_for(&[&["a"]]);
         let watching = submit(&engine, vec![Step::Watch(b"a")]);
@@ -208,8 +208,8 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
 fn optimistic_increments_of_many_clients_are_all_counted() {
     const CLIENTS: usize = 8;
     const EACH: usize = 50;
-    for batching in BATCHINGS {
-        let store = Arc::new(MemoryStore::new().with_batching(batching));
+    for wal in WALS {
+        let store = Arc::new(MemoryStore::new().with_wal(wal));
         let engine = engine(&store, EngineOptions { writers: Some(2), ..EngineOptions::default() });
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
@@ -229,7 +229,7 @@ fn optimistic_increments_of_many_clients_are_all_counted() {
             }
         });
         let value = engine.read(|txn| txn.value(b"n")).expect("reads").expect("there").value;
-        assert_eq!(value, (CLIENTS * EACH).to_string(), "{batching:?}");
+        assert_eq!(value, (CLIENTS * EACH).to_string(), "{wal:?}");
         engine.close().expect("closes");
     }
 }

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::model::Build;
-use crate::parallel_wal::{BatchError, Family, Kind, parse};
+use crate::parallel_wal::{BatchError, Family, RecordKind, parse};
 
-fn kinds(batch: &[u8]) -> Result<Vec<Kind>, BatchError> {
+fn kinds(batch: &[u8]) -> Result<Vec<RecordKind>, BatchError> {
     parse(batch)?.map(|record| record.map(|record| record.kind)).collect()
 }
 
@@ -13,7 +13,7 @@ fn records_come_in_order_with_family_key_and_value() {
     let records: Vec<_> = parse(&batch).unwrap().map(Result::unwrap).collect();
     assert_eq!(
         records.iter().map(|r| r.kind).collect::<Vec<_>>(),
-        [Kind::Put, Kind::Delete, Kind::DeleteRange]
+        [RecordKind::Put, RecordKind::Delete, RecordKind::DeleteRange]
     );
     assert_eq!(
         (records[0].family, records[0].key, records[0].value),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::linear::{Did, Op, is_linearizable};
 use super::model::*;
-use crate::parallel_wal::linear::{Did, Op, is_linearizable};
 use crate::parallel_wal::*;
 use parking_lot::Mutex;
 
@@ -82,18 +82,20 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
         match rng.below(if exact { 10 } else { 8 }) {
             0..=2 => {
                 let at = register(Did::Write(Some(value as u64)));
-                world.write(How::SYNCED, &Build::default().put(0, &name, value)).unwrap();
+                world.write(WriteOptions::SYNCED, &Build::default().put(0, &name, value)).unwrap();
                 answer(at, Did::Write(Some(value as u64)));
             }
             3 => {
                 let at = register(Did::Write(None));
-                world.write(How::SYNCED, &Build::default().delete(0, &name)).unwrap();
+                world.write(WriteOptions::SYNCED, &Build::default().delete(0, &name)).unwrap();
                 answer(at, Did::Write(None));
             }
             4 => {
                 // An unsynced write elsewhere: tickets that may be lost, and log for a flush to sync.
-                world.write(How::UNSYNCED, &Build::default().put(0, "noise", value)).unwrap();
-                world.write(How::UNSYNCED, &Build::default().put(0, "p", value).put(1, "q", value)).unwrap();
+                world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "noise", value)).unwrap();
+                world
+                    .write(WriteOptions::UNSYNCED, &Build::default().put(0, "p", value).put(1, "q", value))
+                    .unwrap();
             }
             5 => {
                 let at = register(Did::Read(None));
@@ -101,15 +103,17 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
                 answer(at, Did::Read(saw.map(|v| v as u64)));
             }
             6 => {
-                world.refused(How::SYNCED, &Build::default().put(0, "refused", value));
+                world.refused(WriteOptions::SYNCED, &Build::default().put(0, "refused", value));
                 // Without an answer it may have happened.
                 history.lock().refused.push(value);
             }
-            7 => world.write(How::UNSYNCED, &Build::default().delete_range(1, "x", "z")).unwrap(),
+            7 => world.write(WriteOptions::UNSYNCED, &Build::default().delete_range(1, "x", "z")).unwrap(),
             _ => {
                 let counter = rng.below(COUNTERS);
                 history.lock().counters.entry(counter).or_default().0 += 1;
-                world.write(How::SYNCED, &Build::default().merge(1, &format!("c{counter}"), 1)).unwrap();
+                world
+                    .write(WriteOptions::SYNCED, &Build::default().merge(1, &format!("c{counter}"), 1))
+                    .unwrap();
                 history.lock().counters.entry(counter).or_default().1 += 1;
             }
         }

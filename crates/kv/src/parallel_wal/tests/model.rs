@@ -57,22 +57,22 @@ impl Contents {
             let at = (record.family.0, record.key.to_vec());
             let number = || i64::from_le_bytes(record.value.try_into().unwrap());
             match record.kind {
-                Kind::Put => self.data.entry(at).or_default().push(number()),
-                Kind::Delete => drop(self.data.remove(&at)),
-                Kind::SingleDelete => {
+                RecordKind::Put => self.data.entry(at).or_default().push(number()),
+                RecordKind::Delete => drop(self.data.remove(&at)),
+                RecordKind::SingleDelete => {
                     let left = self.data.get_mut(&at).is_some_and(|v| v.pop().is_some() && !v.is_empty());
                     if !left {
                         self.data.remove(&at);
                     }
                 }
-                Kind::DeleteRange => {
+                RecordKind::DeleteRange => {
                     self.data.retain(|(f, k), _| *f != at.0 || k[..] < *record.key || k[..] >= *record.value);
                 }
-                Kind::Merge => {
+                RecordKind::Merge => {
                     let versions = self.data.entry(at).or_insert_with(|| vec![0]);
                     *versions.last_mut().unwrap() += number();
                 }
-                Kind::LogData => {}
+                RecordKind::LogData => {}
             }
         }
         let last = self.sequence;
@@ -210,10 +210,6 @@ impl Tables for ModelTables {
         Ok(())
     }
 
-    fn empty_memtables(&self) -> Result<(), LogError> {
-        self.flush()
-    }
-
     fn flush_soon(&self, over: FlushOver) {
         self.flushes_asked.fetch_add(1, Ordering::Relaxed);
         *self.asked.lock() = Some(over);
@@ -278,7 +274,7 @@ impl World {
         Ok(World { log, tables, parallel_wal })
     }
 
-    pub fn write(&self, how: How, batch: &Build) -> Result<(), WriteError<String>> {
+    pub fn write(&self, how: WriteOptions, batch: &Build) -> Result<(), WriteError<String>> {
         let batch = batch.clone().done();
         self.parallel_wal.write(&batch, how, |mark| {
             std::thread::yield_now();
@@ -287,7 +283,7 @@ impl World {
     }
 
     /// Appends, then the tables refuse.
-    pub fn refused(&self, how: How, batch: &Build) -> WriteError<String> {
+    pub fn refused(&self, how: WriteOptions, batch: &Build) -> WriteError<String> {
         self.parallel_wal.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
     }
 
@@ -317,8 +313,5 @@ impl World {
     }
 }
 
-pub const DEFAULT: ParallelWalOptions = ParallelWalOptions {
-    log_limit: 1 << 30,
-    log_block: 4096,
-    without: super::super::options::Without::Nothing,
-};
+pub const DEFAULT: ParallelWalOptions =
+    ParallelWalOptions { log_limit: 1 << 30, log_block: 4096, broken_rule: None };

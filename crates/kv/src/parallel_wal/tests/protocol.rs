@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use units::sync::Event;
 
 use super::model::*;
-use crate::parallel_wal::options::Without;
 use crate::parallel_wal::*;
 
 /// What is there after a power cut that took everything that was not durable.
@@ -21,8 +20,8 @@ fn after_cut(world: &World) -> World {
 #[test]
 fn a_synced_write_survives_and_an_unsynced_one_may_not() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    world.write(How::UNSYNCED, &Build::default().put(0, "b", 2)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "b", 2)).unwrap();
     let after = after_cut(&world);
     assert_eq!((after.tables.get(0, "a"), after.tables.get(0, "b")), (Some(1), None));
     world.parallel_wal.sync().unwrap();
@@ -32,37 +31,40 @@ fn a_synced_write_survives_and_an_unsynced_one_may_not() {
 #[test]
 fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
     let world = World::new(DEFAULT);
-    world.write(How::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    world.write(How::SYNCED, &Build::default()).unwrap();
+    world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default()).unwrap();
     assert_eq!(world.log.len(), 1, "nothing was appended for it");
     assert_eq!(after_cut(&world).tables.get(0, "a"), Some(1));
 }
 
 #[test]
 fn a_batch_that_the_tables_refuse_never_comes_back() {
-    let seen = |without| {
-        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
-        world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-        let error = world.refused(How::SYNCED, &Build::default().put(0, "a", 2));
+    let seen = |broken_rule| {
+        let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+        let error = world.refused(WriteOptions::SYNCED, &Build::default().put(0, "a", 2));
         assert_eq!(error, WriteError::Apply("refused".to_owned()));
         after_cut(&world).tables.get(0, "a")
     };
-    assert_eq!(seen(Without::Nothing), Some(1));
-    assert_eq!(seen(Without::Void), Some(2), "without a void it does");
+    assert_eq!(seen(None), Some(1));
+    assert_eq!(seen(Some(BrokenRule::Void)), Some(2), "without a void it does");
 }
 
 #[test]
 fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     let world = World::new(DEFAULT);
     let batch = Build::default().put(0, "a", 1).done();
-    let outcome = world.parallel_wal.write(&batch, How::SYNCED, |_| {
+    let outcome = world.parallel_wal.write(&batch, WriteOptions::SYNCED, |_| {
         world.log.poison();
         Err("refused")
     });
     let error = outcome.unwrap_err();
     assert!(matches!(&error, WriteError::Unknown("refused", _)), "{error}");
     assert!(error.to_string().contains("opened again"), "{error}");
-    assert!(world.write(How::SYNCED, &Build::default().put(0, "b", 1)).is_err(), "the log is poisoned");
+    assert!(
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "b", 1)).is_err(),
+        "the log is poisoned"
+    );
     assert!(world.parallel_wal.close().is_err());
     assert!(world.parallel_wal.close().is_err(), "a second time, too");
     assert!(!world.log.is_removed(), "what it holds is still needed");
@@ -73,20 +75,25 @@ fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
     let world = World::new(DEFAULT);
     let merges = FamilyInfo { merges: false, one_stripe: false };
     world.parallel_wal.exclusive(|| world.parallel_wal.set_family(Family(0), Some(merges)));
-    let mut unlogged_sync = How::SYNCED;
+    let mut unlogged_sync = WriteOptions::SYNCED;
     unlogged_sync.logged = false;
     let tries = [
-        (How::SYNCED, Build::default().put(9, "a", 1), "column family 9"),
-        (How::SYNCED, Build::default().merge(0, "a", 1), "merge operator"),
+        (WriteOptions::SYNCED, Build::default().put(9, "a", 1), "column family 9"),
+        (WriteOptions::SYNCED, Build::default().merge(0, "a", 1), "merge operator"),
         (unlogged_sync, Build::default().put(0, "a", 1), "disableWAL"),
     ];
     for (how, batch, word) in tries {
         let error = world.write(how, &batch).unwrap_err();
         assert!(matches!(&error, WriteError::Invalid(text) if text.contains(word)), "{error}");
     }
-    assert!(world.parallel_wal.write(&[0; 5], How::SYNCED, |_| Err("never called")).is_err());
+    assert!(world.parallel_wal.write(&[0; 5], WriteOptions::SYNCED, |_| Err("never called")).is_err());
     assert!(world.log.is_empty());
-    world.write(How { ignore_missing: true, ..How::SYNCED }, &Build::default().put(9, "a", 1)).unwrap();
+    world
+        .write(
+            WriteOptions { ignore_missing: true, ..WriteOptions::SYNCED },
+            &Build::default().put(9, "a", 1),
+        )
+        .unwrap();
 }
 
 #[test]
@@ -94,20 +101,20 @@ fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
     let world = World::new(DEFAULT);
     let batch = Build::default().put(0, "a", 1).put(1, "b", 1);
     for _ in 0..10 {
-        world.write(How::UNSYNCED, &batch).unwrap();
+        world.write(WriteOptions::UNSYNCED, &batch).unwrap();
     }
     world.parallel_wal.all_flushed(Sequence(11));
     assert_eq!(world.log.len(), 5, "the sixth batch is half in tables");
     world.parallel_wal.all_flushed(Sequence(20));
     assert_eq!(world.log.len(), 0);
-    world.write(How::UNSYNCED, &batch).unwrap();
+    world.write(WriteOptions::UNSYNCED, &batch).unwrap();
     world.parallel_wal.flushed(Family(0), Sequence(21));
     assert_eq!(world.log.len(), 1, "the batch has a record of the other family");
     world.parallel_wal.exclusive(|| world.parallel_wal.set_family(Family(1), None));
-    assert!(world.write(How::UNSYNCED, &batch).is_err());
+    assert!(world.write(WriteOptions::UNSYNCED, &batch).is_err());
     world.parallel_wal.flushed(Family(0), Sequence(21));
     assert_eq!(world.log.len(), 0, "that one is needed by nobody");
-    let missing_too = How { ignore_missing: true, ..How::UNSYNCED };
+    let missing_too = WriteOptions { ignore_missing: true, ..WriteOptions::UNSYNCED };
     world.write(missing_too, &batch).unwrap();
     world.parallel_wal.flushed(Family(0), Sequence(23));
     assert_eq!(world.log.len(), 0, "nor is it where it was named all the same");
@@ -116,9 +123,9 @@ fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
 #[test]
 fn a_flush_of_one_family_gives_up_nothing_that_another_one_has_in_memory() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
-    world.write(How::SYNCED, &Build::default().put(1, "c", 2)).unwrap();
-    world.write(How::SYNCED, &Build::default().put(0, "a", 3)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(1, "c", 2)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 3)).unwrap();
     let all = |after: World| (after.tables.get(0, "a"), after.tables.get(1, "b"), after.tables.get(1, "c"));
     let there = (Some(3), Some(1), Some(2));
     world.tables.flush_family(0);
@@ -130,7 +137,7 @@ fn a_flush_of_one_family_gives_up_nothing_that_another_one_has_in_memory() {
 #[test]
 fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().merge(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().merge(0, "a", 1)).unwrap();
     world.tables.flush_family(0);
     assert_eq!(world.log.len(), 1, "its mark tells that it is in tables");
     world.tables.flush().unwrap();
@@ -138,26 +145,15 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 }
 
 #[test]
-fn a_marked_batch_leaves_the_log_with_its_mark_whatever_its_families_say() {
-    let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
-    // The family's table ends before the batch: the single delete and its put left nothing.
-    world.parallel_wal.flushed(Family(0), Sequence(0));
-    assert_eq!(world.log.len(), 1);
-    world.parallel_wal.flushed(Family::MARKS, Sequence(world.tables.state.lock().live.sequence));
-    assert_eq!(world.log.len(), 0);
-}
-
-#[test]
 fn a_full_log_asks_for_one_flush() {
     let world = World::new(ParallelWalOptions { log_limit: 3 * 4096, ..DEFAULT });
     for n in 0..20 {
-        world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
     }
     assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 1);
     world.tables.flush().unwrap();
     for n in 0..20 {
-        world.write(How::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
     }
     assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 2);
 }
@@ -166,7 +162,7 @@ fn a_full_log_asks_for_one_flush() {
 fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_write() {
     let world = World::new(ParallelWalOptions { log_limit: 40 * 4096, ..DEFAULT });
     let asked = || world.tables.flushes_asked.load(Ordering::Relaxed);
-    let write = || world.write(How::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    let write = || world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
     (0..41).for_each(|_| write());
     assert_eq!(asked(), 1);
     (0..100).for_each(|_| write());
@@ -184,7 +180,7 @@ fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_wri
 /// A write without stripes whose record the log has, and which is being applied.
 async fn half_way(world: &World, goes_on: &Event) {
     let batch = Build::default().put(0, "a", 1).done();
-    let written = world.parallel_wal.write_ordered(&batch, How::SYNCED, 1, |mark| {
+    let written = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
         let batch = &batch;
         async move {
             let seen = goes_on.version();
@@ -218,7 +214,7 @@ fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_hi
             let batch = Build::default().put(0, "b", 2).done();
             // Until it is seen to wait: then no write begins.
             let mut second = loop {
-                let write = world.parallel_wal.write_ordered(&batch, How::SYNCED, 1, |mark| {
+                let write = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
                     std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
                 });
                 let mut write = Box::pin(write);
@@ -244,11 +240,11 @@ fn a_log_without_room_gets_it_from_a_flush() {
     let world = World::new(DEFAULT);
     world.log.limit(3);
     for n in 0..10 {
-        world.write(How::SYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", n)).unwrap();
     }
     assert_eq!((world.log.len(), after_cut(&world).tables.get(0, "a")), (1, Some(9)));
     world.log.limit(0);
-    let error = world.write(How::SYNCED, &Build::default().put(0, "a", 10)).unwrap_err();
+    let error = world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 10)).unwrap_err();
     assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
     assert_eq!(world.tables.get(0, "a"), Some(9));
 }
@@ -257,27 +253,27 @@ fn a_log_without_room_gets_it_from_a_flush() {
 fn tables_that_refuse_every_batch_fill_no_log() {
     let world = World::new(DEFAULT);
     world.tables.refuses.store(true, Ordering::Relaxed);
-    let error = world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap_err();
+    let error = world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap_err();
     assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
     assert_eq!(world.log.next_ticket(), Ticket(0), "nothing was appended, nor taken back");
     world.tables.refuses.store(false, Ordering::Relaxed);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
 }
 
 #[test]
 fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
     let world = World::new(DEFAULT);
     let before = Build::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
-    world.write(How::SYNCED, &before).unwrap();
+    world.write(WriteOptions::SYNCED, &before).unwrap();
     assert!(!world.parallel_wal.is_exact() && !world.tables.has_marks());
     for batch in [Build::default().merge(0, "a", 1), Build::default().single_delete(0, "a")] {
         let world = World::new(DEFAULT);
-        world.write(How::SYNCED, &batch).unwrap();
+        world.write(WriteOptions::SYNCED, &batch).unwrap();
         assert!(world.parallel_wal.is_exact() && world.tables.has_marks());
     }
     let world = World::new(DEFAULT);
     world
-        .write(How { synced: false, logged: false, ignore_missing: false }, &Build::default().put(0, "a", 1))
+        .write(WriteOptions { logged: false, ..WriteOptions::UNSYNCED }, &Build::default().put(0, "a", 1))
         .unwrap();
     assert!(world.parallel_wal.is_exact());
     assert!(world.log.is_empty());
@@ -285,61 +281,61 @@ fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
 
 #[test]
 fn marking_the_merges_alone_would_not_do() {
-    let counted = |without| {
-        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
+    let counted = |broken_rule| {
+        let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         world.parallel_wal.exactly_once().unwrap();
-        world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
-        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
         after_cut(&world).tables.get(0, "n")
     };
-    assert_eq!(counted(Without::Nothing), Some(11));
-    assert_eq!(counted(Without::MarksOfOthers), Some(10));
+    assert_eq!(counted(None), Some(11));
+    assert_eq!(counted(Some(BrokenRule::MarksOfPuts)), Some(10));
 }
 
 #[test]
 fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
-    let counted = |without, put_first: bool| {
-        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
+    let counted = |broken_rule, put_first: bool| {
+        let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         if !put_first {
             world.parallel_wal.exactly_once().unwrap();
         }
-        world.write(How::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
-        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
-        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         // The log has lost how far the tables go.
         after_cut(&world).tables.get(0, "n")
     };
     for put_first in [false, true] {
-        assert_eq!(counted(Without::Nothing, put_first), Some(12), "put first: {put_first}");
+        assert_eq!(counted(None, put_first), Some(12), "put first: {put_first}");
     }
     // Nothing sets the counter anew in the log, so that each record counts.
-    let merged = |without| {
-        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
-        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+    let merged = |broken_rule| {
+        let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
+        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
-        world.write(How::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         after_cut(&world).tables.get(0, "n")
     };
-    assert_eq!(merged(Without::Nothing), Some(2));
-    assert_eq!(merged(Without::Marks), Some(3), "without marks the first is repeated");
+    assert_eq!(merged(None), Some(2));
+    assert_eq!(merged(Some(BrokenRule::Marks)), Some(3), "without marks the first is repeated");
 }
 
 #[test]
 fn a_single_delete_in_tables_is_not_repeated() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
     world.tables.flush().unwrap();
-    world.write(How::SYNCED, &Build::default().single_delete(0, "a")).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().single_delete(0, "a")).unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "a"), None);
 }
 
 #[test]
 fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    let unlogged = How { synced: false, logged: false, ignore_missing: false };
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    let unlogged = WriteOptions { logged: false, ..WriteOptions::UNSYNCED };
     world.write(unlogged, &Build::default().put(0, "a", 2)).unwrap();
     world.tables.flush().unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "a"), Some(2));
@@ -348,39 +344,39 @@ fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
 #[test]
 fn a_write_without_the_log_to_a_family_that_is_gone_never_reaches_the_tables() {
     let world = World::new(DEFAULT);
-    let unlogged = How { synced: false, logged: false, ignore_missing: false };
+    let unlogged = WriteOptions { logged: false, ..WriteOptions::UNSYNCED };
     let refused = world.write(unlogged, &Build::default().put(7, "a", 1)).unwrap_err();
     assert!(matches!(refused, WriteError::Invalid(_)), "{refused:?}");
 }
 
 #[test]
 fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
-    let seen = |without| {
-        let world = World::new(ParallelWalOptions { without, ..DEFAULT });
-        world.write(How::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-        world.write(How::UNSYNCED, &Build::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
+    let seen = |broken_rule| {
+        let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
         world.tables.flush().unwrap();
         let after = after_cut(&world);
         (after.tables.get(0, "a"), after.tables.get(0, "b"))
     };
-    assert_eq!(seen(Without::Nothing), (Some(2), Some(2)));
-    assert_eq!(seen(Without::SyncAtFlush), (Some(1), Some(2)));
+    assert_eq!(seen(None), (Some(2), Some(2)));
+    assert_eq!(seen(Some(BrokenRule::SyncAtFlush)), (Some(1), Some(2)));
 }
 
 /// The key's value before and after a crash, where a second write comes while the first is between log and tables.
-fn overtaken(without: Without) -> (Option<i64>, Option<i64>) {
-    let world = World::new(ParallelWalOptions { without, ..DEFAULT });
+fn overtaken(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
+    let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
     let first = Build::default().put(0, "a", 1).done();
     let second_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let outcome = world.parallel_wal.write(&first, How::SYNCED, |mark| {
+        let outcome = world.parallel_wal.write(&first, WriteOptions::SYNCED, |mark| {
             let (world, second_done) = (&world, &second_done);
             scope.spawn(move || {
-                world.write(How::SYNCED, &Build::default().put(0, "a", 2)).unwrap();
+                world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 2)).unwrap();
                 second_done.store(true, Ordering::Release);
             });
             // With its stripe held it cannot come through, however long this waits.
-            let patience = if without == Without::Stripes { u32::MAX } else { 2000 };
+            let patience = if broken_rule == Some(BrokenRule::KeyLocks) { u32::MAX } else { 2000 };
             let mut waited = 0;
             while !second_done.load(Ordering::Acquire) && waited < patience {
                 std::thread::yield_now();
@@ -395,15 +391,19 @@ fn overtaken(without: Without) -> (Option<i64>, Option<i64>) {
 
 #[test]
 fn two_writes_of_a_key_reach_log_and_tables_in_one_order() {
-    assert_eq!(overtaken(Without::Nothing), (Some(2), Some(2)));
-    assert_eq!(overtaken(Without::Stripes), (Some(1), Some(2)), "without stripes a crash changes the value");
+    assert_eq!(overtaken(None), (Some(2), Some(2)));
+    assert_eq!(
+        overtaken(Some(BrokenRule::KeyLocks)),
+        (Some(1), Some(2)),
+        "without stripes a crash changes the value"
+    );
 }
 
 #[test]
 fn marks_below_the_floor_go_as_writes_go_on() {
     let world = World::new(DEFAULT);
     for n in 0..5000 {
-        world.write(How::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         if n % 500 == 0 {
             world.tables.flush().unwrap();
         }
@@ -417,7 +417,7 @@ fn marks_below_the_floor_go_as_writes_go_on() {
 #[test]
 fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     let world = World::new(DEFAULT);
-    let merge = || world.write(How::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+    let merge = || world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
     (0..1200).for_each(|_| merge());
     // A flush of these ends when as many more are there.
     let sealed = world.tables.state.lock().live.clone();
@@ -426,10 +426,10 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     world.tables.state.lock().durable = sealed;
     world.parallel_wal.all_flushed(flushed);
     let slow = Build::default().put(0, "slow", 1).done();
-    let outcome = world.parallel_wal.write(&slow, How::SYNCED, |mark| {
+    let outcome = world.parallel_wal.write(&slow, WriteOptions::SYNCED, |mark| {
         assert!(mark.unwrap().floor.is_some(), "it raises the floor");
         world.tables.flush().unwrap();
-        world.write(How::SYNCED, &Build::default().put(0, "fast", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &Build::default().put(0, "fast", 1)).unwrap();
         Ok::<_, String>(world.tables.apply(&slow, mark))
     });
     outcome.unwrap();
@@ -444,7 +444,7 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
 #[test]
 fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 3)).unwrap();
     let at_the_end = Arc::new(Mutex::new(None));
     let (log, seen) = (Arc::clone(&world.log), Arc::clone(&at_the_end));
     world
@@ -462,10 +462,10 @@ fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
 #[test]
 fn a_close_leaves_no_log_and_no_marks_and_everything_in_tables() {
     let world = World::new(DEFAULT);
-    world.write(How::UNSYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 3)).unwrap();
     world.parallel_wal.close().unwrap();
     assert!(world.log.is_removed() && !world.tables.has_marks());
     assert_eq!(world.tables.state.lock().durable.get(0, "n"), Some(3));
-    assert!(world.write(How::SYNCED, &Build::default().put(0, "a", 1)).is_err());
+    assert!(world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).is_err());
     world.parallel_wal.close().unwrap();
 }

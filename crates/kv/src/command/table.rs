@@ -1,85 +1,11 @@
-//! The commands on keys: their table, and the one way to run them.
+//! The commands on keys by name, and their execution.
 
-mod counters;
-mod expire;
-mod keys;
-mod options;
-mod scan;
-mod strings;
-#[cfg(test)]
-mod tests;
-
-use std::borrow::Cow;
-
-use crate::{Answer, Args, Error, ErrorKind, Txn};
-
-/// What is known of a command besides what it does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spec {
-    /// The name in capitals.
-    pub name: &'static str,
-    /// Words with the name; negative: at least so many.
-    pub arity: i16,
-    /// What it does to the data: see the constants.
-    pub flags: u8,
-    /// Which words are keys.
-    pub keys: Keys,
-}
-
-/// Which words of a command are keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keys {
-    /// The first; 0: none.
-    pub first: i8,
-    /// The last; -1: the last word.
-    pub last: i8,
-    /// The distance from one to the next.
-    pub step: i8,
-}
-
-impl Spec {
-    /// Reads keys.
-    pub const READ: u8 = 1;
-    /// Writes keys.
-    pub const WRITE: u8 = 2;
-    /// Needs more room on the drive.
-    pub const GROWS: u8 = 4;
-    /// Time does not grow with the data.
-    pub const FAST: u8 = 8;
-    /// Walks the whole database: runs apart from the quick ones.
-    pub const WALKS: u8 = 16;
-    /// For the operator.
-    pub const ADMIN: u8 = 32;
-    /// Allowed before AUTH.
-    pub const NO_AUTH: u8 = 64;
-
-    /// Whether all of `flag` is set.
-    pub fn has(&self, flag: u8) -> bool {
-        self.flags & flag == flag
-    }
-
-    /// Whether a command may have `words` words.
-    pub fn takes(&self, words: usize) -> bool {
-        let least = usize::from(self.arity.unsigned_abs());
-        if self.arity < 0 { words >= least } else { words == least }
-    }
-
-    /// The error for a wrong number of words.
-    pub fn arity_error(&self) -> String {
-        format!("ERR wrong number of arguments for '{}' command", self.name.to_ascii_lowercase())
-    }
-
-    /// The places of the keys among `words` words.
-    pub fn key_places(&self, words: usize) -> impl Iterator<Item = usize> {
-        let first = usize::try_from(self.keys.first).unwrap_or(0);
-        let last = match usize::try_from(self.keys.last) {
-            Ok(last) => last,
-            Err(_) => words.saturating_sub(usize::from(self.keys.last.unsigned_abs())),
-        };
-        let step = usize::try_from(self.keys.step).unwrap_or(1).max(1);
-        (first..=last).step_by(step).filter(move |n| *n > 0 && *n < words)
-    }
-}
+use super::call::{Call, Failure, Outcome};
+use super::spec::{Keys, Spec};
+use super::{counters, expire, keys, scan, strings};
+use crate::answer::Answer;
+use crate::args::Args;
+use crate::txn::Txn;
 
 /// A command on keys.
 #[derive(Clone, Copy, Debug)]
@@ -88,44 +14,6 @@ pub struct Command {
     pub spec: Spec,
     run: fn(&mut Call<'_, '_>) -> Outcome,
 }
-
-/// One run of a command.
-pub(crate) struct Call<'c, 't> {
-    pub args: Args<'c>,
-    pub txn: &'c mut Txn<'t>,
-    pub out: &'c mut dyn Answer,
-}
-
-/// Why a command did not do its work.
-pub(crate) enum Failure {
-    /// The client's mistake, as the client shall read it.
-    Told(Cow<'static, str>),
-    /// The engine's.
-    Engine(Error),
-}
-
-pub(crate) type Outcome = std::result::Result<(), Failure>;
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Engine(error)
-    }
-}
-
-impl From<&'static str> for Failure {
-    fn from(text: &'static str) -> Failure {
-        Failure::Told(Cow::Borrowed(text))
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Told(Cow::Owned(text))
-    }
-}
-
-pub(crate) const SYNTAX: &str = "ERR syntax error";
-pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 const fn command(
     name: &'static str,
@@ -190,7 +78,7 @@ pub static COMMANDS: &[Command] = &[
 ];
 
 /// Longest name of a command.
-const NAME_LIMIT: usize = 16;
+pub(super) const NAME_LIMIT: usize = 16;
 
 /// The command of a name, in whatever case.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
@@ -230,20 +118,7 @@ pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut d
         Err(Failure::Engine(error)) => {
             out.rollback(mark);
             tracing::error!(command = spec.name, %error, "a command failed");
-            out.error(&client_text(&error));
+            out.error(&error.to_client());
         }
-    }
-}
-
-/// An engine's error in the words that clients see.
-pub(crate) fn client_text(error: &Error) -> String {
-    match error.kind() {
-        ErrorKind::NoSpace => {
-            format!("ERR {error}; delete keys, or give the server a larger drive, then try again")
-        }
-        ErrorKind::Fatal => {
-            format!("MISCONF {error}; the server takes no writes until it is restarted; see its log")
-        }
-        _ => format!("ERR {error}"),
     }
 }

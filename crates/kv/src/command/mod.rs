@@ -1,0 +1,16 @@
+//! The commands on keys: what each reads and writes in a [`Txn`](crate::Txn), and its reply.
+
+mod call;
+mod counters;
+mod expire;
+mod keys;
+mod options;
+mod scan;
+mod spec;
+mod strings;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use spec::{Keys, Spec};
+pub use table::{COMMANDS, Command, execute, find};

@@ -1,0 +1,162 @@
+//! A background walk over all keys: deletes those whose time is past, and counts the others.
+//!
+//! Reads already treat an expired key as absent, and RocksDB's compaction drops it; the walk is for keys that no read and no
+//! compaction meets. It takes a slice of keys at a time, and deletes through a writer as a client does.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::claims::Claims;
+use super::shared::Shared;
+use super::stats::Keyspace;
+use super::work::Work;
+use crate::record::RecordRef;
+use crate::txn::Txn;
+
+/// Keys visited per slice.
+const SLICE_KEYS: usize = 2_000;
+
+/// Keys deleted per slice.
+const SLICE_DELETES: usize = 500;
+
+/// Pause between slices.
+const SLICE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Pause between two walks over all keys, when the last one met no key with an expiry.
+const IDLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// Keys met by a walk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyCount {
+    keys: u64,
+    expires: u64,
+    ttl_ms: u128,
+}
+
+impl KeyCount {
+    /// Counts a key; an expired one comes without a record.
+    pub fn add(&mut self, record: Option<RecordRef<'_>>, now_ms: u64) {
+        let Some(record) = record else { return };
+        self.keys += 1;
+        if let Some(at) = record.expires.unix_ms() {
+            self.expires += 1;
+            self.ttl_ms += u128::from(at.saturating_sub(now_ms));
+        }
+    }
+
+    /// The counts, without their age.
+    pub fn keyspace(&self) -> Keyspace {
+        let avg_ttl_ms = self.ttl_ms / u128::from(self.expires.max(1));
+        let avg_ttl_ms = u64::try_from(avg_ttl_ms).unwrap_or(u64::MAX);
+        Keyspace { keys: self.keys, expires: self.expires, avg_ttl_ms, age_ms: None }
+    }
+}
+
+/// The position of the walk.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The next key to visit; empty: the beginning.
+    from: Bytes,
+    /// Whether this walk met a key with an expiry, past or to come.
+    met_any: bool,
+    count: KeyCount,
+}
+
+/// Walks until the engine is closed.
+pub(super) async fn delete_expired(engine: Arc<Shared>) {
+    let mut walk = Walk::default();
+    let mut pause = SLICE_PAUSE;
+    while engine.pause(pause).await {
+        let met_any = visit_slice(&engine, &mut walk);
+        pause = if walk.from.is_empty() && !met_any { IDLE_PAUSE } else { SLICE_PAUSE };
+    }
+}
+
+/// Visits one slice and queues the deletes of its expired keys. Whether this walk met any key with an expiry.
+pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
+    if walk.from.is_empty() {
+        *walk = Walk::default();
+    }
+    let txn = engine.reading();
+    match read_slice(&txn, walk) {
+        Ok(slice) => {
+            walk.from = slice.next;
+            if walk.from.is_empty() {
+                *engine.counted.lock() = Some((walk.count.keyspace(), txn.now_ms()));
+            }
+            if !slice.expired.is_empty() {
+                walk.met_any = true;
+                let deletes = Deletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
+                // If too many pipelines wait, the next walk finds the keys again.
+                let _next_walk = engine.submit(Box::new(deletes));
+            }
+        }
+        Err(error) => {
+            tracing::warn!(%error, "looking for expired keys failed; the walk begins again");
+            walk.from = Bytes::new();
+        }
+    }
+    walk.met_any
+}
+
+#[derive(Default)]
+struct Slice {
+    expired: Vec<Bytes>,
+    /// The first key after the slice; empty at the end of the keys.
+    next: Bytes,
+}
+
+fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<Slice> {
+    let mut slice = Slice::default();
+    let mut visited = 0;
+    let Walk { from, met_any, count } = walk;
+    txn.scan(from, |key, record| {
+        if visited == SLICE_KEYS || slice.expired.len() == SLICE_DELETES {
+            slice.next = Bytes::copy_from_slice(key);
+            return ControlFlow::Break(());
+        }
+        visited += 1;
+        count.add(record, txn.now_ms());
+        match record {
+            None => slice.expired.push(Bytes::copy_from_slice(key)),
+            Some(record) => *met_any |= record.expires.unix_ms().is_some(),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(slice)
+}
+
+/// The deletes of expired keys, as a pipeline.
+struct Deletes {
+    engine: Arc<Shared>,
+    keys: Vec<Bytes>,
+    deleted: u64,
+}
+
+impl Work for Deletes {
+    fn claims(&self, claims: &mut Claims) {
+        self.keys.iter().for_each(|key| claims.key(key));
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) {
+        self.deleted = 0;
+        if txn.refusal().is_some_and(|r| !r.growth_only) {
+            return;
+        }
+        for key in &self.keys {
+            // A client may have set the key again since the slice was read, or an earlier walk may have deleted it.
+            if matches!(txn.is_past(key), Ok(true)) {
+                txn.delete_expired(key.clone());
+                self.deleted += 1;
+            }
+        }
+    }
+
+    fn done(self: Box<Self>) {
+        self.engine.counters.expired.fetch_add(self.deleted, Ordering::Relaxed);
+    }
+}

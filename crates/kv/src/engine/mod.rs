@@ -1,0 +1,25 @@
+//! The engine: writer threads that run pipelines in groups and write each group as one batch, and background tasks.
+//!
+//! ```text
+//!  handle (Engine) --> writer, expiry --> shared --> schedule, room, stats --> claims, work, options
+//! ```
+
+mod claims;
+mod expiry;
+mod handle;
+mod options;
+mod room;
+mod schedule;
+mod shared;
+mod stats;
+mod work;
+mod writer;
+
+pub use claims::Claims;
+pub use handle::Engine;
+pub use options::{Durability, EngineOptions};
+pub use stats::{Keyspace, Stats};
+pub use work::Work;
+
+#[cfg(test)]
+mod tests;

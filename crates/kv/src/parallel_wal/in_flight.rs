@@ -1,0 +1,177 @@
+//! The writes between the log and the tables, and what the log holds of earlier ones.
+
+use fs::Ticket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use units::sync::Event;
+
+use super::error::LogError;
+use super::ledger::{Entered, Ledger, Needs};
+use super::log::TicketLog;
+use super::options::{HeldRecords, ParallelWalOptions};
+use super::stripes::Held;
+use super::tables::Tables;
+
+/// Bytes of a record in the log beside the batch: the entry's header, the number of records and the length.
+const RECORD_HEAD: u64 = 64 + 4 + 4;
+
+/// Knows which writes are in flight, retires the log's tickets, and asks for flushes when the log holds too much.
+pub(super) struct InFlight {
+    log: Arc<dyn TicketLog>,
+    tables: Arc<dyn Tables>,
+    ledger: Mutex<Ledger>,
+    /// The last write in flight has left, for an exclusive section that waits.
+    left: Condvar,
+    /// The last exclusive section has ended.
+    reopened: Event,
+    /// A flush that was asked for has ended.
+    flushed: Event,
+    flushes_asked: AtomicU64,
+}
+
+impl InFlight {
+    /// No write is in flight; tickets go on from `next`.
+    pub fn new(log: Arc<dyn TicketLog>, tables: Arc<dyn Tables>, next: Ticket) -> Arc<InFlight> {
+        Arc::new(InFlight {
+            log,
+            tables,
+            ledger: Mutex::new(Ledger::new(next)),
+            left: Condvar::new(),
+            reopened: Event::new(),
+            flushed: Event::new(),
+            flushes_asked: AtomicU64::new(0),
+        })
+    }
+
+    /// Begins a write whose stripes are held: they keep exclusive sections out.
+    pub fn enter(&self) -> Entering<'_> {
+        self.enter_locked(&mut self.ledger.lock())
+    }
+
+    /// Begins a write that takes no stripes, once no exclusive section runs or waits.
+    pub async fn enter_ordered(&self) -> Entering<'_> {
+        loop {
+            let seen = self.reopened.version();
+            let entering = {
+                let mut ledger = self.ledger.lock();
+                (!ledger.is_shut()).then(|| self.enter_locked(&mut ledger))
+            };
+            if let Some(entering) = entering {
+                return entering;
+            }
+            self.reopened.changed_since(seen).await;
+        }
+    }
+
+    fn enter_locked(&self, ledger: &mut Ledger) -> Entering<'_> {
+        Entering { in_flight: self, entered: Some(ledger.enter(self.log.next_ticket())) }
+    }
+
+    fn leave(&self, ledger: &mut Ledger, entered: Entered) {
+        ledger.leave(entered);
+        if ledger.is_shut() && ledger.is_idle() {
+            self.left.notify_all();
+        }
+    }
+
+    /// Waits until no write is in flight, and keeps new ones out. `all`: all stripes.
+    pub fn exclusive<'a>(&'a self, all: Held<'a>) -> Exclusive<'a> {
+        let mut ledger = self.ledger.lock();
+        ledger.shut();
+        while !ledger.is_idle() {
+            self.left.wait(&mut ledger);
+        }
+        Exclusive { in_flight: self, _all: all }
+    }
+
+    /// The ticket below which every batch is in tables.
+    pub fn retired(&self) -> Ticket {
+        self.ledger.lock().retired(self.log.next_ticket())
+    }
+
+    /// Notes what is in tables by `note`, and retires the tickets that the log need not hold any more.
+    pub fn retire(&self, note: impl FnOnce(&mut Ledger)) -> Result<(), LogError> {
+        let retired = {
+            let mut ledger = self.ledger.lock();
+            note(&mut ledger);
+            ledger.retired(self.log.next_ticket())
+        };
+        self.log.retire(retired)
+    }
+
+    /// Changes what is known to be in tables, and retires nothing.
+    pub fn note(&self, note: impl FnOnce(&mut Ledger)) {
+        note(&mut self.ledger.lock());
+    }
+
+    /// What the log holds that is not in tables.
+    pub fn held(&self) -> HeldRecords {
+        let ledger = self.ledger.lock();
+        let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);
+        HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
+    }
+
+    /// Starts a flush of the memtables in the background.
+    pub fn ask_for_flush(self: &Arc<InFlight>) {
+        self.flushes_asked.fetch_add(1, Ordering::Relaxed);
+        let in_flight = Arc::clone(self);
+        self.tables.flush_soon(Box::new(move || {
+            in_flight.ledger.lock().flush_is_over();
+            in_flight.flushed.notify();
+        }));
+    }
+
+    /// Waits for the end of a flush that makes room in the log. Writes that wait at a time share one flush.
+    pub async fn flush(self: &Arc<InFlight>) {
+        let seen = self.flushed.version();
+        let begins = self.ledger.lock().begin_flush();
+        if begins {
+            self.ask_for_flush();
+        }
+        self.flushed.changed_since(seen).await;
+    }
+}
+
+/// A write in flight.
+pub(super) struct Entering<'a> {
+    in_flight: &'a InFlight,
+    entered: Option<Entered>,
+}
+
+impl Entering<'_> {
+    /// Ends a write whose batch of `len` bytes was applied. True if a flush is to be asked for.
+    pub fn applied(mut self, ticket: Ticket, needs: Needs, len: usize, options: &ParallelWalOptions) -> bool {
+        let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
+        let mut ledger = self.in_flight.ledger.lock();
+        if let Some(entered) = self.entered.take() {
+            ledger.applied(ticket, needs, bytes);
+            self.in_flight.leave(&mut ledger, entered);
+        }
+        ledger.wants_flush(options.log_limit)
+    }
+}
+
+impl Drop for Entering<'_> {
+    /// Ends a write without a batch in the tables. If its future was dropped, a recovery may replay the record. If a void
+    /// failed, the log is poisoned and its tickets do not matter any more.
+    fn drop(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            self.in_flight.leave(&mut self.in_flight.ledger.lock(), entered);
+        }
+    }
+}
+
+/// A section in which no write is in flight.
+pub(super) struct Exclusive<'a> {
+    in_flight: &'a InFlight,
+    _all: Held<'a>,
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        self.in_flight.ledger.lock().reopen();
+        self.in_flight.reopened.notify();
+    }
+}

@@ -1,0 +1,80 @@
+//! What a batch needs, and whether it can be written.
+
+use super::batch::{BatchError, Family, RecordKind, parse};
+use super::families::Families;
+use super::ledger::Needs;
+use super::options::Applied;
+use super::stripes::{StripeSet, Stripes};
+use super::tables::{Mark, Sequence};
+
+/// What a batch needs, read before any lock is taken.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// The stripes of its keys.
+    pub stripes: StripeSet,
+    /// Each family with the place of its last record among the records that take a sequence.
+    families: Vec<(Family, usize)>,
+    /// Families of merge records.
+    merged: Vec<Family>,
+    /// Records that take a sequence.
+    pub records: usize,
+    /// It has merges or single deletes: applied twice, they change the data.
+    pub once_only: bool,
+}
+
+impl Plan {
+    /// Reads a batch. Without `stripes`, for a caller who orders writes itself, the plan names none but those of range deletes.
+    pub fn read(batch: &[u8], families: &Families, stripes: Option<&Stripes>) -> Result<Plan, BatchError> {
+        let mut plan = Plan::default();
+        let families = families.read();
+        for record in parse(batch)? {
+            let record = record?;
+            if record.kind == RecordKind::LogData {
+                continue;
+            }
+            match plan.families.iter_mut().find(|(family, _)| *family == record.family) {
+                Some((_, last)) => *last = plan.records,
+                None => plan.families.push((record.family, plan.records)),
+            }
+            plan.records += 1;
+            match record.kind {
+                RecordKind::DeleteRange => plan.stripes = StripeSet::ALL,
+                RecordKind::Merge | RecordKind::SingleDelete => plan.once_only = true,
+                RecordKind::Put | RecordKind::Delete | RecordKind::LogData => {}
+            }
+            if record.kind == RecordKind::Merge && !plan.merged.contains(&record.family) {
+                plan.merged.push(record.family);
+            }
+            if let Some(stripes) = stripes {
+                let one = families.get(&record.family).is_some_and(|info| info.one_stripe);
+                stripes.add(&mut plan.stripes, record.family, (!one).then_some(record.key));
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Refuses a batch that names unknown families or merges without an operator. To be asked with the stripes held, so that
+    /// the families stay as they are until the batch is applied.
+    pub fn check(&self, families: &Families, ignore_missing: bool) -> Result<(), String> {
+        let families = families.read();
+        let missing = self.families.iter().find(|(family, _)| !families.contains_key(family));
+        if let Some((Family(id), _)) = missing.filter(|_| !ignore_missing) {
+            return Err(format!("the write batch names column family {id}, which does not exist (any more)"));
+        }
+        let merges = |family| families.get(family).is_none_or(|info| info.merges);
+        if let Some(Family(id)) = self.merged.iter().find(|family| !merges(family)) {
+            return Err(format!("the write batch merges in column family {id}, which has no merge operator"));
+        }
+        Ok(())
+    }
+
+    /// The families, each with the sequence up to which it must be flushed until the applied batch is in tables.
+    pub fn needs(&self, families: &Families, applied: Applied, mark: Option<Mark>) -> Needs {
+        let families = families.read();
+        let sequence = |at: &usize| Sequence(applied.last.0.saturating_sub((self.records - 1 - at) as u64));
+        // The records of families that do not exist were left out.
+        let present = self.families.iter().filter(|(family, _)| families.contains_key(family));
+        let marked = mark.map(|_| (Family::MARKS, Sequence(applied.last.0 + 1)));
+        present.map(|(family, at)| (*family, sequence(at))).chain(marked).collect()
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether concurrent operations on one register have an order that explains them: the search of Wing and Gong, which
+//! remembers what it has tried, as Lowe's and porcupine's do.
+//!
+//! A crash adds a case that their models lack: an operation that was answered, but not promised to be durable, may be lost. If
+//! it is not lost, it takes its place in time like any other.
+
+use std::collections::HashSet;
+
+/// Operations on one register that a search takes.
+pub const LIMIT: usize = 128;
+
+/// A register's value; none is a register that was never set, or deleted.
+pub type Value = Option<u64>;
+
+/// An operation's effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Did {
+    /// Set the register.
+    Write(Value),
+    /// Read the register.
+    Read(Value),
+}
+
+/// An operation and when it ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// Its effect.
+    pub did: Did,
+    /// When it began.
+    pub called: u64,
+    /// When it was answered. None: never, so that it may have happened at any time after `called`.
+    pub returned: Option<u64>,
+    /// Whether the operation certainly happened.
+    pub certain: bool,
+}
+
+impl Op {
+    /// An operation that was answered, and happened.
+    pub fn answered(did: Did, called: u64, returned: u64) -> Op {
+        Op { did, called, returned: Some(returned), certain: true }
+    }
+
+    /// An operation without an answer.
+    #[cfg(test)]
+    pub fn pending(did: Did, called: u64) -> Op {
+        Op { did, called, returned: None, certain: false }
+    }
+
+    /// An answered operation that a crash may have lost.
+    #[cfg(test)]
+    pub fn unpromised(did: Did, called: u64, returned: u64) -> Op {
+        Op { did, called, returned: Some(returned), certain: false }
+    }
+}
+
+/// Whether a register can have gone through all certain operations and some of the others in some order, in which no operation
+/// comes before one that had ended when it began.
+///
+/// # Panics
+/// With more than [`LIMIT`] operations.
+pub fn is_linearizable(ops: &[Op]) -> bool {
+    assert!(ops.len() <= LIMIT, "{} operations: the search takes {LIMIT}", ops.len());
+    let certain = ops.iter().enumerate().filter(|(_, op)| op.certain).fold(0, |mask, (n, _)| mask | 1 << n);
+    Search { ops, certain, seen: HashSet::new() }.from(0, None, 0)
+}
+
+struct Search<'a> {
+    ops: &'a [Op],
+    certain: u128,
+    /// Tried so far: the set of operations done, and the value after them.
+    seen: HashSet<(u128, Value)>,
+}
+
+impl Search<'_> {
+    /// `latest`: the latest beginning of the operations that are done.
+    fn from(&mut self, done: u128, value: Value, latest: u64) -> bool {
+        if done & self.certain == self.certain {
+            return true;
+        }
+        if !self.seen.insert((done, value)) {
+            return false;
+        }
+        let ops = self.ops;
+        let left = || ops.iter().enumerate().filter(move |(n, _)| done >> n & 1 == 0);
+        // An operation that began after another one ended comes after it.
+        let first_end =
+            left().filter(|(_, op)| op.certain).filter_map(|(_, op)| op.returned).min().unwrap_or(u64::MAX);
+        let fits = |op: &Op| op.called < first_end && op.returned.is_none_or(|end| end > latest);
+        left().filter(|(_, op)| fits(op)).any(|(n, op)| {
+            let (fits, after) = match op.did {
+                Did::Write(new) => (true, new),
+                Did::Read(saw) => (saw == value, value),
+            };
+            fits && self.from(done | 1 << n, after, latest.max(op.called))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stateright::semantics::register::{Register, RegisterOp, RegisterRet};
+    use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
+
+    use super::*;
+
+    fn write(value: u64, called: u64, returned: u64) -> Op {
+        Op::answered(Did::Write(Some(value)), called, returned)
+    }
+
+    fn read(value: Value, called: u64, returned: u64) -> Op {
+        Op::answered(Did::Read(value), called, returned)
+    }
+
+    #[test]
+    fn a_read_of_a_value_that_was_overwritten_before_it_began_is_found() {
+        let with = |read: Op| is_linearizable(&[write(1, 0, 1), write(2, 2, 3), read]);
+        assert!(with(read(Some(2), 4, 5)));
+        assert!(!with(read(Some(1), 4, 5)));
+        assert!(with(read(Some(1), 1, 5)), "it ran beside the second write");
+        assert!(!with(read(None, 1, 5)));
+    }
+
+    #[test]
+    fn two_readers_that_see_two_writes_in_opposite_orders_are_found() {
+        let writes = [write(1, 0, 20), write(2, 0, 20)];
+        let readers =
+            |third, fourth| [read(Some(1), 1, 2), read(Some(2), 3, 4), read(third, 5, 6), read(fourth, 7, 8)];
+        assert!(is_linearizable(&[&writes[..], &readers(Some(2), Some(2))[..]].concat()));
+        assert!(!is_linearizable(&[&writes[..], &readers(Some(2), Some(1))[..]].concat()));
+    }
+
+    #[test]
+    fn a_value_that_comes_back_after_it_was_deleted_is_found() {
+        let history = |last| {
+            let delete = Op::answered(Did::Write(None), 4, 5);
+            is_linearizable(&[write(1, 0, 1), read(Some(1), 2, 3), delete, read(last, 6, 7)])
+        };
+        assert!(history(None));
+        assert!(!history(Some(1)));
+    }
+
+    #[test]
+    fn a_write_without_an_answer_may_have_happened_or_not_but_not_before_it_was_called() {
+        let pending = Op::pending(Did::Write(Some(1)), 5);
+        let read = |value, called| read(value, called, called + 1);
+        assert!(is_linearizable(&[pending, read(None, 6), read(Some(1), 8)]));
+        assert!(is_linearizable(&[pending, read(None, 6), read(None, 8)]));
+        assert!(!is_linearizable(&[pending, read(Some(1), 6), read(None, 8)]));
+        assert!(!is_linearizable(&[pending, read(Some(1), 1)]));
+    }
+
+    #[test]
+    fn a_write_that_nobody_was_promised_may_be_lost_but_does_not_come_late() {
+        let early = Op::unpromised(Did::Write(Some(1)), 0, 1);
+        let later = Op::unpromised(Did::Write(Some(2)), 2, 3);
+        for (seen, fine) in [(None, true), (Some(1), true), (Some(2), true), (Some(3), false)] {
+            assert_eq!(is_linearizable(&[early, later, read(seen, 10, 11)]), fine, "{seen:?}");
+        }
+        assert!(
+            !is_linearizable(&[early, write(2, 2, 3), read(Some(1), 10, 11)]),
+            "the later one was promised"
+        );
+        assert!(
+            !is_linearizable(&[early, later, read(Some(2), 10, 11), read(Some(1), 12, 13)]),
+            "it overtook"
+        );
+    }
+
+    /// A random history of three threads, whose operations are answered or not.
+    fn histories() -> impl Strategy<Value = Vec<Vec<(Did, bool)>>> {
+        let value = || prop_oneof![1 => Just(None), 3 => (1..4_u64).prop_map(Some)];
+        let did = prop_oneof![value().prop_map(Did::Write), value().prop_map(Did::Read)];
+        prop::collection::vec(prop::collection::vec((did, any::<bool>()), 0..5), 3)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// stateright's tester, another's implementation, is of the same mind. Writes of a thread that has no answer end it.
+        #[test]
+        fn another_tester_is_of_the_same_mind(threads in histories(), order in prop::collection::vec(0..3_usize, 0..40)) {
+            let mut tester = LinearizabilityTester::new(Register::<Value>(None));
+            let mut ops: Vec<Op> = Vec::new();
+            let mut at = [0_usize; 3];
+            let mut open: [Option<usize>; 3] = [None; 3];
+            for (now, thread) in order.into_iter().enumerate() {
+                let now = now as u64;
+                let Some((did, _)) = threads[thread].get(at[thread]).copied() else { continue };
+                match open[thread].take() {
+                    None => {
+                        let op = match did {
+                            Did::Write(value) => RegisterOp::Write(value),
+                            Did::Read(_) => RegisterOp::Read,
+                        };
+                        tester.on_invoke(thread, op).unwrap();
+                        open[thread] = Some(ops.len());
+                        ops.push(Op::pending(did, now));
+                    }
+                    Some(op) => {
+                        let answer = match did {
+                            Did::Write(_) => RegisterRet::WriteOk,
+                            Did::Read(value) => RegisterRet::ReadOk(value),
+                        };
+                        tester.on_return(thread, answer).unwrap();
+                        (ops[op].returned, ops[op].certain) = (Some(now), true);
+                        at[thread] += 1;
+                    }
+                }
+            }
+            // A read without an answer says nothing.
+            ops.retain(|op| op.certain || matches!(op.did, Did::Write(_)));
+            prop_assert_eq!(is_linearizable(&ops), tester.is_consistent(), "{:?}", ops);
+        }
+    }
+}
