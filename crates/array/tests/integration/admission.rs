@@ -1,0 +1,123 @@
+//! A new drive that becomes a member while clients fill its log.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{BLOCK, blocks, device, verify, write};
+use array::{Array, CreateOptions, DriveDump, OpenOptions, Pace, RebuildOptions, Slot};
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions, Latency, Media};
+use zoned::{Blocks, Bytes, Durability, ZoneId, ZonedDevice};
+
+/// Blocks of a zone of a drive: as long as its log.
+const CAPACITY: u64 = 120;
+const ZONES: u32 = 8;
+/// What the zones hold before.
+const BEFORE: u64 = 3;
+
+/// Drives that flush slowly: a hundred writes come meanwhile.
+fn latency() -> Latency {
+    Latency { flush: Duration::from_millis(2), ..Latency::all(Duration::from_micros(10)) }
+}
+
+fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
+    let options = EmuOptions {
+        name: format!("emu:{n}"),
+        block_size: BLOCK as u32,
+        zones: ZONES + 3,
+        zone_size: Blocks(CAPACITY),
+        zone_capacity: Blocks(CAPACITY),
+        max_open: None,
+        max_active: None,
+        volatile_cache: true,
+        latency: latency(),
+        ..EmuOptions::default()
+    };
+    Emu::memory(options, Arc::clone(driver))
+}
+
+fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
+    drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
+}
+
+/// What the logs of drives say that hold `images`.
+fn dump(images: Vec<Media>) -> Vec<DriveDump> {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(2);
+    let emu = |media| Emu::from_media(media, "emu", Latency::NONE, Arc::clone(&driver));
+    let drives: Vec<Arc<Emu>> = images.into_iter().map(emu).collect();
+    block_on(&*driver, array::dump(&devices(&drives))).expect("dumped")
+}
+
+/// Whether the newest superblock on a drive says that all members are good.
+fn all_are_good(drive: &DriveDump) -> bool {
+    let change = |text: &str| {
+        let (_, rest) = text.split_once("change ")?;
+        rest.split_once(',')?.0.parse::<u64>().ok()
+    };
+    let superblocks = drive.records.iter().filter(|record| record.kind == "superblock");
+    let newest = superblocks.max_by_key(|record| change(&record.text)).expect("a member has one");
+    newest.text.ends_with("members good good good good good")
+}
+
+#[test]
+fn a_new_drive_whose_log_fills_up_is_no_member_before_the_others_say_so() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drives: Vec<Arc<Emu>> = (0..5).map(|n| drive(&driver, n)).collect();
+    let new = drive(&driver, 9);
+    let mut images: Vec<Vec<Media>> = Vec::new();
+    block_on(&*driver, async {
+        let create = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        array::create(&devices(&drives), &create).await.expect("created");
+        let array = Array::open(devices(&drives), OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        for zone in 0..ZONES {
+            write(&dev, zone, 0, BEFORE).await;
+        }
+        array.fail(Slot(1)).await.expect("done");
+        let options = RebuildOptions { pace: Pace::UNBOUNDED };
+        let target = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let rebuild = array.start_replace(Slot(1), target, options).await.expect("begun");
+        while rebuild.progress().zones_done < ZONES {
+            sleep_until(&*driver, driver.now().after(Duration::from_micros(20))).await;
+        }
+        let writers: Vec<_> = (0..ZONES)
+            .map(|zone| {
+                let dev = Arc::clone(&dev);
+                spawn(&*driver, "writer", async move {
+                    let start = dev.geometry().start(ZoneId(zone));
+                    for n in BEFORE..4 * CAPACITY {
+                        let data = blocks(zone, n, n + 1);
+                        dev.write(start.plus(Blocks(n)), data, Durability::Cached).await.expect("written");
+                    }
+                })
+            })
+            .collect();
+        while !rebuild.is_over() {
+            images.push(drives.iter().chain([&new]).map(|drive| drive.media()).collect());
+            sleep_until(&*driver, driver.now().after(Duration::from_micros(200))).await;
+        }
+        rebuild.wait().await.expect("rebuilt");
+        for writer in writers {
+            writer.await;
+        }
+        array.fail(Slot(3)).await.expect("done");
+        for zone in 0..ZONES {
+            verify(&dev, zone, 0, 4 * CAPACITY).await;
+        }
+    });
+    let (mut crowded, mut before) = (false, 0);
+    for (n, images) in images.into_iter().enumerate() {
+        let dumps = dump(images);
+        let (new, others) = dumps.split_last().expect("six");
+        let whole = new.records.iter().any(|record| record.kind == "checkpoint-end");
+        let named = [0, 2, 3, 4].iter().all(|slot| all_are_good(&others[*slot]));
+        assert!(!whole || named, "look {n}: its checkpoint is whole, and nobody knows that it is a member");
+        before += u32::from(!whole);
+        crowded |= !whole && new.zones.iter().any(|zone| zone.used > CAPACITY * 3 / 4);
+    }
+    assert!(
+        before > 0 && crowded,
+        "its log moved, or did not fill up, in {before} looks before it was a member"
+    );
+}

@@ -1,0 +1,102 @@
+//! Checking, dumping and ending an array that nobody has assembled.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use crate::common::{Bench, device, furnish};
+use array::{Array, CheckOptions, MemberState, OpenOptions, Severity, Slot, check, destroy, dump, status};
+use units::block_on;
+use zoned::{ErrorKind, ZoneState};
+
+const DEEP: CheckOptions = CheckOptions { deep: true };
+
+fn furnished(seed: u64) -> Bench {
+    let bench = Bench::new(seed);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+    });
+    bench
+}
+
+#[test]
+fn a_sound_array_has_no_problems_and_stays_as_it_is() {
+    let bench = furnished(1);
+    block_on(&*bench.driver, async {
+        let before = dump(&bench.devices(&[])).await.expect("dumped");
+        for options in [CheckOptions::default(), DEEP] {
+            let report = check(&bench.devices(&[]), options).await.expect("checked");
+            assert_eq!(report.problems, [], "{report:?}");
+            assert_eq!((report.zones, report.is_sound()), (5, true));
+        }
+        assert_eq!(dump(&bench.devices(&[])).await.expect("dumped"), before);
+    });
+}
+
+#[test]
+fn parity_that_does_not_fit_and_blocks_that_cannot_be_read_are_found() {
+    let bench = furnished(2);
+    block_on(&*bench.driver, async {
+        bench.drives[2].flipped.lock().insert(bench.drives[2].row(0, 41));
+        bench.drives[3].unreadable.lock().insert(bench.drives[3].row(4, 9));
+        let shallow = check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
+        assert!(shallow.is_sound());
+        let report = check(&bench.devices(&[]), DEEP).await.expect("checked");
+        let found: Vec<(Severity, Option<Slot>, u32)> = report
+            .problems
+            .iter()
+            .map(|problem| (problem.severity, problem.slot, problem.zone.expect("of a zone").0))
+            .collect();
+        assert_eq!(found, [(Severity::Error, None, 0), (Severity::Error, Some(Slot(3)), 4)], "{report:?}");
+        assert!(report.problems[0].what.contains("stripe 10 "), "{report:?}");
+    });
+}
+
+#[test]
+fn lacking_drives_and_worn_zones_are_warnings_and_two_lacking_ones_an_error() {
+    let bench = furnished(3);
+    block_on(&*bench.driver, async {
+        bench.drives[0].inner.wear(zoned::ZoneId(5), ZoneState::ReadOnly);
+        let report = check(&bench.devices(&[4]), DEEP).await.expect("checked");
+        assert!(report.is_sound() && report.zones == 5, "{report:?}");
+        assert_eq!(report.status.members[4].state, MemberState::Missing);
+        assert!(report.problems.iter().any(|p| p.slot == Some(Slot(4)) && p.what.contains("missing")));
+        assert!(report.problems.iter().any(|p| p.slot == Some(Slot(0)) && p.what.contains("ReadOnly")));
+        let report = check(&bench.devices(&[1, 4]), DEEP).await.expect("checked");
+        assert!(!report.is_sound());
+        assert!(report.problems[0].what.contains("does without one drive only"), "{report:?}");
+    });
+}
+
+#[test]
+fn a_dump_says_what_the_records_say() {
+    let bench = furnished(4);
+    block_on(&*bench.driver, async {
+        let drives = dump(&bench.devices(&[])).await.expect("dumped");
+        assert_eq!(drives.len(), 5);
+        for (drive, slot) in drives.iter().zip((0..).map(Slot)) {
+            let (claimed, superblock) = drive.claim.as_ref().expect("a member");
+            assert_eq!((*claimed, superblock.members.len(), drive.zones.len()), (slot, 5, 3));
+            let kinds: Vec<&str> = drive.records.iter().map(|record| record.kind).collect();
+            assert_eq!(kinds.first(), Some(&"superblock"));
+            assert!(kinds.contains(&"zones") && kinds.contains(&"checkpoint-end"), "{kinds:?}");
+        }
+        let all = || drives.iter().flat_map(|drive| &drive.records);
+        let partial = all().find(|record| record.kind == "partial-parity").expect("some");
+        assert!(partial.text.contains("zone") && partial.text.contains("bytes"), "{partial:?}");
+        assert!(all().all(|record| record.block + record.blocks <= 480));
+    });
+}
+
+#[test]
+fn an_array_that_was_ended_is_not_found() {
+    let bench = furnished(5);
+    block_on(&*bench.driver, async {
+        let names = destroy(&bench.devices(&[2])).await.expect("ended");
+        assert_eq!(names.len(), 4);
+        let error = status(&bench.devices(&[2])).await.expect_err("none");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(destroy(&bench.devices(&[2])).await.expect_err("none").kind(), ErrorKind::NotFound);
+        // One that was elsewhere meanwhile is not enough.
+        assert!(Array::open(bench.devices(&[]), OpenOptions::default()).await.is_err());
+        assert!(dump(&bench.devices(&[2])).await.expect("dumped").iter().all(|drive| drive.claim.is_none()));
+    });
+}

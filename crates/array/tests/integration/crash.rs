@@ -1,0 +1,579 @@
+//! Power cuts at random moments, each drive with an outcome of its own, with and without a lost drive. What was
+//! durable is there, what was acknowledged below the pointer is right, a reset happened wholly or not at all, and a
+//! mount that is cut again does no harm.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, CreateOptions, OpenOptions, Sabotage, Slot};
+use parking_lot::Mutex;
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Op, ZoneId, ZoneState, ZonedDevice};
+
+const BLOCK: u32 = 512;
+const ZONES: u32 = 6;
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    drives: u32,
+
+    capacity: u64,
+    cache: bool,
+}
+
+/// One life of a zone: block `n` holds the tag `first + n`.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    tag: u64,
+    /// What a mount showed: it comes before what is written by the tag.
+    base: Vec<Vec<u8>>,
+    submitted: u64,
+    acked: u64,
+    durable: u64,
+    finishing: bool,
+    finished: bool,
+    /// A reset was submitted, acknowledged, and covered by a flush.
+    ending: bool,
+    ended: bool,
+    gone: bool,
+}
+
+impl Life {
+    fn expected(&self, n: u64) -> Vec<u8> {
+        self.base.get(n as usize).cloned().unwrap_or_else(|| block(self.tag, n))
+    }
+}
+
+type Lives = Vec<Vec<Life>>;
+
+fn block(tag: u64, n: u64) -> Vec<u8> {
+    let mut rng = SplitMix64::new(tag ^ (n << 32) ^ 0x5eed);
+    (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
+}
+
+fn below(rng: &mut SplitMix64, n: u64) -> u64 {
+    rng.draw() % n.max(1)
+}
+
+fn emus(shape: Shape, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
+    (0..shape.drives)
+        .map(|n| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                block_size: BLOCK,
+                zones: ZONES + 3,
+                zone_size: Blocks(shape.capacity),
+                zone_capacity: Blocks(shape.capacity),
+                max_open: Some(8),
+                max_active: Some(9),
+                volatile_cache: shape.cache,
+                track_power_cuts: true,
+                latency: Latency::all(Duration::from_micros(10 + u64::from(n))),
+                seed: u64::from(n),
+                ..EmuOptions::default()
+            };
+            Emu::memory(options, Arc::clone(driver))
+        })
+        .collect()
+}
+
+fn devices(emus: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
+    emus.iter().map(|emu| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
+}
+
+/// Does random things to the array until the power goes.
+async fn workload(
+    dev: Arc<dyn ZonedDevice>,
+    lives: Arc<Mutex<Lives>>,
+    seed: u64,
+    zones: std::ops::Range<u32>,
+) {
+    let mut rng = SplitMix64::new(seed);
+    let geometry = dev.geometry().clone();
+    let capacity = geometry.zone_capacity.0;
+    let mut next_tag = seed << 20;
+    loop {
+        let zone = ZoneId(zones.start + below(&mut rng, u64::from(zones.end - zones.start)) as u32);
+        let at = zone.0 as usize;
+        match below(&mut rng, 20) {
+            0 => {
+                let before: Vec<(usize, Life)> =
+                    lives.lock().iter().map(|l| (l.len(), l.last().expect("one").clone())).collect();
+                if dev.flush().await.is_ok() {
+                    for (all, (count, then)) in lives.lock().iter_mut().zip(before) {
+                        let Some(life) = all.get_mut(count - 1) else { continue };
+                        life.durable = life.durable.max(then.acked);
+                        life.gone |= then.ended;
+                        // The next life exists: what came before it is over for good.
+                        if count > 1 {
+                            all[count - 2].gone = true;
+                        }
+                    }
+                }
+            }
+            1 => {
+                {
+                    let mut lives = lives.lock();
+                    lives[at].last_mut().expect("one").ending = true;
+                }
+                dev.zone(zone, Action::Reset).await.expect("reset");
+                let mut lives = lives.lock();
+                let life = lives[at].last_mut().expect("one");
+                life.ended = true;
+                next_tag += 1;
+                lives[at].push(Life { tag: next_tag, ..Life::default() });
+            }
+            2 if below(&mut rng, 3) == 0 => {
+                lives.lock()[at].last_mut().expect("one").finishing = true;
+                dev.zone(zone, Action::Finish).await.expect("finish");
+                let mut lives = lives.lock();
+                let life = lives[at].last_mut().expect("one");
+                // Of a zone that was written full it changes nothing: what is not durable may still go.
+                life.finished = life.submitted < capacity;
+            }
+            _ => {
+                // A few writes in flight together.
+                let mut ios = Vec::new();
+                for _ in 0..1 + below(&mut rng, 4) {
+                    let (tag, from) = {
+                        let lives = lives.lock();
+                        let life = lives[at].last().expect("one");
+                        if life.finishing {
+                            break;
+                        }
+                        (life.tag, life.submitted)
+                    };
+                    let most = if below(&mut rng, 4) == 0 { 24 } else { 3 };
+                    let len = (1 + below(&mut rng, most)).min(capacity - from);
+                    if len == 0 {
+                        break;
+                    }
+                    let data: Vec<u8> = (from..from + len).flat_map(|n| block(tag, n)).collect();
+                    let how = if below(&mut rng, 6) == 0 { Durability::Durable } else { Durability::Cached };
+                    let data = Buf::copy_from(&data);
+                    let io = if below(&mut rng, 2) == 0 {
+                        dev.submit(Op::Append { zone, data, how })
+                    } else {
+                        let at = geometry.start(zone).plus(Blocks(from));
+                        dev.submit(Op::Write { at, data, how })
+                    };
+                    {
+                        let mut lives = lives.lock();
+                        lives[at].last_mut().expect("one").submitted = from + len;
+                    }
+                    ios.push((io, from + len, how));
+                }
+                for (io, end, how) in ios {
+                    match io.await {
+                        Ok(Done::Unit | Done::At(_)) => {
+                            let mut lives = lives.lock();
+                            let life = lives[at].last_mut().expect("one");
+                            life.acked = life.acked.max(end);
+                            if how == Durability::Durable || !geometry.volatile_cache {
+                                life.durable = life.durable.max(end);
+                            }
+                        }
+                        other => panic!("a write: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a zone, if its content is of `life`.
+fn judge(
+    life: &Life,
+    state: ZoneState,
+    pointer: u64,
+    content: &[Vec<u8>],
+    strict: bool,
+) -> Result<(), String> {
+    if life.gone {
+        return Err("a life that is over for good".into());
+    }
+    let full = state == ZoneState::Full;
+    if state == ZoneState::Empty {
+        return if life.durable == 0 { Ok(()) } else { Err(format!("empty, {} durable", life.durable)) };
+    }
+    if !full && (pointer < life.durable || pointer > life.submitted) {
+        return Err(format!("the pointer is at {pointer}: {life:?}"));
+    }
+    if !full && life.finished {
+        return Err(format!("not full, though finished: {life:?}"));
+    }
+    let must = if full || !strict { life.durable } else { life.acked.min(pointer) };
+    for n in 0..must {
+        if content.get(n as usize).is_none_or(|found| *found != life.expected(n)) {
+            return Err(format!("block {n} is wrong, pointer {pointer} {state:?}: {life:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares an array with what it may hold.
+async fn check(
+    dev: &Arc<dyn ZonedDevice>,
+    lives: &Lives,
+    strict: bool,
+) -> Result<Vec<(ZoneState, u64, Vec<Vec<u8>>)>, String> {
+    let mut seen = Vec::new();
+    for info in dev.report(0..dev.geometry().zones).await.expect("report") {
+        let mut content = Vec::new();
+        let start = dev.geometry().start(info.zone);
+        for n in 0..info.pointer.0 {
+            let into = BufMut::zeroed(BLOCK as usize);
+            let buf = dev.read(start.plus(Blocks(n)), into).await.map_err(|e| format!("a read: {e}"))?;
+            content.push(buf.to_vec());
+        }
+        let all = &lives[info.zone.index()];
+        let verdicts: Vec<Result<(), String>> = all
+            .iter()
+            .rev()
+            .take(3)
+            .map(|life| judge(life, info.state, info.pointer.0, &content, strict))
+            .collect();
+        // A reset that was begun may have happened.
+        let reset = info.state == ZoneState::Empty && all.last().is_some_and(|life| life.ending);
+        if !reset && verdicts.iter().all(Result::is_err) {
+            return Err(format!("zone {}: {verdicts:?}", info.zone));
+        }
+        seen.push((info.state, info.pointer.0, content));
+    }
+    Ok(seen)
+}
+
+fn over(media: Vec<Media>, seed: u64) -> (Arc<dyn Driver>, Vec<Arc<Emu>>) {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let latency = Latency::all(Duration::from_micros(10));
+    let emus = media
+        .into_iter()
+        .enumerate()
+        .map(|(n, media)| Emu::from_media(media, &format!("emu:{n}"), latency, Arc::clone(&driver)))
+        .collect();
+    (driver, emus)
+}
+
+fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
+    emus.iter().zip(0..).map(|(emu, n)| emu.power_cut(&mut Seeded::new(seed ^ (n << 17)))).collect()
+}
+
+/// Which drive is lost, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loss {
+    None,
+    Before(usize),
+    /// It fails while the workload runs, and is there again at the mount, or not.
+    During(usize, bool),
+    At(usize),
+    After(usize),
+}
+
+/// One run: everything follows from the seed.
+fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
+    let mut rng = SplitMix64::new(seed);
+    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
+    let lost = below(&mut rng, u64::from(drives)) as usize;
+    let loss = match below(&mut rng, 5) {
+        0 => Loss::None,
+        1 => Loss::Before(lost),
+        2 => Loss::At(lost),
+        3 => Loss::During(lost, below(&mut rng, 2) == 0),
+        _ => Loss::After(lost),
+    };
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let drives = emus(shape, &driver);
+    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    ));
+    let until = Duration::from_micros(300 + below(&mut rng, 8_000));
+    // Hidden rows are relocated as far as there is room, or every zone with any is rebuilt.
+    let rebuild_above = Bytes(if below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
+    let options = OpenOptions { sabotage, rebuild_above, ..OpenOptions::default() };
+    let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
+    block_on(&*driver, async {
+        let create =
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+        let mut devices = devices(&drives);
+        array::create(&devices, &create).await.expect("created");
+        if let Loss::Before(lost) = loss {
+            devices.remove(lost);
+        }
+        let dev: Arc<dyn ZonedDevice> = Array::open(devices, options.clone()).await.expect("opened");
+        for task in 0..2_u32 {
+            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            drop(spawn(
+                &*driver,
+                "workload",
+                workload(Arc::clone(&dev), Arc::clone(&lives), seed * 2 + u64::from(task), zones),
+            ));
+        }
+        let half = until / 2;
+        sleep_until(&*driver, driver.now().after(half)).await;
+        if let Loss::During(lost, _) = loss {
+            for op in [FaultOp::Write, FaultOp::Zone, FaultOp::Flush, FaultOp::Read] {
+                drives[lost].fail(FaultSpec::all(op));
+            }
+        }
+        sleep_until(&*driver, driver.now().after(until - half)).await;
+    });
+    let mut media = cut(&drives, seed ^ 0xc0de);
+    let lives = lives.lock().clone();
+    if let Loss::Before(lost) | Loss::At(lost) | Loss::During(lost, false) = loss {
+        media.remove(lost);
+    }
+    // The mount itself is cut a few times.
+    let strict = !matches!(loss, Loss::Before(_) | Loss::At(_) | Loss::During(..));
+    for round in 0..below(&mut rng, 3) {
+        let (driver, emus) = over(media, seed ^ round);
+        let time = Duration::from_micros(below(&mut rng, 2_000));
+        let (d, devs, options) = (Arc::clone(&driver), devices(&emus), options.clone());
+        block_on(&*driver, async move {
+            drop(spawn(&*d, "mount", async move {
+                let _opened_or_not = Array::open(devs, options).await;
+            }));
+            sleep_until(&*d, d.now().after(time)).await;
+        });
+        media = cut(&emus, seed ^ 0xf00d ^ round);
+    }
+    let (driver, emus) = over(media, seed ^ 7);
+    let check_all = |devs: Vec<Arc<dyn ZonedDevice>>, strict: bool| {
+        block_on(&*driver, async {
+            let dev: Arc<dyn ZonedDevice> =
+                Array::open(devs, options.clone()).await.map_err(|e| format!("{what}: mount: {e}"))?;
+            let seen = check(&dev, &lives, strict).await.map_err(|e| format!("{what}: {e}"))?;
+            Ok::<_, String>((dev, seen))
+        })
+    };
+    let (dev, seen) = check_all(devices(&emus), strict)?;
+    if !matches!(loss, Loss::After(_)) && below(&mut rng, 2) == 0 {
+        return write_on(dev, &emus, seen, strict, &options, &mut rng, &what);
+    }
+    drop(dev);
+    if let Loss::After(lost) = loss {
+        let mut devs = devices(&emus);
+        devs.remove(lost);
+        let (_dev, again) = check_all(devs, true)?;
+        for (zone, (a, b)) in seen.iter().zip(&again).enumerate() {
+            // The first mount has shown it: it stays so.
+            if a != b {
+                return Err(format!(
+                    "{what}: zone {zone} changed when a drive was lost: {:?} {:?}",
+                    (a.0, a.1),
+                    (b.0, b.1)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes on after a mount, cuts the power again, perhaps with a drive less, and mounts again; twice.
+fn write_on(
+    mut dev: Arc<dyn ZonedDevice>,
+    emus: &[Arc<Emu>],
+    mut seen: Vec<(ZoneState, u64, Vec<Vec<u8>>)>,
+    mut whole: bool,
+    options: &OpenOptions,
+    rng: &mut SplitMix64,
+    what: &str,
+) -> Result<(), String> {
+    let mut emus = emus.to_vec();
+    for round in 1..3_u64 {
+        let driver = Arc::clone(dev.driver());
+        let life = |(zone, (state, pointer, content)): (u64, (ZoneState, u64, Vec<Vec<u8>>))| {
+            let full = state == ZoneState::Full;
+            // What a mount showed is what there is, of a full zone too.
+            vec![Life {
+                tag: (round << 50) | (zone << 40),
+                base: content,
+                submitted: pointer,
+                acked: pointer,
+                durable: pointer,
+                finishing: full,
+                finished: full,
+                ..Life::default()
+            }]
+        };
+        let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new((0..).zip(seen).map(life).collect()));
+        let until = Duration::from_micros(below(rng, 5_000));
+        block_on(&*driver, async {
+            for task in 0..2_u32 {
+                let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+                let work = workload(Arc::clone(&dev), Arc::clone(&lives), rng.draw() >> 30, zones);
+                drop(spawn(&*driver, "workload", work));
+            }
+            sleep_until(&*driver, driver.now().after(until)).await;
+        });
+        let mut media = cut(&emus, rng.draw());
+        let loses = whole && below(rng, 2) == 0;
+        let lost = below(rng, media.len() as u64) as usize;
+        if loses {
+            media.remove(lost);
+        }
+        whole &= !loses;
+        let what = format!("{what}, written on for {until:?}, round {round}, lost {lost}: {loses}");
+        let (driver, next) = over(media, rng.draw());
+        let lives = lives.lock().clone();
+        (dev, seen) = block_on(&*driver, async {
+            let dev: Arc<dyn ZonedDevice> = Array::open(devices(&next), options.clone())
+                .await
+                .map_err(|e| format!("{what}: mount: {e}"))?;
+            let seen = check(&dev, &lives, whole).await.map_err(|e| format!("{what}: {e}"))?;
+            Ok::<_, String>((dev, seen))
+        })?;
+        emus = next;
+    }
+    Ok(())
+}
+
+/// The seeds of a test: `FURROW_SEED=N` is that one alone, `FURROW_RUNS=N` the first N.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let asked = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    match (asked("FURROW_SEED"), asked("FURROW_RUNS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, count) => 0..count.unwrap_or(usual),
+    }
+}
+
+/// What failed, each with the command that replays it.
+fn told(failures: &[String], of: usize, test: &str) -> String {
+    let shown: Vec<String> = failures
+        .iter()
+        .take(8)
+        .map(|why| {
+            let seed = why.trim_start_matches("seed ").split(':').next().unwrap_or_default().to_owned();
+            format!("{why}\n  again: FURROW_SEED={seed} cargo test -p furrow-array --test integration crash::{test}")
+        })
+        .collect();
+    format!("{} of {of}:\n{}", failures.len(), shown.join("\n"))
+}
+
+#[test]
+fn nothing_durable_is_lost_whatever_the_cut_and_the_drive() {
+    let seeds = seeds(400);
+    let of = (seeds.end - seeds.start) as usize;
+    let failures: Vec<String> = seeds.filter_map(|seed| run(seed, None).err()).collect();
+    assert!(failures.is_empty(), "{}", told(&failures, of, "nothing_durable_is_lost"));
+}
+
+#[test]
+fn each_rule_that_is_broken_is_found() {
+    for sabotage in [
+        Sabotage::ResetLog,
+        Sabotage::PartialParity,
+        Sabotage::Generation,
+        Sabotage::Fua,
+        Sabotage::Hole,
+        Sabotage::Hidden,
+        Sabotage::Swap,
+    ] {
+        let broken = |seed: &u64| {
+            let result = std::panic::catch_unwind(|| run(*seed, Some(sabotage)));
+            result.is_ok_and(|result| result.is_err())
+        };
+        let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{sabotage:?} was not found"));
+        // It is the broken rule that fails there.
+        assert_eq!(run(found, None), Ok(()), "{sabotage:?}, seed {found}, with the rule intact");
+        println!("{sabotage:?} is found by seed {found}");
+    }
+}
+
+/// A new drive takes the place of a missing one while the workload runs; the power is cut before, during or after.
+fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
+    let mut rng = SplitMix64::new(seed ^ 0x9e1);
+    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
+    let lost = below(&mut rng, u64::from(drives)) as usize;
+    let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+    let drives = emus(shape, &driver);
+    let new = emus(shape, &driver).remove(0);
+    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    ));
+    let done = Arc::new(Mutex::new(None));
+    let before = Duration::from_micros(300 + below(&mut rng, 4_000));
+    let until = Duration::from_micros(below(&mut rng, 20_000));
+    block_on(&*driver, async {
+        let create =
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+        let mut devices = devices(&drives);
+        array::create(&devices, &create).await.expect("created");
+        devices.remove(lost);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        for task in 0..2_u32 {
+            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            let work = workload(Arc::clone(&dev), Arc::clone(&lives), seed * 2 + u64::from(task), zones);
+            drop(spawn(&*driver, "workload", work));
+        }
+        sleep_until(&*driver, driver.now().after(before)).await;
+        let (flag, device) = (Arc::clone(&done), Arc::clone(&new) as Arc<dyn ZonedDevice>);
+        drop(spawn(&*driver, "replace", async move {
+            let result = array.replace(Slot(lost as u32), device).await;
+            *flag.lock() = Some(result);
+        }));
+        sleep_until(&*driver, driver.now().after(until)).await;
+    });
+    let replaced = match done.lock().take() {
+        Some(Err(e)) => return Err(format!("seed {seed}: {shape:?}: the replacement: {e}")),
+        Some(Ok(())) => true,
+        None => false,
+    };
+    let lives = lives.lock().clone();
+    let mut media = cut(&drives, seed ^ 0xc0de);
+    // The drive that was missing may be there again.
+    let stale = media.remove(lost);
+    media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
+    let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
+    if below(&mut rng, 3) == 0 {
+        what += ", the old one is back";
+        media.push(stale);
+    } else if replaced && below(&mut rng, 2) == 0 {
+        let other = below(&mut rng, media.len() as u64 - 1) as usize;
+        what += &format!(", another is lost: {other}");
+        media.remove(other);
+    }
+    let (driver, emus) = over(media, seed ^ 7);
+    let goes_on = block_on(&*driver, async {
+        let array = Array::open(devices(&emus), OpenOptions::default());
+        let array = array.await.map_err(|e| format!("{what}: mount: {e}"))?;
+        let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        check(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))?;
+        let Some(rebuild) = array.rebuild() else { return Ok::<bool, String>(false) };
+        rebuild.wait().await.map_err(|e| format!("{what}: the rebuild goes on: {e}"))?;
+        Ok(true)
+    })?;
+    if goes_on {
+        // It holds what it should: another one can do without.
+        let mut devices = devices(&emus);
+        // The new drive is behind the others.
+        let other = below(&mut rng, 2) as usize;
+        devices.remove(other);
+        block_on(&*driver, async {
+            let array = Array::open(devices, OpenOptions::default());
+            let dev: Arc<dyn ZonedDevice> =
+                array.await.map_err(|e| format!("{what}: without {other}: {e}"))?;
+            check(&dev, &lives, false).await.map_err(|e| format!("{what}: without {other}: {e}"))
+        })?;
+    }
+    Ok((replaced, goes_on))
+}
+
+#[test]
+fn a_replaced_drive_holds_everything_whatever_the_cut() {
+    let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_replaced).collect();
+    let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
+    assert!(failures.is_empty(), "{}", told(&failures, results.len(), "a_replaced_drive"));
+    let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();
+    let resumed = results.iter().filter(|result| matches!(result, Ok((_, true)))).count();
+    let of = results.len();
+    println!("{replaced} of {of} were replaced before the cut, {resumed} went on after it");
+    assert!(of == 1 || replaced * 5 > of, "only {replaced} of {of}");
+    assert!(of == 1 || resumed * 10 > of, "only {resumed} of {of} went on");
+}

@@ -1,0 +1,388 @@
+//! A drive that is lost while it is written, at every point; and a second one.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
+use array::{Array, CreateOptions, Health, OpenOptions, Slot};
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
+
+/// What a zone holds for sure, and what it may hold.
+#[derive(Clone, Copy, Default, Debug)]
+struct Zone {
+    acknowledged: u64,
+    submitted: u64,
+}
+
+/// Writes and appends of all lengths to `zones`, a few in flight, flushes and durable writes. Stops at the first error,
+/// which it gives.
+async fn load(
+    dev: Arc<dyn ZonedDevice>,
+    zones: std::ops::Range<u32>,
+    seed: u64,
+) -> (Vec<Zone>, Option<ErrorKind>) {
+    let mut rng = SplitMix64::new(seed);
+    let mut state = vec![Zone::default(); zones.len()];
+    for _ in 0..25 {
+        let at = (rng.draw() % zones.len() as u64) as usize;
+        let zone = zones.start + at as u32;
+        let mut ios = Vec::new();
+        for _ in 0..1 + rng.draw() % 4 {
+            let from = state[at].submitted;
+            let to = (from + 1 + rng.draw() % 40).min(1920);
+            if from == to {
+                break;
+            }
+            let how = if rng.draw().is_multiple_of(5) { Durability::Durable } else { Durability::Cached };
+            let data = blocks(zone, from, to);
+            let start = dev.geometry().start(ZoneId(zone)).plus(Blocks(from));
+            let io = match rng.draw() % 2 {
+                0 => dev.submit(Op::Append { zone: ZoneId(zone), data, how }),
+                _ => dev.submit(Op::Write { at: start, data, how }),
+            };
+            state[at].submitted = to;
+            ios.push((to, io));
+        }
+        let mut failed = None;
+        for (to, io) in ios {
+            match io.await {
+                Ok(_) => state[at].acknowledged = to,
+                Err(e) => failed = failed.or(Some(e.kind())),
+            }
+        }
+        if rng.draw().is_multiple_of(6) {
+            failed = failed.or(dev.flush().await.err().map(|e| e.kind()));
+        }
+        if failed.is_some() {
+            return (state, failed);
+        }
+    }
+    (state, None)
+}
+
+async fn holds(dev: &Arc<dyn ZonedDevice>, zones: &[(u32, Zone)]) {
+    let infos = dev.report_all().expect("report");
+    for (zone, state) in zones {
+        let pointer = infos[*zone as usize].pointer.0;
+        assert!(pointer >= state.acknowledged, "zone {zone}: {pointer}, {state:?}");
+        if state.acknowledged > 0 {
+            verify(dev, *zone, 0, state.acknowledged).await;
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
+    for after in (0..120).step_by(3).chain([150, 200, 300, 500]) {
+        let slot = after as usize % 5;
+        let bench = Bench::new(after);
+        let zones = block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            bench.drives[slot].unplug(after as i64);
+            let one = spawn(&*bench.driver, "load", load(device(&array), 0..3, after));
+            let two = spawn(&*bench.driver, "load", load(device(&array), 3..6, after + 1000));
+            let ((a, first), (b, second)) = (one.await, two.await);
+            assert_eq!((first, second), (None, None), "unplugged after {after}: nothing fails");
+            let states: Vec<(u32, Zone)> = (0..).zip(a.into_iter().chain(b)).collect();
+            holds(&device(&array), &states).await;
+            let health = array.status().health();
+            assert!(health == Health::Degraded || after >= 150, "{health:?} after {after}");
+            device(&array).flush().await.expect("flushed");
+            states
+        });
+        // It is there again, or not: what it holds is out of date, and everybody knows.
+        bench.drives[slot].unplug(i64::MAX);
+        for without in [vec![], vec![slot]] {
+            block_on(&*bench.driver, async {
+                let array = bench.open(&without).await;
+                holds(&device(&array), &zones).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
+    let mut broke = 0;
+    for after in 0..40_u64 {
+        let bench = Bench::new(after);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            bench.drives[1].unplug(10);
+            bench.drives[3].unplug(10 + 3 * after as i64);
+            let (states, failed) = load(Arc::clone(&dev), 0..4, after).await;
+            let broken = array.is_broken();
+            broke += u32::from(broken);
+            assert_eq!(failed.is_some(), broken, "{failed:?}");
+            if broken {
+                assert_eq!(failed, Some(ErrorKind::Gone));
+                assert_eq!(array.status().health(), Health::Failed);
+            }
+            for (zone, state) in (0..).zip(&states) {
+                for n in 0..state.acknowledged {
+                    let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
+                    match dev.read(at, BufMut::zeroed(BLOCK)).await {
+                        Ok(found) => assert!(found[..] == block(zone, n)[..], "block {n} of zone {zone}"),
+                        Err(e) => assert!(array.is_broken(), "{e}"),
+                    }
+                }
+            }
+            if broken {
+                let at = dev.geometry().start(ZoneId(5));
+                let error = dev.write(at, blocks(5, 0, 1), Durability::Cached).await.expect_err("read only");
+                assert!(error.to_string().contains("two drives of the array failed"), "{error}");
+                assert_eq!(dev.flush().await.expect_err("nothing is promised").kind(), ErrorKind::Gone);
+                if let Some((zone, _)) = (0..).zip(&states).find(|(_, state)| state.acknowledged > 0) {
+                    assert!(dev.zone(ZoneId(zone), Action::Reset).await.is_err());
+                }
+            }
+        });
+        // What the two lack the others do not make up for.
+        let array = block_on(&*bench.driver, Array::open(bench.devices(&[1, 3]), OpenOptions::default()));
+        let error = array.expect_err("two are missing").to_string();
+        assert!(error.contains("does without one drive only"), "{error}");
+    }
+    assert!((20..40).contains(&broke), "{broke} of 40 lost the second drive under load");
+}
+
+#[test]
+fn resets_and_finishes_go_on_when_a_drive_is_unplugged_in_the_middle() {
+    for after in 0..40_i64 {
+        let bench = Bench::new(after as u64);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            bench.drives[after as usize % 5].unplug(after / 2);
+            dev.zone(ZoneId(3), Action::Reset).await.expect("reset");
+            dev.zone(ZoneId(1), Action::Finish).await.expect("finished");
+            crate::common::write(&dev, 3, 0, 802).await;
+            dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
+            crate::common::write(&dev, 0, 0, 1920).await;
+            verify_all(&dev).await;
+            dev.flush().await.expect("flushed");
+        });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[after as usize % 5]).await;
+            verify_all(&device(&array)).await;
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_is_taken_out_is_not_held_any_more() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        assert!(Arc::strong_count(&bench.drives[4]) > 1);
+        array.fail(Slot(4)).await.expect("failed");
+        sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(1))).await;
+        assert_eq!(Arc::strong_count(&bench.drives[4]), 1, "somebody else may open it");
+        verify_all(&device(&array)).await;
+    });
+}
+
+#[test]
+fn a_write_that_meets_a_worn_zone_and_a_lost_drive_notes_both() {
+    let mut met = 0;
+    for lost in 0..5 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            crate::common::write(&dev, 1, 0, 37).await;
+            let worn = (lost + 2) % 5;
+            bench.drives[worn].inner.wear(ZoneId(1 + crate::common::METADATA), ZoneState::ReadOnly);
+            bench.drives[lost].unplug(0);
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await;
+            assert_eq!(refused.expect_err("worn").kind(), ErrorKind::ZoneReadOnly);
+            let status = array.status();
+            assert_eq!(status.worn.len(), 1, "{status:?}");
+            assert_eq!(status.health(), Health::Degraded, "{status:?}");
+            assert_eq!(status.members[lost].state, array::MemberState::Failed);
+            verify(&dev, 1, 0, 37).await;
+            met += 1;
+        });
+    }
+    assert_eq!(met, 5);
+}
+
+#[test]
+fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
+    for slot in 0..5 {
+        let bench = Bench::new(1);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            furnish(&dev).await;
+            let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
+            raw.zone(ZoneId(1 + crate::common::METADATA), Action::Finish).await.expect("finished");
+            let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
+            let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await.expect_err("full");
+            assert_eq!(refused.kind(), ErrorKind::ZoneFull);
+            assert_eq!(array.status().health(), Health::Clean, "a zone is not a drive");
+            assert!(dev.write(at, blocks(1, 37, 38), Durability::Cached).await.is_err());
+            verify_all(&dev).await;
+            crate::common::write(&dev, 3, 802, 1000).await;
+        });
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            let dev = device(&array);
+            verify_all(&dev).await;
+            assert_eq!(dev.report(1..2).await.expect("reported")[0].state, ZoneState::Full);
+            dev.zone(ZoneId(1), Action::Reset).await.expect("reset");
+            crate::common::write(&dev, 1, 0, 100).await;
+            verify(&dev, 1, 0, 100).await;
+        });
+    }
+}
+
+#[test]
+fn a_drive_with_a_volatile_cache_is_no_replacement_where_nobody_flushes() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n: u32, volatile_cache| {
+        let options =
+            EmuOptions { name: format!("emu:{n}"), zones: 8, volatile_cache, ..EmuOptions::default() };
+        Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+    };
+    block_on(&*driver, async {
+        let drives: Vec<_> = (0..3).map(|n| drive(n, false)).collect();
+        array::create(&drives, &array::CreateOptions::default()).await.expect("created");
+        let array = Array::open(drives, OpenOptions::default()).await.expect("opened");
+        array.fail(Slot(1)).await.expect("failed");
+        let refused =
+            array.replace(Slot(1), drive(8, true)).await.expect_err("its writes would not be durable");
+        assert!(refused.to_string().contains("volatile"), "{refused}");
+        array.replace(Slot(1), drive(9, false)).await.expect("replaced");
+    });
+}
+
+#[test]
+fn limits_of_open_zones_are_the_same_whichever_drive_is_missing() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
+        .map(|n| {
+            let (max_open, max_active) = (Some(8 + n), Some(14 - n));
+            let name = format!("emu:{n}");
+            let options = EmuOptions { name, zones: 8, max_open, max_active, ..EmuOptions::default() };
+            Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+        })
+        .collect();
+    block_on(&*driver, async {
+        array::create(&drives, &array::CreateOptions::default()).await.expect("created");
+        for without in [None, Some(0)] {
+            let there = drives.iter().enumerate().filter(|(n, _)| Some(*n) != without);
+            let there = there.map(|(_, drive)| Arc::clone(drive)).collect();
+            let array = Array::open(there, OpenOptions::default()).await.expect("opened");
+            let geometry = array.geometry();
+            assert_eq!((geometry.max_open, geometry.max_active), (Some(5), Some(8)), "without {without:?}");
+        }
+    });
+}
+
+/// SMR disks: few zones may be open, and all may be partly written.
+#[test]
+fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n| {
+        let name = format!("emu:{n}");
+        let (zones, zone_size) = (256, Blocks(256));
+        let options = EmuOptions {
+            name,
+            zones,
+            zone_size,
+            zone_capacity: zone_size,
+            max_open: Some(8),
+            max_active: None,
+            ..EmuOptions::default()
+        };
+        Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+    };
+    let drives: Vec<_> = (0..5).map(drive).collect();
+    block_on(&*driver, async {
+        array::create(&drives, &CreateOptions::default()).await.expect("created");
+        let array = Array::open(drives.clone(), OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        let (most, zones) = (dev.geometry().max_active.expect("limited"), dev.geometry().zones);
+        assert!(most >= dev.geometry().max_open.expect("the drives'"), "{most}");
+        let unit = |n: u8| zoned::Buf::copy_from(&vec![n; 64 << 10]);
+        for id in (0..zones).map(ZoneId) {
+            let written = dev.write(dev.geometry().start(id), unit(id.0 as u8), Durability::Cached).await;
+            match id.0 < most {
+                true => written.expect("it is one of those that may be active"),
+                false => {
+                    let refused = written.expect_err("one too many");
+                    assert_eq!(refused.kind(), ErrorKind::TooManyActive, "{refused}");
+                }
+            }
+        }
+        // The logs move a few times.
+        for n in 16..28 {
+            for id in (0..most).map(ZoneId) {
+                let at = dev.geometry().start(id).plus(Blocks(n));
+                let data = zoned::Buf::copy_from(&[n as u8; 4096]);
+                dev.write(at, data, Durability::Cached).await.expect("written");
+            }
+        }
+        assert_eq!(array.status().health(), Health::Clean);
+        dev.flush().await.expect("flushed");
+        drop((array, dev));
+        for without in [None, Some(0), Some(4)] {
+            let mut drives = drives.clone();
+            without.map(|slot| drives.remove(slot));
+            let array = Array::open(drives, OpenOptions::default()).await.expect("opened");
+            let dev = device(&array);
+            assert_eq!(dev.geometry().max_active, Some(most));
+            for id in (0..most).map(ZoneId) {
+                let found =
+                    dev.read(dev.geometry().start(id), BufMut::zeroed(28 * 4096)).await.expect("read");
+                assert!(found[..16 * 4096].iter().all(|byte| *byte == id.0 as u8), "zone {id}");
+                for n in 16..28 {
+                    assert!(found[n * 4096..(n + 1) * 4096].iter().all(|byte| *byte == n as u8), "zone {id}");
+                }
+            }
+            if without.is_some() {
+                // The next one misses another drive.
+                assert_eq!(array.status().health(), Health::Degraded);
+                break;
+            }
+        }
+    });
+}
+
+/// The power goes when the others name the new drive, and nothing is on it yet: no mount knows it.
+#[test]
+fn a_drive_whose_rebuild_ended_as_it_began_can_be_replaced_again() {
+    let bench = Bench::new(1);
+    let new = Bench::drive(&bench.driver, 9);
+    let again = block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        array.fail(Slot(2)).await.expect("failed");
+        let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let _rebuild =
+            array.start_replace(Slot(2), drive, array::RebuildOptions::default()).await.expect("begun");
+        bench.copy()
+    });
+    block_on(&*again.driver, async {
+        let array = again.open(&[2]).await;
+        assert!(array.rebuild().is_none(), "nobody knows the drive");
+        let status = array.status();
+        assert_eq!(status.members[2].state, array::MemberState::Rebuilding);
+        assert!(
+            status.advice().iter().any(|advice| advice.contains("replace it again")),
+            "{:?}",
+            status.advice()
+        );
+        let drive = Bench::drive(&again.driver, 9);
+        array.replace(Slot(2), drive).await.expect("replaced again");
+        assert_eq!(array.status().health(), Health::Clean);
+        verify_all(&device(&array)).await;
+    });
+}

@@ -1,0 +1,296 @@
+//! Metadata logs that come to their end: what is to be written then, and to which drive.
+
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{Bench, Flaky, METADATA, device, furnish, verify, verify_all, write};
+use crate::ground::Ground;
+use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
+use units::{Driver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
+
+#[test]
+fn a_log_without_room_for_a_superblock_moves_on_and_costs_no_drive() {
+    // Each round writes two superblocks to every log, and nothing else: 24 fill one.
+    let ground = Ground::new(5, 3, 96, 2);
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, ZoneId(0), 1, 0, 100, 7);
+    ground.wait(array.fail(Slot(2))).expect("failed");
+    let options = EmuOptions {
+        zones: 6,
+        zone_size: Blocks(96),
+        zone_capacity: Blocks(96),
+        block_size: crate::ground::BLOCK,
+        ..EmuOptions::default()
+    };
+    let new = Emu::memory(options, Arc::clone(&ground.driver));
+    for round in 0..60 {
+        let new = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let options = RebuildOptions::default();
+        let rebuild = ground.wait(array.start_replace(Slot(2), new, options)).expect("begun");
+        rebuild.cancel();
+        assert!(ground.wait(rebuild.wait()).is_err());
+        assert_eq!(array.status().health(), Health::Degraded, "round {round}");
+    }
+    ground.write(&array, ZoneId(0), 1, 100, 300, 7);
+    ground.check(&array, ZoneId(0), 1, 300);
+    drop(array);
+    let array = ground.open_without(2);
+    ground.check(&array, ZoneId(0), 1, 300);
+}
+
+/// A drive some of whose operations are answered only when they may be.
+#[derive(Debug)]
+struct Held {
+    inner: Arc<Flaky>,
+    which: fn(&Op) -> bool,
+    hold: AtomicBool,
+    let_go: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn over(drive: &Arc<Flaky>, which: fn(&Op) -> bool) -> Arc<Held> {
+        let (hold, let_go) = (AtomicBool::new(false), Arc::default());
+        Arc::new(Held { inner: Arc::clone(drive), which, hold, let_go })
+    }
+}
+
+impl ZonedDevice for Held {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if !(self.which)(&op) || !self.hold.load(Ordering::Relaxed) {
+            return self.inner.submit(op);
+        }
+        let (inner, io) = (Arc::clone(&self.inner), self.inner.submit(op));
+        let let_go = Arc::clone(&self.let_go);
+        Io::spawn(self.driver(), &self.geometry().name, async move {
+            while !let_go.load(Ordering::Relaxed) {
+                sleep_until(&**inner.driver(), inner.driver().now().after(Duration::from_millis(1))).await;
+            }
+            io.await
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+#[test]
+fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
+    let bench = Bench::new(1);
+    let new = Bench::drive(&bench.driver, 9);
+    let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
+    block_on(&*bench.driver, async {
+        let slow = Held::over(&bench.drives[0], |op| matches!(op, Op::Flush));
+        let mut devices = bench.devices(&[0]);
+        devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        slow.hold.store(true, Ordering::Relaxed);
+        // Until drive 2's log moves from zone 1 to zone 2: its end waits for the flush.
+        let dev = device(&array);
+        let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
+        let moves = async |zone: ZoneId| {
+            let info = raw.report(0..3).await.expect("reported");
+            info[zone.index()].state != ZoneState::Empty
+        };
+        assert!(moves(ZoneId(1)).await && !moves(ZoneId(2)).await, "the log is in zone 1");
+        let mut at = 0;
+        while !moves(ZoneId(2)).await {
+            write(&dev, 0, at, at + 1).await;
+            at += 1;
+            assert!(at < 1900, "the log does not move");
+        }
+        later(1).await;
+        slow.hold.store(false, Ordering::Relaxed);
+        array.fail(Slot(2)).await.expect("failed");
+        array.replace(Slot(2), Arc::clone(&new) as Arc<dyn ZonedDevice>).await.expect("rebuilt");
+        let raw_new = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let info = raw_new.report(0..3).await.expect("reported");
+        let used: Vec<bool> = info.iter().map(|info| info.state != ZoneState::Empty).collect();
+        assert_eq!(used, [false, true, false], "the new drive's log is where the lost one's was");
+        slow.let_go.store(true, Ordering::Relaxed);
+        later(50).await;
+        slow.let_go.store(false, Ordering::Relaxed);
+        write(&dev, 1, 0, 100).await;
+        assert_eq!(array.status().health(), Health::Clean);
+        verify(&dev, 0, 0, at).await;
+    });
+    block_on(&*bench.driver, async {
+        let mut devices = bench.devices(&[2]);
+        devices.push(Arc::clone(&new) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        assert_eq!(array.status().health(), Health::Clean);
+        assert!(array.rebuild().is_none(), "it was a member all along");
+        verify(&device(&array), 1, 0, 100).await;
+    });
+}
+
+#[test]
+fn rows_are_named_as_hidden_only_when_their_content_is_durable_whatever_the_log_does() {
+    let bench = Bench::new(1);
+    let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
+    block_on(&*bench.driver, async {
+        let durable = |op: &Op| matches!(op, Op::Write { how: Durability::Durable, .. });
+        let slow = Held::over(&bench.drives[2], durable);
+        let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
+        let mut devices = bench.devices(&[2]);
+        devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
+        let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        write(&dev, 1, 0, 640).await;
+        dev.flush().await.expect("flushed");
+        // A row of data cannot be read: it is recorded, and that takes long.
+        slow.hold.store(true, Ordering::Relaxed);
+        bench.drives[2].unreadable.lock().extend((0..20).map(|row| bench.drives[2].row(1, row)));
+        verify(&dev, 1, 0, 80).await;
+        // Meanwhile the log moves.
+        let moved = async || raw.report(2..3).await.expect("reported")[0].state != ZoneState::Empty;
+        assert!(!moved().await, "the log is in zone 1");
+        for at in 0..1900 {
+            write(&dev, 0, at, at + 1).await;
+            if moved().await {
+                break;
+            }
+        }
+        later(5).await;
+        let named = async |kind: &str| {
+            let dump = array::dump(&[Arc::clone(&raw)]).await.expect("dumped");
+            dump[0]
+                .records
+                .iter()
+                .filter(|record| record.metadata_zone == ZoneId(2) && record.kind == kind)
+                .count()
+        };
+        assert!(moved().await);
+        assert_eq!((named("relocated-data").await, named("hidden").await), (1, 0));
+        slow.let_go.store(true, Ordering::Relaxed);
+        later(50).await;
+        assert!(named("hidden").await > 0 && array.counters().relocations > 0);
+        verify(&dev, 1, 0, 640).await;
+    });
+}
+
+/// A furnished array whose metadata logs the power cut filled up, and the epoch that counts.
+fn with_full_logs() -> (Bench, u64) {
+    let bench = Bench::new(1);
+    let epoch = block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        drop(array);
+        for drive in &bench.drives {
+            let raw = Arc::clone(drive) as Arc<dyn ZonedDevice>;
+            for info in raw.report(0..METADATA).await.expect("reported") {
+                if info.state != ZoneState::Empty {
+                    raw.zone(info.zone, Action::Finish).await.expect("finished");
+                }
+            }
+            raw.flush().await.expect("flushed");
+        }
+        let dump = array::dump(&bench.devices(&[])).await.expect("dumped");
+        let epoch = dump[0].records.iter().map(|record| record.epoch).max();
+        epoch.expect("some")
+    });
+    (bench, epoch)
+}
+
+#[test]
+fn a_missing_drive_is_recorded_where_the_logs_are_full_before_anything_else_is() {
+    let (full, epoch) = with_full_logs();
+    let took = {
+        let bench = full.cut(0);
+        let began = bench.driver.now();
+        block_on(&*bench.driver, bench.open(&[1]));
+        bench.driver.now().since(began).as_micros() as u64
+    };
+    // Drives that have something of the next epoch, the whole of its checkpoint, and word of the loss in the old one.
+    let cut_at = |time: u64| {
+        let bench = full.cut(time);
+        block_on(&*bench.driver, async {
+            let open = Array::open(bench.devices(&[1]), OpenOptions::default());
+            drop(spawn(&*bench.driver, "mount", async move { drop(open.await) }));
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(time))).await;
+        });
+        let bench = bench.cut(time);
+        block_on(&*bench.driver, async {
+            let dump = array::dump(&bench.devices(&[1])).await.expect("dumped");
+            let having = |what: &dyn Fn(&RecordDump) -> bool| {
+                dump.iter().filter(|drive| drive.records.iter().any(what)).count()
+            };
+            let next = having(&|record| record.epoch > epoch);
+            let whole = having(&|record| record.epoch > epoch && record.kind == "checkpoint-end");
+            let told = having(&|record| record.epoch == epoch && record.text.contains("failed"));
+            let array = bench.open(&[]).await;
+            verify_all(&device(&array)).await;
+            (next, whole, told)
+        })
+    };
+    // The checkpoint takes a few flushes only.
+    let (mut before, mut after) = (0, took);
+    while after - before > 4 {
+        let middle = (before + after) / 2;
+        if cut_at(middle).0 > 0 { after = middle } else { before = middle }
+    }
+    let mut begun = 0;
+    for time in before.saturating_sub(20)..after + 40 {
+        let (next, whole, told) = cut_at(time);
+        // The old epoch counts still.
+        if next > 0 && whole < 4 {
+            begun += 1;
+            assert_eq!(told, 4, "after {time} us");
+        }
+    }
+    assert!(begun > 10, "{begun}: the cuts miss what they are for");
+}
+
+#[test]
+fn a_missing_drive_is_recorded_where_one_metadata_zone_is_left() {
+    let (full, epoch) = with_full_logs();
+    block_on(&*full.driver, async {
+        for drive in &full.drives {
+            let raw = Arc::clone(drive) as Arc<dyn ZonedDevice>;
+            let report = raw.report(0..METADATA).await.expect("reported");
+            let empty = report.iter().find(|info| info.state == ZoneState::Empty).expect("two");
+            drive.inner.wear(empty.zone, ZoneState::ReadOnly);
+        }
+    });
+    let took = {
+        let bench = full.cut(0);
+        let began = bench.driver.now();
+        block_on(&*bench.driver, bench.open(&[1]));
+        bench.driver.now().since(began).as_micros() as u64
+    };
+    let (mut some, mut all) = (0, 0);
+    for time in (100..200).map(|n| took * n / 200) {
+        // Cut twice: the second time in a mount that has the drive again.
+        let mut bench = full.cut(time);
+        for devices in [&[1][..], &[]] {
+            block_on(&*bench.driver, async {
+                let open = Array::open(bench.devices(devices), OpenOptions::default());
+                drop(spawn(&*bench.driver, "mount", async move { drop(open.await) }));
+                sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(time))).await;
+            });
+            bench = bench.cut(time);
+        }
+        block_on(&*bench.driver, async {
+            let dump = array::dump(&bench.devices(&[1])).await.expect("dumped");
+            let told = dump.iter().filter(|drive| drive.records.iter().any(|r| r.text.contains("failed")));
+            let told = told.count();
+            let next = dump.iter().filter(|drive| drive.records.iter().any(|r| r.epoch > epoch)).count();
+            some += u32::from(told > 0);
+            all += u32::from(told == 4);
+            assert!(told >= 3 || next <= told, "after {time} us: {told} know, {next} went on");
+            let array = bench.open(&[]).await;
+            verify_all(&device(&array)).await;
+            assert_eq!(array.status().members[1].state == MemberState::Failed, told > 0, "after {time} us");
+        });
+    }
+    assert!(some > 20 && all > 10, "{some} {all}: the cuts miss what they are for");
+}

@@ -1,0 +1,199 @@
+//! Zones that two drives lack their part of.
+#![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+
+use crate::ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use array::{Array, OpenOptions, ScrubOptions, Slot};
+use zoned::emu::{Emu, Latency};
+use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+const ZONE: ZoneId = ZoneId(1);
+/// Logical zones: more than may be active.
+const ZONES: u32 = 10;
+
+fn ground() -> Ground {
+    Ground::new(4, ZONES, 96, 4)
+}
+
+fn wear(ground: &Ground, slot: usize, zone: ZoneId) {
+    ground.emus[slot].wear(ZoneId(zone.0 + METADATA_ZONES), ZoneState::Offline);
+}
+
+/// A new drive in the place of one.
+fn replace(ground: &mut Ground, array: &Arc<Array>, slot: u32) {
+    let fresh = Ground::new(4, ZONES, 96, 4).emus[0].media();
+    let new = Emu::from_media(fresh, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
+    ground.wait(array.replace(Slot(slot), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
+    ground.emus[slot as usize] = new;
+}
+
+fn fail(ground: &Ground, array: &Arc<Array>, slot: u32) {
+    ground.wait(array.fail(Slot(slot))).expect("failed");
+}
+
+fn reset(ground: &Ground, array: &Arc<Array>, zone: ZoneId) -> Result<(), Error> {
+    let device: &dyn ZonedDevice = &**array;
+    ground.wait(device.zone(zone, Action::Reset))
+}
+
+fn is_lost(ground: &Ground, array: &Arc<Array>) {
+    assert_eq!(ground.zone(array, ZONE).state, ZoneState::Offline);
+    let device: &dyn ZonedDevice = &**array;
+    let start = device.geometry().start(ZONE);
+    let error = ground.wait(device.read(start, BufMut::zeroed(BLOCK as usize))).expect_err("lost");
+    assert_eq!(error.kind(), ErrorKind::ZoneOffline);
+    let error = ground.wait(device.write(start, blocks(1, 0, 1), Durability::Cached)).expect_err("lost");
+    assert_eq!(error.kind(), ErrorKind::ZoneOffline);
+    let status = array.status();
+    assert_eq!(status.lost_zones, [ZONE]);
+    assert!(
+        status.advice().iter().any(|advice| advice.contains("1 zones are lost")),
+        "{:?}",
+        status.advice()
+    );
+}
+
+/// The zone is as any other, after a restart too.
+fn is_back(ground: &Ground, array: Arc<Array>) {
+    assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Empty);
+    assert_eq!(array.status().lost_zones, []);
+    assert_eq!(array.status().advice(), [""; 0]);
+    ground.write(&array, ZONE, 2, 0, 50, 4);
+    ground.check(&array, ZONE, 2, 50);
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    drop(array);
+    for without in 0..4 {
+        let again = Ground { driver: Arc::clone(&ground.driver), emus: copies(ground) };
+        let array = again.open_without(without);
+        ground.check(&array, ZONE, 2, 50);
+        ground.check(&array, ZoneId(2), 1, 60);
+    }
+}
+
+fn copies(ground: &Ground) -> Vec<Arc<Emu>> {
+    let copy =
+        |emu: &Arc<Emu>| Emu::from_media(emu.media(), "emu:again", Latency::NONE, Arc::clone(&ground.driver));
+    ground.emus.iter().map(copy).collect()
+}
+
+/// One drive's part of the zone is offline, and another drive is missing, while nobody uses the array.
+fn lost() -> (Ground, Arc<Array>) {
+    let ground = ground();
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, ZONE, 1, 0, 30, 4);
+    ground.write(&array, ZoneId(2), 1, 0, 60, 4);
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    drop(array);
+    wear(&ground, 2, ZONE);
+    let array = ground.open_without(0);
+    (ground, array)
+}
+
+#[test]
+fn a_lost_zone_costs_itself_only_and_comes_back_with_a_reset() {
+    let (mut ground, array) = lost();
+    is_lost(&ground, &array);
+    ground.check(&array, ZoneId(2), 1, 60);
+    let error = reset(&ground, &array, ZONE).expect_err("a drive is lacking");
+    assert!(error.to_string().contains("drive 0 is lacking"), "{error}");
+    replace(&mut ground, &array, 0);
+    is_lost(&ground, &array);
+    let error = reset(&ground, &array, ZONE).expect_err("a part is offline");
+    assert!(error.to_string().contains("its part on drive 2 is offline"), "{error}");
+    drop(array);
+    let array = ground.open(OpenOptions::default());
+    is_lost(&ground, &array);
+    reset(&ground, &array, ZONE).expect_err("a part is offline");
+    fail(&ground, &array, 2);
+    replace(&mut ground, &array, 2);
+    // New drives have nothing of it: it is no zone of zeros, also after a restart.
+    is_lost(&ground, &array);
+    drop(array);
+    let status = ground.wait(array::status(&ground.devices())).expect("told");
+    assert_eq!(status.lost_zones, [ZONE]);
+    let array = ground.open(OpenOptions::default());
+    is_lost(&ground, &array);
+    let report = ground.wait(array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }));
+    let report = report.expect("scrubbed");
+    assert_eq!((report.zones, report.mismatch_count, report.parity_rewritten), (1, 0, 0));
+    reset(&ground, &array, ZONE).expect("everything is there");
+    is_back(&ground, array);
+}
+
+#[test]
+fn a_zone_may_be_lost_and_come_back_while_the_array_is_in_use() {
+    for active in [true, false] {
+        let mut ground = ground();
+        let array = ground.open(OpenOptions::default());
+        let end = if active { 30 } else { 288 };
+        ground.write(&array, ZONE, 1, 0, end, 6);
+        ground.write(&array, ZoneId(2), 1, 0, 60, 4);
+        fail(&ground, &array, 0);
+        wear(&ground, 2, ZONE);
+        replace(&mut ground, &array, 0);
+        is_lost(&ground, &array);
+        ground.check(&array, ZoneId(2), 1, 60);
+        fills_all_others(&ground, &array);
+        fail(&ground, &array, 2);
+        replace(&mut ground, &array, 2);
+        is_lost(&ground, &array);
+        reset(&ground, &array, ZONE).expect("everything is there");
+        // It may be active again, in the place of another.
+        let device: &dyn ZonedDevice = &*array;
+        ground.wait(device.zone(ZoneId(3), Action::Reset)).expect("reset");
+        is_back(&ground, array);
+    }
+}
+
+/// As many zones as may be active, beside the lost one: zone 2 is.
+fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
+    let most = (&**array as &dyn ZonedDevice).geometry().max_active.expect("limited");
+    for id in (3..).map(ZoneId).take(most as usize - 1) {
+        ground.write(array, id, 1, 0, 20, 20);
+        ground.check(array, id, 1, 20);
+    }
+}
+
+#[test]
+fn a_lost_zone_is_not_active_after_a_mount() {
+    let (ground, array) = lost();
+    fills_all_others(&ground, &array);
+    let physical = ZoneId(ZONE.0 + METADATA_ZONES).0;
+    for emu in &ground.emus[1..] {
+        let device = &**emu as &dyn ZonedDevice;
+        let info = ground.wait(device.report(physical..physical + 1)).expect("reported")[0];
+        assert!(!info.state.is_active(), "{info:?}");
+    }
+}
+
+/// Where it is known that nothing was durable the zone is empty once both drives are replaced.
+#[test]
+fn a_zone_that_held_nothing_is_not_lost() {
+    for zone in (0..4).map(ZoneId) {
+        for (missing, offline) in (0..4).flat_map(|m| (0..4).map(move |o| (m, o))).filter(|(m, o)| m != o) {
+            let mut ground = ground();
+            let what = format!("zone {zone}, without {missing}, offline on {offline}");
+            wear(&ground, offline, zone);
+            let array = ground.open_without(missing);
+            // Whether the first block was there only these two can tell.
+            let parity = 3 - zone.index();
+            let unknown = missing == parity && offline == (parity + 1) % 4;
+            let state = ground.zone(&array, zone).state;
+            assert_eq!(state == ZoneState::Offline, unknown, "{what}: {state:?}");
+            replace(&mut ground, &array, missing as u32);
+            fail(&ground, &array, offline as u32);
+            replace(&mut ground, &array, offline as u32);
+            drop(array);
+            let array = ground.open(OpenOptions::default());
+            if unknown {
+                assert_eq!(ground.zone(&array, zone).state, ZoneState::Offline, "{what}");
+                reset(&ground, &array, zone).expect("everything is there");
+            }
+            let info = ground.zone(&array, zone);
+            assert_eq!((info.state, info.pointer), (ZoneState::Empty, Blocks::ZERO), "{what}");
+            ground.write(&array, zone, 1, 0, 40, 4);
+            ground.check(&array, zone, 1, 40);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Integration tests of the array. They are one program, because linking a program for each file takes longer than the
+//! tests of most files.
+
+mod admission;
+mod check;
+mod common;
+mod conformance;
+mod crash;
+mod failures;
+mod ground;
+mod in_flight;
+mod log_room;
+mod lost_zones;
+mod persistence;
+mod raizn_defects;
+mod rebuild;
+mod rebuild_errors;
+mod refusing_drives;
+mod relocation;
+mod scrub;
+mod stripes;
+mod throughput;
+mod torn_zones;
+mod unreadable_metadata;
+mod wide_cuts;
+mod worn;

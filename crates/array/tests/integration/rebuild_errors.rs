@@ -1,0 +1,276 @@
+//! A rebuild whose sources cannot be read, for a moment or for good.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::common::{BLOCK, Bench, CONTENT, block, blocks, device, furnish, verify, verify_all};
+use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot, Stripe};
+use units::{block_on, sleep_until};
+use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+/// The drive that is rebuilt.
+const SLOT: usize = 2;
+
+/// Rows of the drives that a rebuild reads: in the middle of a full zone, and all of those of a zone that has a stripe and a half.
+fn rows() -> impl Iterator<Item = (usize, u32, u64)> {
+    let rows = || [(0, 7)].into_iter().chain((0..12).map(|row| (1, row)));
+    [0, 1, 3, 4].into_iter().flat_map(move |slot| rows().map(move |(zone, row)| (slot, zone, row)))
+}
+
+#[test]
+fn an_error_that_passes_does_not_end_a_rebuild() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+    });
+    let mut met = 0;
+    for (n, (slot, zone, row)) in (2..).zip(rows()) {
+        let mut bench = bench.cut(n);
+        let drive = Arc::clone(&bench.drives[slot]);
+        let new = Bench::drive(&bench.driver, 9);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[SLOT]).await;
+            *drive.says.lock() = ErrorKind::Host;
+            drive.fails.store(5, Ordering::Relaxed);
+            drive.unreadable.lock().insert(drive.row(zone, row));
+            let device = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+            let rebuilt = array.replace(Slot(SLOT as u32), device).await;
+            rebuilt.unwrap_or_else(|e| panic!("row {row} of zone {zone} on drive {slot}: {e}"));
+            assert_eq!(array.status().health(), Health::Clean);
+            met += u32::from(drive.fails.load(Ordering::Relaxed) < 0);
+        });
+        drive.unreadable.lock().clear();
+        bench.drives[SLOT] = new;
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[(SLOT + 1) % 5]).await;
+            verify_all(&device(&array)).await;
+        });
+    }
+    assert!(met >= 20, "only {met} of the rows are read");
+}
+
+#[test]
+fn an_error_that_does_not_pass_ends_a_rebuild_in_clear_words() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        array.fail(Slot(SLOT as u32)).await.expect("failed");
+        let drive = &bench.drives[4];
+        *drive.says.lock() = ErrorKind::Host;
+        drive.unreadable.lock().insert(drive.row(0, 7));
+        let new = Bench::drive(&bench.driver, 9) as Arc<dyn ZonedDevice>;
+        let error = array.replace(Slot(SLOT as u32), new).await.expect_err("it does not pass");
+        assert_eq!(error.kind(), ErrorKind::Host, "{error}");
+        assert!(error.to_string().contains("drive 4 could not be read while drive 2"), "{error}");
+        assert!(!array.is_broken());
+        assert_eq!(array.status().health(), Health::Degraded);
+        drive.unreadable.lock().clear();
+        verify_all(&device(&array)).await;
+    });
+}
+
+/// The array's arithmetic: units of 4 blocks.
+const LAYOUT: Layout = Layout { drives: 5, unit: 4, zone_capacity: 480 };
+
+/// Blocks of data of a zone that lie on these drives, in this row.
+fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
+    let end = CONTENT.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
+    let here = |n: &u64| {
+        let piece = LAYOUT.locate(ZoneId(zone), Blocks(*n));
+        slots.contains(&piece.slot.index()) && LAYOUT.row(piece.stripe) + piece.row == row
+    };
+    (0..end).filter(here).collect()
+}
+
+/// Reads everything, block by block: right, or an error that says what to do where it may be one. Gives the blocks that
+/// cannot be read.
+async fn read_all(array: &Arc<Array>) -> BTreeSet<(u32, u64)> {
+    let dev = device(array);
+    let mut errors = BTreeSet::new();
+    for (zone, end) in CONTENT {
+        for n in 0..end {
+            let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
+            match dev.read(at, BufMut::zeroed(BLOCK)).await {
+                Ok(found) => assert!(*found == block(zone, n)[..], "block {n} of zone {zone} is wrong"),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Media, "{e}");
+                    errors.insert((zone, n));
+                }
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+    });
+    let (mut kinds, mut mended) = (BTreeSet::new(), 0);
+    for (n, (slot, zone, row)) in (2..).zip(rows().chain((20..27).map(|row| (4, 4, row)))) {
+        let what = format!("row {row} of zone {zone} on drive {slot}");
+        let mut bench = bench.cut(n);
+        let new = Bench::drive(&bench.driver, 9);
+        let bad = Arc::clone(&bench.drives[slot]);
+        bad.unreadable.lock().insert(bad.row(zone, row));
+        let both = blocks_of(zone, &[slot, SLOT], row);
+        let was_lost = AtomicBool::new(false);
+        let lost = block_on(&*bench.driver, async {
+            let array = bench.open(&[SLOT]).await;
+            let events = array.events();
+            array.replace(Slot(SLOT as u32), Arc::clone(&new) as Arc<dyn ZonedDevice>).await.expect(&what);
+            let status = array.status();
+            assert_eq!(status.health(), Health::Clean, "{what}");
+            let errors = read_all(&array).await;
+            assert!(
+                errors.iter().all(|(of, n)| *of == zone && both.contains(n)),
+                "{what}: {errors:?}, {both:?}"
+            );
+            let told = std::iter::from_fn(|| events.try_next());
+            let told = told.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
+            // A mount may find out that of a stripe which may have been in flight the parity cannot be known: of another drive.
+            let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
+            was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
+            assert_eq!(told, new, "{what}: {status:?}");
+            for (zone, n) in errors.iter().take(1) {
+                let at = device(&array).geometry().start(ZoneId(*zone)).plus(Blocks(*n));
+                let error =
+                    device(&array).read(at, BufMut::zeroed(BLOCK)).await.expect_err("lost").to_string();
+                assert!(error.contains("lost") && error.contains("reset"), "{error}");
+                assert!(
+                    status.advice().iter().any(|advice| advice.contains("reset it")),
+                    "{:?}",
+                    status.advice()
+                );
+            }
+            kinds.insert((
+                blocks_of(zone, &[SLOT], row).len(),
+                blocks_of(zone, &[slot], row).len(),
+                errors.len(),
+            ));
+            errors
+        });
+        bench.drives[SLOT] = new;
+        // After a power cut, with all drives and without any one: what is read is right.
+        for without in [None, Some((slot + 1) % 5), Some(SLOT), Some(slot)] {
+            let bench = bench.cut(n);
+            let without: Vec<usize> = without.into_iter().collect();
+            block_on(&*bench.driver, async {
+                let array = bench.open(&without).await;
+                let errors = read_all(&array).await;
+                if without.is_empty() {
+                    assert!(
+                        lost.is_subset(&errors) || lost.is_empty(),
+                        "{what}: {errors:?}, {lost:?} before"
+                    );
+                }
+                assert!(errors.iter().all(|(of, _)| *of == zone), "{what}, without {without:?}: {errors:?}");
+            });
+        }
+        let was_lost = was_lost.load(Ordering::Relaxed);
+        // The row can be read again: so can all that follows from it, and nothing is wrong.
+        let again = bench.cut(n);
+        again.drives[slot].unreadable.lock().clear();
+        block_on(&*again.driver, async {
+            let array = again.open(&[]).await;
+            // The mount mends parity where it can read all data, and so it can unless the new drive lacks some.
+            if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(SLOT as u32) {
+                assert_eq!(array.status().lost, [], "{what}");
+                mended += u32::from(was_lost);
+            }
+            read_all(&array).await;
+            let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+            assert_eq!(report.mismatch_count, 0, "{what}: {report:?}");
+            // And a reset makes an end of it.
+            let dev = device(&array);
+            dev.zone(ZoneId(zone), Action::Reset).await.expect("reset");
+            crate::common::write(&dev, zone, 0, 200).await;
+            verify(&dev, zone, 0, 200).await;
+            assert_eq!(array.status().lost, [], "{what}");
+            dev.flush().await.expect("flushed");
+        });
+        let again = again.cut(n);
+        block_on(&*again.driver, async {
+            let array = again.open(&[(slot + 1) % 5]).await;
+            verify(&device(&array), zone, 0, 200).await;
+            assert_eq!(array.status().lost, [], "{what}");
+        });
+    }
+    assert!(mended > 3, "parity was lost and found again {mended} times");
+    // Both data, parity of either, nothing that anybody needs.
+    let (data, parity) =
+        (kinds.contains(&(1, 1, 2)), kinds.iter().any(|(new, other, _)| (*new, *other) == (0, 1)));
+    assert!(data && parity && kinds.iter().any(|(new, other, _)| (*new, *other) == (1, 0)), "{kinds:?}");
+}
+
+#[test]
+fn what_is_lost_is_known_after_a_restart_in_the_middle_of_the_rebuild() {
+    for zones in 1..=5 {
+        let mut bench = Bench::new(zones);
+        let new = Bench::drive(&bench.driver, 9);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            furnish(&device(&array)).await;
+            array.fail(Slot(SLOT as u32)).await.expect("failed");
+            for (zone, row) in [(0, 7), (3, 100), (4, 9)] {
+                bench.drives[4].unreadable.lock().insert(bench.drives[4].row(zone, row));
+            }
+            let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+            let rebuild = array.start_replace(Slot(SLOT as u32), drive, RebuildOptions::default()).await;
+            let rebuild = rebuild.expect("begun");
+            while u64::from(rebuild.progress().zones_done) < zones && !rebuild.is_over() {
+                sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(50))).await;
+            }
+        });
+        bench.drives[SLOT] = new;
+        let bench = bench.cut(zones);
+        let lost = block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            if let Some(rebuild) = array.rebuild() {
+                rebuild.wait().await.expect("rebuilt");
+            }
+            assert_eq!(array.status().health(), Health::Clean);
+            let errors = read_all(&array).await;
+            let may: BTreeSet<(u32, u64)> = [(0, 7), (3, 100), (4, 9)]
+                .into_iter()
+                .flat_map(|(zone, row)| blocks_of(zone, &[4, SLOT], row).into_iter().map(move |n| (zone, n)))
+                .collect();
+            assert_eq!(errors, may, "after {zones} zones");
+            errors
+        });
+        let bench = bench.cut(zones + 10);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            assert_eq!(read_all(&array).await, lost, "after {zones} zones");
+            let full = device(&array).report(0..1).await.expect("reported");
+            assert_eq!(full.first().map(|info| info.state), Some(ZoneState::Full));
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_can_read_next_to_nothing_ends_a_rebuild() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        array.fail(Slot(SLOT as u32)).await.expect("failed");
+        let drive = &bench.drives[4];
+        drive.unreadable.lock().extend((0..100).map(|row| drive.row(0, row)));
+        let new = Bench::drive(&bench.driver, 9) as Arc<dyn ZonedDevice>;
+        let error = array.replace(Slot(SLOT as u32), new).await.expect_err("too much").to_string();
+        assert!(error.contains("drive 4 cannot read what drive 2"), "{error}");
+        assert_eq!(array.status().health(), Health::Degraded);
+        let at = device(&array).geometry().start(ZoneId(7));
+        device(&array).write(at, blocks(7, 0, 9), Durability::Cached).await.expect("the array works");
+    });
+}

@@ -1,0 +1,240 @@
+//! Drives that take no writes, flushes or zone commands while an array is opened: it is opened without one, and two are an
+//! error in clear words that changes nothing for the worse.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+
+use crate::common::{Bench, METADATA, blocks, device, furnish, verify, verify_all, write};
+use array::{Array, CheckOptions, Health, MemberState, OpenOptions, ScrubOptions, Slot};
+use units::block_on;
+use zoned::emu::{FaultOp, FaultSpec};
+use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+const FAULTS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
+
+/// An array that a mount has to do everything on that it can: hide rows, finish a reset, write parity.
+fn furnished() -> Bench {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        furnish(&device(&array)).await;
+        drop(array);
+        // As if it had been in flight when the power went.
+        for (slot, zone, count) in [(1, 3, 6), (3, 3, 2), (2, 5, 3), (4, 1, 9)] {
+            let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
+            let zone = ZoneId(zone + METADATA);
+            let info = raw.report(zone.0..zone.0 + 1).await.expect("reported")[0];
+            let at = raw.geometry().start(zone).plus(Blocks(info.pointer.0));
+            raw.write(at, blocks(9, 0, count), Durability::Durable).await.expect("written");
+        }
+    });
+    bench
+}
+
+/// Hidden rows stay, or every zone with any is rebuilt.
+fn options(rebuild_above: u64) -> OpenOptions {
+    OpenOptions { rebuild_above: Bytes(rebuild_above), ..OpenOptions::default() }
+}
+
+/// Opens an array one drive of which fails something, and says whether the mount met that: what comes later may. It holds
+/// everything, now and after a power cut.
+fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool {
+    let (met, left_out) = block_on(&*bench.driver, async {
+        let array = Array::open(bench.devices(&[]), options.clone()).await;
+        let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
+        let dev = device(&array);
+        verify_all(&dev).await;
+        let status = array.status();
+        for member in &status.members {
+            let good = member.slot.0 as usize != slot || status.health() == Health::Clean;
+            assert_eq!(member.state == MemberState::Good, good, "{what}: {member:?}");
+        }
+        assert_eq!(array.counters().drive_failures, u64::from(status.health() == Health::Degraded), "{what}");
+        write(&dev, 2, 0, 50).await;
+        dev.flush().await.expect("flushed");
+        (status.health() == Health::Degraded, array.status().health() == Health::Degraded)
+    });
+    assert!(left_out || !met, "{what}");
+    // The drive is as good as new, and stays out.
+    let again = bench.cut(7);
+    block_on(&*again.driver, async {
+        let told = array::status(&again.devices(&[])).await.expect("told").health();
+        assert_eq!(told == Health::Degraded, left_out, "{what}");
+        let array = again.open(&[]).await;
+        verify_all(&device(&array)).await;
+        verify(&device(&array), 2, 0, 50).await;
+        let state = array.status().members[slot].state;
+        assert_eq!(state == MemberState::Failed, left_out, "{what}");
+        if left_out {
+            let same = Arc::clone(&again.drives[slot]) as Arc<dyn ZonedDevice>;
+            array.replace(Slot(slot as u32), same).await.expect("replaced by itself");
+        }
+        let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+        assert_eq!((report.lost, report.mismatch_count), (0, 0), "{what}: {report:?}");
+        verify(&device(&array), 2, 0, 50).await;
+    });
+    met
+}
+
+#[test]
+fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
+    let bench = furnished();
+    for rebuild_above in [0, 1 << 20] {
+        for slot in 0..5 {
+            for op in FAULTS {
+                let mut met = 0;
+                for after in 0.. {
+                    let again = bench.copy();
+                    again.drives[slot].inner.fail(FaultSpec { after, ..FaultSpec::all(op) });
+                    let what = format!("drive {slot}, {op:?} after {after}, above {rebuild_above}");
+                    block_on(&*again.driver, async {
+                        let told = array::status(&again.devices(&[])).await.expect("told");
+                        assert_eq!(told.health(), Health::Clean, "nobody asked it for anything yet");
+                    });
+                    if !opens(&again, slot, &options(rebuild_above), &what) {
+                        break;
+                    }
+                    met += 1;
+                }
+                assert!(met > 0, "{op:?}: a mount does some");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_goes_at_any_moment_of_a_mount_is_left_out() {
+    let bench = furnished();
+    for rebuild_above in [0, 1 << 20] {
+        for slot in [0, 3] {
+            let mut after = 0;
+            loop {
+                let again = bench.copy();
+                again.drives[slot].unplug(after);
+                let what = format!("drive {slot} goes after {after}, above {rebuild_above}");
+                // What it does later fails it as well, so that only the mount is looked at.
+                let health = block_on(&*again.driver, async {
+                    let array = Array::open(again.devices(&[]), options(rebuild_above)).await;
+                    let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let health = array.status().health();
+                    verify_all(&device(&array)).await;
+                    health
+                });
+                if health == Health::Clean {
+                    break;
+                }
+                after += 1;
+            }
+            assert!(after > 20, "a mount asks a drive for some");
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_came_up_read_only_is_left_out() {
+    let bench = furnished();
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for slot in 0..5 {
+            let again = bench.copy();
+            (0..11).for_each(|zone| again.drives[slot].inner.wear(ZoneId(zone), state));
+            block_on(&*again.driver, async {
+                let devices = again.devices(&[]);
+                let told = array::status(&devices).await.expect("told");
+                assert_eq!(told.health(), Health::Degraded, "{state:?}: a mount would do without it");
+                let report = array::check(&devices, CheckOptions::default()).await.expect("checked");
+                assert!(report.is_sound(), "{report:?}");
+                if state == ZoneState::ReadOnly {
+                    let mut problems = report.problems.iter().filter(|p| p.slot == Some(Slot(slot as u32)));
+                    assert!(problems.any(|p| p.what.contains("goes on without it")), "{report:?}");
+                }
+                let array = again.open(&[]).await;
+                verify_all(&device(&array)).await;
+                write(&device(&array), 3, 802, 850).await;
+                assert_eq!(array.status().members[slot].state, MemberState::Failed);
+                assert!(array.status().worn.is_empty(), "no zone of the array is worn");
+                device(&array).flush().await.expect("flushed");
+                drop(array);
+                let array = again.open(&[]).await;
+                verify(&device(&array), 3, 0, 850).await;
+            });
+        }
+    }
+}
+
+/// The kinds of the others: with zones that say nothing of it, a drive may refuse writes as a read-only one does.
+#[test]
+fn an_error_of_the_machine_fails_no_drive() {
+    let bench = furnished();
+    for (kind, blamed) in [
+        (ErrorKind::Host, false),
+        (ErrorKind::Unknown, false),
+        (ErrorKind::Denied, false),
+        (ErrorKind::TooManyActive, false),
+        (ErrorKind::ZoneReadOnly, true),
+    ] {
+        let again = bench.copy();
+        *again.drives[1].refuses.lock() = Some(kind);
+        block_on(&*again.driver, async {
+            let opened = Array::open(again.devices(&[]), OpenOptions::default()).await;
+            if blamed {
+                assert_eq!(opened.expect("opened").status().members[1].state, MemberState::Failed);
+                return;
+            }
+            assert_eq!(opened.expect_err("refused").kind(), kind);
+            *again.drives[1].refuses.lock() = None;
+            let array = again.open(&[]).await;
+            assert_eq!(array.status().health(), Health::Clean, "{kind:?}");
+            verify_all(&device(&array)).await;
+        });
+    }
+}
+
+#[test]
+fn a_second_drive_that_fails_at_a_mount_is_an_error_in_clear_words() {
+    let bench = furnished();
+    for op in FAULTS {
+        for (first, second) in [(0, 1), (3, 1), (2, 4)] {
+            for missing in [true, false] {
+                let again = bench.copy();
+                let fail = |slot: usize| again.drives[slot].inner.fail(FaultSpec::all(op));
+                fail(second);
+                let without = if missing { vec![first] } else { vec![] };
+                if !missing {
+                    fail(first);
+                }
+                block_on(&*again.driver, async {
+                    for _ in 0..2 {
+                        let opened = Array::open(again.devices(&without), OpenOptions::default()).await;
+                        let error = opened.expect_err("two drives are too many");
+                        let words = error.to_string();
+                        assert!(words.contains("the array does without one only"), "{op:?}: {words}");
+                        assert!(words.contains(&format!("emu:{}", first.max(second))) || missing, "{words}");
+                    }
+                });
+                // What failed for a while is there again: one drive is lacking at most, and nothing is lost.
+                let again = again.cut(3);
+                block_on(&*again.driver, async {
+                    let array = again.open(&[]).await;
+                    assert!(array.status().health() <= Health::Degraded, "{:?}", array.status());
+                    verify_all(&device(&array)).await;
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn two_drives_that_came_up_read_only_are_refused_before_anything_is_written() {
+    let bench = furnished();
+    let again = bench.copy();
+    for slot in [1, 4] {
+        (0..11).for_each(|zone| again.drives[slot].inner.wear(ZoneId(zone), ZoneState::ReadOnly));
+    }
+    block_on(&*again.driver, async {
+        let error = Array::open(again.devices(&[]), OpenOptions::default()).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+        assert!(error.to_string().contains("1 takes no writes, 4 takes no writes"), "{error}");
+        let told = array::status(&again.devices(&[])).await.expect("told");
+        assert!(told.superblock.members.iter().all(|member| !member.failed), "{told:?}");
+    });
+}

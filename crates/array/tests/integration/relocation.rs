@@ -1,0 +1,280 @@
+//! Zones that come back with blocks above their pointer: they go on, with relocated stripe units, or rebuilt.
+
+use std::sync::Arc;
+
+use crate::ground::Ground;
+use array::{Layout, OpenOptions, Slot, Stripe};
+use units::{Driver, VirtualDriver};
+use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
+use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
+
+const ZONE: ZoneId = ZoneId(2);
+/// What is written before the blocks that nobody knows of, in units of 4 blocks on 4 drives: a stripe and a half.
+const BEFORE: u64 = 18;
+const CAPACITY: u64 = 128;
+
+/// An array with 7 unknown blocks on drives 0 and 3, over the end of a stripe unit: where parity belongs, and data.
+fn ground() -> Ground {
+    let ground = Ground::new(4, 5, CAPACITY, 4);
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, ZONE, 1, 0, BEFORE, 3);
+    drop(array);
+    ground.leave_behind(0, ZONE, 7);
+    ground.leave_behind(3, ZONE, 7);
+    ground
+}
+
+fn never() -> OpenOptions {
+    OpenOptions { rebuild_above: Bytes(1 << 20), ..OpenOptions::default() }
+}
+
+#[test]
+fn a_zone_with_blocks_above_its_pointer_goes_on() {
+    let ground = ground();
+    let array = ground.open(never());
+    let info = ground.zone(&array, ZONE);
+    assert_eq!((info.state, info.pointer.0), (ZoneState::Closed, BEFORE));
+    ground.write(&array, ZONE, 1, BEFORE, 70, 5);
+    let counters = array.counters();
+    assert!(counters.relocations >= 5, "{counters:?}");
+    ground.check(&array, ZONE, 1, 70);
+    ground.write(&array, ZONE, 1, 70, 3 * CAPACITY, 11);
+    assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
+    ground.check(&array, ZONE, 1, 3 * CAPACITY);
+    // Only what is hidden is written twice.
+    assert_eq!(array.counters().relocations, counters.relocations);
+}
+
+#[test]
+fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
+    for to in [BEFORE + 1, 25, 40, 70, 3 * CAPACITY] {
+        for lost in 0..4 {
+            let ground = ground();
+            let array = ground.open(never());
+            ground.write(&array, ZONE, 1, BEFORE, to, 2);
+            drop(array);
+            for _ in 0..2 {
+                let array = ground.open(never());
+                ground.check(&array, ZONE, 1, to);
+                assert_eq!(ground.zone(&array, ZONE).pointer.0, to);
+            }
+            let array = ground.open_without(lost);
+            ground.check(&array, ZONE, 1, to);
+            if to < 80 {
+                ground.write(&array, ZONE, 1, to, 80, 3);
+                ground.check(&array, ZONE, 1, 80);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drive_lost_while_units_are_relocated_is_made_up_for_and_replaced() {
+    let ground = ground();
+    let array = ground.open(never());
+    ground.write(&array, ZONE, 1, BEFORE, 30, 2);
+    let lost = Slot(2);
+    ground.wait(array.fail(lost)).expect("failed");
+    ground.check(&array, ZONE, 1, 30);
+    let new = Ground::new(4, 5, CAPACITY, 4).emus[0].media();
+    let new = Emu::from_media(new, "new", Latency::NONE, Arc::clone(&ground.driver));
+    ground.wait(array.replace(lost, new)).expect("replaced");
+    ground.write(&array, ZONE, 1, 30, 90, 4);
+    ground.check(&array, ZONE, 1, 90);
+}
+
+#[test]
+fn a_zone_with_too_many_is_rebuilt_in_its_place() {
+    let ground = ground();
+    let array = ground.open(OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() });
+    let records: Vec<String> = ground
+        .wait(array::dump(&ground.devices()))
+        .expect("dumped")
+        .into_iter()
+        .flat_map(|drive| drive.records)
+        .filter(|record| record.kind == "swap" || record.kind == "hidden")
+        .map(|record| format!("{} {}", record.kind, record.text))
+        .collect();
+    assert_eq!(records.iter().filter(|text| text.starts_with("swap")).count(), 2, "{records:?}");
+    assert_eq!(records.iter().filter(|text| text.contains("rebuilt")).count(), 2, "{records:?}");
+    assert_eq!(ground.zone(&array, ZONE).pointer.0, BEFORE);
+    ground.write(&array, ZONE, 1, BEFORE, 100, 5);
+    assert_eq!(array.counters().relocations, 0);
+    drop(array);
+    let array = ground.open_without(3);
+    ground.check(&array, ZONE, 1, 100);
+}
+
+#[test]
+fn what_does_not_fit_the_logs_is_rebuilt_and_memory_stays_bounded() {
+    let ground = ground();
+    // The logs may hold a quarter of a metadata zone of relocated units: 32 blocks here.
+    for zone in [1, 3].map(ZoneId) {
+        let array = ground.open(never());
+        ground.write(&array, zone, 1, 0, BEFORE, 3);
+        drop(array);
+        ground.leave_behind(0, zone, 9);
+    }
+    let array = ground.open(never());
+    let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+    let of = |kind: &str| drives[0].records.iter().filter(|record| record.kind == kind).count();
+    assert!(of("swap") >= 1 && of("hidden") > of("swap"), "{} swaps, {} hidden", of("swap"), of("hidden"));
+    for zone in (1..4).map(ZoneId) {
+        assert_eq!(ground.zone(&array, zone).pointer.0, BEFORE);
+        ground.write(&array, zone, 1, BEFORE, 60, 7);
+        ground.check(&array, zone, 1, 60);
+    }
+    drop(array);
+    let array = ground.open(never());
+    (1..4).map(ZoneId).for_each(|zone| ground.check(&array, zone, 1, 60));
+}
+
+#[test]
+fn a_log_without_room_for_the_records_of_a_rebuilt_zone_moves_first() {
+    // Twenty zones with hidden rows, and with all their partial parity in the log of drive 0.
+    let (zones, capacity) = (20, 94);
+    let ground = Ground::with_open(4, zones, capacity, 1, zones + 2);
+    let layout = Layout { drives: 4, unit: 1, zone_capacity: capacity };
+    let parity_on_0 = |zone| (1..).map(Stripe).find(|stripe| layout.parity(ZoneId(zone), *stripe) == Slot(0));
+    let before = |zone| layout.start(parity_on_0(zone).expect("one in four")).0 + 1;
+    let array = ground.open(never());
+    (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, before(zone), 3));
+    drop(array);
+    (0..zones).for_each(|zone| ground.leave_behind(0, ZoneId(zone), 2));
+    let array = ground.open(OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() });
+    (0..zones).for_each(|zone| {
+        ground.check(&array, ZoneId(zone), 1, before(zone));
+        ground.write(&array, ZoneId(zone), 1, before(zone), 40, 3);
+    });
+    drop(array);
+    let array = ground.open_without(0);
+    (0..zones).for_each(|zone| ground.check(&array, ZoneId(zone), 1, 40));
+}
+
+/// The parity of a stripe of which not all was written when the power went lies in a log: it has nothing to do with what
+/// the zone holds then, nor with what is written there later.
+#[test]
+fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
+    for lost in 0..4 {
+        let mut ground = ground();
+        let array = ground.open(never());
+        // Drive 2 has the stripe's first blocks above the pointer: they stay in its cache. Its parity is hidden.
+        let stays = ground.emus[2].media();
+        ground.write(&array, ZONE, 9, BEFORE, 24, 6);
+        drop(array);
+        let driver: Arc<dyn Driver> = VirtualDriver::new(2);
+        let again = |(n, emu): (usize, &Arc<Emu>)| {
+            let media = if n == 2 { stays.clone() } else { emu.media() };
+            Emu::from_media(media, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver))
+        };
+        ground.emus = ground.emus.iter().enumerate().map(again).collect();
+        ground.driver = driver;
+        let array = ground.open(never());
+        assert_eq!(ground.zone(&array, ZONE).pointer.0, BEFORE);
+        ground.wait(array.fail(Slot(lost))).expect("failed");
+        ground.check(&array, ZONE, 1, BEFORE);
+        ground.write(&array, ZONE, 1, BEFORE, 21, 1);
+        ground.check(&array, ZONE, 1, 21);
+        ground.write(&array, ZONE, 1, 21, 60, 7);
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        let array = ground.open_without(lost as usize);
+        ground.check(&array, ZONE, 1, 60);
+    }
+}
+
+#[test]
+fn a_reset_makes_an_end_of_it() {
+    let ground = ground();
+    let array = ground.open(never());
+    ground.write(&array, ZONE, 1, BEFORE, 40, 3);
+    let device: &dyn ZonedDevice = &*array;
+    ground.wait(device.zone(ZONE, Action::Reset)).expect("reset");
+    ground.write(&array, ZONE, 2, 0, 90, 7);
+    ground.check(&array, ZONE, 2, 90);
+    drop(array);
+    let array = ground.open(never());
+    ground.check(&array, ZONE, 2, 90);
+}
+
+#[test]
+fn a_finish_over_hidden_rows_keeps_the_content() {
+    for lost in 0..4 {
+        let ground = ground();
+        let array = ground.open(never());
+        ground.write(&array, ZONE, 1, BEFORE, BEFORE + 3, 3);
+        let device: &dyn ZonedDevice = &*array;
+        ground.wait(device.zone(ZONE, Action::Finish)).expect("finished");
+        ground.check(&array, ZONE, 1, BEFORE + 3);
+        drop(array);
+        let array = ground.open_without(lost);
+        assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
+        ground.check(&array, ZONE, 1, BEFORE + 3);
+    }
+}
+
+/// Parity that a mount makes to fit lies in the logs too, though no row is hidden: it counts, and goes to its place where
+/// there is no room.
+#[test]
+fn parity_without_hidden_rows_is_counted_too() {
+    let (drive, zones, end) = (1, 6, 100);
+    let layout = Layout { drives: 4, unit: 4, zone_capacity: CAPACITY };
+    let ground = Ground::new(4, zones, CAPACITY, 4);
+    let array = ground.open(OpenOptions::default());
+    (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    drop(array);
+    // Two stripes of each zone, or more, have their parity on the drive: none fits.
+    for zone in (0..zones).map(ZoneId) {
+        let rows = layout.stripe_of(zoned::Blocks(end)).0 * layout.unit;
+        ground.rewrite(drive, zone, |row| {
+            row < rows && layout.parity(zone, Stripe(row / layout.unit)) == Slot(drive as u32)
+        });
+    }
+    for (options, most) in [(never(), 32), (OpenOptions { rebuild_above: Bytes(0), ..never() }, 0)] {
+        let array = ground.open(options);
+        let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+        let of =
+            |kind: &str| drives[drive].records.iter().filter(|record| record.kind == kind).count() as u64;
+        assert!(of("swap") >= 1, "{} swaps", of("swap"));
+        // A zone's records of before it was rebuilt are there still.
+        drop(array);
+        let array = ground.open(never());
+        let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+        let left = drives[drive].records.iter().filter(|record| record.kind == "relocated").count();
+        assert!(left as u64 * (layout.unit + 1) <= most, "{left} units");
+        (0..zones).for_each(|zone| ground.check(&array, ZoneId(zone), 1, end));
+        drop(array);
+    }
+    for lost in 0..4 {
+        let emus = ground
+            .emus
+            .iter()
+            .map(|emu| Emu::from_media(emu.media(), "again", Latency::NONE, Arc::clone(&ground.driver)));
+        let again = Ground { driver: Arc::clone(&ground.driver), emus: emus.collect() };
+        let array = again.open_without(lost);
+        (0..zones).for_each(|zone| again.check(&array, ZoneId(zone), 1, end));
+    }
+}
+
+/// What a drive cannot read of a zone is no reason to refuse the mount: its part stays as it is, with what is relocated of it.
+#[test]
+fn a_part_that_cannot_be_read_is_not_rebuilt_and_costs_nothing() {
+    for slot in [0, 3] {
+        let ground = ground();
+        let physical = ZoneId(ZONE.0 + crate::ground::METADATA_ZONES);
+        ground.emus[slot].fail(FaultSpec::all(FaultOp::Read).in_zone(physical));
+        let rebuild = || OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() };
+        let array = ground.open(rebuild());
+        ground.check(&array, ZONE, 1, BEFORE);
+        ground.write(&array, ZONE, 1, BEFORE, 60, 5);
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        ground.emus[slot].heal();
+        let array = ground.open(rebuild());
+        ground.check(&array, ZONE, 1, 60);
+        drop(array);
+        let array = ground.open_without(3 - slot);
+        ground.check(&array, ZONE, 1, 60);
+    }
+}

@@ -1,0 +1,213 @@
+//! What stripes cost: whole ones are written without a read and without a log, neighbours in flight that fill one count as
+//! whole, and what is kept in memory of those that are not full is bounded.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::common::{BLOCK, METADATA, blocks, device, verify};
+use array::{Array, Counters, CreateOptions, OpenOptions};
+use units::{Driver, VirtualDriver, block_on};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Blocks, Buf, Bytes, Durability, Geometry, Io, Op, ZoneId, ZonedDevice};
+
+/// Blocks in a stripe unit, and of data in a stripe of five drives.
+const UNIT: u64 = 4;
+const STRIPE: u64 = 4 * UNIT;
+/// Bytes of a zone's writes that are in flight at most.
+const WINDOW: u64 = 16 << 20;
+
+/// A drive that counts reads, and the bytes of writes that it has not acknowledged.
+#[derive(Debug)]
+struct Counted {
+    inner: Arc<Emu>,
+    reads: AtomicU64,
+    /// Of data zones, now and at most.
+    flying: Arc<AtomicU64>,
+    most: AtomicU64,
+}
+
+impl ZonedDevice for Counted {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let own = self.geometry().start(ZoneId(METADATA));
+        match &op {
+            Op::Read { .. } => {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+            }
+            Op::Write { at, data, .. } if *at >= own => {
+                let bytes = data.len() as u64;
+                let flying = self.flying.fetch_add(bytes, Ordering::Relaxed) + bytes;
+                self.most.fetch_max(flying, Ordering::Relaxed);
+                let (io, left) = (self.inner.submit(op), Arc::clone(&self.flying));
+                return Io::spawn(self.driver(), &self.geometry().name, async move {
+                    let done = io.await;
+                    left.fetch_sub(bytes, Ordering::Relaxed);
+                    done
+                });
+            }
+            _ => {}
+        }
+        self.inner.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+/// Five drives of `zones` zones without limits, and their array.
+fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<Counted>>, Arc<Array>) {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drives: Vec<Arc<Counted>> = (0..5)
+        .map(|n| {
+            let options = EmuOptions {
+                name: format!("emu:{n}"),
+                block_size: BLOCK as u32,
+                zones: zones + METADATA,
+                zone_size: Blocks(capacity.next_power_of_two()),
+                zone_capacity: Blocks(capacity),
+                max_open: None,
+                max_active: None,
+                latency: Latency::all(Duration::from_micros(10)),
+                ..EmuOptions::default()
+            };
+            let inner = Emu::memory(options, Arc::clone(&driver));
+            let (reads, most) = (AtomicU64::new(0), AtomicU64::new(0));
+            Arc::new(Counted { inner, reads, flying: Arc::default(), most })
+        })
+        .collect();
+    let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
+    let options = CreateOptions { stripe_unit: Bytes(unit * BLOCK as u64), ..CreateOptions::default() };
+    let array = block_on(&*driver, async {
+        array::create(&devices(), &options).await.expect("created");
+        Array::open(devices(), OpenOptions::default()).await.expect("opened")
+    });
+    (driver, drives, array)
+}
+
+/// Writes blocks of a zone in pieces of these lengths: all at once, or one after the other. Gives what the array counted.
+async fn write(array: &Arc<Array>, zone: u32, from: u64, pieces: &[u64], at_once: bool) -> Counters {
+    let (dev, before) = (device(array), array.counters());
+    let (mut at, mut flights) = (from, Vec::new());
+    for piece in pieces {
+        let start = dev.geometry().start(ZoneId(zone)).plus(Blocks(at));
+        let io = dev.write(start, blocks(zone, at, at + piece), Durability::Cached);
+        at += piece;
+        match at_once {
+            true => flights.push(io),
+            false => io.await.expect("written"),
+        }
+    }
+    for flight in flights {
+        flight.await.expect("written");
+    }
+    let after = array.counters();
+    Counters {
+        data_bytes: after.data_bytes - before.data_bytes,
+        parity_bytes: after.parity_bytes - before.parity_bytes,
+        partial_parity_bytes: after.partial_parity_bytes - before.partial_parity_bytes,
+        metadata_bytes: after.metadata_bytes - before.metadata_bytes,
+        ..after
+    }
+}
+
+/// Bytes of so many blocks.
+fn bytes(blocks: u64) -> u64 {
+    blocks * BLOCK as u64
+}
+
+#[test]
+fn whole_stripes_are_written_without_a_read_and_without_a_log() {
+    let (driver, drives, array) = ground(4, UNIT, 480);
+    assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "what the array asks for is a stripe");
+    block_on(&*driver, async {
+        let reads = |drives: &[Arc<Counted>]| -> u64 {
+            drives.iter().map(|drive| drive.reads.load(Ordering::Relaxed)).sum()
+        };
+        let before = reads(&drives);
+        for (zone, stripes) in [(0, 1), (1, 3), (2, 7)] {
+            let counted = write(&array, zone, 0, &[stripes * STRIPE; 10], zone == 2).await;
+            assert_eq!(counted.data_bytes, bytes(10 * stripes * STRIPE));
+            assert_eq!(counted.parity_bytes * 4, counted.data_bytes);
+            assert_eq!((counted.partial_parity_bytes, counted.metadata_bytes), (0, 0));
+        }
+        // Nor does what begins in the middle of a stripe read what is there.
+        let counted = write(&array, 3, 0, &[5, 3, 8, 20, 12, 1, 31], false).await;
+        assert_eq!(counted.data_bytes, bytes(80));
+        assert_eq!(counted.parity_bytes, bytes(20));
+        assert_eq!(reads(&drives), before, "a write reads nothing");
+        verify(&device(&array), 3, 0, 80).await;
+    });
+}
+
+#[test]
+fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
+    let cases: [&[u64]; 4] = [&[16, 1, 15], &[16, 5, 6, 5], &[32, 7, 2, 7, 15, 1], &[48, 4, 4, 4, 4, 3, 13]];
+    for (zone, pieces) in (0..).zip(cases) {
+        let (driver, _, array) = ground(4, UNIT, 480);
+        block_on(&*driver, async {
+            let counted = write(&array, zone, 0, pieces, true).await;
+            let blocks: u64 = pieces.iter().sum();
+            assert_eq!(counted.parity_bytes, bytes(blocks / 4));
+            assert_eq!(counted.partial_parity_bytes, 0, "in flight: {pieces:?}");
+            // The same writes one after the other do.
+            let counted = write(&array, zone, blocks, pieces, false).await;
+            assert!(counted.partial_parity_bytes > 0, "one after the other: {pieces:?}");
+            verify(&device(&array), zone, 0, 2 * blocks).await;
+        });
+    }
+}
+
+#[test]
+fn what_stripes_that_are_not_full_hold_in_memory_is_a_unit_for_each_zone() {
+    const ZONES: u32 = 60;
+    let (driver, _, array) = ground(ZONES, UNIT, 640);
+    block_on(&*driver, async {
+        assert_eq!(array.stripe_buffers(), Bytes(0));
+        let mut expected = 0;
+        for zone in 0..ZONES {
+            // Every possible length, some of them beyond the first stripe.
+            let len = 1 + u64::from(zone) % (3 * STRIPE);
+            write(&array, zone, 0, &[len], false).await;
+            expected += bytes((len % STRIPE).min(UNIT));
+            assert_eq!(array.stripe_buffers(), Bytes(expected), "zones 0 to {zone}");
+        }
+        assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
+        // Writing on in them adds nothing; filling them gives it back.
+        for zone in 0..ZONES {
+            let len = 1 + u64::from(zone) % (3 * STRIPE);
+            write(&array, zone, len, &vec![1; (len.next_multiple_of(STRIPE) - len) as usize], false).await;
+            assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
+        }
+        assert_eq!(array.stripe_buffers(), Bytes(0));
+    });
+}
+
+#[test]
+fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
+    // 48 MiB are asked for at once, in transfers of a MiB.
+    const TRANSFER: u64 = 2048;
+    let (driver, drives, array) = ground(1, 128, 24 << 10);
+    let dev = device(&array);
+    block_on(&*driver, async {
+        let data = Buf::zeroed(TRANSFER as usize * BLOCK);
+        let write = |n: u64| {
+            let at = dev.geometry().start(ZoneId(0)).plus(Blocks(n * TRANSFER));
+            dev.write(at, data.clone(), Durability::Cached)
+        };
+        let flights: Vec<Io<()>> = (0..48).map(write).collect();
+        for flight in flights {
+            flight.await.expect("written");
+        }
+    });
+    let most: u64 = drives.iter().map(|drive| drive.most.load(Ordering::Relaxed)).sum();
+    assert!(most > WINDOW / 2, "{most} bytes: many are in flight");
+    assert!(most <= WINDOW / 4 * 5, "{most} bytes with parity, the window is {WINDOW}");
+    assert_eq!(array.counters().partial_parity_bytes, 0);
+    assert_eq!(drives[0].flying.load(Ordering::Relaxed), 0);
+}

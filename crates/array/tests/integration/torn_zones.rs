@@ -1,0 +1,163 @@
+//! Zones that a power cut leaves full and torn: data and parity of one stripe come from different moments.
+#![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::sync::Arc;
+
+use crate::ground::{BLOCK, Ground, METADATA_ZONES};
+use array::{Array, Layout, OpenOptions, Slot, Stripe};
+use zoned::emu::{FaultOp, FaultSpec};
+use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+const ZONES: u32 = 6;
+
+/// Three drives with six zones, all full; the first `durable` blocks of each are flushed.
+fn full(layout: Layout, durable: u64) -> Ground {
+    let ground = Ground::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+    let array = ground.open(OpenOptions::default());
+    for (from, to) in [(0, durable), (durable, layout.capacity().0)] {
+        (0..ZONES).for_each(|zone| ground.write(&array, ZoneId(zone), 1, from, to, 8));
+        if from == 0 {
+            ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+        }
+    }
+    ground
+}
+
+/// The state of each zone, and all of its blocks.
+fn content(ground: &Ground, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
+    let device: &dyn ZonedDevice = &**array;
+    let read = |zone: ZoneId| {
+        let info = ground.zone(array, zone);
+        let into = BufMut::zeroed(info.pointer.0 as usize * BLOCK as usize);
+        let found = ground.wait(device.read(device.geometry().start(zone), into)).expect("read");
+        (info.state, found.to_vec())
+    };
+    (0..ZONES).map(ZoneId).map(read).collect()
+}
+
+/// Records of a kind in the logs of each drive.
+fn records(ground: &Ground, kind: &str) -> Vec<usize> {
+    let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
+    drives.iter().map(|drive| drive.records.iter().filter(|record| record.kind == kind).count()).collect()
+}
+
+/// The same content after another mount, and without any one drive.
+fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
+    let array = ground.open(OpenOptions::default());
+    assert!(content(ground, &array) == shown, "after another mount");
+    drop(array);
+    for lost in 0..ground.emus.len() {
+        let again = Ground::of(ground.emus.iter().map(|emu| emu.media()));
+        let array = again.open_without(lost);
+        assert!(content(&again, &array) == shown, "without drive {lost}");
+    }
+}
+
+/// Every stripe of every zone from one on is torn. To log the parity of all of them would take the logs several times.
+#[test]
+fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
+    let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
+    let (durable, first_torn) = (20, 12);
+    let ground = full(layout, durable);
+    (0..ZONES).for_each(|zone| ground.rewrite(1, ZoneId(zone), |row| row >= first_torn));
+    let array = ground.open(OpenOptions::default());
+    let shown = content(&ground, &array);
+    (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, durable));
+    let end = layout.end(Stripe(first_torn)).0 as usize * BLOCK as usize;
+    for (state, blocks) in &shown {
+        assert_eq!(*state, ZoneState::Full);
+        assert!(blocks[end..].iter().all(|byte| *byte == 0), "what was never durable is not shown");
+    }
+    drop(array);
+    stays(&ground, &shown);
+}
+
+/// What fits the logs is kept: nobody knows whether it was durable.
+#[test]
+fn a_torn_zone_keeps_its_blocks_where_the_logs_have_room() {
+    let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
+    let ground = full(layout, 20);
+    // Parity of two stripes alone.
+    ground.rewrite(0, ZoneId(2), |row| {
+        row > 12 && row < 19 && layout.parity(ZoneId(2), Stripe(row)) == Slot(0)
+    });
+    let array = ground.open(OpenOptions::default());
+    (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, layout.capacity().0));
+    let shown = content(&ground, &array);
+    drop(array);
+    stays(&ground, &shown);
+}
+
+/// The parity of one torn stripe of each zone is more than the logs may keep for good: zones are rebuilt in their place.
+#[test]
+fn full_zones_are_rebuilt_where_their_parity_does_not_fit_the_logs() {
+    let layout = Layout { drives: 3, unit: 5, zone_capacity: 93 };
+    let drive = 0;
+    let ground = full(layout, 20);
+    for zone in (0..ZONES).map(ZoneId) {
+        let torn = (4..).map(Stripe).find(|stripe| layout.parity(zone, *stripe) == Slot(drive));
+        let first = layout.row(torn.expect("one in three"));
+        ground.rewrite(drive as usize, zone, |row| (first..first + layout.unit).contains(&row));
+    }
+    let array = ground.open(OpenOptions::default());
+    let swaps = records(&ground, "swap");
+    assert!(swaps[drive as usize] > 0, "{swaps:?}");
+    (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, layout.capacity().0));
+    let shown = content(&ground, &array);
+    drop(array);
+    stays(&ground, &shown);
+    // A quarter of a metadata zone, in units and their headers.
+    let left = records(&ground, "relocated")[drive as usize] as u64;
+    assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
+}
+
+/// A zone that was finished in the middle of a stripe has that stripe's parity in its place: no log keeps it.
+#[test]
+fn finished_zones_take_no_room_of_the_logs() {
+    let ground = Ground::new(4, ZONES, 96, 4);
+    let array = ground.open(OpenOptions::default());
+    let device: &dyn ZonedDevice = &*array;
+    for zone in (0..ZONES).map(ZoneId) {
+        ground.write(&array, zone, 1, 0, 7, 3);
+        ground.wait(device.zone(zone, Action::Finish)).expect("finished");
+    }
+    drop(array);
+    for _ in 0..2 {
+        let array = ground.open(OpenOptions::default());
+        (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, 7));
+        assert_eq!(records(&ground, "relocated"), [0; 4]);
+    }
+    let array = ground.open(OpenOptions::default());
+    let shown = content(&ground, &array);
+    drop(array);
+    stays(&ground, &shown);
+}
+
+/// A block whose drive's part of the zone is offline, and whose parity another drive cannot read, is lost; its zone is not.
+#[test]
+fn a_block_that_follows_from_nothing_is_a_media_error() {
+    let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
+    let ground = Ground::new(4, ZONES, layout.zone_capacity, layout.unit);
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, zone, 1, 0, 48, 4);
+    let device: &dyn ZonedDevice = &*array;
+    ground.wait(device.flush()).expect("flushed");
+    let (offline, unreadable) = (layout.data(zone, Stripe(0), 1), layout.parity(zone, Stripe(0)));
+    let part = ZoneId(zone.0 + METADATA_ZONES);
+    ground.emus[offline.index()].wear(part, ZoneState::Offline);
+    ground.emus[unreadable.index()].fail(FaultSpec::all(FaultOp::Read).in_zone(part));
+    let start = device.geometry().start(zone);
+    let read = |from: u64, to: u64| {
+        let into = BufMut::zeroed((to - from) as usize * BLOCK as usize);
+        ground.wait(device.read(start.plus(Blocks(from)), into))
+    };
+    // Alone, and as a part of a longer read.
+    for (from, to) in [(4, 5), (0, 8)] {
+        let error = read(from, to).expect_err("two drives lack their parts");
+        assert_eq!(error.kind(), ErrorKind::Media, "{error}");
+        assert!(error.to_string().contains("offline") && error.to_string().contains("medium"), "{error}");
+    }
+    assert!(*read(0, 4).expect("another drive's") == *crate::ground::blocks(1, 0, 4));
+    ground.emus[unreadable.index()].heal();
+    assert!(*read(0, 48).expect("it can be read again") == *crate::ground::blocks(1, 0, 48));
+}

@@ -1,0 +1,254 @@
+//! Blocks of the metadata logs that a drive cannot read at a mount: the drive is left out, whatever stood there, nothing of it
+//! is overwritten before it is replaced, and nothing is lost.
+#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{Bench, METADATA, device, furnish, verify, verify_all, write};
+use array::{Array, CheckOptions, Health, MemberState, OpenOptions, RecordDump, ScrubOptions, Slot};
+use units::{block_on, sleep_until};
+use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, Lba, ZoneId, ZonedDevice};
+
+/// An array with records of every kind that one in use has.
+fn furnished() -> Bench {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        let dev = device(&array);
+        write(&dev, 5, 0, 60).await;
+        furnish(&dev).await;
+        dev.zone(ZoneId(5), Action::Reset).await.expect("reset");
+        // Every drive cannot read rows of data and of parity, each of a stripe of its own.
+        for stripe in 0..25 {
+            let drive = &bench.drives[stripe as usize / 5];
+            drive.unreadable.lock().insert(drive.row(0, 4 * stripe + 1));
+        }
+        let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+        assert_eq!((report.repaired, report.lost), (report.read_errors, 0), "{report:?}");
+        dev.flush().await.expect("flushed");
+    });
+    bench
+}
+
+fn records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
+    let drive = Arc::clone(&bench.drives[slot]) as Arc<dyn ZonedDevice>;
+    block_on(&*bench.driver, array::dump(&[drive])).expect("dumped").remove(0).records
+}
+
+/// Opens an array of which `slot` cannot read its metadata, and waits until it is whole again.
+fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
+    block_on(&*bench.driver, async {
+        let told = array::status(&bench.devices(&[])).await.expect("told");
+        let array = bench.open(&[]).await;
+        verify_all(&device(&array)).await;
+        let state = array.status().members[slot].state;
+        // Without its superblock nobody can tell whose it is.
+        let told = told.members[slot].state;
+        assert!(
+            told == state || told == MemberState::Missing,
+            "{what}: {told:?} before the mount, {state:?} after"
+        );
+        match array.rebuild() {
+            Some(rebuild) => {
+                assert_eq!(state, MemberState::Rebuilding, "{what}");
+                rebuild.wait().await.expect("rebuilt");
+            }
+            // A drive that was whole is not emptied before somebody says so.
+            None => {
+                assert_eq!(state, MemberState::Failed, "{what}");
+                let same = Arc::clone(&bench.drives[slot]) as Arc<dyn ZonedDevice>;
+                array.replace(Slot(slot as u32), same).await.expect("replaced by itself");
+            }
+        }
+        assert_eq!(array.status().health(), Health::Clean, "{what}");
+        verify_all(&device(&array)).await;
+        let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
+        assert_eq!((report.lost, report.mismatch_count), (0, 0), "{what}: {report:?}");
+        device(&array).flush().await.expect("flushed");
+    });
+    // What is written anew can be read.
+    bench.drives[slot].unreadable.lock().clear();
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[(slot + 1) % 5]).await;
+        assert!(array.rebuild().is_none(), "{what}");
+        verify_all(&device(&array)).await;
+    });
+}
+
+#[test]
+fn an_unreadable_record_of_any_kind_costs_nothing() {
+    let bench = furnished();
+    let mut kinds = BTreeSet::new();
+    for slot in 0..5 {
+        let mut seen = BTreeSet::new();
+        for record in records(&bench, slot).into_iter().rev() {
+            if !seen.insert(record.kind) {
+                continue;
+            }
+            kinds.insert(record.kind);
+            // The header, or the end of the payload.
+            for block in BTreeSet::from([record.block, record.block + record.blocks - 1]) {
+                let again = bench.cut(slot as u64);
+                let at = again.drives[slot].inner.geometry().start(record.metadata_zone).plus(Blocks(block));
+                again.drives[slot].unreadable.lock().insert(at);
+                is_whole_again(&again, slot, &format!("drive {slot}, block {block}: {record:?}"));
+            }
+        }
+    }
+    let wanted = BTreeSet::from([
+        "superblock",
+        "zones",
+        "reset-intent",
+        "partial-parity",
+        "relocated",
+        "relocated-data",
+        "hidden",
+        "checkpoint-end",
+    ]);
+    assert_eq!(kinds, wanted);
+}
+
+/// The last block of the last record of a kind in a drive's log.
+fn last_of(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
+    let record = records(bench, slot).into_iter().rfind(|record| record.kind == kind)?;
+    let start = bench.drives[slot].inner.geometry().start(record.metadata_zone);
+    Some(start.plus(Blocks(record.block + record.blocks - 1)))
+}
+
+#[test]
+fn what_a_new_drive_noted_and_cannot_read_is_copied_again() {
+    let bench = furnished();
+    let new = Bench::drive(&bench.driver, 9);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[2]).await;
+        let device = Arc::clone(&new) as Arc<dyn ZonedDevice>;
+        let rebuild = array.start_replace(Slot(2), device, array::RebuildOptions::default()).await;
+        let rebuild = rebuild.expect("begun");
+        while rebuild.progress().zones_done < 2 {
+            sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(50))).await;
+        }
+    });
+    let mut bench = bench;
+    bench.drives[2] = new;
+    let bench = bench.cut(3);
+    let noted = last_of(&bench, 2, "rebuilt").expect("zones are noted");
+    bench.drives[2].unreadable.lock().insert(noted);
+    is_whole_again(&bench, 2, "a note");
+}
+
+#[test]
+fn a_zone_in_the_swap_zone_that_cannot_be_read_is_rebuilt_from_the_others() {
+    let mut met = 0;
+    for after in (4..200).step_by(3) {
+        let bench = furnished();
+        // Garbage above the pointer of zone 3 hides rows: the zone is rebuilt at the mount, which is cut short.
+        let raw = Arc::clone(&bench.drives[1].inner) as Arc<dyn ZonedDevice>;
+        block_on(&*bench.driver, async {
+            let zone = ZoneId(3 + METADATA);
+            let info = raw.report(zone.0..zone.0 + 1).await.expect("reported")[0];
+            let at = raw.geometry().start(zone).plus(Blocks(info.pointer.0));
+            raw.write(at, crate::common::blocks(9, 0, 6), Durability::Durable).await.expect("written");
+            bench.drives[1].unplug(after);
+            let options = OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() };
+            drop(Array::open(bench.devices(&[]), options).await);
+            bench.drives[1].unplug(i64::MAX);
+        });
+        let Some(swap) = last_of(&bench, 1, "swap") else { continue };
+        met += 1;
+        // The copy lies in the zone behind the next one.
+        let copied = ZoneId((swap.0 as u32 / 512 + 2) % METADATA);
+        for bad in [swap, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
+            let again = bench.cut(after as u64);
+            again.drives[1].unreadable.lock().insert(bad);
+            is_whole_again(&again, 1, &format!("after {after}, block {bad:?}"));
+        }
+        if met == 3 {
+            break;
+        }
+    }
+    assert_eq!(met, 3, "no mount was cut while a zone was in the swap zone");
+}
+
+/// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is whole.
+fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
+    let records = records(bench, slot);
+    let whole = |epoch| records.iter().any(|r| r.epoch == epoch && r.kind == "checkpoint-end");
+    let start = |zone| bench.drives[slot].inner.geometry().start(zone);
+    // Behind the superblock: that one says that the drive is a member.
+    let second = records.iter().filter(|record| record.kind == "zones");
+    let mut found: Vec<_> =
+        second.map(|r| (r.epoch, whole(r.epoch), start(r.metadata_zone).plus(Blocks(r.block)))).collect();
+    found.sort_unstable();
+    found.dedup_by_key(|(epoch, ..)| *epoch);
+    found
+}
+
+#[test]
+fn an_unreadable_block_of_an_epoch_that_is_over_leaves_no_drive_out() {
+    let (mut over, mut counts) = (0, 0);
+    for after in (8..120).step_by(2) {
+        let bench = furnished();
+        // A mount that is cut short leaves two epochs.
+        block_on(&*bench.driver, async {
+            bench.drives.iter().for_each(|drive| drive.unplug(after));
+            drop(Array::open(bench.devices(&[]), OpenOptions::default()).await);
+        });
+        let bench = bench.cut(after as u64);
+        let all: Vec<_> = (0..5).map(|slot| epochs(&bench, slot)).collect();
+        let Some((old, _, at)) = all[1].first().copied().filter(|_| all[1].len() > 1) else { continue };
+        let newest = all[1][1].0;
+        let is_over =
+            all.iter().all(|known| known.iter().any(|(epoch, whole, _)| (*epoch, *whole) == (newest, true)));
+        bench.drives[1].unreadable.lock().insert(at);
+        block_on(&*bench.driver, async {
+            let array = bench.open(&[]).await;
+            verify_all(&device(&array)).await;
+            let health = array.status().health();
+            let wanted = if is_over { Health::Clean } else { Health::Degraded };
+            assert_eq!(health, wanted, "after {after}: epochs {old} and {newest}: {all:?}");
+        });
+        over += u32::from(is_over);
+        counts += u32::from(!is_over);
+    }
+    assert!(over > 0 && counts > 0, "{over} mounts were cut after the new epoch counted, {counts} before");
+}
+
+#[test]
+fn two_drives_that_cannot_read_their_metadata_are_an_error_in_clear_words() {
+    let bench = furnished();
+    for slot in [1, 3] {
+        let at = last_of(&bench, slot, "partial-parity").expect("logged");
+        bench.drives[slot].unreadable.lock().insert(at);
+    }
+    block_on(&*bench.driver, async {
+        for without in [&[][..], &[1], &[4]] {
+            let error =
+                Array::open(bench.devices(without), OpenOptions::default()).await.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+            assert!(error.to_string().contains("3 cannot read its metadata"), "{error}");
+        }
+        // Looking writes nothing, and says what would be done.
+        bench.drives[1].unreadable.lock().clear();
+        let report = array::check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
+        let words = report.problems.iter().filter(|problem| problem.slot == Some(Slot(3)));
+        assert!(words.clone().any(|problem| problem.what.contains("goes on without it")), "{report:?}");
+        let status = array::status(&bench.devices(&[])).await.expect("told");
+        assert_eq!((status.health(), status.members[3].state), (Health::Degraded, MemberState::Failed));
+        let array = bench.open(&[]).await;
+        verify(&device(&array), 3, 0, 802).await;
+    });
+}
+
+#[test]
+fn a_drive_that_does_not_answer_is_left_out() {
+    let bench = furnished();
+    bench.drives[2].unplug(0);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        verify_all(&device(&array)).await;
+        assert_eq!(array.status().health(), Health::Degraded);
+        assert_eq!(array.status().members[2].state, MemberState::Failed);
+    });
+}

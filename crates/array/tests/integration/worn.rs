@@ -1,0 +1,277 @@
+//! Physical zones that can be read only, or not even that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
+use units::{sleep_until, spawn};
+use zoned::emu::{Emu, Latency};
+use zoned::{Action, Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+const ZONE: ZoneId = ZoneId(1);
+
+/// An array with a written zone, whose part on drive 2 is worn.
+fn worn(state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
+    worn_on(Ground::new(4, 5, 96, 4), state, while_open)
+}
+
+fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, ZONE, 1, 0, 30, 4);
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    let wear = || {
+        let emu = ground.emus.get(2).expect("four drives");
+        emu.wear(ZoneId(ZONE.0 + METADATA_ZONES), state);
+    };
+    if while_open {
+        wear();
+        return (ground, array);
+    }
+    drop(array);
+    wear();
+    let array = ground.open(OpenOptions::default());
+    (ground, array)
+}
+
+#[test]
+fn what_a_worn_zone_holds_is_read_from_it_or_from_the_others() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let (ground, array) = worn(state, while_open);
+            ground.check(&array, ZONE, 1, 30);
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        }
+    }
+}
+
+#[test]
+fn writes_and_resets_are_refused_in_clear_words() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let (ground, array) = worn(state, while_open);
+            let device: &dyn ZonedDevice = &*array;
+            let start = device.geometry().start(ZONE);
+            // Enough for every drive to be asked.
+            for from in [30, 36] {
+                let io =
+                    device.write(start.plus(Blocks(from)), blocks(1, from, from + 6), Durability::Cached);
+                let _first = ground.wait(io);
+            }
+            let at = start.plus(Blocks(30));
+            let error =
+                ground.wait(device.write(at, blocks(1, 30, 42), Durability::Cached)).expect_err("worn");
+            assert!(matches!(error.kind(), ErrorKind::ZoneReadOnly), "{while_open} {error}");
+            assert!(error.to_string().contains("drive 2"), "{error}");
+            let error = ground.wait(device.zone(ZONE, Action::Reset)).expect_err("worn");
+            assert!(error.to_string().contains("cannot be reset"), "{error}");
+            ground.check(&array, ZONE, 1, 30);
+            // Other zones go on.
+            ground.write(&array, ZoneId(2), 1, 0, 40, 4);
+            ground.check(&array, ZoneId(2), 1, 40);
+        }
+    }
+}
+
+/// The worn zone's parts on the other drives stay active: zones beyond the limit are refused before a drive is asked.
+#[test]
+fn a_worn_zone_counts_as_active_after_a_mount_too() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        for while_open in [true, false] {
+            let ground = Ground::new(4, 10, 96, 4);
+            let (ground, array) = worn_on(ground, state, while_open);
+            let device: &dyn ZonedDevice = &*array;
+            let most = device.geometry().max_active.expect("limited");
+            if while_open {
+                // Somebody has to come upon it.
+                let start = device.geometry().start(ZONE).plus(Blocks(30));
+                let data = blocks(1, 30, 60);
+                ground.wait(device.write(start, data, Durability::Cached)).expect_err("worn");
+            }
+            let others = (0..).map(ZoneId).filter(|id| *id != ZONE);
+            for id in others.clone().take(most as usize - 1) {
+                ground.write(&array, id, 1, 0, 20, 20);
+                ground.check(&array, id, 1, 20);
+            }
+            let one_more = others.clone().nth(most as usize - 1).expect("there are more");
+            let start = device.geometry().start(one_more);
+            let refused = ground.wait(device.write(start, blocks(1, 0, 20), Durability::Cached));
+            let error = refused.expect_err("one too many");
+            assert_eq!(error.kind(), ErrorKind::TooManyActive, "{while_open} {state:?}: {error}");
+            // It can be written once another one is done with.
+            ground.wait(device.zone(ZoneId(0), Action::Finish)).expect("finished");
+            ground.write(&array, one_more, 1, 0, 40, 20);
+            ground.check(&array, one_more, 1, 40);
+        }
+    }
+}
+
+/// The parity of the stripe at the pointer is in a log, as a unit: it is enough, whichever drive is lost then.
+#[test]
+fn a_worn_zone_keeps_what_it_holds_when_another_drive_is_lost() {
+    for lost in [0, 1, 3] {
+        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        drop(array);
+        let array = ground.open_without(lost);
+        assert_eq!(ground.zone(&array, ZONE).pointer, Blocks(30), "without {lost}");
+        ground.check(&array, ZONE, 1, 30);
+    }
+}
+
+/// A new drive gets the parity of a worn zone's last stripe too.
+#[test]
+fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
+    for (replaced, lost) in [(0, 1), (0, 3), (1, 0), (3, 1)] {
+        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        drop(array);
+        let array = ground.open_without(replaced as usize);
+        let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+        let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&ground.driver));
+        ground.wait(array.replace(Slot(replaced), new)).expect("replaced");
+        ground.wait(array.fail(Slot(lost))).expect("failed");
+        ground.check(&array, ZONE, 1, 30);
+    }
+}
+
+/// What other drives hold above the pointer that a mount showed stays behind it, with the worn drive lost or replaced.
+#[test]
+fn a_worn_zone_grows_no_more_once_a_mount_showed_its_end() {
+    for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let (ground, array) = worn(ZoneState::ReadOnly, true);
+        let device: &dyn ZonedDevice = &*array;
+        // Drive 2 refuses, the others write: whole stripes lie above what drive 2 has.
+        let at = device.geometry().start(ZONE).plus(Blocks(30));
+        ground.wait(device.write(at, blocks(1, 30, 84), Durability::Cached)).expect_err("worn");
+        drop(array);
+        let array = ground.open(OpenOptions::default());
+        let end = ground.zone(&array, ZONE).pointer;
+        assert!(end >= Blocks(30) && end < Blocks(60), "{end:?}");
+        drop(array);
+        let array = match lost {
+            Some(lost) => ground.open_without(lost),
+            None => ground.open(OpenOptions::default()),
+        };
+        let state = if lost == Some(2) { ZoneState::Full } else { ZoneState::ReadOnly };
+        assert_eq!(ground.zone(&array, ZONE).state, state, "without {lost:?}");
+        if lost != Some(2) {
+            assert_eq!(ground.zone(&array, ZONE).pointer, end, "without {lost:?}");
+        }
+        ground.check(&array, ZONE, 1, end.0);
+        let device: &dyn ZonedDevice = &*array;
+        let behind = BufMut::zeroed(((60 - end.0) * u64::from(BLOCK)) as usize);
+        let start = device.geometry().start(ZONE).plus(end);
+        let read = ground.wait(device.read(start, behind)).expect("read");
+        assert!(read.iter().all(|byte| *byte == 0), "without {lost:?}: there is something behind the end");
+    }
+}
+
+/// A reset that was begun is meant as long as a worn part keeps it from being done.
+#[test]
+fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
+    let mut begun = 0;
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        // Every moment of a reset.
+        for time in (0..120).step_by(4) {
+            let ground = Ground::new(4, 5, 96, 4);
+            let array = ground.open(OpenOptions::default());
+            ground.write(&array, ZONE, 1, 0, 30, 4);
+            ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+            let reset = spawn(&*ground.driver, "reset", {
+                let array = Arc::clone(&array);
+                async move { (&*array as &dyn ZonedDevice).zone(ZONE, Action::Reset).await }
+            });
+            let left = ground.wait(async {
+                sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_micros(time))).await;
+                Ground::of(ground.emus.iter().map(|emu| emu.media()))
+            });
+            drop(reset);
+            let part = ZoneId(ZONE.0 + METADATA_ZONES);
+            let holds = |ground: &Ground, drive: usize| {
+                let device: &dyn ZonedDevice = &*ground.emus[drive];
+                let report = ground.wait(device.report(part.0..part.0 + 1)).expect("told");
+                report[0].pointer > Blocks::ZERO
+            };
+            left.emus[2].wear(part, state);
+            let array = left.open(OpenOptions::default());
+            let empty = left.zone(&array, ZONE).pointer == Blocks::ZERO;
+            begun += u32::from(empty && holds(&left, 0));
+            for _ in 0..2 {
+                drop(left.open(OpenOptions::default()));
+            }
+            let array = left.open(OpenOptions::default());
+            assert_eq!(left.zone(&array, ZONE).pointer == Blocks::ZERO, empty, "after {time} us, {state:?}");
+            left.wait(array.fail(Slot(2))).expect("failed");
+            let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+            let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&left.driver));
+            left.wait(array.replace(Slot(2), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
+            drop(array);
+            let mut devices = left.devices();
+            devices[2] = new;
+            let array = left.wait(array::Array::open(devices, OpenOptions::default())).expect("opened");
+            if empty {
+                assert_eq!(left.zone(&array, ZONE).state, ZoneState::Empty, "after {time} us, {state:?}");
+                left.write(&array, ZONE, 2, 0, 60, 4);
+                left.check(&array, ZONE, 2, 60);
+            } else {
+                left.check(&array, ZONE, 1, 30);
+            }
+        }
+    }
+    assert!(begun > 0, "no moment with the intent, and no drive reset");
+}
+
+/// A new array of drives with worn zones has them from the start, but for the metadata's; no such drive replaces another.
+#[test]
+fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_good() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        let ground = Ground::new(4, 5, 96, 4);
+        let array = ground.open(OpenOptions::default());
+        ground.write(&array, ZONE, 1, 0, 30, 4);
+        drop(array);
+        let wear = |drive: usize, zone: u32| ground.emus[drive].wear(ZoneId(zone), state);
+        let create = || {
+            let options =
+                CreateOptions { stripe_unit: Bytes(4 * u64::from(BLOCK)), ..CreateOptions::default() };
+            ground.wait(array::create(&ground.devices(), &options))
+        };
+        wear(1, ZONE.0 + METADATA_ZONES);
+        create().expect("a zone for data is worn");
+        let array = ground.open(OpenOptions::default());
+        let worn = array.status().worn;
+        assert_eq!(worn, [array::WornZone { slot: Slot(1), zone: ZONE, state }]);
+        ground.write(&array, ZoneId(2), 1, 0, 60, 4);
+        ground.check(&array, ZoneId(2), 1, 60);
+        let at = (&*array as &dyn ZonedDevice).geometry().start(ZONE);
+        ground
+            .wait((&*array as &dyn ZonedDevice).write(at, blocks(1, 0, 20), Durability::Cached))
+            .expect_err("worn");
+        drop(array);
+        let array = ground.open(OpenOptions::default());
+        assert_eq!((array.status().health(), array.status().worn), (Health::Clean, worn));
+        ground.check(&array, ZoneId(2), 1, 60);
+
+        // What the array holds has no place in a worn zone of a new drive: nothing of it is lost then.
+        ground.wait(array.fail(Slot(3))).expect("failed");
+        let other = Ground::new(4, 5, 96, 4);
+        let media = other.emus[3].media();
+        for zone in [ZONE.0 + METADATA_ZONES, 2] {
+            let new = Emu::from_media(media.clone(), "new", Latency::NONE, Arc::clone(&ground.driver));
+            new.wear(ZoneId(zone), state);
+            let error = ground
+                .wait(array.replace(Slot(3), Arc::clone(&new) as Arc<dyn ZonedDevice>))
+                .expect_err("refused");
+            assert!(error.to_string().contains("use another drive"), "{error}");
+            let told = ground.wait(array::status(&[new as Arc<dyn ZonedDevice>])).expect("it is what it was");
+            assert_eq!(told.members[3].state, MemberState::Good);
+            assert_eq!(array.status().members[3].state, MemberState::Failed);
+        }
+
+        // A metadata zone is needed, and the drives keep what they hold.
+        drop(array);
+        let before = ground.wait(array::status(&ground.devices())).expect("told").superblock;
+        wear(2, 1);
+        let error = create().expect_err("refused");
+        assert!(error.to_string().contains("the array's metadata has to go there"), "{error}");
+        assert_eq!(ground.wait(array::status(&ground.devices())).expect("told").superblock, before);
+    }
+}

@@ -1,0 +1,327 @@
+//! A full drive: nobody waits for ever, "no space" comes only where there is none, and deletes bring it back.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{Drive, bytes, log};
+use fs::wal::LogOptions;
+use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, ZoneRole};
+use units::{Blocks, Driver, RealDriver, block_on, spawn};
+use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+const LIFETIMES: [Lifetime; 4] = [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long];
+
+/// A drive that takes only short transfers: one write of a file becomes many.
+#[derive(Debug)]
+struct Narrow {
+    emu: Arc<Emu>,
+    geometry: Geometry,
+}
+
+impl Narrow {
+    fn over(emu: &Arc<Emu>, blocks: u64) -> Arc<dyn ZonedDevice> {
+        let geometry = Geometry { max_transfer: Blocks(blocks), ..emu.geometry().clone() };
+        Arc::new(Narrow { emu: Arc::clone(emu), geometry })
+    }
+}
+
+impl ZonedDevice for Narrow {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+/// Numbers from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn data(lifetime: Lifetime) -> CreateOptions {
+    CreateOptions { lifetime, ..CreateOptions::default() }
+}
+
+/// Whether `result` is an answer a full drive may give.
+fn may_be_full<T>(result: fs::Result<T>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(e) => {
+            let mut kind = e.kind();
+            if kind == ErrorKind::Poisoned {
+                kind = ErrorKind::NoSpace;
+            }
+            assert!(matches!(kind, ErrorKind::NoSpace | ErrorKind::Busy), "{e}");
+            false
+        }
+    }
+}
+
+/// Writes files of random sizes, syncs now and then, and deletes one of them when the drive is full.
+async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
+    let mut numbers = Numbers(seed * 31 + name);
+    let mut files: Vec<String> = Vec::new();
+    for round in 0..rounds {
+        let path = format!("/{name}-{round}");
+        let lifetime = LIFETIMES[numbers.below(4) as usize];
+        let Ok(writer) = fs.create(&path, &data(lifetime)).await else { continue };
+        files.push(path);
+        let mut full = false;
+        for _ in 0..=numbers.below(6) {
+            let part = bytes(1 + numbers.below(100_000) as usize, round as u8);
+            full |= !may_be_full(writer.append(&part).await);
+            if numbers.below(2) == 0 {
+                full |= !may_be_full(writer.sync().await);
+            }
+        }
+        may_be_full(writer.close().await);
+        drop(writer);
+        while full && files.len() > 2 || files.len() > 12 {
+            let at = numbers.below(files.len() as u64) as usize;
+            fs.unlink(&files.swap_remove(at)).await.unwrap();
+            full = numbers.below(2) == 0;
+        }
+    }
+    for path in files {
+        fs.unlink(&path).await.unwrap();
+    }
+}
+
+/// Appends to a log with a sync each, and starts a new one from time to time.
+async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
+    let mut numbers = Numbers(seed * 17 + name);
+    let mut before = None;
+    for round in 0..rounds {
+        let path = format!("/{name}-{round}.log");
+        let Ok(writer) = fs.create(&path, &log()).await else { continue };
+        for _ in 0..numbers.below(12) {
+            let part = bytes(1 + numbers.below(20_000) as usize, round as u8);
+            may_be_full(writer.append(&part).await);
+            may_be_full(writer.sync().await);
+        }
+        may_be_full(writer.close().await);
+        if let Some(before) = before.replace(path) {
+            fs.unlink(&before).await.unwrap();
+        }
+    }
+    if let Some(before) = before {
+        fs.unlink(&before).await.unwrap();
+    }
+}
+
+#[test]
+fn writers_on_a_full_drive_never_wait_for_each_other() {
+    for seed in 0..60 {
+        let mut numbers = Numbers(seed);
+        let limit = [None, Some(5), Some(6), Some(8), Some(14)][numbers.below(5) as usize];
+        let zone = 14 + numbers.below(40);
+        let options = EmuOptions {
+            zones: 12 + numbers.below(12) as u32,
+            zone_size: Blocks(64),
+            zone_capacity: Blocks(zone),
+            max_open: limit,
+            max_active: limit,
+            latency: Latency { flush: Duration::from_micros(70), ..Latency::all(Duration::from_micros(15)) },
+            ..EmuOptions::tiny()
+        };
+        let drive = Drive::new(options);
+        drive.format();
+        let buffers = MountOptions {
+            write_buffer: 4096 << numbers.below(9),
+            log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
+            ..MountOptions::default()
+        };
+        let dev = Narrow::over(&drive.emu, 2 << numbers.below(5));
+        let fs = drive.run(Fs::mount(dev, &buffers)).unwrap();
+        let writers = 1 + numbers.below(4);
+        let mut tasks: Vec<_> = (0..writers)
+            .map(|n| spawn(&*drive.driver, "writer", write_files(fs.clone(), n, seed, 25)))
+            .collect();
+        tasks.push(spawn(&*drive.driver, "log", write_logs(fs.clone(), 100, seed, 25)));
+        drive.run(async {
+            for task in tasks {
+                task.await;
+            }
+        });
+        let used = fs.statfs().used;
+        assert_eq!(used.0, 0, "seed {seed}: everything was deleted");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a scope would wait for ever for a thread that does")]
+fn threads_on_a_full_drive_never_wait_for_each_other() {
+    for round in 0..150 {
+        let driver = RealDriver::new();
+        let options = EmuOptions {
+            zones: 16,
+            zone_size: Blocks(64),
+            zone_capacity: Blocks(40),
+            track_power_cuts: false,
+            ..EmuOptions::tiny()
+        };
+        let dev = Narrow::over(&Emu::memory(options, driver.clone()), 2 << (round % 4));
+        let buffers = MountOptions {
+            write_buffer: 16384 << (round % 5),
+            log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
+            ..MountOptions::default()
+        };
+        let fs = block_on(&*driver, async {
+            Fs::format(&dev, &FormatOptions::default()).await.unwrap();
+            Fs::mount(Arc::clone(&dev), &buffers).await.unwrap()
+        });
+        let (done, over) = std::sync::mpsc::channel();
+        for thread in 0..5_u64 {
+            let (fs, driver, done) = (fs.clone(), driver.clone(), done.clone());
+            std::thread::spawn(move || {
+                match thread {
+                    0 => block_on(&*driver, write_logs(fs, 100, round, 30)),
+                    n => block_on(&*driver, write_files(fs, n, round, 30)),
+                }
+                done.send(thread).unwrap();
+            });
+        }
+        for _ in 0..5 {
+            over.recv_timeout(Duration::from_secs(120)).expect("a writer waits for ever");
+        }
+        assert_eq!(fs.statfs().used.0, 0, "everything was deleted");
+        block_on(&*driver, fs.unmount()).unwrap();
+        let report = block_on(&*driver, Fs::check(&dev)).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
+
+/// Writes one file after the other until the drive says that it is full: the names of the files that fit.
+async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
+    for n in 0.. {
+        let path = format!("/{prefix}-{n}");
+        let writer = fs.create(&path, &data(lifetime)).await.unwrap();
+        let written = async {
+            writer.append(&bytes(size, n as u8)).await?;
+            writer.sync().await
+        };
+        if let Err(error) = written.await {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            assert_eq!(writer.append(b"more").await.unwrap_err().kind(), ErrorKind::Poisoned);
+            writer.close().await.unwrap_err();
+            drop(writer);
+            fs.unlink(&path).await.unwrap();
+            return (0..n).map(|n| format!("/{prefix}-{n}")).collect();
+        }
+        writer.close().await.unwrap();
+    }
+    unreachable!()
+}
+
+const BLOCK: u64 = 4096;
+
+fn small(zones: u32) -> EmuOptions {
+    EmuOptions { zones, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
+}
+
+/// Blocks of all zones for files.
+fn usable(fs: &Fs) -> u64 {
+    let fixed = |role| matches!(role, ZoneRole::Superblock | ZoneRole::Metadata);
+    fs.zone_map().iter().filter(|z| !fixed(z.role)).map(|z| z.capacity.0).sum()
+}
+
+#[test]
+fn one_writer_gets_every_block_but_the_reserve_before_there_is_no_space() {
+    for zones in [12, 24, 70] {
+        let (drive, fs) = Drive::formatted(small(zones));
+        let reserve = if zones < 64 { 60 } else { 120 };
+        assert_eq!(fs.statfs().capacity.0, (usable(&fs) - reserve) * BLOCK);
+        assert_eq!(fs.statfs().free, fs.statfs().capacity, "nothing is written yet");
+        let files = drive.run(fill(&fs, "a", Lifetime::NotSet, 16 << 10));
+        let stat = fs.statfs();
+        assert_eq!(stat.used.0, files.len() as u64 * 4 * BLOCK);
+        // Four blocks did not fit any more.
+        assert!(stat.capacity.0 - stat.used.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
+        assert!(stat.free.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+fn writers_of_several_lifetimes_get_every_block_but_the_reserve_before_there_is_no_space() {
+    for zones in [12, 24, 70] {
+        let drive = Drive::new(small(zones));
+        drive.format();
+        let fs = drive.mount();
+        let tasks: Vec<_> = LIFETIMES
+            .into_iter()
+            .enumerate()
+            .map(|(n, lifetime)| {
+                let fs = fs.clone();
+                spawn(&*drive.driver, "writer", async move {
+                    fill(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
+                    let stat = fs.statfs();
+                    // Each may have given up one file, and was told so while the others' were in flight.
+                    assert!(stat.capacity.0 - stat.used.0 < 40 * BLOCK, "{zones} zones: {stat:?}");
+                })
+            })
+            .collect();
+        drive.run(async {
+            for task in tasks {
+                task.await;
+            }
+        });
+        drive.run(fill(&fs, "last", Lifetime::Extreme, 4096));
+        let stat = fs.statfs();
+        assert!(stat.capacity.0 - stat.used.0 < 2 * BLOCK, "{zones} zones: {stat:?}");
+        assert_eq!(stat.free.0, 0, "{zones} zones: {stat:?}");
+        drive.run(fs.unmount()).unwrap();
+        drive.check();
+    }
+}
+
+#[test]
+fn after_no_space_reads_go_on_and_half_dead_zones_are_reclaimed_for_new_files() {
+    for (zones, every) in [(12, 2), (12, 3), (24, 2), (24, 5), (24, 7)] {
+        let (drive, fs) = Drive::formatted(small(zones));
+        drive.run(async {
+            let files = fill(&fs, "a", Lifetime::Long, 16 << 10).await;
+            for (n, path) in files.iter().enumerate() {
+                assert_eq!(crate::common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
+            }
+            // Every other file goes, or fewer: each zone is dead in part, none is free.
+            let (gone, kept): (Vec<_>, Vec<_>) = files.iter().enumerate().partition(|(n, _)| n % every == 0);
+            for (_, path) in &gone {
+                fs.unlink(path).await.unwrap();
+            }
+            let free = fs.statfs().free.0;
+            assert!(free >= gone.len() as u64 * 4 * BLOCK, "{free}");
+            let more = fill(&fs, "b", Lifetime::Short, 16 << 10).await;
+            assert!(
+                more.len() + 1 >= gone.len(),
+                "{} files fit after {} were deleted",
+                more.len(),
+                gone.len()
+            );
+            for (n, path) in kept {
+                assert_eq!(crate::common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
+            }
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+        let fs = drive.mount();
+        assert!(fs.statfs().free.0 < 4 * BLOCK, "a mount sees the same: {:?}", fs.statfs());
+        drive.run(fs.unmount()).unwrap();
+    }
+}

@@ -1,0 +1,24 @@
+//! Integration tests of the file system. They are one program, because linking a program for each file takes longer than the
+//! tests of most files.
+
+mod auto;
+mod basics;
+mod common;
+mod damage;
+mod foreign_zones;
+mod full;
+mod log_reading;
+mod log_zones;
+mod parallel_failures;
+mod parallel_log;
+mod parallel_power_cuts;
+mod peers_defects;
+mod power_cuts;
+mod roles;
+mod scale;
+mod stripes;
+mod superblocks;
+mod threads;
+mod waltz_defects;
+mod wide_log;
+mod zwal_defects;

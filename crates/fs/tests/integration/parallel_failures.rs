@@ -1,0 +1,253 @@
+//! The parallel log when something fails for good: a task that panics, a drive without room for a void.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::common::parallel::{self, PATH, all};
+use crate::common::{Drive, bytes, data};
+use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
+use units::Driver;
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+/// Where an entry has its flags (none for records; 4 is a void) and the number of its records.
+const FLAGS: usize = 6;
+const COUNT: usize = 64;
+
+/// A drive whose driver panics when it is handed an entry like this.
+#[derive(Debug)]
+struct Panicking {
+    emu: Arc<Emu>,
+    at: Entry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Entry {
+    /// With so many records.
+    Records(u32),
+    Void,
+}
+
+impl Entry {
+    fn of(data: &[u8]) -> Option<Entry> {
+        match data[FLAGS..FLAGS + 2] {
+            _ if !data.starts_with(b"FuLe") => None,
+            [0, 0] => Some(Entry::Records(u32::from_le_bytes(data[COUNT..COUNT + 4].try_into().unwrap()))),
+            [4, 0] => Some(Entry::Void),
+            _ => None,
+        }
+    }
+}
+
+impl ZonedDevice for Panicking {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
+            assert_ne!(Entry::of(data), Some(self.at), "the driver's fault");
+        }
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (Fs, ParallelLog) {
+    let device = Arc::new(Panicking { emu: drive.emu.clone(), at });
+    let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
+    let (log, _) = fs.parallel_log(PATH, options).await.unwrap();
+    (fs, log)
+}
+
+/// Polls all of them until each is over, or has panicked: `None`.
+async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
+    let mut outcomes: Vec<Option<Option<fs::Result<Ticket>>>> = vec![None; appends.len()];
+    poll_fn(|context| {
+        for (append, outcome) in appends.iter_mut().zip(&mut outcomes).filter(|(_, o)| o.is_none()) {
+            *outcome = match catch_unwind(AssertUnwindSafe(|| append.as_mut().poll(context))) {
+                Ok(Poll::Pending) => None,
+                Ok(Poll::Ready(done)) => Some(Some(done)),
+                Err(_) => Some(None),
+            };
+        }
+        if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outcomes.into_iter().flatten().collect()
+}
+
+type Append<'a> = Pin<Box<dyn Future<Output = fs::Result<Ticket>> + Send + 'a>>;
+
+#[test]
+fn those_who_follow_a_leader_that_panics_are_told() {
+    let drive = Drive::new(parallel::options());
+    drive.format();
+    drive.run(async {
+        let joined = ParallelOptions { join: true, ..ParallelOptions::default() };
+        let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
+        // The first one flies alone; the second one leads the others, and their entry has three records.
+        let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
+        let outcomes = outcomes(appends).await;
+        assert!(matches!(outcomes[0], Some(Ok(Ticket(0)))), "{outcomes:?}");
+        assert!(outcomes[1].is_none(), "it panicked");
+        for follower in &outcomes[2..] {
+            let error = follower.clone().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+            assert!(error.to_string().contains("panicked"), "{error}");
+        }
+        assert_eq!(log.append(b"later", false).await.unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(log.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
+        let (log, replay) = fs.parallel_log(PATH, &joined).await.unwrap();
+        assert_eq!(all(replay).await, [(Ticket(0), b"record".to_vec())]);
+        log.append(b"again", true).await.unwrap();
+        log.close().await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+}
+
+#[test]
+fn a_writer_that_panics_alone_holds_up_nobody() {
+    for join in [false, true] {
+        let drive = Drive::new(parallel::options());
+        drive.format();
+        drive.run(async {
+            let options = ParallelOptions { join, ..ParallelOptions::default() };
+            let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
+            let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
+            assert!(outcomes[0].is_none(), "it panicked");
+            // Its ticket is void, and the zone was left.
+            log.sync().await.unwrap();
+            log.close().await.unwrap();
+            assert_eq!(log.stats().voids, 1);
+            assert_eq!(all(fs.read_parallel_log(PATH).await.unwrap()).await, []);
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+    }
+}
+
+#[test]
+fn a_keeper_that_panics_poisons_the_log_and_whoever_waits_for_it_is_told() {
+    let drive = Drive::new(parallel::options());
+    drive.format();
+    drive.run(async {
+        let options = ParallelOptions::default();
+        let (fs, log) = on_panicking(&drive, Entry::Void, &options).await;
+        let kept = log.append(b"record", true).await.unwrap();
+        let refused = log.append(b"refused", true).await.unwrap();
+        for error in [
+            log.void(refused).await.unwrap_err(),
+            log.void(kept).await.unwrap_err(),
+            log.append(b"later", true).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+            let words = format!("{error} {:?}", error);
+            assert!(words.contains("keeper panicked"), "{words}");
+        }
+        assert_eq!(log.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
+        let (log, replay) = fs.parallel_log(PATH, &options).await.unwrap();
+        assert_eq!(all(replay).await, [(kept, b"record".to_vec()), (refused, b"refused".to_vec())]);
+        log.append(b"again", true).await.unwrap();
+        log.close().await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+}
+
+/// Appends records of one block until there is no room for another; gives the tickets of the first and the last.
+async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
+    let mut given = Vec::new();
+    let full = loop {
+        match log.append(b"small", false).await {
+            Ok(ticket) => given.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
+    (given[0], given[given.len() - 1])
+}
+
+#[test]
+fn nothing_is_written_before_a_void_for_which_there_was_no_room() {
+    for volatile_cache in [false, true] {
+        let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, volatile_cache, ..parallel::options() });
+        drive.run(async {
+            let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
+            let (_, last) = fill(&log).await;
+            for refused in [last, Ticket(last.0 - 1)] {
+                let error = log.void(refused).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            }
+            for _ in 0..2 {
+                let error = log.append(b"later", true).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                assert!(error.to_string().contains("taken back"), "{error}");
+            }
+            assert_eq!(log.stats().voids, 0);
+            log.retire(Ticket(last.0 / 2)).unwrap();
+            let later = log.append(b"later", true).await.unwrap();
+            assert_eq!(log.stats().voids, 2);
+            log.close().await.unwrap();
+            let found = all(fs.read_parallel_log(PATH).await.unwrap()).await;
+            let tickets: Vec<u64> = found.iter().map(|(ticket, _)| ticket.0).collect();
+            let wanted: Vec<u64> = (last.0 / 2..last.0 - 1).chain([later.0]).collect();
+            assert_eq!(tickets, wanted);
+            fs.unmount().await.unwrap();
+        });
+        drive.check();
+    }
+}
+
+#[test]
+fn a_void_that_was_put_off_is_written_once_there_is_room_though_nobody_appends() {
+    let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, ..parallel::options() });
+    drive.run(async {
+        let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
+        let (_, last) = fill(&log).await;
+        assert_eq!(log.void(last).await.unwrap_err().kind(), ErrorKind::NoSpace);
+        log.retire(last).unwrap();
+        log.close().await.unwrap();
+        assert_eq!(log.stats().voids, 1);
+        assert_eq!(all(fs.read_parallel_log(PATH).await.unwrap()).await, []);
+        fs.unmount().await.unwrap();
+    });
+}
+
+/// Writes a file as long as the log's zones; an engine's tables.
+async fn write_once_more(fs: &Fs) -> fs::Result<()> {
+    let zones = fs.zone_map();
+    let blocks: u64 = zones.iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.live.0).sum();
+    let file = fs.create("/tables", &data()).await?;
+    file.append(&bytes((blocks * 512) as usize, 1)).await?;
+    file.close().await
+}
+
+#[test]
+fn a_log_that_is_to_leave_room_for_what_it_holds_does() {
+    for spare in [true, false] {
+        let (drive, fs) = Drive::formatted(EmuOptions { zones: 24, ..parallel::options() });
+        drive.run(async {
+            let options = ParallelOptions { spare, ..ParallelOptions::default() };
+            let (log, _) = fs.parallel_log(PATH, &options).await.unwrap();
+            let (_, last) = fill(&log).await;
+            assert!(last.0 > 300, "{last:?}");
+            let flushed = write_once_more(&fs).await;
+            assert_eq!(flushed.is_ok(), spare, "{flushed:?}");
+            if spare {
+                log.retire(log.next_ticket()).unwrap();
+                fs.unlink("/tables").await.unwrap();
+                log.append(b"later", true).await.unwrap();
+            }
+            log.close().await.unwrap();
+        });
+    }
+}

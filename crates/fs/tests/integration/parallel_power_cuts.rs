@@ -1,0 +1,366 @@
+//! Parallel logs under power cuts at any moment, beside a model in memory.
+//!
+//! What must be there after a cut: every record that was synced, or acknowledged before a sync began; and with each record
+//! that is there, all that were acknowledged before it was submitted. What must not: anything else, or a record that
+//! was taken back.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::Drive;
+use fs::{BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
+use parking_lot::Mutex;
+use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};
+use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
+
+const PATH: &str = "/parallel";
+const WRITERS: usize = 6;
+
+/// A record, and what its writer knows of it. Times count what happened.
+#[derive(Clone, Debug, Default)]
+struct Note {
+    begun: u64,
+    acknowledged: Option<u64>,
+    ticket: Option<Ticket>,
+    /// Its writer began to take it back, and has.
+    voiding: bool,
+    voided: bool,
+    /// It must be there.
+    owed: bool,
+}
+
+/// What is in the log, as far as that can be known.
+#[derive(Debug, Default)]
+struct Model {
+    time: u64,
+    notes: BTreeMap<Vec<u8>, Note>,
+    /// What an earlier recovery gave.
+    settled: BTreeMap<Ticket, Vec<u8>>,
+    /// Below this nothing is owed.
+    retired: u64,
+    /// What `retired` was when the log was opened last.
+    marked: u64,
+    failed: usize,
+}
+
+impl Model {
+    fn now(&mut self) -> u64 {
+        self.time += 1;
+        self.time
+    }
+
+    fn note(&mut self, record: &[u8]) -> &mut Note {
+        self.notes.get_mut(record).unwrap()
+    }
+
+    /// Everything acknowledged before `time` is durable from now on.
+    fn synced(&mut self, time: u64) {
+        for note in self.notes.values_mut() {
+            note.owed |= note.acknowledged.is_some_and(|at| at < time);
+        }
+    }
+
+    /// Compares with what recovery gave; that is what counts from now on.
+    fn judge(&mut self, found: Vec<(Ticket, Vec<u8>)>) -> Result<(), String> {
+        let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
+        if there.len() < found.len() {
+            return Err("a record is there twice".into());
+        }
+        let mut latest = 0;
+        for (ticket, record) in &found {
+            if let Some(settled) = self.settled.get(ticket) {
+                if settled != record {
+                    return Err(format!("{ticket:?} was another record"));
+                }
+                continue;
+            }
+            let Some(note) = self.notes.get(record) else {
+                return Err(format!("{ticket:?} was left out before, or never written"));
+            };
+            if note.ticket.is_some_and(|known| known != *ticket) || note.voided {
+                return Err(format!("{ticket:?} is {note:?}"));
+            }
+            latest = latest.max(note.begun);
+        }
+        let missing = |record: &[u8]| !there.contains(record);
+        for (ticket, record) in self.settled.range(Ticket(self.retired)..) {
+            if missing(record) {
+                return Err(format!("{ticket:?} was there before, and is gone"));
+            }
+        }
+        for (record, note) in &self.notes {
+            let retired = note.ticket.is_some_and(|ticket| ticket.0 < self.retired);
+            if retired || note.voiding || !missing(record) {
+                continue;
+            }
+            if note.owed {
+                return Err(format!("synced and gone: {note:?}"));
+            }
+            if note.acknowledged.is_some_and(|at| at < latest) {
+                return Err(format!("{note:?} is gone, and one that was begun at {latest} is there"));
+            }
+        }
+        self.settled = found.into_iter().collect();
+        self.notes.clear();
+        self.marked = self.retired;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    seed: u64,
+    broken_rule: Option<BrokenRule>,
+}
+
+impl Shape {
+    fn random(&self) -> Seeded {
+        Seeded::new(self.seed)
+    }
+
+    fn drive(&self) -> EmuOptions {
+        let mut random = self.random();
+        let open = [4, 7, 14, 14][random.choose(4)];
+        let (size, capacity) = [(64, 60), (32, 28), (16, 14)][random.choose(3)];
+        EmuOptions {
+            block_size: [512, 4096][random.choose(2)],
+            zones: 64,
+            zone_size: Blocks(size),
+            zone_capacity: Blocks(capacity),
+            max_open: Some(open),
+            max_active: Some(open),
+            max_append: Blocks([1, 2, 8][random.choose(3)]),
+            volatile_cache: random.choose(4) > 0,
+            reorder: true,
+            ..EmuOptions::tiny()
+        }
+    }
+
+    fn on(&self, media: Media, number: u64) -> Drive {
+        let driver = VirtualDriver::new(self.seed ^ number << 32);
+        Drive { emu: Emu::from_media(media, "emu:cut", latency(), driver.clone()), driver }
+    }
+
+    /// Zones that are written at a time; more than one where the cache is not volatile.
+    fn zones(&self) -> usize {
+        1 + (self.seed % 3) as usize
+    }
+
+    fn mount(&self) -> MountOptions {
+        MountOptions { broken_rule: self.broken_rule, ..MountOptions::default() }
+    }
+}
+
+fn latency() -> Latency {
+    let micros = Duration::from_micros;
+    Latency {
+        write: micros(20),
+        flush: micros(50),
+        read: micros(5),
+        finish: micros(60),
+        reset: micros(40),
+        ..Latency::NONE
+    }
+}
+
+/// A record that no other one is like.
+fn record(random: &mut Seeded, round: u64, writer: usize, n: usize, block: usize) -> Vec<u8> {
+    let len = match random.choose(20) {
+        0 => 70 * block,
+        1 | 2 => 9 * block,
+        3..6 => 2 * block,
+        _ => block,
+    };
+    let len = 16 + random.choose(len);
+    let mut record = format!("{round:04}-{writer:04}-{n:05}-").into_bytes();
+    record.resize_with(len.max(record.len()), || 1 + random.choose(255) as u8);
+    record
+}
+
+async fn writer(
+    log: Arc<ParallelLog>,
+    model: Arc<Mutex<Model>>,
+    driver: Arc<dyn Driver>,
+    seed: u64,
+    (round, me, block): (u64, usize, usize),
+) {
+    let mut random = Seeded::new(seed);
+    for n in 0.. {
+        let record = record(&mut random, round, me, n, block);
+        {
+            let mut model = model.lock();
+            let begun = model.now();
+            model.notes.insert(record.clone(), Note { begun, ..Note::default() });
+        }
+        let begun = model.lock().now();
+        let sync = random.choose(4) == 0;
+        match log.append(&record, sync).await {
+            Ok(ticket) => {
+                let mut model = model.lock();
+                let now = model.now();
+                let note = model.note(&record);
+                (note.acknowledged, note.ticket) = (Some(now), Some(ticket));
+                if sync {
+                    note.owed = true;
+                    model.synced(begun);
+                }
+            }
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::NoSpace), "{error}");
+                let mut model = model.lock();
+                model.failed += 1;
+                model.note(&record).voiding = true;
+                // The retirer makes room.
+                let ticket = log.acknowledged();
+                model.retired = model.retired.max(ticket.0);
+                log.retire(ticket).unwrap();
+            }
+        }
+        let known = model.lock().note(&record).ticket;
+        match random.choose(40) {
+            0 => {
+                let begun = model.lock().now();
+                log.sync().await.unwrap();
+                model.lock().synced(begun);
+            }
+            1 | 2 => {
+                if let Some(ticket) = known {
+                    model.lock().note(&record).voiding = true;
+                    // A full drive has no room for it, and the record may come back.
+                    match log.void(ticket).await {
+                        Ok(()) => model.lock().note(&record).voided = true,
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
+                    }
+                }
+            }
+            3 | 4 => {
+                let mut model = model.lock();
+                let below = log.acknowledged().0.saturating_sub(random.choose(60) as u64);
+                model.retired = model.retired.max(below);
+                log.retire(Ticket(below)).unwrap();
+            }
+            _ => {}
+        }
+        if random.choose(3) == 0 {
+            let pause = Duration::from_micros(random.choose(150) as u64);
+            sleep_until(&*driver, driver.now().after(pause)).await;
+        }
+    }
+}
+
+type Found = Vec<(Ticket, Vec<u8>)>;
+
+async fn open(fs: &Fs, join: bool, zones: usize) -> fs::Result<(ParallelLog, Found)> {
+    let options = ParallelOptions { open: 64, join, zones, ..ParallelOptions::default() };
+    let (log, mut replay) = fs.parallel_log(PATH, &options).await?;
+    let mut found = Vec::new();
+    while let Some(record) = replay.next().await? {
+        found.push(record);
+    }
+    Ok((log, found))
+}
+
+/// Some rounds of writing, cutting, recovering; the recovery is cut, too. Gives the number of records that survived.
+fn run(shape: Shape) -> Result<usize, String> {
+    let mut random = shape.random();
+    let options = shape.drive();
+    let block = options.block_size as usize;
+    let mut drive =
+        Drive { driver: VirtualDriver::new(shape.seed), emu: Emu::memory(options, VirtualDriver::new(0)) };
+    drive = shape.on(drive.emu.media(), 0);
+    let dev = drive.dev();
+    drive.run(Fs::format(&dev, &FormatOptions::default())).unwrap();
+    let model = Arc::new(Mutex::new(Model::default()));
+    let mut survived = 0;
+    for round in 1..4 {
+        let fs = drive.run(Fs::mount(drive.dev(), &shape.mount())).map_err(|e| format!("mount: {e}"))?;
+        let (log, found) = drive
+            .run(open(&fs, shape.seed.is_multiple_of(2), shape.zones()))
+            .map_err(|e| format!("open: {e}"))?;
+        survived += found.len();
+        model.lock().judge(found)?;
+        let log = Arc::new(log);
+        let driver: Arc<dyn Driver> = drive.driver.clone();
+        for me in 0..WRITERS {
+            let seed = shape.seed ^ round << 40 ^ (me as u64) << 50;
+            let (log, model, d) = (Arc::clone(&log), Arc::clone(&model), Arc::clone(&driver));
+            drop(spawn(&*driver, "writer", writer(log, model, d, seed, (round, me, block))));
+        }
+        let until = driver.now().after(Duration::from_micros(200 + random.choose(6000) as u64));
+        drive.run(sleep_until(&*driver, until));
+        drive = shape.on(drive.emu.power_cut(&mut random), round);
+        std::mem::forget(log);
+        // A recovery that is cut is done again, and comes to the same.
+        for again in 0..random.choose(3) as u64 {
+            let fate = Arc::new(Mutex::new(None));
+            let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
+            drop(spawn(&*drive.driver, "opener", async move {
+                let Ok(fs) = Fs::mount(dev, &mount).await else { return };
+                let found = open(&fs, true, 1).await;
+                *to.lock() = found.ok().map(|(log, found)| {
+                    std::mem::forget(log);
+                    found
+                });
+                std::mem::forget(fs);
+            }));
+            let until = drive.driver.now().after(Duration::from_micros(random.choose(3000) as u64));
+            drive.run(sleep_until(&*drive.driver, until));
+            if let Some(found) = fate.lock().take() {
+                model.lock().judge(found)?;
+            }
+            drive = shape.on(drive.emu.power_cut(&mut random), round | again << 8 | 1 << 7);
+        }
+        let dev = drive.dev();
+        let report = drive.run(Fs::check(&dev)).map_err(|e| format!("check: {e}"))?;
+        if !report.problems.is_empty() {
+            return Err(format!("check: {:?}", report.problems));
+        }
+    }
+    Ok(survived)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let asked = std::env::var("FURROW_SEEDS").ok().and_then(|n| n.parse().ok());
+    0..asked.unwrap_or(60)
+}
+
+#[test]
+fn no_power_cut_loses_what_was_synced_or_shows_what_was_taken_back() {
+    let mut survived = 0;
+    for seed in seeds() {
+        let found = run(Shape { seed, broken_rule: None });
+        survived += found.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    }
+    println!("{survived} records survived");
+    assert!(survived > 20 * seeds().end as usize, "{survived}");
+}
+
+/// Whether some of the seeds notice a broken rule.
+fn is_noticed(broken_rule: BrokenRule) -> bool {
+    let mut faults = seeds().filter_map(|seed| run(Shape { seed, broken_rule: Some(broken_rule) }).err());
+    let (one, another) = (faults.next(), faults.next());
+    println!("{broken_rule:?}: {one:?}");
+    another.is_some()
+}
+
+#[test]
+fn a_sync_that_does_not_flush_is_noticed() {
+    assert!(is_noticed(BrokenRule::Sync));
+}
+
+#[test]
+fn a_recovery_that_does_not_ask_what_an_entry_needs_is_noticed() {
+    assert!(is_noticed(BrokenRule::Needs));
+}
+
+#[test]
+fn a_log_without_voids_is_noticed() {
+    assert!(is_noticed(BrokenRule::Void));
+}
+
+#[test]
+fn a_zone_that_is_left_with_appends_in_flight_is_noticed() {
+    assert!(is_noticed(BrokenRule::Replacement));
+}

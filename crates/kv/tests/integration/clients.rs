@@ -1,0 +1,263 @@
+//! Many clients at once, over each log: what they were told is so, whatever becomes of the drive.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests with real threads and files"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use crate::common::*;
+use fs::Fs;
+use kv::parallel_wal::WalMode;
+use kv::*;
+use parking_lot::Mutex;
+use units::RealDriver;
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
+
+const COUNTERS: usize = 3;
+const CLIENTS: usize = 6;
+
+/// What clients asked for and were told of each counter.
+#[derive(Default)]
+struct Told {
+    asked: [AtomicI64; COUNTERS],
+    acknowledged: [AtomicI64; COUNTERS],
+    /// Replies of each counter.
+    replies: [Mutex<Vec<i64>>; COUNTERS],
+    refused: AtomicI64,
+    stop: AtomicBool,
+}
+
+impl Told {
+    fn get(counts: &[AtomicI64; COUNTERS]) -> Vec<i64> {
+        counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
+    }
+
+    /// One client: increments, with writes of several keys among them, until it is told to stop.
+    fn client(&self, engine: &Engine, me: usize) {
+        for n in 0.. {
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let counter = (n + me) % COUNTERS;
+            let pair = format!("MSET left{me} {n} right{me} {n}");
+            self.asked[counter].fetch_add(1, Ordering::SeqCst);
+            let replies = match n % 3 {
+                0 => ask(engine, &[&format!("INCR n{counter}"), &pair]),
+                _ => ask(engine, &[&format!("INCR n{counter}")]),
+            };
+            match replies[0] {
+                Reply::Integer(value) => {
+                    self.acknowledged[counter].fetch_add(1, Ordering::SeqCst);
+                    self.replies[counter].lock().push(value);
+                }
+                _ => drop(self.refused.fetch_add(1, Ordering::SeqCst)),
+            }
+        }
+    }
+
+    /// Clients at work, while `meanwhile` runs.
+    fn run<R>(&self, engine: &Engine, meanwhile: impl FnOnce() -> R) -> R {
+        std::thread::scope(|scope| {
+            for me in 0..CLIENTS {
+                scope.spawn(move || self.client(engine, me));
+            }
+            let result = meanwhile();
+            self.stop.store(true, Ordering::SeqCst);
+            result
+        })
+    }
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn number(engine: &Engine, key: &str) -> i64 {
+    let value = engine.read(|txn| txn.value(key.as_bytes())).unwrap();
+    value.map_or(0, |record| parse_integer(&record.value).unwrap())
+}
+
+fn reopen(media: Media) -> Fs {
+    mount(Emu::from_media(media, "after", Latency::default(), RealDriver::new()), false)
+}
+
+#[test]
+fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
+    for (seed, wal) in (0..6).zip(WalMode::ALL.into_iter().cycle()) {
+        let emu = Emu::memory(drive(64, 4), RealDriver::new());
+        let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
+        let engine = engine(&fs, wal);
+        let told = Told::default();
+        let (least, media, most) = told.run(&engine, || {
+            until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > 300);
+            let least = Told::get(&told.acknowledged);
+            let media = emu.media().cut(&mut Seeded::new(seed));
+            (least, media, Told::get(&told.asked))
+        });
+        for counter in 0..COUNTERS {
+            // Each increment was told once, in whatever order.
+            let replies = told.replies[counter].lock();
+            let distinct: BTreeSet<i64> = replies.iter().copied().collect();
+            assert_eq!(distinct, (1..=replies.len() as i64).collect(), "{wal}");
+            assert_eq!(number(&engine, &format!("n{counter}")), replies.len() as i64, "{wal}");
+        }
+        assert_eq!(told.refused.load(Ordering::SeqCst), 0, "{wal}");
+        engine.close().unwrap();
+        unmount(&fs);
+
+        let fs = reopen(media);
+        let engine = crate::common::engine(&fs, wal);
+        for counter in 0..COUNTERS {
+            let value = number(&engine, &format!("n{counter}"));
+            let range = least[counter]..=most[counter];
+            assert!(
+                range.contains(&value),
+                "{wal}, seed {seed}: counter {counter} is {value}, not in {range:?}"
+            );
+        }
+        for me in 0..CLIENTS {
+            let (left, right) =
+                (number(&engine, &format!("left{me}")), number(&engine, &format!("right{me}")));
+            assert_eq!(left, right, "{wal}, seed {seed}: a write of two keys is there in part");
+        }
+        engine.close().unwrap();
+        unmount(&fs);
+    }
+}
+
+#[test]
+fn clearing_everything_under_load_leaves_nothing_from_before_it() {
+    for wal in WalMode::ALL {
+        let emu = Emu::memory(drive(64, 4), RealDriver::new());
+        let fs = mount(emu, true);
+        let engine = engine(&fs, wal);
+        let told = Told::default();
+        told.run(&engine, || {
+            for _ in 0..20 {
+                let before = Told::get(&told.acknowledged).iter().sum::<i64>();
+                until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > before + 10);
+                assert_eq!(
+                    ask(&engine, &["FLUSHALL", "DBSIZE", "GET n0"])[1..],
+                    [Reply::Integer(0), Reply::Null]
+                );
+            }
+        });
+        for me in 0..CLIENTS {
+            assert_eq!(
+                number(&engine, &format!("left{me}")),
+                number(&engine, &format!("right{me}")),
+                "{wal}"
+            );
+        }
+        assert_eq!(told.refused.load(Ordering::SeqCst), 0, "{wal}");
+        engine.close().unwrap();
+        unmount(&fs);
+    }
+}
+
+#[test]
+fn a_drive_that_fails_gives_errors_and_no_lie() {
+    for wal in WalMode::ALL {
+        let emu = Emu::memory(drive(64, 4), RealDriver::new());
+        let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
+        let engine = engine(&fs, wal);
+        let told = Told::default();
+        told.run(&engine, || {
+            until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > 100);
+            emu.fail(FaultSpec::all(FaultOp::Write));
+            until("writes fail", || told.refused.load(Ordering::SeqCst) > 50);
+        });
+        assert!(engine.failure().is_some(), "{wal}");
+        let replies = ask(&engine, &["GET n0", "SET n0 0"]);
+        let acknowledged = Told::get(&told.acknowledged);
+        assert_eq!(
+            replies[0],
+            bulk(&acknowledged[0].to_string()),
+            "{wal}: what was not acknowledged is not seen"
+        );
+        assert!(
+            matches!(&replies[1], Reply::Error(text) if text.starts_with("MISCONF")),
+            "{wal}: {replies:?}"
+        );
+        let media = emu.media().cut(&mut Seeded::new(1));
+        emu.heal();
+        let _poisoned = engine.close();
+        let _poisoned = units::block_on(&**fs.driver(), fs.unmount());
+        drop((engine, fs));
+
+        let fs = reopen(media);
+        let engine = crate::common::engine(&fs, wal);
+        let most = Told::get(&told.asked);
+        for counter in 0..COUNTERS {
+            let value = number(&engine, &format!("n{counter}"));
+            assert!(
+                (acknowledged[counter]..=most[counter]).contains(&value),
+                "{wal}: counter {counter} is {value}"
+            );
+        }
+        engine.close().unwrap();
+        unmount(&fs);
+    }
+}
+
+#[test]
+fn one_failed_append_costs_a_parallel_log_nothing() {
+    for wal in [WalMode::Waltz, WalMode::Auto] {
+        let emu = Emu::memory(drive(64, 4), RealDriver::new());
+        let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
+        let engine = engine(&fs, wal);
+        assert_eq!(ask(&engine, &["SET a 1"]), [ok()]);
+        emu.fail(FaultSpec::next(FaultOp::Write).landed());
+        // The second attempt goes to another zone.
+        assert_eq!(ask(&engine, &["INCR a", "SET b 1"]), [Reply::Integer(2), ok()], "{wal}");
+        assert_eq!((engine.failure(), engine.log().unwrap().log.voids), (None, 1), "{wal}");
+        assert_eq!(ask(&engine, &["INCR a"]), [Reply::Integer(3)]);
+        let media = emu.media().cut(&mut Seeded::new(1));
+        engine.close().unwrap();
+        unmount(&fs);
+        let fs = reopen(media);
+        let engine = crate::common::engine(&fs, wal);
+        assert_eq!((number(&engine, "a"), number(&engine, "b")), (3, 1), "{wal}");
+        engine.close().unwrap();
+        unmount(&fs);
+    }
+}
+
+#[test]
+fn a_slow_drive_makes_writers_wait_and_loses_nothing() {
+    let value = "x".repeat(4000);
+    for wal in WalMode::ALL {
+        let latency = Latency { write: Duration::from_micros(300), ..Latency::default() };
+        let options = zoned::emu::EmuOptions { latency, ..drive(64, 4) };
+        let emu = Emu::memory(options, RealDriver::new());
+        let fs = mount(emu, true);
+        // Memtables so small that RocksDB makes writers wait for flushes.
+        let options = RocksStoreOptions { wal, write_buffer: Some(64 << 10), ..RocksStoreOptions::default() };
+        let store = RocksStore::open(&fs, "/db", &options).unwrap();
+        let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), EngineOptions::default());
+        std::thread::scope(|scope| {
+            for me in 0..CLIENTS {
+                let (engine, value) = (&engine, &value);
+                scope.spawn(move || {
+                    for n in 0..60 {
+                        assert_eq!(ask(engine, &[&format!("SET k{me}:{n} {value}")]), [ok()], "{wal}");
+                    }
+                });
+            }
+        });
+        assert_eq!(ask(&engine, &["DBSIZE"]), [Reply::Integer(CLIENTS as i64 * 60)], "{wal}");
+        engine.close().unwrap();
+        unmount(&fs);
+    }
+}

@@ -1,0 +1,12 @@
+//! Integration tests of the engine. They are one program, because linking a program for each file takes longer than the
+//! tests of most files.
+
+mod clients;
+mod common;
+mod cut;
+mod database;
+mod marks;
+mod parallel_wal;
+mod parallel_wal_defects;
+mod rocks_store;
+mod stalls;

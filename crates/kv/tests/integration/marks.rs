@@ -1,0 +1,287 @@
+//! Marks of batches that are in tables, beyond the life of the log whose tickets they name.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::cut::{Drive, options};
+use fs::Fs;
+use kv::parallel_wal::{
+    BatchBuilder, Database, DatabaseOptions, Family, FamilyInfo, FsLog, LogErrorKind, ParallelWal,
+    ParallelWalOptions, RocksTables, Sequence, Tables, TicketLog, WalMode, WriteError, WriteOptions,
+};
+use parking_lot::{Condvar, Mutex};
+use rocks::{Db, DbOptions, FlushEvents, WriteBatch};
+use units::Blocks;
+use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
+
+struct World {
+    /// Held for as long as the database is.
+    _fs: Fs,
+    db: Arc<Db>,
+    log: Arc<FsLog>,
+    tables: Arc<RocksTables>,
+    parallel_wal: Arc<ParallelWal>,
+}
+
+impl World {
+    fn open(drive: &Drive) -> World {
+        World::with_families(drive, 0)
+    }
+
+    /// With so many families beside the default one.
+    fn with_families(drive: &Drive, families: u8) -> World {
+        World::behind(None, drive, families)
+    }
+
+    /// Whose flushes go through a gate.
+    fn behind(gate: Option<Arc<Gate>>, drive: &Drive, families: u8) -> World {
+        let fs = drive.mount();
+        let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let log = Arc::new(FsLog::open(&fs, "/db", &fs::ParallelOptions::default()).unwrap());
+        let parallel_wal = ParallelWal::open(
+            Arc::clone(&log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            (0..=families.into()).map(|n| (Family(n), FamilyInfo { merges: true, one_stripe: false })),
+            ParallelWalOptions::default(),
+        );
+        let parallel_wal = Arc::new(parallel_wal.unwrap());
+        if let Some(gate) = gate {
+            gate.parallel_wal.set(Arc::downgrade(&parallel_wal)).unwrap();
+            db.tell_flushes(gate);
+        }
+        tables.report_flushes_to(&parallel_wal);
+        World { _fs: fs, db, log, tables, parallel_wal }
+    }
+
+    fn write(&self, mut batch: WriteBatch) -> Result<(), WriteError<rocks::Error>> {
+        let batch = batch.data();
+        self.parallel_wal.write(batch, WriteOptions::SYNCED, |mark| self.tables.apply(batch, mark))
+    }
+
+    fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
+        let mut batch = WriteBatch::new();
+        batch.put(key.as_bytes(), &value.to_le_bytes());
+        self.write(batch)
+    }
+
+    fn get(&self, key: &str) -> Option<u64> {
+        self.db.get(key.as_bytes()).unwrap().map(|value| u64::from_le_bytes(value[..].try_into().unwrap()))
+    }
+
+    /// The power is gone: nothing is closed.
+    fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Holds up RocksDB's flushes when they begin.
+#[derive(Default)]
+struct Gate {
+    parallel_wal: OnceLock<Weak<ParallelWal>>,
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    begun: usize,
+    /// So many may go on.
+    open: usize,
+    over: usize,
+}
+
+impl Gate {
+    fn open(&self, flushes: usize) {
+        self.counts.lock().open = flushes;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, until: impl Fn(&Counts) -> bool) {
+        let waited = self.changed.wait_while_for(&mut self.counts.lock(), |counts| !until(counts), PATIENCE);
+        assert!(!waited.timed_out(), "a guard against a hang");
+    }
+}
+
+impl FlushEvents for Gate {
+    fn begins(&self) {
+        self.parallel_wal.get().and_then(Weak::upgrade).unwrap().flush_begins().unwrap();
+        let number = {
+            let mut counts = self.counts.lock();
+            counts.begun += 1;
+            counts.begun
+        };
+        self.changed.notify_all();
+        self.wait(|counts| counts.open >= number);
+    }
+
+    fn family_flushed(&self, family: Option<u32>, largest: u64) {
+        let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
+        parallel_wal.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
+        self.counts.lock().over += 1;
+        self.changed.notify_all();
+    }
+
+    fn all_flushed(&self, largest: u64) {
+        self.parallel_wal.get().and_then(Weak::upgrade).unwrap().all_flushed(Sequence(largest));
+    }
+}
+
+#[test]
+fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    let mut batch = WriteBatch::new();
+    batch.merge(b"n", &1_u64.to_le_bytes());
+    world.write(batch).unwrap();
+    for n in 0..50 {
+        world.put(&format!("a{n}"), n).unwrap();
+    }
+    // What a close does, up to the removal of the log; then the power fails, before the marks are dropped.
+    world.tables.flush().unwrap();
+    world.log.retire(world.log.next_ticket()).unwrap();
+    world.log.remove().unwrap();
+    let drive = drive.after_a_cut(1);
+    world.leave();
+
+    let world = World::open(&drive);
+    assert_eq!((world.get("n"), world.get("a49")), (Some(1), Some(49)));
+    for n in 0..50 {
+        world.put(&format!("b{n}"), n).unwrap();
+    }
+    let drive = drive.after_a_cut(2);
+    world.leave();
+
+    let world = World::open(&drive);
+    let lost: Vec<u64> = (0..50).filter(|n| world.get(&format!("b{n}")) != Some(*n)).collect();
+    world.leave();
+    assert_eq!(lost, Vec::<u64>::new(), "acknowledged synced writes are gone");
+}
+
+#[test]
+fn a_close_that_is_cut_off_anywhere_leaves_what_opens_without_the_log() {
+    for done in 0..4 {
+        let drive = Drive::new();
+        let world = World::open(&drive);
+        let mut batch = WriteBatch::new();
+        batch.merge(b"n", &1_u64.to_le_bytes());
+        world.write(batch).unwrap();
+        world.put("a", 7).unwrap();
+        // What a close does, step by step.
+        world.tables.flush().unwrap();
+        world.log.retire(world.log.next_ticket()).unwrap();
+        let steps: [&dyn Fn(); 3] =
+            [&|| world.log.seal().unwrap(), &|| world.tables.drop_marks().unwrap(), &|| {
+                world.log.remove().unwrap()
+            }];
+        steps.iter().take(done).for_each(|step| step());
+        let drive = drive.after_a_cut(done as u64);
+        world.leave();
+        let settings =
+            DatabaseOptions { wal: WalMode::Group, db: options(false), ..DatabaseOptions::default() };
+        let database = Database::open(&drive.mount(), "/db", &settings).unwrap();
+        for (key, value) in [("n", 1_u64), ("a", 7)] {
+            let found = database.db().get(key.as_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&value.to_le_bytes()[..]), "{key} after {done} steps");
+        }
+        database.close().unwrap();
+    }
+}
+
+#[test]
+fn a_write_whose_flush_failed_is_not_called_one_that_failed_for_good() {
+    let drive = Drive::of(EmuOptions {
+        zones: 64,
+        zone_size: Blocks(1024),
+        zone_capacity: Blocks(1024),
+        volatile_cache: true,
+        ..EmuOptions::default()
+    });
+    let world = World::open(&drive);
+    drive.emu.fail(FaultSpec::next(FaultOp::Flush));
+    let error = world.put("k", 1).unwrap_err();
+    let WriteError::Log(log) = &error else { panic!("{error:?}") };
+    assert_eq!(log.kind, LogErrorKind::Poisoned, "{error}");
+    world.leave();
+}
+
+/// As `GetRootDB()->Flush()` is: of one family, though all are to be flushed together.
+#[test]
+fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
+    let drive = Drive::new();
+    let world = World::with_families(&drive, 1);
+    let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.put("a", 2).unwrap();
+    world.db.flush().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 2);
+    let after = drive.after_a_cut(1);
+    world.leave();
+    let world = World::with_families(&after, 1);
+    assert_eq!(world.get("a"), Some(2));
+    let other = world.db.iter_in(1, b"").unwrap();
+    assert!(other.valid() && other.key() == b"other");
+    drop(other);
+    world.put("a", 3).unwrap();
+    assert_eq!(world.parallel_wal.held().records, 1);
+    world.tables.flush().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0, "ours is of all");
+    world.parallel_wal.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
+}
+
+/// Before RocksDB 7.10 the reason that a flush gives is its family's last one: here that of a flush of all.
+#[test]
+fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_the_others() {
+    let drive = Drive::new();
+    let gate = Arc::new(Gate::default());
+    let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
+    let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.put("a", 2).unwrap();
+    let mut written = 2;
+    std::thread::scope(|scope| {
+        let past = scope.spawn(|| world.db.flush());
+        gate.wait(|counts| counts.begun == 1);
+        // A memtable that is full, so that RocksDB flushes all. The write that comes next asks for that before it returns.
+        while world.db.property("rocksdb.num-immutable-mem-table").as_deref() != Some("2") {
+            let mut batch = WriteBatch::new();
+            batch.put(format!("fill {written}").as_bytes(), &[7; 3000]);
+            world.write(batch).unwrap();
+            written += 1;
+        }
+        gate.open(1);
+        gate.wait(|counts| counts.over == 1);
+        let held = world.parallel_wal.held().records;
+        gate.open(usize::MAX);
+        past.join().unwrap().unwrap();
+        assert_eq!(held, written, "the other family was in memory");
+    });
+    world.tables.flush().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0);
+    world.parallel_wal.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
+}
+
+/// A table ends where its family's last record did not become a part of it. Our flush says that all is in tables, also where it
+/// finds nothing to do.
+#[test]
+fn a_record_that_leaves_nothing_in_tables_is_given_up_by_the_next_flush() {
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    world.put("a", 1).unwrap();
+    let batch = BatchBuilder::new().delete_range(Family::DEFAULT, b"b", b"b").build();
+    world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
+    world.db.flush().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 1, "the table ends with the put");
+    world.tables.flush().unwrap();
+    assert_eq!(world.parallel_wal.held().records, 0);
+    world.parallel_wal.close().unwrap();
+    world.tables.settle();
+    world.db.close().unwrap();
+}

@@ -1,0 +1,334 @@
+//! What goes wrong in the engine before this one that lets writers append side by side, one test each: the same situation on
+//! RocksDB and a parallel log, handled; and with our rule broken, the defect is seen. What concerns the log alone is in
+//! `crates/fs/tests/integration/waltz_defects.rs`.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fs::{BrokenRule, Fs, ParallelOptions};
+use kv::parallel_wal::{BrokenRule as WalRule, *};
+use rocks::Db;
+use units::{Blocks, block_on};
+use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
+
+use crate::cut::{Drive, options};
+
+struct World {
+    fs: Fs,
+    db: Arc<Db>,
+    tables: Arc<RocksTables>,
+    log: Arc<FsLog>,
+    parallel_wal: Arc<ParallelWal>,
+}
+
+impl World {
+    fn open(drive: &Drive) -> World {
+        World::without(drive, None, None)
+    }
+
+    fn without(drive: &Drive, broken_rule: Option<BrokenRule>, wal_rule: Option<WalRule>) -> World {
+        let fs = drive.mount_without(broken_rule);
+        let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
+        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
+        let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
+        let info = FamilyInfo { merges: true, one_stripe: false };
+        let parallel_wal = ParallelWal::open(
+            Arc::clone(&log) as Arc<dyn TicketLog>,
+            Arc::clone(&tables) as Arc<dyn Tables>,
+            [(Family::DEFAULT, info)],
+            ParallelWalOptions { broken_rule: wal_rule, ..ParallelWalOptions::default() },
+        );
+        let parallel_wal = Arc::new(parallel_wal.unwrap());
+        tables.report_flushes_to(&parallel_wal);
+        World { fs, db, tables, log, parallel_wal }
+    }
+
+    fn write(&self, how: WriteOptions, batch: BatchBuilder) -> Result<(), WriteError<rocks::Error>> {
+        let batch = batch.build();
+        self.parallel_wal.write(&batch, how, |mark| self.tables.apply(&batch, mark))
+    }
+
+    fn put(&self, key: &str, value: u64) -> Result<(), WriteError<rocks::Error>> {
+        self.write(
+            WriteOptions::SYNCED,
+            BatchBuilder::new().put(Family::DEFAULT, key.as_bytes(), &value.to_le_bytes()),
+        )
+    }
+
+    fn bytes(&self, key: &str) -> Option<Vec<u8>> {
+        self.db.get(key.as_bytes()).unwrap().map(|value| value.to_vec())
+    }
+
+    fn get(&self, key: &str) -> Option<u64> {
+        self.bytes(key).map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()))
+    }
+
+    /// The database after a power cut; this one goes on with nobody to see it.
+    fn cut(self, drive: &Drive, seed: u64) -> World {
+        let after = drive.after_a_cut(seed);
+        self.end();
+        World::open(&after)
+    }
+
+    /// Closes without the engine's own close: the log stays with what it holds.
+    fn end(self) {
+        self.tables.settle();
+        drop((self.parallel_wal, self.log));
+        self.db.close().unwrap();
+        let _broken_drives_fail = block_on(&**self.fs.driver(), self.fs.unmount());
+    }
+}
+
+/// A key's value before and after a crash, where a second write comes while the first is between log and tables.
+fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
+    let drive = Drive::new();
+    let world = World::without(&drive, None, wal_rule);
+    let first = BatchBuilder::new().put(Family::DEFAULT, b"a", &1_u64.to_le_bytes()).build();
+    let (second_began, second_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let outcome = world.parallel_wal.write(&first, WriteOptions::SYNCED, |mark| {
+            let (world, second_began, second_done) = (&world, &second_began, &second_done);
+            scope.spawn(move || {
+                second_began.store(true, Ordering::Release);
+                world.put("a", 2).unwrap();
+                second_done.store(true, Ordering::Release);
+            });
+            while !second_began.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            // With its stripe held it cannot come through, however long this waits.
+            let patience = if wal_rule == Some(WalRule::KeyLocks) { u32::MAX } else { 2000 };
+            for _ in 0..patience {
+                if second_done.load(Ordering::Acquire) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            world.tables.apply(&first, mark)
+        });
+        outcome.unwrap();
+    });
+    let before = world.get("a");
+    let after = world.cut(&drive, 1);
+    let both = (before, after.get("a"));
+    after.end();
+    both
+}
+
+/// There, a batch gets its sequence after it was logged, and all records carry 0. Here the ticket is in the record before it
+/// is sent, and the order of tickets is that of RocksDB's sequences, key by key.
+#[test]
+fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
+    assert_eq!(overtaken(None), (Some(2), Some(2)));
+    assert_eq!(
+        overtaken(Some(WalRule::KeyLocks)),
+        (Some(1), Some(2)),
+        "without stripes a crash changes the value"
+    );
+}
+
+/// Whether a put whose append the drive failed, though it may have `landed`, said so, and what is there then, now and after a
+/// crash.
+fn after_a_failed_append(
+    broken_rule: Option<BrokenRule>,
+    landed: bool,
+) -> (bool, Option<u64>, Vec<Option<u64>>) {
+    let drive = Drive::new();
+    let world = World::without(&drive, broken_rule, None);
+    world.put("a", 1).unwrap();
+    drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
+    let failed = world.put("a", 2).is_err();
+    world.put("b", 1).unwrap();
+    let now = world.get("a");
+    let later = (0..12).map(|seed| {
+        let after = World::open(&drive.after_a_cut(seed));
+        let value = after.get("a");
+        after.end();
+        value
+    });
+    let later = later.collect();
+    world.end();
+    (failed, now, later)
+}
+
+#[test]
+fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
+    for landed in [false, true] {
+        assert_eq!(after_a_failed_append(None, landed), (true, Some(1), vec![Some(1); 12]), "{landed}");
+    }
+    let (failed, now, later) = after_a_failed_append(Some(BrokenRule::Void), true);
+    assert_eq!((failed, now), (true, Some(1)));
+    assert!(later.contains(&Some(2)), "without voids it comes back: {later:?}");
+}
+
+/// The same with a batch that RocksDB refuses once the log has it.
+#[test]
+fn a_write_that_rocksdb_refuses_does_not_come_back() {
+    let after = |wal_rule| {
+        let drive = Drive::new();
+        let world = World::without(&drive, None, wal_rule);
+        world.put("a", 1).unwrap();
+        let batch = BatchBuilder::new().put(Family::DEFAULT, b"a", &2_u64.to_le_bytes()).build();
+        assert_eq!(
+            world.parallel_wal.write(&batch, WriteOptions::SYNCED, |_| Err("full")),
+            Err(WriteError::Apply("full"))
+        );
+        let after = world.cut(&drive, 1);
+        let value = after.get("a");
+        after.end();
+        value
+    };
+    assert_eq!(after(None), Some(1));
+    assert_eq!(after(Some(WalRule::Void)), Some(2), "a log that keeps it brings it back");
+}
+
+#[test]
+fn batches_of_any_size_survive_with_every_byte() {
+    let zone = Blocks(64);
+    let options = EmuOptions { zones: 256, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+    let drive = Drive::of(EmuOptions { max_append: Blocks(16), ..options });
+    let world = World::open(&drive);
+    // Around a block, an append, a zone, and a memtable.
+    let around = [4096, 16 * 4096, 64 * 4096, 300_000].map(|n: usize| [n - 100, n - 60, n - 1, n, n + 1]);
+    let sizes: Vec<usize> = around.into_iter().flatten().chain([0, 1]).collect();
+    let value = |size: usize| (0..size).map(|n| (n * 31 + size) as u8).collect::<Vec<u8>>();
+    for size in &sizes {
+        let batch = BatchBuilder::new().put(Family::DEFAULT, format!("{size}").as_bytes(), &value(*size));
+        world.write(WriteOptions::SYNCED, batch).unwrap();
+    }
+    let after = world.cut(&drive, 3);
+    for size in sizes {
+        assert!(after.bytes(&format!("{size}")) == Some(value(size)), "{size} bytes");
+    }
+    after.end();
+}
+
+/// All that a cursor shows from its beginning on.
+fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
+    let mut seen = BTreeMap::new();
+    cursor.seek(b"");
+    while cursor.valid() {
+        let value = u64::from_le_bytes(cursor.value().try_into().unwrap());
+        seen.insert(String::from_utf8(cursor.key().to_vec()).unwrap(), value);
+        cursor.next();
+    }
+    seen
+}
+
+/// How many snapshots, taken while two threads write, held a later write without an earlier one, of the same thread or of the
+/// other one that was told of it, or showed something else when they were read again; and how many had some of the writes. With `early` a thread is told before RocksDB has its batch.
+fn gaps(early: bool) -> (usize, usize) {
+    let rounds: u64 = if early { 5 } else { 200 };
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    let (looks, told) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (mut gaps, mut in_between) = (0, 0);
+    std::thread::scope(|scope| {
+        let threads = ["x", "y"].map(|thread| {
+            let (world, looks, told) = (&world, &looks, &told);
+            // Waits until a snapshot was taken from here on.
+            let looked = || {
+                let seen = looks.load(Ordering::Acquire);
+                while looks.load(Ordering::Acquire) < seen + 2 {
+                    std::thread::yield_now();
+                }
+            };
+            scope.spawn(move || {
+                for n in 1..=rounds {
+                    let put = |key: &str| {
+                        let key = format!("{thread}{key}");
+                        BatchBuilder::new().put(Family::DEFAULT, key.as_bytes(), &n.to_le_bytes())
+                    };
+                    if !early {
+                        world.write(WriteOptions::UNSYNCED, put("1")).unwrap();
+                        world.write(WriteOptions::UNSYNCED, put("2")).unwrap();
+                        if thread == "x" {
+                            told.store(n, Ordering::Release);
+                        } else {
+                            // What one thread was told of, the other one writes down.
+                            let other = told.load(Ordering::Acquire).to_le_bytes();
+                            let after = BatchBuilder::new().put(Family::DEFAULT, b"z", &other);
+                            world.write(WriteOptions::UNSYNCED, after).unwrap();
+                        }
+                        if n == rounds / 2 {
+                            looked();
+                        }
+                        continue;
+                    }
+                    // As there: the sequence is out, and the memtable gets the batch some time later.
+                    let first = put("1").build();
+                    let mut held = None;
+                    let told = world.parallel_wal.write(&first, WriteOptions::UNSYNCED, |mark| {
+                        held = mark;
+                        Ok::<_, String>(Applied { last: Sequence(0) })
+                    });
+                    told.unwrap();
+                    world.write(WriteOptions::UNSYNCED, put("2")).unwrap();
+                    looked();
+                    world.tables.apply(&first, held).unwrap();
+                }
+            })
+        });
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            let mut cursor = world.db.iter(b"").unwrap();
+            let seen = walk(&mut cursor);
+            let of = |key: &str| seen.get(key).copied().unwrap_or(0);
+            gaps += ["x", "y"].iter().filter(|t| of(&format!("{t}1")) < of(&format!("{t}2"))).count();
+            gaps += usize::from(of("z") > of("x2")) + usize::from(walk(&mut cursor) != seen);
+            in_between += usize::from((1..rounds).contains(&of("x2")));
+            looks.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    world.end();
+    (gaps, in_between)
+}
+
+/// There, a sequence is published before the memtable has the batch. Here they are RocksDB's own.
+#[test]
+fn a_snapshot_has_all_that_was_acknowledged_before_what_it_has() {
+    let (found, in_between) = gaps(false);
+    assert_eq!(found, 0);
+    assert!(in_between > 0, "no snapshot fell among the writes");
+    assert!(gaps(true).0 > 0, "a writer that is told too early shows");
+}
+
+#[test]
+fn writes_that_race_the_replacement_of_zones_are_all_there_after_a_cut() {
+    let zone = Blocks(16);
+    let options = EmuOptions { zones: 400, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+    for seed in 0..3 {
+        let drive = Drive::of(EmuOptions { volatile_cache: true, reorder: true, ..options.clone() });
+        let world = World::open(&drive);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let world = &world;
+                scope.spawn(move || (0..100).for_each(|n| world.put(&format!("{thread}.{n}"), n).unwrap()));
+            }
+        });
+        // 400 records of a block or two, in zones of 16.
+        let replaced = world.log.stats().replaced;
+        assert!(replaced > 12, "{replaced} replacements");
+        let after = world.cut(&drive, seed);
+        let missing = |thread| (0..100).filter(|n| after.get(&format!("{thread}.{n}")) != Some(*n)).count();
+        assert_eq!((0..4).map(missing).sum::<usize>(), 0, "seed {seed}");
+        after.end();
+    }
+}
+
+/// There, a thread whose append fails tries for ever.
+#[test]
+fn device_errors_end_a_write_and_those_after_it() {
+    let drive = Drive::new();
+    let world = World::open(&drive);
+    world.put("a", 1).unwrap();
+    drive.emu.fail(FaultSpec::all(FaultOp::Write));
+    let first = world.put("a", 2).unwrap_err();
+    assert!(matches!(first, WriteError::Log(_)), "{first:?}");
+    for _ in 0..10 {
+        let next = world.put("b", 1).unwrap_err();
+        assert!(matches!(next, WriteError::Log(_)), "{next:?}");
+    }
+    assert_eq!((world.get("a"), world.get("b")), (Some(1), None), "reads go on");
+}

@@ -1,0 +1,59 @@
+//! A write stall holds up batches, not the thread that has them on their way.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests with real threads and files"
+)]
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use crate::common::*;
+use kv::parallel_wal::WalMode;
+use kv::*;
+use units::RealDriver;
+use zoned::ZonedDevice;
+use zoned::emu::{Emu, EmuOptions, Latency};
+
+const PIPELINES: usize = 240;
+const LENGTH: usize = 200_000;
+
+/// The one writer has batches on their way that wait for a flush of the log which one of them began, when it comes to one whose
+/// memtable is full; and RocksDB's flush of that waits for the log's.
+#[test]
+fn a_write_stall_and_the_flush_that_ends_it_do_not_wait_for_each_other() {
+    for wal in [WalMode::Waltz, WalMode::Auto] {
+        let (to, done) = mpsc::channel();
+        // A thread of its own: where it hangs, the test fails all the same.
+        std::thread::spawn(move || {
+            stall(wal);
+            to.send(()).unwrap();
+        });
+        let ended = done.recv_timeout(PATIENCE);
+        assert!(ended.is_ok(), "{wal}: the writer and RocksDB's flush wait for each other");
+    }
+}
+
+fn stall(wal: WalMode) {
+    let latency =
+        Latency { write: Duration::from_micros(200), flush: Duration::from_millis(3), ..Latency::NONE };
+    let device = Emu::memory(EmuOptions { volatile_cache: true, latency, ..drive(64, 4) }, RealDriver::new());
+    let device: Arc<dyn ZonedDevice> = device;
+    let fs = mount(device, true);
+    let options = RocksStoreOptions { write_buffer: Some(1 << 20), wal, ..RocksStoreOptions::default() };
+    let store = Arc::new(RocksStore::open(&fs, "/db", &options).unwrap());
+    let options = EngineOptions { writers: Some(1), ..EngineOptions::default() };
+    let engine = Engine::start(store, Arc::clone(fs.driver()), options);
+    let value = |n: usize| format!("{n:08}").repeat(LENGTH / 8);
+    let waiting: Vec<_> =
+        (0..PIPELINES).map(|n| send(&engine, &[&format!("SET key{n} {}", value(n))])).collect();
+    for replies in waiting {
+        assert_eq!(replies.recv_timeout(PATIENCE).unwrap(), [ok()]);
+    }
+    for n in (0..PIPELINES).step_by(17) {
+        assert_eq!(ask(&engine, &[&format!("GET key{n}")]), [bulk(&value(n))]);
+    }
+    engine.close().unwrap();
+    unmount(&fs);
+}
