@@ -15,7 +15,6 @@ mod parallel_power_cuts;
 mod peers_defects;
 mod power_cuts;
 mod roles;
-mod scale;
 mod stripes;
 mod superblocks;
 mod threads;

@@ -1,11 +1,14 @@
 //! A mount takes as long as there is metadata, not as long as there is drive.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
+#[path = "integration/common/mod.rs"]
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::data;
+use common::data;
 use fs::{FormatOptions, Fs, MountOptions};
 use units::{Blocks, Bytes, Driver, RealDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
@@ -112,7 +115,7 @@ fn a_long_metadata_log_is_rolled_though_its_zone_has_room() {
     let latency = Latency::all(Duration::from_micros(1));
     let options =
         EmuOptions { zones: 16, zone_size: size, zone_capacity: size, latency, ..EmuOptions::default() };
-    let (drive, fs) = crate::common::Drive::formatted(options);
+    let (drive, fs) = common::Drive::formatted(options);
     drive.run(async {
         fs.mkdir("/a").await.unwrap();
         for _ in 0..10_000 {
