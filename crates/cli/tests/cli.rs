@@ -69,6 +69,12 @@ fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
 }
 
 #[test]
+fn an_unknown_scheme_is_named_and_the_known_ones_are_listed() {
+    let output = run(Some("ssd:x"), &["device", "info"]);
+    refused(&output, 2, &["ssd", "emu:", "blk:", "nvme:", "array:"]);
+}
+
+#[test]
 fn a_path_without_a_scheme_is_refused_with_advice() {
     refused(&run(Some("drive.img"), &["device", "info"]), 2, &["drive.img", "emu:"]);
 }

@@ -63,7 +63,10 @@ impl FromStr for DeviceUrl {
             "array" => Ok(DeviceUrl::Array(rest.to_owned())),
             _ => Err(invalid(
                 url,
-                format!("unknown scheme {scheme}: use emu:PATH, emu:mem, blk:/dev/NAME or nvme:/dev/ngXnY"),
+                format!(
+                    "unknown scheme {scheme}: use emu:PATH, emu:mem, blk:/dev/NAME, nvme:/dev/ngXnY or \
+                     array:URL,URL,URL"
+                ),
             )),
         }
     }
