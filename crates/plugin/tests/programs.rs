@@ -4,36 +4,17 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 mod common;
-use common::{drive_url, plugin, text};
+use common::{compile, drive_url, plugin, text};
 
 /// Acknowledgements after which a program is killed.
 const ENOUGH: usize = 300;
-
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
-}
-
-fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(output);
-    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");
-    let mut command = Command::new("g++");
-    command
-        .args(["-std=c++17", "-O1", "-Wall", "-I"])
-        .arg(headers)
-        .arg("-o")
-        .arg(&to)
-        .arg(sources().join(source));
-    let compiled = command.args(more).args(["-lrocksdb", "-lpthread"]).output().unwrap();
-    assert!(compiled.status.success(), "g++ {source}: {}", text(&compiled));
-    to
-}
 
 /// How a program comes to its parallel log.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -319,6 +319,10 @@ RocksStatus rocks_flush_all(RocksDb* db) noexcept {
   return ToRocksStatus(db->unlogged ? db->unlogged->Flush() : kLogged);
 }
 
+RocksStatus rocks_empty_memtables(RocksDb* db) noexcept {
+  return ToRocksStatus(db->unlogged ? db->unlogged->EmptyMemtables() : kLogged);
+}
+
 RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept {
   bool found = false;
   Status status = db->unlogged ? db->unlogged->Floor(&found, floor) : kLogged;

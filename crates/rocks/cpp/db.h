@@ -83,6 +83,8 @@ RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
 RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const FurrowMark* mark,
                         uint64_t* last) noexcept;
 RocksStatus rocks_flush_all(RocksDb* db) noexcept;
+// The same while no batch is being applied: an error unless everything is in tables.
+RocksStatus rocks_empty_memtables(RocksDb* db) noexcept;
 RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept;
 RocksStatus rocks_is_marked(RocksDb* db, uint64_t ticket, uint8_t* marked) noexcept;
 RocksStatus rocks_set_marks_floor(RocksDb* db, uint64_t floor) noexcept;

@@ -285,7 +285,14 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 #endif
 
-  // All families are flushed together, or the engine would not know what is in tables.
+  // A compaction of one family flushes all of them first: that flush is abandoned where another family is dropped meanwhile.
+  using DB::CompactRange;
+  Status CompactRange(const rocksdb::CompactRangeOptions& options, ColumnFamilyHandle* family, const Slice* begin,
+                      const Slice* end) override {
+    return unlogged_->Repeat([&] { return db_->CompactRange(options, family, begin, end); });
+  }
+
+  // All families are flushed together: the batches of a log retire in order.
   using DB::Flush;
   Status Flush(const rocksdb::FlushOptions&, ColumnFamilyHandle*) override { return unlogged_->Flush(); }
   Status Flush(const rocksdb::FlushOptions&, const std::vector<ColumnFamilyHandle*>&) override {
@@ -305,17 +312,16 @@ class ParallelDb : public rocksdb::StackableDB {
 
   // Copies of the files have everything only after a flush.
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest, bool) override {
-    return db_->GetLiveFiles(files, manifest, true);
+    return unlogged_->Repeat([&] { return db_->GetLiveFiles(files, manifest, true); });
   }
   Status GetLiveFilesStorageInfo(const rocksdb::LiveFilesStorageInfoOptions& options,
                                  std::vector<rocksdb::LiveFileStorageInfo>* files) override {
-    Status status = unlogged_->Flush();
-    if (!status.ok()) {
-      return status;
-    }
     rocksdb::LiveFilesStorageInfoOptions flushing = options;
     flushing.wal_size_for_flush = 0;
-    return db_->GetLiveFilesStorageInfo(flushing, files);
+    return unlogged_->Repeat([&] {
+      Status status = unlogged_->Flush();
+      return status.ok() ? db_->GetLiveFilesStorageInfo(flushing, files) : status;
+    });
   }
 
   Status CreateColumnFamily(const ColumnFamilyOptions& options, const std::string& name,
@@ -352,7 +358,7 @@ class ParallelDb : public rocksdb::StackableDB {
                                      kMarksFamily);
     }
     return Exclusive([&] {
-      Status status = db_->DropColumnFamily(family);
+      Status status = unlogged_->Drop([&] { return db_->DropColumnFamily(family); });
       if (status.ok()) {
         furrow_engine_remove_family(engine_, family->GetID());
       }

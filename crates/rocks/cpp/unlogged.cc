@@ -38,13 +38,16 @@ void RaiseFloor(rocksdb::ColumnFamilyHandle* marks, uint64_t floor, WriteBatch* 
 
 const char kListener[] = "furrow.flushes";
 
+// How often a flush is begun again because column families were dropped during it.
+constexpr int kFlushAttempts = 16;
+
 }  // namespace
 
 class Listener : public rocksdb::EventListener {
  public:
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
   const char* Name() const override { return kListener; }
-  // All families are flushed up to here.
+  // The memtables were seen to be empty after `largest` had been written.
   void AllFlushed(uint64_t largest) { events_.all_flushed(events_.context, largest); }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
@@ -174,17 +177,46 @@ bool Unlogged::AllInTables() {
   return true;
 }
 
+Status Unlogged::Repeat(const std::function<Status()>& flush) {
+  for (int attempt = 0;; ++attempt) {
+    const uint64_t ended = drops_ended_;
+    Status status = flush();
+    if (!status.ok() && !status.IsColumnFamilyDropped()) {
+      return status;
+    }
+    if (drops_begun_ == ended || attempt == kFlushAttempts) {
+      return status;
+    }
+  }
+}
+
+Status Unlogged::Drop(const std::function<Status()>& drop) {
+  ++drops_begun_;
+  Status status = drop();
+  ++drops_ended_;
+  return status;
+}
+
 Status Unlogged::Flush() {
   std::shared_lock<std::shared_mutex> lock(handles_);
-  // What has a sequence up to this one is in memtables, or was flushed before.
   const uint64_t written = db_->GetLatestSequenceNumber();
-  // Whoever has ended RocksDB's own work, or holds it up, has brought everything into tables first.
-  Status status = AllInTables() ? Status::OK() : FlushAll();
-  if (status.ok() && listener_ != nullptr) {
-    // Tables need not say so: a single delete and its put leave nothing of themselves.
+  // RocksDB flushes no empty memtables either; but a program may have stopped its background work.
+  Status status = AllInTables() ? Status::OK() : Repeat([this] { return FlushAll(); });
+  if (status.ok() && listener_ != nullptr && AllInTables()) {
+    // Tables need not cover it: a single delete and its put leave nothing of themselves.
     listener_->AllFlushed(written);
   }
   return status;
+}
+
+Status Unlogged::EmptyMemtables() {
+  for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
+    Status status = Flush();
+    if (!status.ok() || AllInTables()) {
+      return status;
+    }
+  }
+  return Status::Busy("memtables are not empty after a flush", "a write past the parallel log, or a dropped column family");
 }
 
 Status Unlogged::FlushAll() {
@@ -271,7 +303,7 @@ Status Unlogged::DropMarks() {
   if (marks_ == nullptr) {
     return Status::OK();
   }
-  Status status = db_->DropColumnFamily(marks_);
+  Status status = Drop([this] { return db_->DropColumnFamily(marks_); });
   if (status.ok()) {
     status = db_->DestroyColumnFamilyHandle(marks_);
     marks_ = nullptr;

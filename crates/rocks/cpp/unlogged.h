@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -77,8 +79,16 @@ class Unlogged {
     std::unique_lock<std::shared_mutex> lock(handles_);
     others_ = true;
   }
-  // Writes all memtables to tables, and waits.
+  // Writes all memtables to tables, and waits. What the listeners of `FurrowFlushEvents` were told is in tables; the status of
+  // RocksDB's calls proves nothing.
   rocksdb::Status Flush();
+  // The same while no batch is being applied: fails unless all memtables are empty in the end.
+  rocksdb::Status EmptyMemtables();
+  // Runs `flush`, a call that flushes all families, again while families are dropped under it: RocksDB abandons the flush of
+  // all families then, and returns ColumnFamilyDropped or even OK.
+  rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
+  // Runs RocksDB's own drop of families.
+  rocksdb::Status Drop(const std::function<rocksdb::Status()>& drop);
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
@@ -87,9 +97,9 @@ class Unlogged {
   void LetGo();
 
  private:
-  // Whether all memtables are empty: what was written before this is asked is in tables then.
+  // Whether all memtables are empty: everything written before the call is in tables then.
   bool AllInTables();
-  // The flush itself.
+  // Flushes all families once, and waits.
   rocksdb::Status FlushAll();
 
   rocksdb::DB* db_;
@@ -99,6 +109,9 @@ class Unlogged {
   // Held by a flush, which names the families, from before it begins until it is over; and alone by what changes them.
   std::shared_mutex handles_;
   bool others_ = false;
+  // How many drops of families began and ended: a flush during which one did may have been abandoned.
+  std::atomic<uint64_t> drops_begun_{0};
+  std::atomic<uint64_t> drops_ended_{0};
   // Changed only while no batch is on its way.
   rocksdb::ColumnFamilyHandle* marks_;
 };

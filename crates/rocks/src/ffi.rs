@@ -135,6 +135,7 @@ unsafe extern "C" {
         last: *mut u64,
     ) -> RocksStatus;
     pub(crate) fn rocks_flush_all(db: *mut RocksDb) -> RocksStatus;
+    pub(crate) fn rocks_empty_memtables(db: *mut RocksDb) -> RocksStatus;
     pub(crate) fn rocks_marks_floor(db: *mut RocksDb, has: *mut u8, floor: *mut u64) -> RocksStatus;
     pub(crate) fn rocks_is_marked(db: *mut RocksDb, ticket: u64, marked: *mut u8) -> RocksStatus;
     pub(crate) fn rocks_set_marks_floor(db: *mut RocksDb, floor: u64) -> RocksStatus;

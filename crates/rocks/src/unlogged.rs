@@ -20,7 +20,7 @@ pub trait FlushEvents: Send + Sync {
     /// table may end before its family's last record: `largest` is never too high.
     fn family_flushed(&self, family: Option<u32>, largest: u64);
 
-    /// The same of all families.
+    /// Everything of all families up to the sequence `largest` is in tables, durably: the memtables were seen to be empty.
     fn all_flushed(&self, largest: u64);
 }
 
@@ -198,7 +198,17 @@ impl Db {
         Ok(last)
     }
 
-    /// Writes all memtables to tables, the hidden family's too, and waits for it.
+    /// Writes all memtables to tables, the hidden family's too, while no batch is being applied. Success means that
+    /// everything applied before is in tables.
+    pub fn empty_memtables(&self) -> Result<()> {
+        let handle = self.inner.open_handle()?;
+        // SAFETY: the database is open while the guard lives.
+        unsafe { ffi::rocks_empty_memtables(handle.0) }
+            .check(|| format!("flushing the memtables of {}", self.inner.path))
+    }
+
+    /// Writes all memtables to tables, the hidden family's too, and waits for it. Success proves nothing about one batch:
+    /// [`FlushEvents`] says what is in tables.
     pub fn flush_all(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.

@@ -63,7 +63,7 @@ impl ParallelWal {
         if floor.is_some() {
             tables.set_floor(next)?;
         }
-        tables.flush()?;
+        tables.empty_memtables()?;
         log.retire(next)?;
         Ok(ParallelWal {
             in_flight: InFlight::new(Arc::clone(&log), Arc::clone(&tables), next),
@@ -278,7 +278,7 @@ impl ParallelWal {
         let floor = self.log.next_ticket();
         self.tables.set_floor(floor)?;
         // The flush makes the memtables and the floor durable together.
-        self.tables.flush()?;
+        self.tables.empty_memtables()?;
         self.marks.turn_on(floor);
         Ok(())
     }
@@ -329,7 +329,7 @@ impl ParallelWal {
         if let Some(error) = self.log.failure() {
             return Err(error);
         }
-        self.tables.flush()?;
+        self.tables.empty_memtables()?;
         self.in_flight.note(|ledger| ledger.all_flushed(Sequence::LAST));
         self.log.retire(self.log.next_ticket())?;
         // The log outlives the hidden family: an opening without the log finds it and refuses. A log that stays empty needs

@@ -160,6 +160,10 @@ impl Tables for RocksTables {
         self.db.flush_all().map_err(|e| failed(&e))
     }
 
+    fn empty_memtables(&self) -> Result<(), LogError> {
+        self.db.empty_memtables().map_err(|e| failed(&e))
+    }
+
     fn flush_soon(&self, over: FlushOver) {
         let mut flush = self.flush.lock();
         if flush.ended {

@@ -37,10 +37,15 @@ pub trait Tables: Send + Sync {
     /// Notes that a batch was refused: [`check_writable`](Tables::check_writable) asks RocksDB before the next one.
     fn was_refused(&self) {}
 
-    /// Writes everything that is in memory to tables, all families at once, and waits for it.
+    /// Writes everything that is in memory to tables, all families at once, and waits for it. Success does not prove that any
+    /// batch is in tables: only [`flushed`](super::ParallelWal::flushed) and
+    /// [`all_flushed`](super::ParallelWal::all_flushed) do.
     fn flush(&self) -> Result<(), LogError>;
 
-    /// Starts the same flush in the background; `over` is called when it is done or has failed.
+    /// The same flush while no batch is being applied. Success means that every batch applied before is in tables, durably.
+    fn empty_memtables(&self) -> Result<(), LogError>;
+
+    /// Starts a [`flush`](Tables::flush) in the background; `over` is called when it is done or has failed.
     fn flush_soon(&self, over: FlushOver);
 
     /// The ticket below which every batch is in tables; none if the hidden family is absent or empty.

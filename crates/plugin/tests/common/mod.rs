@@ -36,3 +36,24 @@ pub fn text(output: &Output) -> String {
 pub fn drive_url(directory: &Path) -> String {
     format!("emu:{}?{SMALL}", directory.join("drive.img").display())
 }
+
+/// The sources of the test programs.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// Compiles a test program against the system's RocksDB; `more` are arguments of the compiler behind the source.
+pub fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(output);
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");
+    let mut command = Command::new("g++");
+    command
+        .args(["-std=c++17", "-O1", "-Wall", "-I"])
+        .arg(headers)
+        .arg("-o")
+        .arg(&to)
+        .arg(sources().join(source));
+    let compiled = command.args(more).args(["-lrocksdb", "-lpthread"]).output().unwrap();
+    assert!(compiled.status.success(), "g++ {source}: {}", text(&compiled));
+    to
+}

@@ -210,6 +210,10 @@ impl Tables for ModelTables {
         Ok(())
     }
 
+    fn empty_memtables(&self) -> Result<(), LogError> {
+        self.flush()
+    }
+
     fn flush_soon(&self, over: FlushOver) {
         self.flushes_asked.fetch_add(1, Ordering::Relaxed);
         *self.asked.lock() = Some(over);

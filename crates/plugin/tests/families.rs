@@ -1,0 +1,44 @@
+//! A program whose column families come and go while memtables are flushed, and that is killed.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+mod common;
+use common::{compile, plugin, text};
+
+/// Its log holds 4 MiB before the engine asks for a flush.
+const DRIVE: &str = "zones=64&zone-size=1MiB";
+
+fn program() -> &'static Path {
+    static FILE: OnceLock<std::path::PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| compile("families.cc", "families", &[]))
+}
+
+fn run(directory: &TempDir, wal: &str, args: &[&str]) -> Output {
+    let drive = directory.path().join("drive.img");
+    let mut command = Command::new(program());
+    command.arg(format!("emu:{}?{DRIVE}", drive.display())).args(args);
+    command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap()
+}
+
+/// RocksDB abandons the flush of all families then, with `Column family dropped` or even OK.
+#[test]
+fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
+    for (wal, way) in
+        [("auto", "flush"), ("waltz", "compaction"), ("waltz", "checkpoint"), ("auto", "the log's own")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let output = run(&directory, wal, &["drop under", way]);
+        assert_eq!(output.status.signal(), Some(9), "{wal} {way}: {}", text(&output));
+        let copies: &[&str] = if way == "checkpoint" { &["/copy", "/db"] } else { &["/db"] };
+        for database in copies {
+            let output = run(&directory, wal, &["check", database]);
+            assert!(output.status.success(), "{wal} {way}: {}", text(&output));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+// An unmodified program whose column families come and go while its memtables are flushed.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rocksdb/compaction_filter.h"
+#include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/file_system.h"
+#include "rocksdb/utilities/checkpoint.h"
+
+using namespace rocksdb;  // NOLINT: a test program
+
+namespace {
+
+constexpr int kKeys = 400;
+// More than the log holds, all together, before the engine asks for a flush.
+constexpr size_t kValueBytes = 16 << 10;
+const char kDatabase[] = "/db";
+const char kCopy[] = "/copy";
+
+void Expect(bool fine, const std::string& what) {
+  if (!fine) {
+    fprintf(stderr, "FAILED: %s\n", what.c_str());
+    _exit(1);
+  }
+}
+
+void Ok(const Status& status, const std::string& what) { Expect(status.ok(), what + ": " + status.ToString()); }
+
+// Never lets a compaction end.
+class Blocking : public CompactionFilter {
+ public:
+  bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
+    blocks = true;
+    for (;;) {
+      pause();
+    }
+  }
+  const char* Name() const override { return "blocking"; }
+  mutable std::atomic<bool> blocks{false};
+};
+
+std::string Key(int n) { return "key" + std::to_string(n); }
+
+Options Settings(Env* env) {
+  Options options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.max_background_jobs = 4;
+  return options;
+}
+
+// A family that may get no further table of level 0: a flush that avoids write stalls waits for its compaction, which is blocked.
+ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
+  ColumnFamilyOptions options;
+  options.compaction_filter = filter;
+  options.level0_file_num_compaction_trigger = 2;
+  options.level0_slowdown_writes_trigger = 3;
+  ColumnFamilyHandle* stalled = nullptr;
+  Ok(db->CreateColumnFamily(options, "stalled", &stalled), "creating a family");
+  // RocksDB moves some tables down without a filter.
+  for (int table = 0; table < 20 && !filter->blocks; ++table) {
+    Ok(db->Put(WriteOptions(), stalled, "key", "value"), "put");
+    Ok(db->Flush(FlushOptions(), stalled), "flush");
+    for (int tries = 0; table % 2 == 1 && !filter->blocks && tries < 50; ++tries) {
+      usleep(10000);
+    }
+  }
+  Expect(filter->blocks, "no compaction is blocked");
+  Ok(db->Put(WriteOptions(), stalled, "key", "value"), "put");
+  return stalled;
+}
+
+// Drops a family while a flush of all families waits for its compaction; then the process is killed.
+void DropUnderFlush(Env* env, const std::string& way) {
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
+  Blocking filter;
+  ColumnFamilyHandle* stalled = CreateStalled(db, &filter);
+  WriteOptions synced;
+  synced.sync = true;
+  for (int n = 0; n < kKeys; ++n) {
+    Ok(db->Put(synced, Key(n), std::string(kValueBytes, 'v')), "put");
+  }
+  std::thread flush([db, &way] {
+    if (way == "flush") {
+      Ok(db->Flush(FlushOptions()), "flush");
+      uint64_t left = 0;
+      db->GetIntProperty(DB::Properties::kNumEntriesActiveMemTable, &left);
+      Expect(left == 0, std::to_string(left) + " entries are in memory after a flush");
+    } else if (way == "compaction") {
+      Ok(db->CompactRange(CompactRangeOptions(), nullptr, nullptr), "compaction");
+    } else if (way == "checkpoint") {
+      Checkpoint* checkpoint = nullptr;
+      Ok(Checkpoint::Create(db, &checkpoint), "checkpoint");
+      Ok(checkpoint->CreateCheckpoint(kCopy), "checkpoint");
+      delete checkpoint;
+    }
+  });
+  // Long enough for the flush to wait, that of the log's own limit too.
+  usleep(500000);
+  Ok(db->DropColumnFamily(stalled), "dropping a family");
+  flush.join();
+  // Each of these can give up what the log holds.
+  for (int n = 0; n < 20; ++n) {
+    Ok(db->Put(synced, "later" + std::to_string(n), "value"), "put");
+    usleep(10000);
+  }
+  Ok(db->SyncWAL(), "SyncWAL");
+  kill(getpid(), SIGKILL);
+}
+
+// Opens what a killed process left.
+void Check(Env* env, const std::string& name) {
+  std::vector<std::string> names;
+  Ok(DB::ListColumnFamilies(Settings(env), name, &names), "families");
+  std::vector<ColumnFamilyDescriptor> families;
+  for (const std::string& family : names) {
+    families.emplace_back(family, ColumnFamilyOptions());
+  }
+  std::vector<ColumnFamilyHandle*> handles;
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), name, families, &handles, &db), "opening " + name);
+  int lost = 0;
+  for (int n = 0; n < kKeys; ++n) {
+    std::string value;
+    lost += db->Get(ReadOptions(), Key(n), &value).ok() ? 0 : 1;
+  }
+  for (ColumnFamilyHandle* handle : handles) {
+    db->DestroyColumnFamilyHandle(handle);
+  }
+  delete db;
+  Expect(lost == 0, std::to_string(lost) + " of " + std::to_string(kKeys) + " synced keys are lost in " + name);
+}
+
+}  // namespace
+
+// PROGRAM URL COMMAND [ARGUMENT]
+int main(int argc, char** argv) {
+  Expect(argc >= 3, "usage: program DEVICE-URL COMMAND [ARGUMENT]");
+  const std::string command = argv[2];
+  const std::string argument = argc > 3 ? argv[3] : "";
+  std::shared_ptr<FileSystem> fs;
+  Ok(FileSystem::CreateFromString(ConfigOptions(), std::string("furrow://") + argv[1], &fs), "the file system");
+  std::unique_ptr<Env> env = NewCompositeEnv(fs);
+  if (command == "drop under") {
+    DropUnderFlush(env.get(), argument);
+  } else if (command == "check") {
+    Check(env.get(), argument);
+  } else {
+    Expect(false, "no command " + command);
+  }
+  return 0;
+}
