@@ -1,0 +1,36 @@
+//! A program that kills itself at random moments beside everything that can end a record's life in the parallel log.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+mod common;
+use common::{compile, drive_url, plugin, text};
+
+/// Overrides the number of runs.
+const RUNS: &str = "FURROW_KILLED_RUNS";
+const USUAL_RUNS: u64 = 24;
+/// Runs on one drive.
+const RUNS_OF_A_DRIVE: u64 = 6;
+
+/// Half of the drives have merges and ingested files, so that their batches are marked.
+#[test]
+fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
+    let program = compile("killed.cc", "killed", &[]);
+    let runs = std::env::var(RUNS).map_or(USUAL_RUNS, |runs| runs.parse().unwrap());
+    for first in (1..=runs).step_by(usize::try_from(RUNS_OF_A_DRIVE).unwrap()) {
+        let drive = tempfile::tempdir().unwrap();
+        let journal = drive.path().join("journal");
+        let way = if first / RUNS_OF_A_DRIVE % 2 == 0 { "plain" } else { "exact" };
+        let run = |seed: u64, way: &str| {
+            let wal = if seed % 2 == 0 { "waltz" } else { "auto" };
+            let mut command = Command::new(&program);
+            command.arg(drive_url(drive.path())).arg(&journal).arg(seed.to_string()).arg(way);
+            let output = command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap();
+            let fine = output.status.success() || output.status.signal() == Some(9);
+            assert!(fine, "seeds {first} to {seed}, {way}, {wal}: {}", text(&output));
+        };
+        (first..first + RUNS_OF_A_DRIVE).for_each(|seed| run(seed, way));
+        run(first + RUNS_OF_A_DRIVE, "check");
+    }
+}
