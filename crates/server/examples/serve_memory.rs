@@ -1,4 +1,4 @@
-//! Serves a map in memory on the port given: what the protocol and the engine cost without RocksDB under them.
+//! Serves a map in memory on the given port: measures the protocol and the engine without RocksDB.
 //!
 //! `cargo run --release -p furrow-server --example serve_memory 6380`
 

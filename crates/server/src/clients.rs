@@ -78,7 +78,8 @@ impl Client {
     pub fn note(&self, session: &Session, command: &'static str) {
         let mut noted = self.noted.lock();
         noted.command = command;
-        noted.session.clone_from(session);
+        // Without the watches, which end with their last copy.
+        noted.session = Session { watches: Vec::new(), ..session.clone() };
     }
 
     /// Notes how many bytes of replies the client has not taken.

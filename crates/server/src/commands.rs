@@ -45,6 +45,11 @@ pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
     run("SELECT", 2, FAST, select),
     entry("SHUTDOWN", -1, Spec::ADMIN, Action::RunOutside(shutdown)),
     run("TIME", 1, FAST, time),
+    entry("UNWATCH", 1, FAST, Action::Transaction(TransactionCommand::Unwatch)),
+    ServerCommand {
+        spec: Spec { name: "WATCH", arity: -2, flags: FAST, keys: Keys { first: 1, last: -1, step: 1 } },
+        action: Action::Transaction(TransactionCommand::Watch),
+    },
 ];
 
 /// The command of a name, in whatever case.

@@ -1,4 +1,4 @@
-//! Why a server could not start or stop.
+//! Errors of starting and stopping a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,47 +6,47 @@ use std::path::PathBuf;
 /// The result of a server's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, and what to do about it.
+/// Why a server could not start or stop: first the cause and what to do, then what was being done.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting that makes no sense.
+    /// A setting out of its range, or settings that contradict each other.
     #[error("{0}")]
     Options(String),
-    /// A port that cannot be had.
-    #[error("cannot listen on {address} ({what}): {source}{advice}")]
+    /// A port that cannot be opened.
+    #[error("{source}{advice} (listening on {address} for {protocol})")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// For what.
-        what: &'static str,
-        /// Why not.
+        /// The protocol of the port.
+        protocol: &'static str,
+        /// The system's error.
         source: std::io::Error,
         /// What to do.
         advice: String,
     },
     /// The password file cannot be used.
-    #[error("the password file {}: {detail}", path.display())]
+    #[error("{detail} (password file {})", path.display())]
     Password {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         detail: String,
     },
     /// The device could not be opened or closed.
-    #[error("{doing} {device}: {detail}")]
+    #[error("{detail} ({doing} {device})")]
     Device {
         /// What was being done.
         doing: &'static str,
-        /// Its URL.
+        /// The device's URL.
         device: String,
-        /// What it said.
+        /// The error.
         detail: String,
     },
     /// The engine failed.
-    #[error("the engine: {0}")]
+    #[error("{0}")]
     Engine(#[from] kv::Error),
     /// The system refused threads or signals.
-    #[error("starting the server: {0}")]
+    #[error("{0} (starting the server)")]
     System(#[from] std::io::Error),
 }

@@ -1,7 +1,15 @@
-//! The redis protocol and HTTP over the key-value engine.
+//! The redis protocol and HTTP over the key-value engine. The only crate with an async runtime.
 //!
-//! A connection reads what its client sent, runs all of it as one pipeline (on the engine's writer if any command
-//! writes, else where it is) and sends the replies in one write. The only crate with an async runtime.
+//! ```text
+//!  socket --> resp::Parser --> Pipeline: the commands of one read, run in turns
+//!                                |  reads: here or on a reader thread      writes: on one of the engine's writers
+//!                                |  up to 256 KiB of replies, then the client takes them before the next command
+//!                                v
+//!  socket <-- resp::Encoder      a reply beyond 1 MiB needs a reservation from the OutputBudget over all clients
+//! ```
+//!
+//! A connection reads the bytes that its client sent, and runs the whole commands among them as one pipeline. The writes of
+//! one turn become one batch of the engine. A transaction (MULTI to EXEC) is always within one turn.
 #![forbid(unsafe_code)]
 
 pub mod array;
@@ -10,6 +18,7 @@ mod clients;
 mod commands;
 mod connection;
 mod counters;
+mod descriptors;
 mod error;
 mod http;
 mod metrics;

@@ -12,22 +12,22 @@ use crate::error::{Error, Result};
 /// Largest value that may be allowed: a request's spans are 32 bits wide and its memory is the server's.
 const MAX_VALUE_LIMIT: u64 = 512 << 20;
 
-/// The bit of a file's mode that lets everybody read it.
+/// The bit of a file's mode that lets all users read the file.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// What an acknowledgement promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Acknowledged is durable.
+    /// Acknowledged writes are durable.
     #[default]
     Sync,
-    /// Made durable once a second.
+    /// Acknowledged writes become durable once a second.
     Async,
 }
 
 impl Durability {
-    /// Whether acknowledged means durable.
+    /// Whether acknowledged writes are durable.
     pub fn is_sync(self) -> bool {
         self == Durability::Sync
     }
@@ -54,17 +54,17 @@ impl std::fmt::Display for Durability {
     }
 }
 
-/// How `furrow serve` works. Every field has a default but `device`.
+/// The settings of `furrow serve`. Every field has a default but `device`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServeOptions {
     /// URL of the device that holds the data, such as `emu:drive.img`. No default.
     pub device: String,
-    /// Make a file system on a drive that holds nothing. Default: yes; a drive that holds data is never formatted.
+    /// Whether a blank emulated drive gets a file system. Default: yes. A drive with data is never formatted.
     pub format_if_blank: bool,
     /// Directory of the database in the file system. Default: `/db`.
     pub db_path: String,
-    /// Address to listen on. Default: 127.0.0.1; others only with a password.
+    /// Address to listen on. Default: 127.0.0.1; other addresses need a password.
     pub bind: IpAddr,
     /// Port of the redis protocol; 0 takes a free one. Default: 6379.
     pub port: u16,
@@ -72,12 +72,12 @@ pub struct ServeOptions {
     pub http: Option<SocketAddr>,
     /// What an acknowledgement promises. Default: sync.
     pub durability: Durability,
-    /// Which log writes go to: RocksDB's own (`group`), or a parallel one to which each pipeline appends by itself
-    /// (`waltz`) or together with others where that pays (`auto`). May change from start to start. Default: auto.
+    /// Which log writes go to: RocksDB's own (`group`), or the parallel WAL, to which each pipeline appends by itself
+    /// (`waltz`) or pipelines join where appends would wait for each other (`auto`). May change between starts. Default: auto.
     pub wal: WalMode,
     /// File whose first line is the password that clients give with AUTH. Default: none is asked.
     pub password_file: Option<PathBuf>,
-    /// Clients at a time, 1 to 100,000. Default: 1000.
+    /// Clients at a time, 1 to 100,000. The process's limit on file descriptors is raised to fit. Default: 1000.
     pub max_clients: usize,
     /// Longest value in bytes, 1 KiB to 512 MiB. Default: 64 MiB.
     pub max_value: u64,
@@ -122,7 +122,7 @@ impl Default for ServeOptions {
 }
 
 impl ServeOptions {
-    /// Whether the settings make sense together; the error says which does not and what to do.
+    /// Checks the settings; the error names the one that is wrong, and what to do.
     pub fn validate(&self) -> Result<()> {
         let wrong = |text: String| Err(Error::Options(text));
         if !self.bind.is_loopback() && self.password_file.is_none() {
@@ -181,7 +181,7 @@ impl ServeOptions {
         Ok(Some(line.to_vec()))
     }
 
-    /// What the log should say of the password file: whoever can read it can use the server.
+    /// A warning if every user of the machine can read the password file.
     pub(crate) fn password_warning(&self) -> Option<String> {
         let path = self.password_file.as_ref()?;
         let mode = std::fs::metadata(path).ok()?.permissions().mode();

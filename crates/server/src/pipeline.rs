@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kv::{Answer, Args, Claims, Spec, Txn, Work};
 use tokio::sync::oneshot;
 
@@ -19,6 +20,9 @@ use crate::shared::Shared;
 
 /// Commands of a turn that writes nothing: then other connections' turns come first.
 const TURN_COMMANDS: usize = 64;
+
+/// Most keys that a client watches.
+const WATCH_LIMIT: usize = 4096;
 
 /// Why a turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +62,7 @@ pub(crate) struct Pipeline {
     pub out: Encoder,
     /// Memory for a reply beyond [`ALLOWANCE`].
     reservation: Option<Reservation>,
-    /// Memory that replies of writes took beyond it.
+    /// Memory that replies of writes took beyond [`ALLOWANCE`].
     overdraft: Option<Reservation>,
     stop: Stop,
     return_to: Option<oneshot::Sender<Box<Pipeline>>>,
@@ -106,7 +110,7 @@ impl Pipeline {
             self.resolved.push(resolved);
         }
         let queued = self.queue.resolved().map(Resolved::needs).max().unwrap_or(Needs::Nothing);
-        if has_exec && self.needs.max(queued) > Needs::Nothing {
+        if has_exec && (self.needs.max(queued) > Needs::Nothing || !self.session.watches.is_empty()) {
             // A transaction holds the claims on its keys, also to read them all in one state.
             self.needs = Needs::Writes;
         }
@@ -230,6 +234,7 @@ impl Pipeline {
             Some(Action::Transaction(TransactionCommand::Multi)) => self.multi(),
             Some(Action::Transaction(TransactionCommand::Exec)) => self.exec(txn),
             Some(Action::Transaction(TransactionCommand::Discard)) => self.discard(),
+            Some(Action::Transaction(TransactionCommand::Watch)) => self.watch(args, txn),
             Some(Action::RunOutside(_)) if self.session.transaction.is_some() => {
                 self.refuse("ERR Command not allowed inside a transaction");
             }
@@ -253,8 +258,13 @@ impl Pipeline {
             Resolved::Server(command) => command.action,
             Resolved::Unknown => return self.out.error(&unknown(args)),
         };
-        if let Action::Run(run) | Action::RunAtOnce(run) | Action::RunOutside(run) = action {
-            self.call(run, args);
+        match action {
+            Action::Run(run) | Action::RunAtOnce(run) | Action::RunOutside(run) => self.call(run, args),
+            Action::Transaction(TransactionCommand::Unwatch) => {
+                self.session.watches.clear();
+                self.out.simple("OK");
+            }
+            Action::Transaction(_) => {}
         }
     }
 
@@ -288,9 +298,32 @@ impl Pipeline {
         }
     }
 
+    fn watch(&mut self, args: Args<'_>, txn: &mut Txn<'_>) {
+        if self.session.transaction.is_some() {
+            return self.out.error("ERR WATCH inside MULTI is not allowed");
+        }
+        for key in args.rest(1) {
+            let watches = &mut self.session.watches;
+            if watches.iter().any(|watch| watch.key() == key) {
+                continue;
+            }
+            if watches.len() >= WATCH_LIMIT {
+                return self.out.error(&format!("ERR a client may watch {WATCH_LIMIT} keys"));
+            }
+            match txn.watch(Bytes::copy_from_slice(key)) {
+                Ok(watch) => watches.push(watch),
+                Err(error) => return self.out.error(&format!("ERR {error}")),
+            }
+        }
+        self.out.simple("OK");
+    }
+
     fn discard(&mut self) {
         match self.session.transaction.take() {
-            Some(_) => self.out.simple("OK"),
+            Some(_) => {
+                self.session.watches.clear();
+                self.out.simple("OK");
+            }
             None => self.out.error("ERR DISCARD without MULTI"),
         }
     }
@@ -300,8 +333,12 @@ impl Pipeline {
         let Some(open) = self.session.transaction.take() else {
             return self.out.error("ERR EXEC without MULTI");
         };
+        let watches = std::mem::take(&mut self.session.watches);
         if open.aborted {
             return self.out.error("EXECABORT Transaction discarded because of previous errors.");
+        }
+        if watches.iter().any(|watch| txn.has_changed(watch)) {
+            return self.out.null_array();
         }
         let range = open.start..open.end;
         let refused =
@@ -364,6 +401,7 @@ impl Work for Pipeline {
         }
         if has_exec {
             self.queue.claims(claims);
+            self.before.watches.iter().for_each(|watch| claims.key(watch.key()));
         }
     }
 

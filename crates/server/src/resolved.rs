@@ -40,13 +40,19 @@ impl Resolved {
             Resolved::Key(command) if command.spec.has(Spec::WRITE) => Needs::Writes,
             Resolved::Key(command) if command.spec.has(Spec::WALKS) => Needs::Walks,
             Resolved::Key(_) => Needs::Reads,
+            // WATCH holds the claims on its keys while it notes their state.
+            Resolved::Server(_) if self.is(TransactionCommand::Watch) => Needs::Writes,
             Resolved::Server(_) | Resolved::Unknown => Needs::Nothing,
         }
     }
 
-    /// Whether the command is EXEC, which needs and claims what the queued commands do.
+    /// Whether the command is EXEC, which needs and claims the same as the queued commands.
     pub fn is_exec(self) -> bool {
-        matches!(self, Resolved::Server(c) if matches!(c.action, Action::Transaction(TransactionCommand::Exec)))
+        self.is(TransactionCommand::Exec)
+    }
+
+    fn is(self, command: TransactionCommand) -> bool {
+        matches!(self, Resolved::Server(c) if matches!(c.action, Action::Transaction(c) if c == command))
     }
 
     /// Whether the command writes and replies with a stored value, of whatever length.
@@ -63,8 +69,10 @@ impl Resolved {
 
     /// Adds the keys among the words to `claims`.
     pub fn claims(self, args: Args<'_>, claims: &mut Claims) {
-        if let Resolved::Key(command) = self {
-            claims.command(&command.spec, args);
+        match self {
+            Resolved::Key(command) => claims.command(&command.spec, args),
+            Resolved::Server(command) if command.spec.keys.first > 0 => claims.command(&command.spec, args),
+            _ => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a device's URL to a running server, and back.
+//! Opens a device by its URL, serves from it, and closes it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::error::{Error, Result};
 use crate::options::{Durability, ServeOptions};
 use crate::server::{Server, Sockets};
 
-/// Serves until SIGTERM, SIGINT or SHUTDOWN, then writes everything out and lets go of the device.
+/// Serves until SIGTERM, SIGINT, SIGHUP or SHUTDOWN, then writes all data out and closes the device.
 ///
 /// Prints one line that begins with `ready` to the standard output when clients are served.
 ///
 /// # Errors
-/// Settings that make no sense, a device that cannot be opened or holds something else, a port that is taken.
+/// Settings out of range, a device that cannot be opened or holds other data, a port that is taken.
 pub fn run(options: ServeOptions) -> Result<()> {
     // A port that is taken must not leave a new drive file behind.
     let sockets = Sockets::bind(&options)?;
@@ -32,13 +32,13 @@ pub fn run(options: ServeOptions) -> Result<()> {
     served.and(unmounted)
 }
 
-/// A device, and the array that it is, if it is one.
+/// A device, and the array if the device is one.
 type Opened = (Arc<dyn ZonedDevice>, Option<OpenArray>);
 
-/// Makes the drive file where there is none, if a blank drive is to be formatted and can be.
+/// Opens the device. Makes the drive file of an emulated drive, if blank drives are formatted and the size fits.
 fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
-    let opening = |error: zoned::Error| failed("opening the device", error.to_string());
+    let opening = |error: zoned::Error| failed("opening", error.to_string());
     let url: DeviceUrl = options.device.parse().map_err(opening)?;
     if let DeviceUrl::Array(rest) = &url {
         let array = ::array::url::assemble(rest, driver).map_err(opening)?;
@@ -62,18 +62,19 @@ fn format_options() -> FormatOptions {
 fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
     let driver = device.driver();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
-    let zones = device.report_all().map_err(|error| failed("asking for the zones of", error.to_string()))?;
+    let zones = device.report_all().map_err(|error| failed("reporting the zones of", error.to_string()))?;
     let blank = zones
         .iter()
         .all(|zone| matches!(zone.state, ZoneState::Empty | ZoneState::Conventional | ZoneState::Offline));
     if blank {
         if !options.format_if_blank {
-            let detail = "it is blank: make a file system with `furrow fs mkfs`".to_owned();
+            let detail = "the device is blank: make a file system with `furrow fs mkfs`".to_owned();
             return Err(failed("mounting", detail));
         }
-        // A drive of this machine may be blank by mistake, and another one than was meant.
+        // A blank real drive may be another one than was meant.
         if !::array::url::is_emulated(&options.device) {
-            let detail = "it is blank; a real drive is formatted by `furrow fs mkfs` alone".to_owned();
+            let detail =
+                "the drive is blank, and a real drive is formatted by `furrow fs mkfs` only".to_owned();
             return Err(failed("mounting", detail));
         }
         tracing::info!(device = options.device, "the drive is blank: making a file system");
@@ -118,7 +119,7 @@ fn serve(fs: &Fs, array: Option<OpenArray>, sockets: Sockets, options: &ServeOpt
     server.wait()
 }
 
-/// The line that scripts and people wait for. A closed standard output is no reason to stop.
+/// Prints the line that scripts and people wait for. A closed standard output does not stop the server.
 fn announce(server: &Server, options: &ServeOptions) {
     let promise = match options.durability {
         Durability::Sync => "durability sync: acknowledged is durable",

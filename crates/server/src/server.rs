@@ -1,4 +1,4 @@
-//! The running server: its sockets, its threads, its end.
+//! The running server: its sockets, its threads and its shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::error::{Error, Result};
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
 use crate::shared::Shared;
-use crate::{commands, connection, http};
+use crate::{commands, connection, descriptors, http};
 
-/// Worker threads, at least: one may wait for the drive while others serve sockets.
+/// Fewest worker threads: one may wait for the drive while the others serve sockets.
 const LEAST_WORKERS: usize = 4;
 
 /// Threads for walks over the database and for reads that find the workers taken.
 const READER_THREADS: usize = 8;
 
-/// Connections that the kernel keeps until they are accepted.
+/// Most connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long connections may take to end at a shutdown.
+/// Time that connections have to end at a shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// After an accept failed, for want of file descriptors mostly.
+/// Pause after a failed accept: mostly the file descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that runs. [`wait`](Server::wait) for its end, or it ends abruptly when dropped.
+/// A running server. [`wait`](Server::wait) ends it cleanly; dropping it cuts its connections.
 pub struct Server {
     runtime: Runtime,
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ pub struct Server {
     listening: JoinHandle<()>,
 }
 
-/// The sockets of a server that does not serve yet: who connects waits.
+/// The sockets of a server that does not serve yet: connections wait.
 pub(crate) struct Sockets {
     runtime: Runtime,
     workers: usize,
@@ -56,9 +56,10 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Listens. Everything that can be wrong with the settings is found here, before a device is touched.
+    /// Checks the settings and listens, before a device is touched.
     pub(crate) fn bind(options: &ServeOptions) -> Result<Sockets> {
         options.validate()?;
+        descriptors::allow(options.max_clients)?;
         let password = options.password()?;
         if let Some(warning) = options.password_warning() {
             tracing::warn!("{warning}");
@@ -72,7 +73,7 @@ impl Sockets {
             .enable_all()
             .build()?;
         let guard = runtime.enter();
-        let listener = listen(SocketAddr::new(options.bind, options.port), "redis protocol", "--port")?;
+        let listener = listen(SocketAddr::new(options.bind, options.port), "the redis protocol", "--port")?;
         let http_listener = options.http.map(|at| listen(at, "HTTP", "--http")).transpose()?;
         drop(guard);
         Ok(Sockets { runtime, workers, password, listener, http_listener })
@@ -83,7 +84,7 @@ impl Server {
     /// Listens, and serves `engine` from threads of its own.
     ///
     /// # Errors
-    /// Settings that make no sense, an unreadable password file, a port that is taken.
+    /// Settings out of range, an unreadable password file, a port that is taken.
     pub fn start(engine: Engine, options: ServeOptions) -> Result<Server> {
         Server::start_on(Sockets::bind(&options)?, engine, Backing::default(), options)
     }
@@ -119,41 +120,54 @@ impl Server {
         Ok(Server { runtime, shared, address, http_address, listening })
     }
 
-    /// Where it listens.
+    /// The address of the redis protocol.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it answers HTTP.
+    /// The address of the HTTP port.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
     }
 
-    /// Begins the shutdown; [`wait`](Server::wait) for its end.
+    /// Begins the shutdown, which [`wait`](Server::wait) completes.
     pub fn stop(&self) {
         self.shared.stop();
     }
 
-    /// SIGTERM and SIGINT begin the shutdown; a second one ends the process at once.
+    /// Has SIGTERM, SIGINT and SIGHUP begin the shutdown; SIGHUP not where the process was started with it ignored, as by
+    /// nohup. A signal that comes [`REPEAT_AFTER`] or more after the first one ends the process at once.
     pub fn stop_on_signals(&self) -> Result<()> {
         let _guard = self.runtime.enter();
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         let shared = Arc::clone(&self.shared);
         self.runtime.spawn(async move {
-            for again in [false, true] {
-                let name = tokio::select! { _ = term.recv() => "SIGTERM", _ = int.recv() => "SIGINT" };
-                if again {
-                    tracing::warn!("{name} again: ending at once");
-                    std::process::exit(SECOND_SIGNAL_CODE);
+            let mut first: Option<tokio::time::Instant> = None;
+            loop {
+                let name = tokio::select! {
+                    _ = term.recv() => "SIGTERM",
+                    _ = int.recv() => "SIGINT",
+                    Some(_) = async { hangup.as_mut()?.recv().await } => "SIGHUP",
+                };
+                match first {
+                    None => {
+                        tracing::info!("{name}: shutting down; again after a second to end at once");
+                        first = Some(tokio::time::Instant::now());
+                        shared.stop();
+                    }
+                    Some(first) if first.elapsed() < REPEAT_AFTER => {}
+                    Some(_) => {
+                        tracing::warn!("{name} again: ending at once");
+                        std::process::exit(REPEATED_SIGNAL_CODE);
+                    }
                 }
-                tracing::info!("{name}: shutting down; again to end at once");
-                shared.stop();
             }
         });
         Ok(())
     }
 
-    /// Waits until someone asks for the shutdown, lets the connections finish, and closes the engine.
+    /// Waits until the shutdown begins, lets the connections finish, and closes the engine.
     pub fn wait(self) -> Result<()> {
         let Server { runtime, shared, listening, .. } = self;
         let listened = runtime.block_on(listening);
@@ -164,8 +178,19 @@ impl Server {
     }
 }
 
-/// The exit code when a second signal ends the process.
-const SECOND_SIGNAL_CODE: i32 = 130;
+/// The exit code when a repeated signal ends the process.
+const REPEATED_SIGNAL_CODE: i32 = 130;
+
+/// A signal this long after the first one was sent on purpose: a service manager may send two within milliseconds.
+const REPEAT_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether the process was started with SIGHUP ignored.
+fn is_hangup_ignored() -> bool {
+    const HANGUP_BIT: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP_BIT != 0)
+}
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -173,7 +198,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-fn listen(address: SocketAddr, what: &'static str, option: &str) -> Result<TcpListener> {
+fn listen(address: SocketAddr, protocol: &'static str, option: &str) -> Result<TcpListener> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
@@ -191,7 +216,7 @@ fn listen(address: SocketAddr, what: &'static str, option: &str) -> Result<TcpLi
             std::io::ErrorKind::PermissionDenied => format!("; give a port above 1023 with {option}"),
             _ => String::new(),
         };
-        Error::Listen { address, what, source, advice }
+        Error::Listen { address, protocol, source, advice }
     })
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kv::Watch;
+
 /// A connection's state. Each turn of a pipeline works on a copy, so that a second run starts from the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -21,6 +23,8 @@ pub(crate) struct Session {
     pub no_touch: bool,
     /// The transaction between MULTI and EXEC.
     pub transaction: Option<Transaction>,
+    /// The keys that must not change until EXEC.
+    pub watches: Vec<Watch>,
     /// How the connection ends after this command.
     pub ending: Ending,
 }
@@ -59,6 +63,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             transaction: None,
+            watches: Vec::new(),
             ending: Ending::None,
         }
     }

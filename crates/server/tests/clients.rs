@@ -171,3 +171,15 @@ fn resp3_has_texts_for_people_and_sets() {
     }
     assert!(matches!(client.line("COMMAND INFO get").items()[0].clone().items()[2], Value::Set(_)));
 }
+
+#[test]
+fn info_tells_the_memory_that_the_server_uses() {
+    let server = start(options());
+    let info = server.client().line("INFO memory").text();
+    let bytes = |name: &str| -> u64 {
+        info.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
+    };
+    let _counted_by_the_store = bytes("used_memory:");
+    assert!(bytes("used_memory_rss:") > 1 << 20, "{info}");
+    assert!(!info.contains("# Stats"), "{info}");
+}

@@ -1,54 +1,57 @@
-//! The array in use.
+//! An array that a process has opened.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use array::{Array, Events, Pace, RebuildOptions, ScrubOptions, Slot};
+use array::{Array, Events, Health, Pace, RebuildOptions, ScrubOptions, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{DeviceUrl, Error, ErrorKind, Geometry, ZonedDevice, contents};
 
 use super::orders::ReplaceOrder;
-use super::view::{ArrayView, EndView, EventView, ScrubView};
+use super::view::{ArrayView, EndView, EventView, ScrubView, health_after};
 
-/// So many events are kept for those who ask later.
+/// Most events that are kept for later views.
 const EVENTS: usize = 200;
 
-/// Bytes a second: a rebuild reads as many of a drive at a time.
+/// Lowest limit on a rebuild, in bytes a second: a rebuild reads as many of a drive at a time.
 const LEAST_RATE: u64 = 64 << 10;
 
-/// The array that the server's data lies on.
+/// An array that this process has opened: its state, its events, and orders to it.
 pub struct OpenArray {
     array: Arc<Array>,
-    /// What names its members.
+    /// The URL's part behind `array:`, which names the members.
     rest: String,
     driver: Arc<dyn Driver>,
     opened_ms: u64,
     events: Events,
     kept: Mutex<Kept>,
-    /// New drives that the URL which names the members does not name.
+    /// New drives that the array's URL does not name.
     unlisted: Mutex<Vec<String>>,
 }
 
-#[derive(Default)]
 struct Kept {
     count: u64,
+    /// The health after the last event.
+    health: Health,
     events: VecDeque<EventView>,
 }
 
 impl OpenArray {
-    /// From now on events are kept. `rest` is what stands behind `array:` in the array's URL.
+    /// Keeps the array's events from now on. `rest` is the part of the array's URL behind `array:`.
     pub fn new(array: Arc<Array>, rest: &str) -> OpenArray {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
+        // The events first: one that comes before the status is asked sets the same health again.
         let (opened_ms, events) = (driver.unix_millis(), array.events());
-        let (kept, unlisted) = (Mutex::default(), Mutex::default());
+        let kept = Kept { count: 0, health: array.status().health(), events: VecDeque::new() };
+        let (kept, unlisted) = (Mutex::new(kept), Mutex::default());
         OpenArray { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
 
-    /// How it is now.
+    /// The array at this moment.
     pub fn view(&self) -> ArrayView {
         let counters = self.array.counters().each().map(|(name, value)| (name.to_owned(), value)).collect();
-        // Before the events: what it shows has its event among them.
+        // The status before the events, so that each change that the status shows has its event.
         let status = self.array.status();
         let mut view = ArrayView {
             counters,
@@ -58,8 +61,8 @@ impl OpenArray {
         };
         view.advice.extend(self.unlisted.lock().iter().map(|url| {
             format!(
-                "Name {url} among the members when the array is opened the next time: without it the array does without \
-                 that drive for good."
+                "Name {url} among the members when the array is opened the next time: an array that is opened without \
+                 the new drive leaves it out for good."
             )
         }));
         if let Some(rebuild) = self.array.rebuild().filter(array::Handle::is_over) {
@@ -80,8 +83,9 @@ impl OpenArray {
         let mut kept = self.kept.lock();
         while let Some(event) = self.events.try_next() {
             kept.count += 1;
-            let event = EventView::new(kept.count, &event);
-            kept.events.push_back(event);
+            let view = EventView::new(kept.count, &event, kept.health);
+            kept.health = health_after(&event.kind, kept.health);
+            kept.events.push_back(view);
             if kept.events.len() > EVENTS {
                 kept.events.pop_front();
             }
@@ -89,25 +93,26 @@ impl OpenArray {
         kept.events.iter().cloned().collect()
     }
 
-    /// The array does without this drive from now on.
+    /// Has a member fail.
     ///
     /// # Errors
-    /// What [`Array::fail`] says.
+    /// Those of [`Array::fail`].
     pub fn fail(&self, slot: Slot) -> Result<(), Error> {
         units::block_on(&*self.driver, self.array.fail(slot))
     }
 
-    /// Begins to fill a new drive. A dry run only looks whether it would do; what it holds, in words.
+    /// Begins to rebuild onto a new drive. A dry run checks only whether the drive can be used. Returns the contents that
+    /// the drive had, in words.
     ///
     /// # Errors
-    /// What [`zoned::open`] says; [`ErrorKind::HoldsData`] without `force`; what [`Array::start_replace`] says.
+    /// Those of [`zoned::open`] and [`Array::start_replace`]; [`ErrorKind::HoldsData`] without `force`.
     pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
         if order.max_rate.is_some_and(|rate| rate < LEAST_RATE) {
             let error = Error::new(ErrorKind::Invalid, &Arc::from(order.device.as_str()), "replace");
             return Err(error.because("a rebuild below 64 KiB/s never ends: set a higher rate, or none"));
         }
-        // What is refused makes no drive file.
+        // A refused order makes no drive file.
         self.array.may_replace(Slot(order.slot))?;
         if array::url::is_file(&self.rest) {
             array::url::listable(&order.device)?;
@@ -116,7 +121,7 @@ impl OpenArray {
         if !url.exists() {
             self.suits(&url.options()?.geometry()?)?;
             if dry_run {
-                return Ok(format!("{}: it would be made", order.device));
+                return Ok(format!("{}: the drive file would be made", order.device));
             }
         }
         let device = match dry_run {
@@ -136,7 +141,7 @@ impl OpenArray {
         })
     }
 
-    /// Has a new drive named at the next start, or says that it is not. The rebuild runs either way.
+    /// Adds a new drive to the file that lists the members; warns where there is no such file. The rebuild runs either way.
     fn remember(&self, url: &str) {
         match array::url::remember(&self.rest, url) {
             Err(error) => {
@@ -150,7 +155,7 @@ impl OpenArray {
         self.unlisted.lock().push(url.to_owned());
     }
 
-    /// Whether a drive of this geometry can be a member.
+    /// Refuses a drive whose geometry does not fit the array.
     fn suits(&self, drive: &Geometry) -> Result<(), Error> {
         let (array, superblock) = (ZonedDevice::geometry(&*self.array), self.array.superblock());
         let unit = u64::from(superblock.unit);
@@ -158,22 +163,25 @@ impl OpenArray {
         let (zones, capacity) = (superblock.zones + superblock.metadata_zones, superblock.zone_capacity);
         if drive.block_size != superblock.block_size {
             return refuse(format!(
-                "its blocks have {} bytes, the array's {}",
+                "the drive's blocks have {} bytes, the array's {}",
                 drive.block_size, superblock.block_size
             ));
         }
         if drive.conventional > 0 {
-            return refuse(format!("{} of its zones are conventional: arrays take none", drive.conventional));
+            return refuse(format!(
+                "{} zones of the drive are conventional: arrays take none",
+                drive.conventional
+            ));
         }
         if drive.zones < zones || drive.zone_capacity < capacity {
             return refuse(format!(
-                "it has {} zones of {} blocks; the array needs {zones} of {} at least",
+                "the drive has {} zones of {} blocks; the array needs {zones} of {} at least",
                 drive.zones, drive.zone_capacity.0, capacity.0
             ));
         }
         if drive.max_transfer.0 <= unit {
             return refuse(format!(
-                "it takes {} blocks at a time; the array's stripe units have {unit}, and a header",
+                "the drive takes {} blocks at a time; the array's stripe units have {unit}, and a header",
                 drive.max_transfer.0
             ));
         }
@@ -186,13 +194,15 @@ impl OpenArray {
                 && needed.is_none_or(|needed| has < needed)
             {
                 let needed = needed.map_or("no limit".to_owned(), |needed| needed.to_string());
-                return refuse(format!("{has} of its zones can be {what} at once; the array needs {needed}"));
+                return refuse(format!(
+                    "{has} zones of the drive can be {what} at once; the array needs {needed}"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Ends the rebuild or the scrub early; whether there was one.
+    /// Cancels the rebuild or the scrub; returns whether one was running.
     pub fn cancel(&self, what: Job) -> bool {
         match what {
             Job::Rebuild => {
@@ -210,7 +220,7 @@ impl OpenArray {
     }
 }
 
-/// What runs for a while.
+/// A background job of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
     /// A rebuild.

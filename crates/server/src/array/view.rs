@@ -1,4 +1,4 @@
-//! How an array is, as programs read it: what `GET /array` answers and `furrow array status --json` prints.
+//! The state of an array as programs read it: the answer to `GET /array` and the output of `furrow array status --json`.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use zoned::ZoneState;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArrayView {
-    /// Its UUID.
+    /// The array's UUID.
     pub array: String,
-    /// Its name for people.
+    /// The array's name for people.
     pub label: String,
     /// `clean`, `degraded` or `failed`.
     pub health: String,
@@ -22,25 +22,25 @@ pub struct ArrayView {
     pub stripe_unit: u64,
     /// Bytes that the array holds when it is full.
     pub capacity: u64,
-    /// By slot.
+    /// The members, in the order of their slots.
     pub members: Vec<MemberView>,
-    /// The rebuild under way.
+    /// The rebuild that runs.
     pub rebuild: Option<ProgressView>,
-    /// How the last rebuild ended, of an array that is in use.
+    /// The end of the last rebuild since the array was opened.
     pub last_rebuild: Option<EndView>,
-    /// The scrub under way.
+    /// The scrub that runs.
     pub scrub: Option<ProgressView>,
-    /// How the last scrub ended, of an array that is in use.
+    /// The end of the last scrub since the array was opened.
     pub last_scrub: Option<EndView>,
     /// Physical zones that are read-only or offline.
     pub worn: Vec<WornView>,
-    /// What to do, in sentences.
+    /// Advice for the operator, in sentences.
     pub advice: Vec<String>,
-    /// What was counted since the array was opened, where it is in use.
+    /// Counters since the array was opened; empty for an array that no process has open.
     pub counters: BTreeMap<String, u64>,
-    /// When the array was opened, in milliseconds since 1970, where it is in use.
+    /// When the array was opened, in milliseconds since 1970; 0 for an array that no process has open.
     pub opened_ms: u64,
-    /// The last events since then, oldest first.
+    /// The last events since the array was opened, oldest first.
     pub events: Vec<EventView>,
 }
 
@@ -48,55 +48,55 @@ pub struct ArrayView {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberView {
-    /// Its place.
+    /// The member's slot.
     pub slot: u32,
     /// `good`, `failed`, `missing` or `rebuilding`.
     pub state: String,
-    /// The drive's name, where it is there.
+    /// The drive's name, if the drive is present.
     pub drive: Option<String>,
-    /// Its identity in the array.
+    /// The member's UUID.
     pub uuid: String,
     /// Reads that gave errors of the medium since the array was opened.
     pub media_errors: u64,
 }
 
-/// How far something is.
+/// The progress of a rebuild or a scrub.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgressView {
-    /// The slot that is rebuilt.
+    /// The slot that is rebuilt; nothing for a scrub.
     pub slot: Option<u32>,
-    /// Zones that are done.
+    /// Zones that are complete.
     pub zones_done: u32,
-    /// Zones in all that hold something.
+    /// Zones with data, complete or not.
     pub zones: u32,
-    /// Bytes that are done.
+    /// Bytes read or written so far.
     pub bytes: u64,
-    /// Bytes in all.
+    /// Bytes to be read or written in all.
     pub total: u64,
-    /// Since it began, or went on after a restart.
+    /// Seconds since the job began, or was resumed after a restart.
     pub seconds: f64,
-    /// Until its end, where that can be told.
+    /// Estimated seconds until the job's end.
     pub eta_seconds: Option<f64>,
 }
 
-/// How a rebuild or a scrub ended.
+/// The end of a rebuild or a scrub.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndView {
-    /// How far it came.
+    /// The progress at the end.
     pub progress: ProgressView,
-    /// What went wrong, if anything.
+    /// The error that ended the job.
     pub error: Option<String>,
-    /// What a scrub found, where it came to its end.
+    /// The findings of a scrub that ended without an error.
     pub found: Option<ScrubView>,
 }
 
-/// What a scrub found.
+/// The findings of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScrubView {
-    /// Zones that hold something.
+    /// Zones with data.
     pub zones: u32,
     /// Stripes compared.
     pub stripes: u64,
@@ -104,13 +104,13 @@ pub struct ScrubView {
     pub bytes: u64,
     /// Stripe units that a drive could not read.
     pub read_errors: u64,
-    /// Of these, how many follow from the others and are recorded.
+    /// Unreadable units that were reconstructed from the other drives and recorded.
     pub repaired: u64,
-    /// Of these, how many follow from nothing: another unit of the stripe is unreadable too.
+    /// Unreadable units that cannot be reconstructed: another unit of the stripe is unreadable too.
     pub lost: u64,
-    /// Stripes whose parity does not fit.
+    /// Stripes whose parity does not fit their data.
     pub mismatches: u64,
-    /// Of these, how many had their parity made to fit.
+    /// Stripes whose parity was rewritten.
     pub parity_rewritten: u64,
 }
 
@@ -118,27 +118,29 @@ pub struct ScrubView {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WornView {
-    /// Whose.
+    /// The member's slot.
     pub slot: u32,
-    /// The logical zone that it is a part of.
+    /// The logical zone that the physical zone is a part of.
     pub zone: u32,
     /// `read-only` or `offline`.
     pub state: String,
 }
 
-/// Something that happened.
+/// An event of an array.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventView {
-    /// Counts the events since the array was opened, from 1 on.
+    /// The event's number since the array was opened, from 1 on.
     pub number: u64,
     /// Milliseconds since 1970.
     pub unix_ms: u64,
-    /// A short name: `drive-failed`, say.
+    /// The event's short name, such as `drive-failed`.
     pub event: String,
-    /// The drive that it is about.
+    /// The slot of the drive that the event concerns.
     pub slot: Option<u32>,
-    /// In words.
+    /// The array's health after the event: `clean`, `degraded` or `failed`.
+    pub health: String,
+    /// The event in words.
     pub text: String,
 }
 
@@ -213,10 +215,11 @@ impl From<&ScrubReport> for ScrubView {
 }
 
 impl EventView {
-    /// The event with this number.
-    pub(super) fn new(number: u64, event: &Event) -> EventView {
+    /// The event with this number; `before`: the array's health before the event.
+    pub(super) fn new(number: u64, event: &Event, before: Health) -> EventView {
         EventView {
             number,
+            health: health(health_after(&event.kind, before)).to_owned(),
             unix_ms: event.unix_ms,
             event: event.kind.name().to_owned(),
             slot: slot_of(&event.kind),
@@ -235,7 +238,7 @@ impl ProgressView {
     }
 }
 
-/// The drive that an event is about.
+/// The slot of the drive that an event concerns.
 fn slot_of(kind: &EventKind) -> Option<u32> {
     match kind {
         EventKind::DriveFailed { slot, .. }
@@ -247,6 +250,16 @@ fn slot_of(kind: &EventKind) -> Option<u32> {
         | EventKind::ZoneWorn { slot, .. }
         | EventKind::ManyErrors { slot, .. } => Some(slot.0),
         _ => None,
+    }
+}
+
+/// The array's health after an event.
+pub(super) fn health_after(kind: &EventKind, before: Health) -> Health {
+    match kind {
+        EventKind::DriveFailed { .. } => Health::Degraded,
+        EventKind::SecondFailure { .. } => Health::Failed,
+        EventKind::RebuildEnded { error: None, .. } => Health::Clean,
+        _ => before,
     }
 }
 
@@ -266,5 +279,34 @@ fn state(state: MemberState) -> &'static str {
         MemberState::Failed => "failed",
         MemberState::Missing => "missing",
         MemberState::Rebuilding => "rebuilding",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use array::Slot;
+
+    use super::*;
+
+    #[test]
+    fn each_event_carries_the_health_of_its_moment_however_fast_the_next_one_follows() {
+        let (slot, why) = (Slot(1), "gone".to_owned());
+        let ended = |error| EventKind::RebuildEnded { slot, error };
+        let kinds = [
+            (EventKind::ScrubStarted, "clean"),
+            (EventKind::DriveFailed { slot, why: why.clone() }, "degraded"),
+            (EventKind::RebuildStarted { slot, resumed: false }, "degraded"),
+            (ended(Some(why.clone())), "degraded"),
+            (ended(None), "clean"),
+            (EventKind::DriveFailed { slot, why: why.clone() }, "degraded"),
+            (EventKind::SecondFailure { slot, why }, "failed"),
+            (EventKind::Dropped(1), "failed"),
+        ];
+        let mut now = Health::Clean;
+        for (kind, expected) in kinds {
+            let event = Event { unix_ms: 7, kind };
+            assert_eq!(EventView::new(1, &event, now).health, expected, "{:?}", event.kind);
+            now = health_after(&event.kind, now);
+        }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) enum TransactionCommand {
     Multi,
     Exec,
     Discard,
+    Watch,
+    Unwatch,
 }
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";

@@ -1,4 +1,4 @@
-//! Which clients CLIENT KILL ends.
+//! The filters of CLIENT KILL and CLIENT LIST.
 
 use kv::Args;
 

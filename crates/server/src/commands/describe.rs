@@ -44,7 +44,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
                 }
             }
         }
-        // redis-cli asks at its start; without texts it shows no hints.
+        // redis-cli sends this at its start; without texts redis-cli shows no hints.
         b"DOCS" => out.map(0),
         b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;

@@ -5,7 +5,7 @@ use kv::Answer;
 use super::call::{Call, Outcome, SYNTAX};
 use crate::session::Session;
 
-/// The version of the protocol's reference server whose commands and errors these are.
+/// The version of redis whose commands and error texts this server follows.
 pub(super) const COMPATIBLE_VERSION: &str = "7.0.15";
 
 /// Longest client name.

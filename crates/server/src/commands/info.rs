@@ -20,6 +20,15 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// The memory of this process that is in RAM, or 0 where the kernel does not tell.
+fn resident_bytes() -> u64 {
+    const KIB: u64 = 1 << 10;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * KIB
+}
+
 /// The sections that `wanted` accepts.
 pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
@@ -63,7 +72,18 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             put("maxclients", shared.options.max_clients.to_string());
         }
         "memory" => {
-            put("used_memory", engine.used_memory().to_string());
+            let resident = resident_bytes();
+            let used = engine.used_memory();
+            put("used_memory", used.to_string());
+            put("used_memory_human", format!("{:.2}M", used as f64 / f64::from(1 << 20)));
+            put("used_memory_rss", resident.to_string());
+            put("maxmemory", "0".into());
+            put("maxmemory_policy", "noeviction".into());
+            for (name, value) in engine.describe_store() {
+                if matches!(name.as_str(), "memtable_bytes" | "block_cache_bytes") {
+                    put(&name, value);
+                }
+            }
         }
         "persistence" => {
             put("loading", "0".into());

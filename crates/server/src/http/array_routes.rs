@@ -21,7 +21,7 @@ use crate::shared::Shared;
 #[serde(deny_unknown_fields)]
 struct Plain {}
 
-/// The routes.
+/// The routes of the array.
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/array", get(show))
@@ -78,7 +78,7 @@ fn viewed(array: &OpenArray) -> Value {
     json!(array.view())
 }
 
-/// Does something with the array on a thread that may wait for the drives.
+/// Runs `what` with the array on a thread that may wait for the drives.
 async fn on_array(
     shared: Arc<Shared>,
     what: impl FnOnce(&OpenArray) -> Result<Value, Error> + Send + 'static,

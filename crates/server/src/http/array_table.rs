@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::html::escape;
 use crate::array::ArrayView;
 
-/// How many of the last events are shown.
+/// Events on the page.
 const EVENTS: usize = 8;
 
 /// The health, a table of the drives, the jobs that run, and the last events.
@@ -22,7 +22,7 @@ pub(super) fn table(view: &ArrayView) -> String {
     page.push_str("</table>\n");
     for (what, progress) in [("Rebuild", &view.rebuild), ("Scrub", &view.scrub)] {
         if let Some(progress) = progress {
-            // Written to a string: it cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 page,
                 "<p>{what}: <progress max={} value={}></progress> {}</p>",

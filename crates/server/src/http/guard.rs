@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_this_machine_may_give_orders_and_nobody_else() {
+    fn only_programs_of_this_machine_may_give_orders() {
         let here = Some(SocketAddr::from(([127, 0, 0, 1], 4000)));
         assert_eq!(judge(here, &headers(&[])), Ok(()));
         assert_eq!(judge(here, &headers(&[("sec-fetch-site", "none")])), Ok(()));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_this_machine_only_by_a_loopback_name() {
+    fn only_loopback_names_are_this_machine() {
         for host in ["127.0.0.1:9121", "127.0.0.1", "localhost:9121", "LOCALHOST", "[::1]:9121", "[::1]"] {
             assert!(is_this_machine(host), "{host}");
         }

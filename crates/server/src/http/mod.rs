@@ -41,7 +41,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// In the format that the client accepts; the device is asked for its zones, which may block.
+/// The metrics in the format that the client accepts, made on a thread that may wait for the device.
 async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, StatusCode> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = metrics::Format::of_accept(accept);

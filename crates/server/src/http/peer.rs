@@ -1,12 +1,12 @@
-//! Whose program is at the other end of a connection from this machine: the kernel's table of TCP sockets says.
+//! The user who owns the other end of a connection from this machine, by the kernel's table of TCP sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-/// The state of a connection with both ends open. In others the table gives root for sockets that nobody has any more.
+/// The state of a connection with both ends open. In other states the table names root for sockets without an owner.
 const ESTABLISHED: &str = "01";
 
-/// The user whose program has the socket with this address, if exactly one user has.
+/// The user who owns the socket with this address, if exactly one user does.
 pub(super) fn owner(of: SocketAddr) -> Option<u32> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let text: String = tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).collect();
@@ -18,7 +18,7 @@ pub(super) fn own() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|own| own.uid())
 }
 
-/// Whether a user may give orders to a server of user `own`: the same, and root.
+/// Whether a user may give orders to a server that runs as `own`: the same user and root may.
 pub(super) fn may_order(user: Option<u32>, own: Option<u32>) -> bool {
     user.is_some() && (user == own || user == Some(0))
 }
@@ -30,7 +30,7 @@ fn owner_in(table: &str, of: SocketAddr) -> Option<u32> {
     owners.all(|other| other == first).then_some(first)
 }
 
-/// The address and the user of a line of the table, of a connection that is open.
+/// The address and the user in a line of the table, if the connection is open.
 fn socket(line: &str) -> Option<(SocketAddr, u32)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
@@ -39,7 +39,7 @@ fn socket(line: &str) -> Option<(SocketAddr, u32)> {
     (state == ESTABLISHED).then_some((address(local)?, user))
 }
 
-/// `0100007F:A3C1`: words in the machine's byte order, and the port.
+/// An address as in the table: `0100007F:A3C1` has words in the machine's byte order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_whose_a_connection_is() {
+    fn the_owner_of_a_connection_is_read_from_the_table() {
         let line = |at: &str, state: &str, user: u32| {
             format!(
                 "   0: {at} 0100007F:23A1 {state} 00000000:00000000 00:00000000 00000000  {user}        0 77 1\n"
@@ -92,14 +92,14 @@ mod tests {
         .concat();
         assert_eq!(owner_in(&table, here(4000)), Some(1000));
         assert_eq!(owner_in(&table, here(4001)), None, "closed: the table gives root");
-        assert_eq!(owner_in(&table, here(4002)), None, "two users: nobody's");
+        assert_eq!(owner_in(&table, here(4002)), None, "two users: no owner");
         assert_eq!(owner_in(&table, here(4003)), None);
         let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), 4000);
         assert_eq!(owner_in(&table, mapped), Some(1000));
     }
 
     #[test]
-    fn a_connection_of_this_process_is_its_users() {
+    fn a_connection_of_this_process_belongs_to_its_user() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             // A machine may have no IPv6.
             let Ok(listener) = TcpListener::bind(host) else { continue };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_those_of_the_servers_user_and_of_root() {
+    fn only_the_servers_user_and_root_may_give_orders() {
         assert!(may_order(Some(1000), Some(1000)) && may_order(Some(0), Some(1000)));
         assert!(!may_order(Some(1001), Some(1000)) && !may_order(None, Some(1000)) && !may_order(None, None));
         assert!(!may_order(Some(1001), None));

@@ -21,9 +21,9 @@ const REBUILD_LEFT: &str = "furrow_array_rebuild_left_seconds";
 const SCRUB_DONE: &str = "furrow_array_scrub_done_bytes";
 const SCRUB_TOTAL: &str = "furrow_array_scrub_total_bytes";
 
-/// What a member can be.
+/// The states of a member.
 const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
-/// The counters of bytes: name in the library, kind in the metric.
+/// The counters of written bytes: the name in the array's counters, the kind in the metric.
 const KINDS: [(&str, &str); 5] = [
     ("data_bytes", "data"),
     ("parity_bytes", "parity"),
@@ -31,11 +31,15 @@ const KINDS: [(&str, &str); 5] = [
     ("metadata_bytes", "metadata"),
     ("rebuilt_bytes", "rebuild"),
 ];
-/// All other counters: name in the library, name of the metric, what it is.
+/// All other counters: the name in the array's counters, the name of the metric, the help text.
 const COUNTERS: [(&str, &str, &str); 8] = [
-    ("degraded_reads", "furrow_array_degraded_reads", "Reads put together from the other drives"),
+    ("degraded_reads", "furrow_array_degraded_reads", "Reads reconstructed from the other drives"),
     ("read_errors", "furrow_array_read_errors", "Reads of a drive that gave an error of the medium"),
-    ("read_repairs", "furrow_array_read_repairs", "Of these, those that were answered from the other drives"),
+    (
+        "read_repairs",
+        "furrow_array_read_repairs",
+        "Reads with an error of the medium that were answered from the other drives",
+    ),
     ("relocations", "furrow_array_relocations", "Stripe units recorded elsewhere than in their place"),
     ("scrub_bytes", "furrow_array_scrub_read_bytes", "Bytes that scrubs read"),
     ("scrub_errors", "furrow_array_scrub_errors", "Reads of scrubs that failed"),
@@ -57,7 +61,12 @@ impl Collector for ArrayMetrics {
             "degraded" => 1,
             _ => 2,
         };
-        gauge(&mut encoder, HEALTH, "0 clean, 1 a drive is lacking, 2 more are", health)?;
+        gauge(
+            &mut encoder,
+            HEALTH,
+            "0 clean, 1 degraded (one drive failed), 2 failed (more drives failed)",
+            health,
+        )?;
         let of = |state: &str| view.members.iter().filter(|member| member.state == state).count() as u64;
         family(
             &mut encoder,
@@ -70,7 +79,7 @@ impl Collector for ArrayMetrics {
             let drive = member.drive.clone().unwrap_or_default();
             ([("slot", member.slot.to_string()), ("drive", drive), ("state", member.state.clone())], 1)
         });
-        family(&mut encoder, MEMBER, "1 for what each drive is now", MetricType::Gauge, states)?;
+        family(&mut encoder, MEMBER, "1 for the present state of each drive", MetricType::Gauge, states)?;
         let errors = view.members.iter().map(|m| ([("slot", m.slot.to_string())], m.media_errors));
         family(
             &mut encoder,
@@ -89,13 +98,23 @@ impl Collector for ArrayMetrics {
         }
         let none = ProgressView::default();
         let rebuild = view.rebuild.as_ref().unwrap_or(&none);
-        gauge(&mut encoder, REBUILD_DONE, "Bytes that the rebuild under way has written", rebuild.bytes)?;
-        gauge(&mut encoder, REBUILD_TOTAL, "Bytes that it will have written, 0 without one", rebuild.total)?;
+        gauge(&mut encoder, REBUILD_DONE, "Bytes that the running rebuild has written", rebuild.bytes)?;
+        gauge(
+            &mut encoder,
+            REBUILD_TOTAL,
+            "Bytes that the running rebuild will have written; 0 without one",
+            rebuild.total,
+        )?;
         let left = rebuild.eta_seconds.map_or(0, |left| left.ceil() as u64);
-        gauge(&mut encoder, REBUILD_LEFT, "Seconds until its end, as far as can be told", left)?;
+        gauge(&mut encoder, REBUILD_LEFT, "Estimated seconds until the end of the running rebuild", left)?;
         let scrub = view.scrub.as_ref().unwrap_or(&none);
-        gauge(&mut encoder, SCRUB_DONE, "Bytes that the scrub under way has read", scrub.bytes)?;
-        gauge(&mut encoder, SCRUB_TOTAL, "Bytes that it will have read, 0 without one", scrub.total)
+        gauge(&mut encoder, SCRUB_DONE, "Bytes that the running scrub has read", scrub.bytes)?;
+        gauge(
+            &mut encoder,
+            SCRUB_TOTAL,
+            "Bytes that the running scrub will have read; 0 without one",
+            scrub.total,
+        )
     }
 }
 

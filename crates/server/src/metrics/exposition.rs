@@ -27,7 +27,7 @@ const FAILED: &str = "furrow_kv_failed_pipelines";
 const EXPIRED: &str = "furrow_kv_expired_keys";
 const READS: &str = "furrow_kv_read_pipelines";
 const READ_ONLY: &str = "furrow_kv_writes_refused";
-// And `_info` to those of infos.
+// The exposition format adds `_info` to the names of infos.
 const BUILD_INFO: &str = "furrow_build";
 const LOG_INFO: &str = "furrow_kv_log";
 const LOG_HELD: &str = "furrow_kv_log_held_records";
@@ -84,7 +84,7 @@ impl Now {
             (CONNECTIONS, "Connections accepted", clients.accepted),
             (REFUSED, "Connections refused: too many clients", clients.refused),
             (GROUPS, "Batches written to the store", stats.groups),
-            (PIPELINES, "Pipelines in those batches", stats.pipelines),
+            (PIPELINES, "Pipelines in the batches written to the store", stats.pipelines),
             (KEYS, "Keys put and deleted", stats.keys_written),
             (BYTES, "Bytes of keys and values written", stats.bytes_written),
             (FAILED, "Pipelines whose write failed", stats.failed),
@@ -93,7 +93,11 @@ impl Now {
         ];
         let mut gauges = vec![
             (CLIENTS, "Clients connected", clients.connected as u64),
-            (UPTIME, "Seconds since the start", shared.now_ms().saturating_sub(shared.started_ms) / 1000),
+            (
+                UPTIME,
+                "Seconds since the server started",
+                shared.now_ms().saturating_sub(shared.started_ms) / 1000,
+            ),
             (READ_ONLY, "1 if the engine takes no writes", u64::from(shared.engine.failure().is_some())),
         ];
         if let Some(room) = shared.engine.room() {
@@ -105,7 +109,7 @@ impl Now {
                 (LOG_RECORDS, "Records of the parallel log", log.records),
                 (LOG_APPENDS, "Appends of the parallel log; records beyond that went together", log.appends),
                 (LOG_DRIVE_FLUSHES, "Flushes of the drive by the parallel log", log.flushes),
-                (LOG_VOIDS, "Records that the parallel log took back", log.voids),
+                (LOG_VOIDS, "Records that the parallel log marked as never written", log.voids),
                 (LOG_REPLACEMENTS, "Zones that the parallel log left for the next one", log.replaced),
                 (LOG_WAITS, "Waits for a zone by records of the parallel log", log.waits),
                 (
@@ -115,7 +119,11 @@ impl Now {
                 ),
             ]);
             gauges.push((LOG_HELD, "Records in the parallel log that are not in tables", held.records));
-            gauges.push((LOG_HELD_BYTES, "Bytes of those, in whole blocks", held.bytes));
+            gauges.push((
+                LOG_HELD_BYTES,
+                "Bytes of the records in the parallel log that are not in tables, in whole blocks",
+                held.bytes,
+            ));
         }
         Now { counters, gauges }
     }

@@ -10,7 +10,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that an `Accept` header prefers. OpenMetrics only by its name, as the specification of OpenMetrics asks.
+    /// The format that an `Accept` header prefers; OpenMetrics only where the header names it.
     pub fn of_accept(accept: &str) -> Format {
         let quality = |media: &str| {
             let mut best = 0.0_f64;

@@ -1,12 +1,12 @@
-//! The request parser: incremental and total. Any bytes, cut anywhere, give the same commands or the same error.
+//! The request parser: incremental and total. Any bytes, split anywhere, give the same commands or the same error.
 
 use bytes::{Bytes, BytesMut};
 use kv::{Args, Span, parse_integer};
 
-/// Bytes of a line: a count, or an inline command.
+/// Most bytes of a line: a count, or an inline command.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// Bytes of one request, whatever the other limits say: spans are 32 bits wide.
+/// Most bytes of a request above all other limits: spans are 32 bits wide.
 const REQUEST_LIMIT: usize = 1 << 30;
 
 /// Limits for a client that has not given the password.
@@ -24,7 +24,7 @@ pub struct ParserLimits {
     pub request: usize,
 }
 
-/// Lines that begin so come from an HTTP client: a web page that was made to send them to this port.
+/// First words of lines that an HTTP client sends, such as a browser that a web page has connect to this port.
 const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 
 /// Why a connection is closed.
@@ -33,7 +33,7 @@ pub enum ProtocolError {
     /// The text follows `-ERR Protocol error: `.
     #[error("{0}")]
     Malformed(String),
-    /// An HTTP request. It gets no answer, and nothing after it is executed: its body may hold commands.
+    /// An HTTP request, which gets no answer. Bytes after it are not parsed: its body may hold commands.
     #[error(
         "an HTTP request came to the port of the redis protocol: a web page may be trying to reach the data"
     )]
@@ -50,12 +50,12 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// How many commands.
+    /// The number of commands.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no command.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -80,19 +80,19 @@ impl Requests {
 enum State {
     /// Before a command.
     Idle,
-    /// Before the `$` of a word; so many are still to come, this one counted.
+    /// Before the `$` of a word; `left` words are missing, this one included.
     Word { left: usize },
-    /// In a word of so many bytes.
+    /// In a word of `len` bytes.
     Body { left: usize, len: usize },
 }
 
-/// Splits what comes from a socket into commands.
+/// Splits the bytes of a socket into commands.
 #[derive(Debug)]
 pub struct Parser {
     buffer: BytesMut,
-    /// The next byte to look at.
+    /// The next byte to parse.
     at: usize,
-    /// One past the last whole command: where the one being read begins.
+    /// One past the last whole command, where the unfinished command begins.
     whole: usize,
     state: State,
     spans: Vec<Span>,
@@ -118,18 +118,18 @@ impl Parser {
         }
     }
 
-    /// Where to read into; call [`parse`](Parser::parse) afterwards.
+    /// The buffer for bytes from the socket; call [`parse`](Parser::parse) after adding some.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// Whether the small limits hold.
+    /// Sets whether the small limits hold.
     pub fn set_unauthenticated(&mut self, unauthenticated: bool) {
         self.unauthenticated = unauthenticated;
     }
 
-    /// Reads as many commands as are there. After an error nothing more is read, but the commands before it
-    /// can be taken.
+    /// Parses all whole commands in the buffer. After an error the parser stops; the commands before the error can be
+    /// taken.
     pub fn parse(&mut self) -> Result<(), ProtocolError> {
         if self.failed.is_none() {
             self.failed = self.parse_all().err();
@@ -137,7 +137,7 @@ impl Parser {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The whole commands read so far. `used` is an earlier result, whose memory is used again.
+    /// Takes the whole commands parsed so far. `used`: an earlier result, whose memory is used again.
     pub fn take(&mut self, mut used: Requests) -> Requests {
         used.spans.clear();
         used.ends.clear();
@@ -158,18 +158,18 @@ impl Parser {
 
     fn parse_all(&mut self) -> Result<(), ProtocolError> {
         loop {
-            let went_on = match self.state {
+            let progressed = match self.state {
                 State::Idle => self.begin()?,
                 State::Word { left } => self.word(left)?,
                 State::Body { left, len } => self.body(left, len)?,
             };
-            if !went_on {
+            if !progressed {
                 return Ok(());
             }
         }
     }
 
-    /// The line at the pointer without its end, and where the next begins; nothing if it is not whole.
+    /// The line at `at` without its end, and the start of the next line; nothing if the line is not whole.
     fn line(&self, too_long: &str) -> Result<Option<(Span, usize)>, ProtocolError> {
         let rest = self.buffer.get(self.at..).unwrap_or_default();
         let window = rest.get(..LINE_LIMIT + 2).unwrap_or(rest);
@@ -297,7 +297,7 @@ fn span(start: usize, end: usize) -> Span {
 }
 
 /// Splits a line into words: at blanks, with "quotes" that know escapes and 'quotes' that know only `\'`. A quoted
-/// word is unescaped where it stands. False if a quote is not closed, or more follows it at once.
+/// word is unescaped in place. False if a quote is not closed, or a character other than a blank follows a closing quote.
 fn split_words(text: &mut [u8], base: usize, spans: &mut Vec<Span>) -> bool {
     let (mut read, len) = (0, text.len());
     let at = |text: &[u8], n: usize| text.get(n).copied();

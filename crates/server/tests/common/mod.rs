@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kv::parallel_wal::WalMode;
-use kv::{Engine, EngineOptions, MemoryStore, Store};
+use kv::{Engine, EngineOptions, MemoryStore, Overlay, Store, Visit, Writing};
 use server::{ServeOptions, Server};
 use units::RealDriver;
 
@@ -288,4 +288,41 @@ pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("the server answers");
     text
+}
+
+/// A store in memory that takes a while for a read, and to close.
+#[derive(Debug, Default)]
+pub struct SlowStore {
+    pub store: MemoryStore,
+    pub get: Duration,
+    pub close: Duration,
+}
+
+impl Store for SlowStore {
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> kv::Result<()> {
+        if !self.get.is_zero() {
+            std::thread::sleep(self.get);
+        }
+        self.store.get(key, found)
+    }
+    fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> kv::Result<()> {
+        self.store.multi_get(keys, found)
+    }
+    fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> kv::Result<()> {
+        self.store.scan(from, visit)
+    }
+    fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_> {
+        self.store.write(batch, sync)
+    }
+    fn key_estimate(&self) -> u64 {
+        self.store.key_estimate()
+    }
+    fn sync(&self) -> kv::Result<()> {
+        self.store.sync()
+    }
+    fn close(&self) -> kv::Result<()> {
+        std::thread::sleep(self.close);
+        println!("closed");
+        self.store.close()
+    }
 }

@@ -6,7 +6,7 @@ const LIMITS: ParserLimits = ParserLimits { bulk: 1000, args: 100, request: 5000
 
 type Commands = Vec<Vec<Vec<u8>>>;
 
-/// Feeds `bytes` cut at `cuts`, taking the commands after each piece.
+/// Parses `bytes` split at `cuts`, taking the commands after each piece.
 fn feed(bytes: &[u8], cuts: &[usize], unauthenticated: bool) -> (Commands, Option<ProtocolError>) {
     let mut parser = Parser::new(LIMITS, unauthenticated);
     let mut commands = Vec::new();
@@ -33,7 +33,7 @@ fn words(commands: &[&[&str]]) -> Commands {
 }
 
 #[test]
-fn arrays_and_lines_are_read_alike() {
+fn arrays_and_lines_give_the_same_commands() {
     let (commands, error) = feed(
         b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nping\r\n\r\n*0\r\n*-1\r\n  set a \"x\\x41\\n\\\"\" '\\'y' \n*1\r\n$0\r\n\r\n",
         &[],
@@ -44,7 +44,7 @@ fn arrays_and_lines_are_read_alike() {
 }
 
 #[test]
-fn malformed_requests_are_named_and_what_came_before_is_kept() {
+fn a_malformed_request_is_named_and_the_commands_before_it_are_kept() {
     let long = "x".repeat(LINE_LIMIT + 10);
     for (bytes, text) in [
         ("*x\r\n".into(), "invalid multibulk length"),
@@ -73,7 +73,7 @@ fn malformed_requests_are_named_and_what_came_before_is_kept() {
 }
 
 #[test]
-fn a_line_of_http_ends_the_reading_and_a_word_of_data_does_not() {
+fn a_line_of_http_ends_parsing_and_a_word_of_data_does_not() {
     for line in ["POST / HTTP/1.1", "post", "Host: x", "hOsT:", "\"POST\" /"] {
         let (commands, error) = feed(format!("PING\r\n{line}\r\nFLUSHALL\r\n").as_bytes(), &[], false);
         assert_eq!((commands, error), (words(&[&["PING"]]), Some(ProtocolError::Http)), "{line}");
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_sends_is_what_is_read(
+    fn encoded_commands_are_parsed_to_the_same_words(
         commands in proptest::collection::vec(
             proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 1..6), 0..10),
         cuts in proptest::collection::vec(any::<usize>(), 0..10),

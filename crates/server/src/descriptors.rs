@@ -1,0 +1,48 @@
+//! The process's limit on file descriptors.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::{Error, Result};
+
+/// Descriptors besides those of clients: the device's, logs', listeners', the HTTP port's.
+const RESERVED: u64 = 128;
+
+/// Raises the limit so that `clients` can be connected at a time.
+///
+/// # Errors
+/// A limit of the system's that is too low.
+pub(crate) fn allow(clients: usize) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if let Some(needed) = needed(clients, limit.current, limit.maximum)? {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+            .map_err(std::io::Error::from)?;
+    }
+    Ok(())
+}
+
+/// The limit that is needed, if it is above the `current` one. No number is no limit.
+fn needed(clients: usize, current: Option<u64>, maximum: Option<u64>) -> Result<Option<u64>> {
+    let needed = clients as u64 + RESERVED;
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
+        return Err(Error::Options(format!(
+            "--max-clients {clients} takes {needed} file descriptors, and this process may open {maximum}: give at \
+             most {}, or raise the limit (ulimit -Hn)",
+            maximum.saturating_sub(RESERVED)
+        )));
+    }
+    Ok(current.is_some_and(|current| current < needed).then_some(needed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_as_far_as_the_system_allows() {
+        assert_eq!(needed(1000, Some(1024), Some(4096)).expect("allowed"), Some(1128));
+        assert_eq!(needed(1000, Some(1128), Some(1128)).expect("allowed"), None);
+        assert_eq!(needed(100_000, None, None).expect("allowed"), None);
+        let error = needed(5000, Some(1024), Some(4096)).expect_err("refused").to_string();
+        assert!(error.contains("--max-clients 5000") && error.contains("give at most 3968"), "{error}");
+    }
+}

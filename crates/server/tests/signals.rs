@@ -1,0 +1,146 @@
+//! Signals to a server in a process of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests over real sockets and processes"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::*;
+use kv::{Engine, EngineOptions};
+use server::{ServeOptions, Server};
+use units::RealDriver;
+
+/// Names the milliseconds that the child's store takes to close.
+const CHILD: &str = "FURROW_TEST_CLOSE_MS";
+
+/// The child's part of the tests below: serves until a signal comes. Without the variable there is nothing to do.
+#[test]
+fn a_child_serves_until_a_signal() {
+    let Ok(close) = std::env::var(CHILD) else { return };
+    let close = Duration::from_millis(close.parse().unwrap());
+    let store = SlowStore { close, ..SlowStore::default() };
+    let engine = Engine::start(Arc::new(store), RealDriver::new(), EngineOptions::default());
+    let server = match Server::start(engine, ServeOptions { max_clients: 500, ..options() }) {
+        Ok(server) => server,
+        Err(error) => {
+            println!("refused {error}");
+            std::process::exit(1);
+        }
+    };
+    server.stop_on_signals().unwrap();
+    println!("ready {}", server.address());
+    server.wait().unwrap();
+    std::process::exit(0);
+}
+
+struct Serving {
+    child: Killed,
+    out: BufReader<ChildStdout>,
+    first: String,
+}
+
+impl Serving {
+    /// Starts the child from a shell; `exec` is the command that becomes the child.
+    fn start(close_ms: u64, exec: &str) -> Serving {
+        let own = std::env::current_exe().unwrap();
+        let script = format!("{exec} {} --exact a_child_serves_until_a_signal --nocapture", own.display());
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .env(CHILD, close_ms.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Serving { child: Killed(child), out, first: String::new() };
+        serving.first = serving.line(|line| line.contains("ready ") || line.contains("refused "));
+        serving
+    }
+
+    /// The next line that is wanted, or what came until the end.
+    fn line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            if self.out.read_line(&mut line).unwrap() == 0 || wanted(&line) {
+                return all + &line;
+            }
+            all.push_str(&line);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.0.id().to_string();
+        assert!(
+            Command::new("/bin/sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success()
+        );
+    }
+
+    /// The exit code, and whether the store was closed.
+    fn end(&mut self) -> (Option<i32>, bool) {
+        let until = Instant::now() + PATIENCE;
+        let closed = self.line(|line| line.contains("closed")).contains("closed");
+        loop {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
+                return (status.code(), closed);
+            }
+            assert!(Instant::now() < until, "the child does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn two_signals_within_a_second_are_one_clean_shutdown() {
+    let mut serving = Serving::start(500, "exec");
+    serving.signal("TERM");
+    std::thread::sleep(Duration::from_millis(8));
+    serving.signal("TERM");
+    assert_eq!(serving.end(), (Some(0), true));
+}
+
+#[test]
+fn a_signal_that_is_repeated_later_ends_the_process_at_once() {
+    let mut serving = Serving::start(60_000, "exec");
+    serving.signal("INT");
+    std::thread::sleep(Duration::from_millis(1200));
+    serving.signal("TERM");
+    assert_eq!(serving.end(), (Some(130), false));
+}
+
+#[test]
+fn a_hangup_is_a_clean_shutdown_unless_it_was_ignored_at_the_start() {
+    // The tests may run under nohup themselves.
+    let mut serving = Serving::start(0, "exec env --default-signal=HUP");
+    serving.signal("HUP");
+    assert_eq!(serving.end(), (Some(0), true));
+
+    let mut ignoring = Serving::start(0, "trap '' HUP; exec");
+    ignoring.signal("HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    let address = ignoring.first.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(Client::connect(address).line("PING").text(), "PONG");
+    ignoring.signal("TERM");
+    assert_eq!(ignoring.end(), (Some(0), true));
+}
+
+#[test]
+fn more_clients_than_descriptors_are_refused_and_a_low_soft_limit_is_raised() {
+    let refused = Serving::start(0, "ulimit -n 300; exec");
+    assert!(
+        refused.first.contains("refused --max-clients 500 takes 628 file descriptors"),
+        "{}",
+        refused.first
+    );
+    let mut raised = Serving::start(0, "ulimit -S -n 300; exec");
+    assert!(raised.first.contains("ready "), "{}", raised.first);
+    raised.signal("TERM");
+    assert_eq!(raised.end(), (Some(0), true));
+}
