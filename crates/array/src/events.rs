@@ -1,4 +1,4 @@
-//! What happens to an array, for whoever watches it.
+//! Events of an array, for monitors.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,51 +10,51 @@ use zoned::{Blocks, Driver, ZoneId, ZoneState};
 
 use crate::layout::Slot;
 
-/// Events that wait for a watcher at most; older ones are dropped, and that is said.
+/// Events that a slow monitor can have waiting. Older ones are dropped, and counted in [`EventKind::Dropped`].
 const MOST: usize = 1024;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Milliseconds since 1970.
     pub unix_ms: u64,
-    /// What.
+    /// The event itself.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    /// A drive failed, or somebody failed it: the array goes on without it.
+    /// A drive failed, or was failed on request: the array works without the drive.
     DriveFailed {
-        /// Which.
+        /// The drive.
         slot: Slot,
-        /// What it answered.
+        /// The drive's error.
         why: String,
     },
-    /// Another drive failed while one was lacking: nothing is written any more.
+    /// Another drive failed while one had failed already: the array takes no more writes.
     SecondFailure {
-        /// Which.
+        /// The drive.
         slot: Slot,
-        /// What it answered.
+        /// The drive's error.
         why: String,
     },
-    /// A new drive is being filled.
+    /// A rebuild began.
     RebuildStarted {
-        /// In which slot.
+        /// The slot of the new drive.
         slot: Slot,
-        /// It goes on where it was before the array was opened.
+        /// True if the rebuild resumes one that a restart interrupted.
         resumed: bool,
     },
-    /// The new drive is a member, or why it is not.
+    /// A rebuild ended.
     RebuildEnded {
-        /// In which slot.
+        /// The slot of the new drive.
         slot: Slot,
-        /// `None` where it went well.
+        /// Why the rebuild failed; `None` after success.
         error: Option<String>,
     },
-    /// Blocks that a drive could not read were answered from the others.
+    /// Blocks that a drive could not read were reconstructed from the other drives.
     Repaired {
         /// The drive.
         slot: Slot,
@@ -62,18 +62,18 @@ pub enum EventKind {
         zone: ZoneId,
         /// The first block, from the start of the zone.
         block: Blocks,
-        /// How many.
+        /// The number of blocks.
         blocks: u64,
-        /// What they hold is recorded, so that the next read finds it.
+        /// True if the content is relocated, so that the next read finds it.
         relocated: bool,
     },
-    /// A new drive was rebuilt without these blocks of a zone: another drive could not read its part of them.
+    /// A rebuild could not reconstruct blocks of a zone, because another drive could not read its part.
     BlocksLost {
         /// The new drive.
         slot: Slot,
         /// The logical zone.
         zone: ZoneId,
-        /// How many, of data or parity.
+        /// The number of blocks, of data or parity.
         blocks: u64,
     },
     /// A physical zone became read-only or offline.
@@ -82,31 +82,31 @@ pub enum EventKind {
         slot: Slot,
         /// The logical zone.
         zone: ZoneId,
-        /// What became of it.
+        /// The new state.
         state: ZoneState,
     },
-    /// A drive gives so many errors of the medium that it should be replaced.
+    /// A drive gave so many media errors that it should be replaced.
     ManyErrors {
         /// The drive.
         slot: Slot,
-        /// How many so far.
+        /// The number of errors so far.
         errors: u64,
     },
     /// A scrub began.
     ScrubStarted,
-    /// A scrub is over.
+    /// A scrub ended.
     ScrubEnded {
-        /// Reads that failed, and were answered from the other drives or not.
+        /// Stripe units with unreadable blocks.
         errors: u64,
-        /// Stripes whose parity does not fit.
+        /// Stripes whose parity does not match.
         mismatches: u64,
     },
-    /// So many events were dropped here: the watcher was too slow.
+    /// This number of events was dropped here, because the monitor was too slow.
     Dropped(u64),
 }
 
 impl EventKind {
-    /// A short name for programs: `drive-failed`, say.
+    /// A short name for programs, for example `drive-failed`.
     pub fn name(&self) -> &'static str {
         match self {
             EventKind::DriveFailed { .. } => "drive-failed",
@@ -180,7 +180,7 @@ struct Queue {
     signal: Signal,
 }
 
-/// A watcher's view: what happened since it was made, in order.
+/// The events since this subscription was made, in order.
 #[derive(Debug)]
 pub struct Events(Arc<Queue>);
 
@@ -207,19 +207,19 @@ impl Events {
     }
 }
 
-/// Where events go out.
+/// The subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Bus(Mutex<Vec<Weak<Queue>>>);
 
 impl Bus {
-    /// A new watcher.
+    /// A new subscription.
     pub(crate) fn watch(&self) -> Events {
         let queue = Arc::new(Queue::default());
         self.0.lock().push(Arc::downgrade(&queue));
         Events(queue)
     }
 
-    /// Tells everybody.
+    /// Publishes an event.
     pub(crate) fn tell(&self, driver: &dyn Driver, kind: EventKind) {
         let event = Event { unix_ms: driver.unix_millis(), kind };
         let queues: Vec<Arc<Queue>> = {

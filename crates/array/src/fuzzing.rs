@@ -50,8 +50,8 @@ pub fn payloads(bytes: &[u8]) {
     if let Some((ranges, rewritten)) = row_ranges::decode(bytes) {
         assert_eq!(row_ranges::decode(&row_ranges::encode(&ranges, rewritten)), Some((ranges, rewritten)));
     }
-    if let Some((zone, mask)) = row_ranges::decode_swap(bytes) {
-        assert_eq!(row_ranges::decode_swap(&row_ranges::encode_swap(zone, mask)), Some((zone, mask)));
+    if let Some((zone, mask)) = row_ranges::decode_copy(bytes) {
+        assert_eq!(row_ranges::decode_copy(&row_ranges::encode_copy(zone, mask)), Some((zone, mask)));
     }
     if let Some((first, entries)) = zone_entries::decode(bytes) {
         assert_eq!(zone_entries::decode(&zone_entries::encode(first, &entries)), Some((first, entries)));

@@ -1,23 +1,32 @@
-//! RAIZN: an array of three or more zoned drives that loses one of them and nothing else, and is itself a zoned
-//! device. Whoever runs on it does not know.
+//! RAIZN: an array of three or more zoned drives that is itself a zoned device, and survives the failure of one drive.
+//!
+//! Each room imports from the rooms below only:
 //!
 //! ```text
-//!   Array     the ZonedDevice: checks, queues, acknowledges        core, write, read, action, failure
-//!     Zone      a logical zone: pointer, parity of the open stripe, writes in flight
-//!     Layout    which drive, which block: arithmetic
-//!     Member    a drive and its metadata log; `roll` moves the log to a fresh zone
-//!   create, open    open reads everything back: log_read, decide (pure), repair
-//!   rebuild, scrub (background, pace, jobs), failure, status, check, dump
-//!   format    the bytes on the drives
+//!   mount        from drives to an assembled array, in six steps (mount::assemble)
+//!   admin        create, status, check, dump, URLs
+//!   background   rebuild and scrub, and their pace beside clients
+//!   core         an assembled array: the parts, and the way of an operation to its zone
+//!   checkpoint   everything in memory that a mount needs, written to a metadata log
+//!   io           read, write, zone commands, flush
+//!   degraded     failed drives and zones, unreadable blocks: reconstruct, read repair
+//!   zone         a logical zone, its stale rows; the table of all zones
+//!   membership   which drives work; the superblocks; room in the metadata logs
+//!   member       one drive and its metadata log
+//!   format       the bytes in the metadata zones
+//!   layout       which drive and row holds a logical block
 //! ```
 //!
-//! `docs/adr/0011-raizn.md` has the formats, the rules, and what happens in each crash.
+//! `docs/adr/0011-raizn.md` has the decisions, `docs/format.md` the formats, and `docs/crash-safety.md` the crash states.
 #![forbid(unsafe_code)]
 
 mod admin;
+mod array;
 mod background;
 mod checkpoint;
+mod context;
 mod core;
+mod deferred;
 mod degraded;
 mod events;
 mod format;
@@ -26,23 +35,27 @@ pub mod fuzzing;
 mod io;
 mod layout;
 mod member;
+mod membership;
 mod metrics;
 mod mount;
 mod options;
+mod rules;
 mod zone;
 
 pub use admin::check::{CheckOptions, CheckReport, Problem, Severity, check};
 pub use admin::create::{create, plan};
 pub use admin::dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
-pub use admin::status::{
-    Health, LostBlocks, MANY_ERRORS, MemberState, MemberStatus, Status, WornZone, status,
-};
+pub use admin::status::{BadBlocks, Health, MemberState, MemberStatus, Status, status};
 pub use admin::url;
+pub use array::Array;
 pub use background::jobs::{Handle, Progress, Rebuild, Scrub};
-pub use background::scrub::{Mismatch, ScrubReport};
+pub use background::scrub_report::{Mismatch, ScrubReport};
+pub use degraded::failures::MANY_ERRORS;
 pub use events::{Event, EventKind, Events};
 pub use format::superblock::{Limits, MemberInfo, Superblock};
 pub use layout::{Layout, Piece, Slot, Stripe};
 pub use metrics::Counters;
-pub use mount::assemble::Array;
-pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, Sabotage, ScrubOptions};
+pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, ScrubOptions};
+#[cfg(feature = "broken-rules")]
+pub use rules::BrokenRule;
+pub use zone::worn::WornZone;

@@ -1,4 +1,4 @@
-//! What an array counts: bytes by what they were written for, reads that needed the other drives, what was mended.
+//! Counters of an array: bytes by purpose, reads that needed other drives, repairs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use crate::format::record::Body;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was counted since the array was opened. Each number is exact; they are not read at one moment.
+        /// Counters since the array was opened. Each number is exact; they are not read at one moment.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -14,11 +14,11 @@ macro_rules! counters {
 
         /// The counters of an array in use.
         #[derive(Debug, Default)]
-        pub(crate) struct Tally {
+        pub(crate) struct Metrics {
             $(pub $name: AtomicU64,)*
         }
 
-        impl Tally {
+        impl Metrics {
             /// The numbers as they are now.
             pub(crate) fn read(&self) -> Counters {
                 Counters { $($name: self.$name.load(Ordering::Relaxed),)* }
@@ -49,31 +49,31 @@ counters! {
     degraded_reads,
     /// Reads of a drive that gave an error of the medium.
     read_errors,
-    /// Of these, how many were answered from the other drives.
+    /// How many of these were answered from the other drives.
     read_repairs,
-    /// Stripe units whose content was recorded elsewhere than in their place.
+    /// Stripe units whose content was relocated.
     relocations,
     /// Bytes that scrubs read.
     scrub_bytes,
     /// Reads of scrubs that failed.
     scrub_errors,
-    /// Stripes whose parity did not fit their data.
+    /// Stripes whose parity did not match their data.
     scrub_mismatches,
     /// Flushes sent to drives, for durable writes and for flushes.
     flushes,
-    /// Flushes of drives that durable writes did without: what they had to make durable there was so already.
+    /// Flushes of drives that durable writes did not need: the blocks of the zone there were durable already.
     flushes_spared,
     /// Drives that failed while the array was in use.
     drive_failures,
 }
 
-/// Adds `n`.
+/// Adds `n` to a counter.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-impl Tally {
-    /// A record was written to a log.
+impl Metrics {
+    /// Counts a record that was written to a log.
     pub(crate) fn logged(&self, body: &Body, bytes: usize) {
         let counter = match body {
             Body::PartialParity { .. } => &self.partial_parity_bytes,
@@ -82,7 +82,7 @@ impl Tally {
         add(counter, bytes as u64);
     }
 
-    /// Bytes were written to a new drive.
+    /// Counts bytes that were written to a new drive.
     pub(crate) fn rebuilt(&self, bytes: usize) {
         add(&self.rebuilt_bytes, bytes as u64);
     }

@@ -2,7 +2,11 @@
 
 use zoned::Bytes;
 
-/// What a new array is like.
+#[cfg(feature = "broken-rules")]
+use crate::rules::BrokenRule;
+use crate::rules::Rules;
+
+/// Settings of a new array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Bytes in a stripe unit: whole blocks. Default 64 KiB: small reads seldom need two drives, and large ones use all.
@@ -17,16 +21,16 @@ impl Default for CreateOptions {
     }
 }
 
-/// How fast a rebuild or a scrub may be. While no client asks for anything it is as fast as the drives.
+/// The pace of a rebuild or a scrub. Without clients it is limited by the drives only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes a second that it makes beside clients whatever their latency: of the new drive, or read by a scrub.
-    /// Default 8 MiB: a drive of 1 TB is back within a day and a half under any load.
+    /// The least rate beside clients, whatever their latency, in bytes per second: written to the new drive, or read
+    /// by a scrub. Default 8 MiB: a drive of 1 TB is rebuilt within a day and a half under any load.
     pub min_rate: Bytes,
-    /// Bytes a second that it never exceeds. Default none.
+    /// The highest rate, in bytes per second. Default none.
     pub max_rate: Option<Bytes>,
-    /// What the clients' 99th percentile may be beside it, in percent of what it is without: that is measured now and
-    /// then, in short rests. 0: no regard for clients. Default 150.
+    /// The clients' 99th percentile latency that the job may cause, in percent of the latency without the job, which
+    /// is measured in short rests. 0 ignores clients. Default 150.
     pub tail_percent: u32,
 }
 
@@ -37,41 +41,52 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// As fast as the drives, whatever that does to clients.
+    /// Limited by the drives only, whatever the latency of clients.
     pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, tail_percent: 0 };
 }
 
-/// How to rebuild.
+/// Settings of a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RebuildOptions {
-    /// How fast.
+    /// The pace.
     pub pace: Pace,
 }
 
-/// How to scrub.
+/// Settings of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ScrubOptions {
-    /// Parity that does not fit its data is made to: which of the two is wrong nobody can tell, and this believes the
-    /// data. Default false: it is counted and left.
+    /// Rewrites parity that does not match its data. Either of the two may be wrong: this believes the data. Default
+    /// false: a mismatch is reported only.
     pub repair_parity: bool,
-    /// How fast.
+    /// The pace.
     pub pace: Pace,
 }
 
-/// How to open an array.
+/// Settings of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// A rebuild that a restart ended goes on, if the new drive is among the devices. Default true.
+    /// Resumes a rebuild that a restart interrupted, if the new drive is among the devices. Default true.
     pub resume: bool,
-    /// How it goes on.
+    /// Settings of the resumed rebuild.
     pub rebuild: RebuildOptions,
-    /// A rule to break, to prove that it would be noticed. Default none.
-    pub sabotage: Option<Sabotage>,
-    /// A zone with more hidden rows than this, on all its drives together, and other parity in the logs, is rebuilt when the array is opened: until
-    /// then what is written there goes to the metadata logs, and stays in memory. Default 4 MiB: it costs that much
-    /// memory, or reading and writing the zone's content twice. A zone is rebuilt earlier where what is relocated
-    /// on one drive would pass 16 MiB, or a quarter of a metadata zone.
+    /// A mount rewrites a zone with more stale rows and relocated parity than this, on all drives together. Without a
+    /// rewrite, content of stale rows goes to the metadata logs and stays in memory. Default 4 MiB: the cost is that
+    /// much memory, or reading and writing the zone twice. A zone is rewritten earlier if the relocated content of
+    /// one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
+    /// A rule that a test breaks, to prove that a broken rule is noticed. Default none.
+    #[cfg(feature = "broken-rules")]
+    pub broken_rule: Option<BrokenRule>,
+}
+
+impl OpenOptions {
+    /// The rules in force.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            #[cfg(feature = "broken-rules")]
+            broken: self.broken_rule,
+        }
+    }
 }
 
 impl Default for OpenOptions {
@@ -79,31 +94,9 @@ impl Default for OpenOptions {
         OpenOptions {
             resume: true,
             rebuild: RebuildOptions::default(),
-            sabotage: None,
             rebuild_above: Bytes(4 << 20),
+            #[cfg(feature = "broken-rules")]
+            broken_rule: None,
         }
     }
-}
-
-/// A rule that is broken on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Sabotage {
-    /// Resets are not logged.
-    ResetLog,
-    /// Partial parity is not logged.
-    PartialParity,
-    /// The next generation of a reset zone is not recorded.
-    Generation,
-    /// A durable write is acknowledged without a flush.
-    Fua,
-    /// The parity of stripes that were in flight is not looked at.
-    Hole,
-    /// A durable write flushes only those drives that durable writes landed on.
-    Persistence,
-    /// What a rebuild noted of a zone is believed after a restart, though the zone was changed since.
-    Notes,
-    /// What a mount hid is not recorded.
-    Hidden,
-    /// That a zone being rebuilt has its content in a metadata zone is not recorded.
-    Swap,
 }

@@ -21,8 +21,9 @@ pub struct CrashOptions {
     pub states: u64,
     /// A rule to break, to prove that it would be noticed.
     pub broken_rule: Option<BrokenRule>,
-    /// The same of the array's rules.
-    pub array_sabotage: Option<array::Sabotage>,
+    /// A rule of the array to break.
+    #[cfg(feature = "broken-rules")]
+    pub array_broken_rule: Option<array::BrokenRule>,
     /// A rule of the parallel WAL above RocksDB to break.
     #[cfg(feature = "broken-rules")]
     pub engine_broken_rule: Option<kv::parallel_wal::BrokenRule>,
@@ -39,6 +40,15 @@ pub struct CrashOptions {
 }
 
 impl CrashOptions {
+    /// How to open an array: with the rule that a test breaks.
+    pub(crate) fn array_open(&self) -> array::OpenOptions {
+        array::OpenOptions {
+            #[cfg(feature = "broken-rules")]
+            broken_rule: self.array_broken_rule,
+            ..array::OpenOptions::default()
+        }
+    }
+
     /// All of `target` by `seed`, until `states` images are checked.
     pub fn new(target: Target, seed: u64, states: u64) -> CrashOptions {
         CrashOptions {
@@ -47,7 +57,8 @@ impl CrashOptions {
             seed,
             states,
             broken_rule: None,
-            array_sabotage: None,
+            #[cfg(feature = "broken-rules")]
+            array_broken_rule: None,
             #[cfg(feature = "broken-rules")]
             engine_broken_rule: None,
             volatile_cache: None,

@@ -213,62 +213,63 @@ fn an_engine_whose_log_writes_no_voids_is_found() {
     shows_in_any_engine(48, Some(BrokenRule::Void), None);
 }
 
-/// The same of a rule of the array.
-fn is_found_in_an_array(seed: u64, broken_rule: array::Sabotage) {
-    let run = |array_sabotage, states| {
+/// Breaks a rule of the array, and asserts that the exploration notices.
+fn is_found_in_an_array(seed: u64, rule: array::BrokenRule) {
+    let run = |array_broken_rule, states| {
         let options = CrashOptions::new(Target::Array, seed, states);
-        crash(&CrashOptions { array_sabotage, first_failure: true, ..options }).expect("the exploration runs")
+        crash(&CrashOptions { array_broken_rule, first_failure: true, ..options })
+            .expect("the exploration runs")
     };
-    let report = run(Some(broken_rule), 10 * STATES);
-    assert!(!report.is_clean(), "{broken_rule:?} was not noticed in {} states", report.states);
+    let report = run(Some(rule), 10 * STATES);
+    assert!(!report.is_clean(), "{rule:?} was not noticed in {} states", report.states);
     // It is the broken rule that fails: as many states are clean with it intact.
     let clean = run(None, report.states.max(CLEAN));
-    assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
+    assert!(clean.is_clean(), "{rule:?}, with the rule intact: {clean:?}");
 }
 
 #[test]
 fn a_reset_of_an_array_without_its_log_is_found() {
-    is_found_in_an_array(31, array::Sabotage::ResetLog);
+    is_found_in_an_array(31, array::BrokenRule::ResetIntent);
 }
 
 #[test]
 fn an_array_without_partial_parity_is_found() {
-    is_found_in_an_array(32, array::Sabotage::PartialParity);
+    is_found_in_an_array(32, array::BrokenRule::PartialParity);
 }
 
 #[test]
 fn a_generation_that_an_array_does_not_record_is_found() {
-    is_found_in_an_array(33, array::Sabotage::Generation);
+    is_found_in_an_array(33, array::BrokenRule::Generation);
 }
 
 #[test]
 fn a_durable_write_that_an_array_does_not_flush_is_found() {
-    is_found_in_an_array(34, array::Sabotage::Fua);
+    is_found_in_an_array(34, array::BrokenRule::DurableWrite);
 }
 
 #[test]
 fn a_write_hole_that_an_array_leaves_is_found() {
-    is_found_in_an_array(35, array::Sabotage::Hole);
+    is_found_in_an_array(35, array::BrokenRule::Resync);
 }
 
 #[test]
-fn hidden_blocks_that_an_array_forgets_are_found() {
-    is_found_in_an_array(36, array::Sabotage::Hidden);
+fn stale_rows_that_an_array_does_not_record_are_found() {
+    is_found_in_an_array(36, array::BrokenRule::StaleRows);
 }
 
 #[test]
-fn a_zone_in_the_swap_zone_that_an_array_forgets_is_found() {
-    is_found_in_an_array(37, array::Sabotage::Swap);
+fn the_copy_of_a_rewritten_zone_that_an_array_does_not_record_is_found() {
+    is_found_in_an_array(37, array::BrokenRule::ZoneRewrite);
 }
 
 #[test]
 fn a_note_of_a_rebuild_that_an_array_does_not_compare_is_found() {
-    is_found_in_an_array(38, array::Sabotage::Notes);
+    is_found_in_an_array(38, array::BrokenRule::RebuildNotes);
 }
 
 #[test]
 fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
-    is_found_in_an_array(39, array::Sabotage::Persistence);
+    is_found_in_an_array(39, array::BrokenRule::FlushedSlots);
 }
 
 /// The first workload of these writes as the server does: whoever writes keeps the order of keys, on one thread, two or four. Eight

@@ -1,5 +1,5 @@
-//! Checking an array that is not assembled: what a mount would find, what it would not like, and on request whether all
-//! parity fits. Reads only.
+//! Checks an array that is not assembled: what a mount would find, and on request whether all parity matches its
+//! data. Reads only.
 
 use std::sync::Arc;
 
@@ -9,64 +9,63 @@ use crate::admin::status::{MemberState, status};
 use crate::layout::Slot;
 use crate::layout::xor::xor;
 use crate::member::Member;
-use crate::member::bad_rows;
-use crate::mount::decide::{Child, Verdict};
+use crate::member::log_reader;
+use crate::mount::decide::{PartState, Verdict};
 use crate::mount::gather::Mount;
-use crate::mount::log_contents;
-use crate::mount::zone_rewrite::lay_over;
+use crate::zone::stale_rows::apply_relocated;
 use crate::{OpenOptions, Status};
 
-/// How to check.
+/// Settings of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CheckOptions {
-    /// Reads all data and parity too, and compares them. Default false.
+    /// Also reads all data and parity and compares them. Default false.
     pub deep: bool,
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// The next mount deals with it, or nothing is lost by it.
+    /// The next mount handles the problem, or no data is lost.
     Warning,
-    /// Something is lost or wrong.
+    /// Data is lost or wrong.
     Error,
 }
 
-/// Something that is not as it should be.
+/// A problem of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The drive, where it is of one.
+    /// The drive, if the problem concerns one.
     pub slot: Option<Slot>,
-    /// The logical zone, where it is of one.
+    /// The logical zone, if the problem concerns one.
     pub zone: Option<ZoneId>,
-    /// What.
+    /// A description.
     pub what: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckReport {
     /// The array and its members.
     pub status: Status,
-    /// Logical zones that hold something.
+    /// Logical zones with content.
     pub zones: u32,
-    /// What is not as it should be.
+    /// All problems, errors first.
     pub problems: Vec<Problem>,
 }
 
-/// Problems of one kind that are named each; further ones are counted.
+/// Problems of one kind that are listed one by one; further ones are counted.
 const NAMED: usize = 64;
-/// Bytes read of each drive at a time.
+/// Bytes read from each drive at a time.
 const CHUNK: u64 = 512 << 10;
 
-/// Checks the array that `devices` are members of, which nobody else uses. Reads only.
+/// Checks the array that `devices` are members of. The array must not be in use. Reads only.
 ///
-/// Errors: those of [`status`](crate::status()); what makes a mount impossible is a problem of the report.
+/// Errors: those of [`status`](crate::status()). A reason that makes a mount impossible is a problem in the report.
 pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> Result<CheckReport> {
     let status = status(devices).await?;
-    let claims = log_contents::claims(devices.to_vec()).await?;
+    let claims = log_reader::claims(devices.to_vec()).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
     report.members();
     match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
@@ -79,7 +78,7 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
 }
 
 impl CheckReport {
-    /// Whether nothing is lost or wrong: warnings do not count.
+    /// True if no problem is an error. Warnings do not count.
     pub fn is_sound(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity < Severity::Error)
     }
@@ -105,13 +104,13 @@ impl CheckReport {
     async fn zones(&mut self, mount: &Mount, options: CheckOptions) -> Result<()> {
         for (slot, present) in (0..).map(Slot).zip(&mount.present) {
             let Some(present) = present else { continue };
-            if present.tale.epochs.last_key_value().is_some_and(|(epoch, _)| *epoch > mount.epoch) {
+            if present.log.epochs.last_key_value().is_some_and(|(epoch, _)| *epoch > mount.epoch) {
                 let what = "the last mount was cut short: what it began does not count";
                 self.add(Severity::Warning, Some(slot), None, what);
             }
-            if present.tale.unsound > 0 {
+            if present.log.unsound > 0 {
                 let what =
-                    format!("{} records of its log say what cannot be: passed over", present.tale.unsound);
+                    format!("{} records of its log say what cannot be: passed over", present.log.unsound);
                 self.add(Severity::Warning, Some(slot), None, what);
             }
             for info in &present.zones {
@@ -121,7 +120,7 @@ impl CheckReport {
                 }
             }
         }
-        for (slot, why) in &mount.left_out {
+        for (slot, why) in &mount.unusable {
             self.add(Severity::Warning, Some(*slot), None, why.in_full());
         }
         for worn in mount.worn_zones() {
@@ -141,7 +140,7 @@ impl CheckReport {
 
     async fn zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
         let (entry, decision) = mount.decide(id);
-        if mount.loses(id, &entry, &decision) {
+        if mount.has_failed(id, &entry, &decision) {
             let what = "two drives lack their part of the zone: it is lost, until it is reset";
             self.add(Severity::Error, None, Some(id), what);
             return Ok(());
@@ -153,23 +152,23 @@ impl CheckReport {
                 self.add(Severity::Warning, None, Some(id), what);
                 return Ok(());
             }
-            Verdict::Hide => {
+            Verdict::OpenAboveStale => {
                 let what = "some drives hold blocks above the pointer: a mount hides them";
                 self.add(Severity::Warning, None, Some(id), what);
             }
             Verdict::Open | Verdict::Full | Verdict::Known => {}
         }
         self.zones += u32::from(decision.pointer > Blocks::ZERO);
-        let lost = mount.lost_rows(id, entry.generation);
+        let lost = mount.bad_rows_of(id, entry.generation);
         for (slot, ranges) in (0..).map(Slot).zip(&lost).filter(|(_, ranges)| !ranges.is_empty()) {
-            let blocks: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let blocks = ranges.len();
             let what = format!("{blocks} blocks were lost when the drive was rebuilt");
             self.add(Severity::Error, Some(slot), Some(id), what);
         }
         if !deep {
             return Ok(());
         }
-        // Of stripes that may have been in flight a mount computes the parity anew.
+        // A mount recomputes the parity of stripes that may have been in flight: these are not compared.
         let layout = &mount.layout;
         let sure = match decision.verdict {
             Verdict::Known => layout.stripe_of(decision.pointer),
@@ -177,7 +176,7 @@ impl CheckReport {
         };
         let rows = |stripe| layout.row(stripe).min(layout.zone_capacity);
         let (sure, all) = (rows(sure), rows(layout.stripe_of(decision.pointer)));
-        let (patches, relocated) = mount.relocations(id, entry.generation);
+        let (stale, relocated) = mount.relocated_content(id, entry.generation);
         let block = u64::from(mount.superblock.block_size);
         let there = mount.present.iter().flatten();
         let most = there.map(|present| present.device.geometry().max_transfer.0).min().unwrap_or(u64::MAX);
@@ -189,21 +188,21 @@ impl CheckReport {
             let mut sum = BufMut::zeroed(bytes);
             let mut compare = row < sure;
             for (slot, present) in (0..).map(Slot).zip(&mount.present) {
-                let there = present.as_ref().filter(|_| mount.child(slot, id) != Child::Missing);
+                let there = present.as_ref().filter(|_| mount.part(slot, id) != PartState::Missing);
                 let Some(present) = there else {
                     compare = false;
                     continue;
                 };
-                // Nothing fits what is lost.
-                compare &= !lost.get(slot.index()).is_some_and(|lost| bad_rows::hits(lost, &(row..end)));
+                // Bad rows match nothing.
+                compare &= !lost.get(slot.index()).is_some_and(|bad| bad.intersects(&(row..end)));
                 let at = Member::address(&*present.device, id, row);
                 match present.device.read(at, BufMut::zeroed(bytes)).await {
                     Ok(mut data) => {
-                        lay_over(
+                        apply_relocated(
                             layout,
                             mount.superblock.block_size as usize,
                             id,
-                            (&patches, &relocated),
+                            (&stale, &relocated),
                             slot,
                             row,
                             &mut data,
@@ -212,7 +211,7 @@ impl CheckReport {
                     }
                     Err(e) => {
                         compare = false;
-                        let held = e.kind() == ErrorKind::Media && !patches.hidden(slot).is_empty();
+                        let held = e.kind() == ErrorKind::Media && !stale.of(slot).is_empty();
                         let severity = if held { Severity::Warning } else { Severity::Error };
                         self.add(severity, Some(slot), Some(id), format!("rows {row} to {end}: {e}"));
                     }

@@ -1,4 +1,4 @@
-//! Making an array.
+//! Creates an array.
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use zoned::{
 };
 
 use crate::CreateOptions;
-use crate::format::record::{self, Body, Place};
+use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
-    LEFT_SYMMETRIC, LOST_ROWS, Limits, MAX_LABEL, MAX_MEMBERS, MemberInfo, RELOCATION, Superblock,
+    BAD_ROWS, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, RELOCATION, Superblock,
 };
 use crate::format::zone_entries::{ZoneEntry, per_block};
-use crate::layout::Slot;
-use crate::member::{METADATA_ZONES, RESERVE};
+use crate::layout::{MAX_MEMBERS, METADATA_ZONES, Slot};
+use crate::member::RESERVE;
 
-/// The epoch that a new array begins with.
+/// The first epoch of a new array.
 const FIRST_EPOCH: u64 = 1;
-/// The generation that a zone of a new array begins with.
+/// The first generation of the zones of a new array.
 const FIRST_GENERATION: u64 = 1;
-/// Logical zones that must be able to be open. `fs` needs more, and says so itself.
+/// The least number of open logical zones. `fs` needs more and checks that itself.
 const LEAST_OPEN: u32 = 1;
 
-/// Makes an array of `devices`, in this order. **Everything that they hold is lost.**
+/// Creates an array of `devices`, in this order. **All data on the devices is lost.**
 ///
-/// At least three drives with blocks of the same size and no conventional zones. Zones that all drives have are used,
-/// and of each zone as much as the smallest drive has. Zones for data that a drive can only read, or not even that, stay as
-/// they are: their logical zones take no writes. When this returns the array is durable.
+/// The array needs at least three drives with the same block size and without conventional zones. It uses the zones
+/// that all drives have, and of each zone the capacity of the smallest drive. A data zone that is read-only or
+/// offline stays as it is: its logical zone takes no writes. The array is durable when this returns.
 ///
-/// Errors: those of [`plan`], and [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] where one of the first zones of a
-/// drive is such a one: nothing is lost then.
+/// Errors: those of [`plan`]; [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] if a metadata zone of a drive
+/// is worn: no data is lost then.
 pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
     let superblock = plan(devices, options)?;
     let mut reports = Vec::with_capacity(devices.len());
-    // Of all, before anything of one is lost.
+    // All drives are checked before data of any drive is lost.
     for device in devices {
         let zones = device.report(0..device.geometry().zones).await?;
         may_hold(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
@@ -49,7 +49,7 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
     Ok(superblock)
 }
 
-/// Refuses a drive one of whose `zones` takes no writes.
+/// Refuses a drive if one of `zones` takes no writes.
 pub(crate) fn may_hold<'a>(
     device: &Arc<dyn ZonedDevice>,
     operation: &'static str,
@@ -69,7 +69,7 @@ fn is_worn(state: ZoneState) -> bool {
     matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
 }
 
-/// Empties a drive that is to be a member.
+/// Resets all zones of a drive.
 pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
     for info in zones.iter().filter(|info| info.state != ZoneState::Empty && !is_worn(info.state)) {
         device.zone(info.zone, Action::Reset).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> 
     device.flush().await
 }
 
-/// The first checkpoint of a member.
+/// Writes the first checkpoint of a member.
 async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superblock) -> Result<()> {
     let mut bodies = vec![Body::Superblock(superblock.clone())];
     let entries = vec![ZoneEntry { generation: FIRST_GENERATION, end: None }; superblock.zones as usize];
@@ -88,14 +88,14 @@ async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superbloc
     let mut at = device.geometry().start(ZoneId(0));
     let array = superblock.uuid;
     for (body, sequence) in bodies.iter().zip(0..) {
-        let place = Place { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
+        let place = RecordId { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
         let bytes = record::encode(place, body, superblock.block_size);
         let blocks = bytes.len() as u64 / u64::from(superblock.block_size);
         device.write(at, bytes, Durability::Cached).await?;
         at = at.plus(Blocks(blocks));
     }
     let sequence = bodies.len() as u64;
-    let place = Place { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
+    let place = RecordId { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
     let bytes = record::encode(place, &Body::CheckpointEnd, superblock.block_size);
     device.write(at, bytes, Durability::Durable).await
 }
@@ -105,7 +105,8 @@ pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {
     Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
 }
 
-/// The superblock that [`create`] would write, or why there can be no array of `devices`. Touches none of them.
+/// The superblock that [`create`] would write, or the reason why `devices` cannot form an array. Reads and writes no
+/// drive.
 pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
     let name: Arc<str> = Arc::from("array");
     let refuse = |kind, why: String| Err(Error::new(kind, &name, "create").because(why));
@@ -160,8 +161,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     let zones = u32::try_from(least(|g| u64::from(g.zones))).unwrap_or(u32::MAX);
     let capacity = least(|g| g.zone_capacity.0);
     let open = devices.iter().filter_map(|d| d.geometry().max_active.or(d.geometry().max_open)).min();
-    // The checkpoint: superblock, generations, partial parity of every open zone, the end; twice, to have some room
-    // between two of them.
+    // A checkpoint has the superblock, the zone entries, partial parity of every open zone and the end record. Room
+    // for two leaves room for records between log rolls.
     let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
     let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
     let fixed = 1 + RESERVE + entries + 1;
@@ -175,8 +176,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         return refuse(ErrorKind::Invalid, why);
     }
     let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES);
-    // A drive without a limit of active zones may have all of them partly written, whatever may be open: no more than
-    // have room, all with their parity on one drive.
+    // A drive without a limit of active zones may have all zones partly written. The array limits them to the number
+    // whose parity fits the log of one drive.
     let data = zones - METADATA_ZONES;
     let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
     let most = limits.max_active.unwrap_or(data).min(room).max(LEAST_OPEN);
@@ -191,7 +192,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         config: 1,
         compat: 0,
         ro_compat: 0,
-        incompat: RELOCATION | LOST_ROWS,
+        incompat: RELOCATION | BAD_ROWS,
         parities: 1,
         placement: LEFT_SYMMETRIC,
         block_size: block,
@@ -207,5 +208,5 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     })
 }
 
-/// Metadata zones of so many blocks are always large enough.
+/// A metadata zone of this many blocks is always large enough.
 const MOST_NEEDED: u64 = 1 << 20;

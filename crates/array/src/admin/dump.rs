@@ -1,26 +1,25 @@
-//! The metadata of an array's drives in words, and its end.
+//! The metadata of an array's drives as text; destroying an array.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Action, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::Superblock;
 use crate::format::record::{Body, Record};
-use crate::layout::Slot;
-use crate::member::METADATA_ZONES;
-use crate::mount::log_contents;
+use crate::layout::row_set::RowSet;
+use crate::layout::{METADATA_ZONES, Slot};
+use crate::member::log_reader;
 
-/// A drive's metadata.
+/// The metadata of a drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriveDump {
     /// The drive's name.
     pub device: Arc<str>,
-    /// Its place, and what it says of its array; `None` where it is no member of one.
+    /// The slot and superblock of the drive; `None` if the drive is no member of an array.
     pub claim: Option<(Slot, Superblock)>,
-    /// Its metadata zones.
+    /// The metadata zones.
     pub zones: Vec<MetadataZone>,
-    /// The records, in the order of their places.
+    /// The records, by position.
     pub records: Vec<RecordDump>,
 }
 
@@ -29,35 +28,35 @@ pub struct DriveDump {
 pub struct MetadataZone {
     /// The physical zone.
     pub zone: ZoneId,
-    /// Its state.
+    /// The state.
     pub state: ZoneState,
     /// Blocks written.
     pub used: u64,
-    /// Of these, blocks that the drive cannot read: records there are missing below.
+    /// How many of these the drive cannot read: their records are missing below.
     pub unreadable: u64,
 }
 
 /// A record of a metadata log: see `format/header.rs`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordDump {
-    /// The physical zone that it lies in.
+    /// The physical zone of the record.
     pub metadata_zone: ZoneId,
-    /// Its first block there.
+    /// The first block of the record in that zone.
     pub block: u64,
-    /// Its length in blocks.
+    /// The length in blocks.
     pub blocks: u64,
-    /// What it is: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`,
-    /// `relocated-data`, `hidden`, `swap`, `lost`.
+    /// The kind: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`,
+    /// `relocated-data`, `hidden` (stale rows), `swap` (copy of a zone), `lost` (bad rows).
     pub kind: &'static str,
-    /// Part of a checkpoint.
+    /// True if the record is part of a checkpoint.
     pub checkpoint: bool,
-    /// Which assembly of the array wrote it.
+    /// The mount that wrote the record.
     pub epoch: u64,
-    /// Counts the records of a member.
+    /// The position among the records of the member.
     pub sequence: u64,
-    /// Which member wrote it.
+    /// The slot of the member that wrote the record.
     pub member: Slot,
-    /// What it says, in words.
+    /// The content, as text.
     pub text: String,
 }
 
@@ -66,14 +65,14 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
     let mut drives = Vec::new();
     for device in devices {
         let name = Arc::clone(&device.geometry().name);
-        let claim = log_contents::claim(device).await?;
+        let claim = log_reader::claim(device).await?;
         let mut zones = Vec::new();
         let mut records = Vec::new();
         for info in device.report(0..METADATA_ZONES).await? {
             let mut unreadable = 0;
             if let Some(claim) = &claim {
                 let unit = u64::from(claim.superblock.unit);
-                unreadable = log_contents::each_record(device, unit, &info, &mut |block, blocks, record| {
+                unreadable = log_reader::each_record(device, unit, &info, &mut |block, blocks, record| {
                     records.push(describe(info.zone, block, blocks, &record));
                 })
                 .await?;
@@ -102,7 +101,7 @@ fn describe(metadata_zone: ZoneId, block: u64, blocks: u64, record: &Record) -> 
     }
 }
 
-/// What a record says.
+/// Kind and content of a record, as text.
 fn words(body: &Body) -> (&'static str, String) {
     let entries = |first: &ZoneId, entries: &[crate::format::zone_entries::ZoneEntry]| {
         let full = entries.iter().filter(|entry| entry.end.is_some()).count();
@@ -125,7 +124,7 @@ fn words(body: &Body) -> (&'static str, String) {
             ("superblock", format!("array {}, change {}, members {}", sb.uuid, sb.config, members.join(" ")))
         }
         Body::Zones { first, entries: all } => ("zones", entries(first, all)),
-        Body::Rebuilt { first, entries: all } => ("rebuilt", entries(first, all)),
+        Body::RebuiltZones { first, entries: all } => ("rebuilt", entries(first, all)),
         Body::ResetIntent { zone, generation } => {
             ("reset-intent", format!("zone {zone}, generation {generation}"))
         }
@@ -138,7 +137,7 @@ fn words(body: &Body) -> (&'static str, String) {
                 rows.len()
             ),
         ),
-        Body::Relocated { zone, generation, start, end, unit } => (
+        Body::RelocatedParity { zone, generation, start, end, unit } => (
             "relocated",
             format!(
                 "parity of zone {zone}, generation {generation}, stripe at block {}, data below {}, {} bytes",
@@ -157,36 +156,37 @@ fn words(body: &Body) -> (&'static str, String) {
                 data.len()
             ),
         ),
-        Body::Hidden { zone, generation, rebuilt: true, .. } => {
+        Body::StaleRows { zone, generation, rewritten: true, .. } => {
             ("hidden", format!("zone {zone}, generation {generation}, rebuilt: nothing is hidden"))
         }
-        Body::Hidden { zone, generation, ranges, .. } => {
-            ("hidden", format!("zone {zone}, generation {generation}, rows {}", rows(ranges)))
+        Body::StaleRows { zone, generation, rows, .. } => {
+            ("hidden", format!("zone {zone}, generation {generation}, rows {}", row_words(rows)))
         }
-        Body::Lost { zone, generation, ranges } => {
-            ("lost", format!("zone {zone}, generation {generation}, rows {}", rows(ranges)))
+        Body::BadRows { zone, generation, rows } => {
+            ("lost", format!("zone {zone}, generation {generation}, rows {}", row_words(rows)))
         }
-        Body::Swap { zone, generation, rows, swap, .. } => (
+        Body::ZoneCopy { zone, generation, rows, copy, .. } => (
             "swap",
-            format!("zone {zone}, generation {generation}, {rows} rows are copied to metadata zone {swap}"),
+            format!("zone {zone}, generation {generation}, {rows} rows are copied to metadata zone {copy}"),
         ),
     }
 }
 
-fn rows(ranges: &[Range<u64>]) -> String {
-    let rows: Vec<String> = ranges.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
+fn row_words(rows: &RowSet) -> String {
+    let rows: Vec<String> =
+        rows.ranges().iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
     rows.join(", ")
 }
 
-/// Ends an array: the metadata zones of those of `devices` that are members are reset, so that nobody takes them for
-/// an array any more. **What the array held cannot be read again.** Gives the names of the drives that were members.
+/// Destroys an array: resets the metadata zones of the members among `devices`. **The data of the array cannot be
+/// read again.** Returns the names of the members.
 ///
-/// The last drive's superblock goes last: cut short, what is left says that it was an array. Errors:
-/// [`ErrorKind::Invalid`] where the drives are of several arrays, and [`ErrorKind::NotFound`] where none is of one.
+/// After an interruption the remaining superblocks still name the array. Errors: [`ErrorKind::Invalid`] if the drives
+/// are of several arrays, [`ErrorKind::NotFound`] if none is a member of one.
 pub async fn destroy(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<Arc<str>>> {
     let mut members = Vec::new();
     for device in devices {
-        if let Some(claim) = log_contents::claim(device).await? {
+        if let Some(claim) = log_reader::claim(device).await? {
             members.push((device, claim.superblock.uuid));
         }
     }

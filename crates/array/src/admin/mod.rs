@@ -1,4 +1,4 @@
-//! Administration: create, status, check, dump, URLs.
+//! Administration of arrays: create, status, check, dump, destroy, URLs.
 
 pub(crate) mod check;
 pub(crate) mod create;

@@ -1,83 +1,72 @@
-//! How an array is: an assembled one, or what the drives say of it without assembling it.
+//! The status of an array: assembled, or from the superblocks and logs of its drives alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
+use crate::array::Array;
 use crate::background::jobs::Progress;
+use crate::degraded::failures::MANY_ERRORS;
 use crate::events::Events;
 use crate::layout::Slot;
 use crate::member::Member;
+use crate::member::log_reader;
 use crate::metrics::Counters;
 use crate::mount::gather::Mount;
-use crate::mount::log_contents;
-use crate::{Array, MemberInfo, OpenOptions, Superblock};
+use crate::zone::worn::WornZone;
+use crate::{MemberInfo, OpenOptions, Superblock};
 
-/// How an array is.
+/// The health of an array.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Health {
-    /// Every drive is there.
+    /// Every drive works.
     Clean,
-    /// One is not: nothing is lost, and nothing more may be.
+    /// One drive has failed or is missing: all data is available, and another failure would lose data.
     Degraded,
-    /// More than one is not.
+    /// More than one drive has failed or is missing.
     Failed,
 }
 
-/// How a member is.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberState {
-    /// It is there.
+    /// The drive works.
     Good,
-    /// The array does without it; what it holds, if it is there, is out of date.
+    /// The array works without the drive; the content of the drive is out of date.
     Failed,
-    /// It is not among the drives.
+    /// The drive is not among the given drives.
     Missing,
-    /// The array does without it, and it is a new drive that is being filled.
+    /// A new drive whose rebuild is not complete.
     Rebuilding,
 }
 
-/// Errors of the medium after which a drive should be replaced: one or two are a drive's daily bread.
-pub const MANY_ERRORS: u64 = 16;
-
-/// Lost zones that the advice names.
+/// Failed zones that the advice lists.
 const NAMED: usize = 8;
 
 /// A member and its drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
-    /// Its place.
+    /// The slot.
     pub slot: Slot,
-    /// Its identity.
+    /// The identity.
     pub info: MemberInfo,
-    /// How it is.
+    /// The state.
     pub state: MemberState,
-    /// The drive's name, where it is there.
+    /// The drive's name, if the drive is present.
     pub device: Option<Arc<str>>,
-    /// Reads that gave errors of the medium since the array was opened.
+    /// Reads that failed with a media error since the array was opened.
     pub media_errors: u64,
 }
 
-/// A physical zone that takes no writes any more, or gives nothing.
+/// Blocks that a rebuild could not reconstruct. Reads of them fail until the zone is reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WornZone {
-    /// The drive.
-    pub slot: Slot,
-    /// The logical zone that it is a part of.
-    pub zone: ZoneId,
-    /// Read-only or offline.
-    pub state: ZoneState,
-}
-
-/// Blocks that a drive was rebuilt without. Reads of them are errors until the zone is reset.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LostBlocks {
+pub struct BadBlocks {
     /// The drive.
     pub slot: Slot,
     /// The logical zone.
     pub zone: ZoneId,
-    /// How many, of data or parity.
+    /// The number of blocks, of data or parity.
     pub blocks: u64,
 }
 
@@ -88,22 +77,22 @@ pub struct Status {
     pub superblock: Superblock,
     /// By slot.
     pub members: Vec<MemberStatus>,
-    /// A rebuild that runs. Of an array that is not assembled this is not known.
+    /// The rebuild that runs; unknown if the array is not assembled.
     pub rebuild: Option<Progress>,
-    /// A scrub that runs.
+    /// The scrub that runs; unknown if the array is not assembled.
     pub scrub: Option<Progress>,
     /// Physical zones that wore out.
     pub worn: Vec<WornZone>,
-    /// What is lost. Of an array that is not assembled this is not known.
-    pub lost: Vec<LostBlocks>,
-    /// Logical zones that two drives lacked their part of: offline until they are reset.
-    pub lost_zones: Vec<ZoneId>,
-    /// A second drive failed while the array was in use: nothing is written any more.
+    /// Bad blocks; unknown if the array is not assembled.
+    pub lost: Vec<BadBlocks>,
+    /// Logical zones of which two drives lacked their part: offline until they are reset.
+    pub failed_zones: Vec<ZoneId>,
+    /// A second drive failed while the array was in use: the array takes no more writes.
     pub broken: bool,
 }
 
 impl Status {
-    /// How the array is.
+    /// The health of the array.
     pub fn health(&self) -> Health {
         match self.members.iter().filter(|member| member.state != MemberState::Good).count() {
             _ if self.broken => Health::Failed,
@@ -113,7 +102,7 @@ impl Status {
         }
     }
 
-    /// What to do, in sentences; nothing where all is well.
+    /// What a user should do, in sentences; empty if nothing is needed.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         let lacking: Vec<&MemberStatus> =
@@ -158,13 +147,13 @@ impl Status {
                 worn.state
             ));
         }
-        if !self.lost_zones.is_empty() {
-            let named: Vec<String> = self.lost_zones.iter().take(NAMED).map(ToString::to_string).collect();
-            let more = if self.lost_zones.len() > NAMED { ", ..." } else { "" };
+        if !self.failed_zones.is_empty() {
+            let named: Vec<String> = self.failed_zones.iter().take(NAMED).map(ToString::to_string).collect();
+            let more = if self.failed_zones.len() > NAMED { ", ..." } else { "" };
             advice.push(format!(
                 "{} zones are lost, as two drives lacked their parts ({}{more}): with every drive there and none of \
                  their parts worn, reset them to have them back.",
-                self.lost_zones.len(),
+                self.failed_zones.len(),
                 named.join(", ")
             ));
         }
@@ -179,14 +168,14 @@ impl Status {
 }
 
 impl Array {
-    /// How the array is now, with the jobs that run. Touches no drive.
+    /// The status of the array and its jobs. Reads no drive.
     pub fn status(&self) -> Status {
         let core = &self.core;
-        // Before the superblock: a rebuild that ends in between shows as one that runs.
+        // Read before the superblock: a rebuild that ends in between counts as running.
         let rebuild = core.jobs.rebuilding();
         let superblock = self.superblock();
         let member = |(slot, info): (Slot, &MemberInfo)| {
-            let member = core.member(slot);
+            let member = core.members.member(slot);
             let filling = member.filling().filter(|_| info.rebuilding);
             let device = member.device();
             let state = match (&device, info.failed, info.rebuilding) {
@@ -199,44 +188,44 @@ impl Array {
             MemberStatus { slot, info: *info, state, device, media_errors }
         };
         let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
-        let mut worn = core.worn.lock().clone();
-        worn.sort_by_key(|worn| (worn.zone, worn.slot));
-        let (scrub, broken) = (core.jobs.scrubbing(), core.is_broken());
+        let worn = core.zones.worn.all();
+        let (scrub, broken) = (core.jobs.scrubbing(), core.members.is_broken());
         let of = |member: &Member| {
             let slot = member.slot;
-            member.lost.all().into_iter().map(move |(zone, blocks)| LostBlocks { slot, zone, blocks })
+            member.bad_rows.counts().into_iter().map(move |(zone, blocks)| BadBlocks { slot, zone, blocks })
         };
-        let lost = core.good().flat_map(of).collect();
-        let lost_zones = core.lost_zones();
-        Status { superblock, members, rebuild, scrub, worn, lost, lost_zones, broken }
+        let lost = core.members.good().flat_map(of).collect();
+        let failed_zones = core.zones.failed_zones();
+        Status { superblock, members, rebuild, scrub, worn, lost, failed_zones, broken }
     }
 
-    /// What is counted since the array was opened.
+    /// Counters since the array was opened.
     pub fn counters(&self) -> Counters {
-        self.core.tally.read()
+        self.core.ctx.metrics.read()
     }
 
-    /// Bytes held in memory for stripes that are not full: for each such zone its running parity, at most a stripe unit.
+    /// Bytes of parity in memory: for each zone with a partly written stripe, at most one stripe unit.
     pub fn stripe_buffers(&self) -> Bytes {
-        let zones = (0..self.core.geometry.zones).map(ZoneId);
-        Bytes(zones.map(|id| self.core.zone(id).parity.len() as u64).sum())
+        let zones = (0..self.core.ctx.geometry.zones).map(ZoneId);
+        Bytes(zones.map(|id| self.core.zones.zone(id).parity.len() as u64).sum())
     }
 
-    /// What happens to the array from now on.
+    /// All events from now on.
     pub fn events(&self) -> Events {
-        self.core.events.watch()
+        self.core.ctx.events.watch()
     }
 }
 
-/// What `devices` say of the array that they are members of, and what a mount would make of that: a drive whose metadata
-/// cannot be read, or that was never told of the last checkpoint, has failed then. Reads only.
+/// The status of the array that `devices` are members of, as a mount would find it: a drive whose metadata is
+/// unreadable, or that lacks the newest checkpoint, counts as failed. Reads only.
 ///
-/// Errors: [`ErrorKind::NotFound`] where none is a member, [`ErrorKind::Invalid`] where they are of several arrays.
+/// Errors: [`ErrorKind::NotFound`] if no drive is a member of an array, [`ErrorKind::Invalid`] if the drives are of
+/// several arrays.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     let mut status = of_members(devices).await?;
-    // Where it cannot be mounted, what the drives say is all there is.
+    // If a mount is impossible, the superblocks alone give the status.
     if let Ok(mount) =
-        Mount::gather(log_contents::claims(devices.to_vec()).await?, OpenOptions::default(), None).await
+        Mount::gather(log_reader::claims(devices.to_vec()).await?, OpenOptions::default(), None).await
     {
         for (member, present) in status.members.iter_mut().zip(&mount.present) {
             if member.state == MemberState::Good && present.is_none() {
@@ -244,14 +233,14 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
             }
         }
         status.worn = mount.worn_zones();
-        status.lost_zones = mount.lost_zones();
+        status.failed_zones = mount.failed_zones();
     }
     Ok(status)
 }
 
-/// What `devices` say, one by one.
+/// The status that the superblocks of `devices` give.
 pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
-    let claims = log_contents::claims(devices.to_vec()).await?;
+    let claims = log_reader::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
     let Some(mut superblock) = newest.cloned() else {
@@ -261,7 +250,7 @@ pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Statu
         return refuse(ErrorKind::Invalid, "the drives are of several arrays: name those of one only");
     }
     for (device, claim) in &claims {
-        let known = log_contents::newest(device, claim).await?;
+        let known = log_reader::newest(device, claim).await?;
         if known.config > superblock.config {
             superblock = known;
         }
@@ -287,7 +276,7 @@ pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Statu
         scrub: None,
         worn: Vec::new(),
         lost: Vec::new(),
-        lost_zones: Vec::new(),
+        failed_zones: Vec::new(),
         broken: false,
     })
 }

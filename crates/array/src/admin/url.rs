@@ -17,14 +17,15 @@ use zoned::discover::Machine;
 use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 use crate::admin::status::of_members;
-use crate::degraded::failure::Patience;
-use crate::{Array, OpenOptions, Status};
+use crate::array::Array;
+use crate::degraded::errors::Retries;
+use crate::{OpenOptions, Status};
 
-/// The members that `rest`, an array's URL behind `array:`, names. Those that are not there are left out, with a
-/// warning: the array may do without one.
+/// Opens the members that `rest`, the part of an array's URL after `array:`, names. Missing members are skipped with
+/// a warning: the array may work without one.
 ///
-/// Errors: [`ErrorKind::Held`] and whatever else says that a drive is there and cannot be had, [`ErrorKind::Invalid`]
-/// for what is no URL, or is named twice, [`ErrorKind::NotFound`] where nothing has this name.
+/// Errors: [`ErrorKind::Held`] and other errors of a drive that is present and cannot be opened;
+/// [`ErrorKind::Invalid`] if a URL is invalid or named twice; [`ErrorKind::NotFound`] if nothing has this name.
 pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     match listed(rest)? {
         Some(urls) => open_all(rest, &urls, driver),
@@ -32,8 +33,7 @@ pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn Zoned
     }
 }
 
-/// The URLs that `rest` names its members by, in the order in which they are written; `None` where it is the array's
-/// name. Opens no drive.
+/// The members' URLs in `rest`, in order; `None` if `rest` is the name of an array. Opens no drive.
 ///
 /// Errors: those of [`members`] that need no drive.
 pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
@@ -64,12 +64,12 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
     Ok(Some(urls))
 }
 
-/// What names the drive in a URL: the settings of one that would be made are left out.
+/// The part of a URL that identifies the drive, without creation settings.
 fn without_settings(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-/// Whether a device's URL is that of an emulated drive, or of an array of such: nobody else's data can lie on it.
+/// True if the URL is that of an emulated drive, or of an array of emulated drives: it cannot hold foreign data.
 pub fn is_emulated(url: &str) -> bool {
     match url.parse() {
         Ok(DeviceUrl::Array(rest)) => {
@@ -80,9 +80,9 @@ pub fn is_emulated(url: &str) -> bool {
     }
 }
 
-/// Whether a list of members can hold this URL.
+/// Refuses a URL that a list of members cannot hold.
 ///
-/// Errors: [`ErrorKind::Invalid`] where it would be read as something else.
+/// Errors: [`ErrorKind::Invalid`] if the list would be read back differently.
 pub fn listable(url: &str) -> Result<()> {
     if url.trim() == url && !url.contains(['#', '\n', '\r']) {
         return Ok(());
@@ -94,10 +94,10 @@ pub fn listable(url: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, &Arc::from(url), "list").because(why))
 }
 
-/// Adds a new member to the list, where `rest` is a file that lists them: an array that is opened without the drive
-/// that is being rebuilt cannot go on with it. Whether it was one.
+/// Adds a new member to the list if `rest` is a file that lists the members: the next mount needs the drive to go on
+/// with its rebuild. True if `rest` is such a file.
 ///
-/// Errors: [`ErrorKind::Host`] where the file cannot be written; those of [`listable`].
+/// Errors: [`ErrorKind::Host`] if the file cannot be written; those of [`listable`].
 pub fn remember(rest: &str, url: &str) -> Result<bool> {
     if !is_file(rest) {
         return Ok(false);
@@ -127,17 +127,17 @@ pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
     block_on(&**driver, Array::open(devices, OpenOptions::default()))
 }
 
-/// The same as a device: what `zoned` calls for `array:` URLs once it is told to ([`zoned::know_arrays`]).
+/// Opens the array that `rest` names as a device: `zoned` calls this for `array:` URLs after [`zoned::know_arrays`].
 pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     Ok(assemble(rest, &driver)?)
 }
 
-/// Whether `rest` is a file that lists the members.
+/// True if `rest` is a file that lists the members.
 pub fn is_file(rest: &str) -> bool {
     !is_list(rest) && Path::new(rest).is_file()
 }
 
-/// Whether the URLs themselves stand there.
+/// True if `rest` is a list of URLs.
 fn is_list(rest: &str) -> bool {
     rest.contains(',') || ["emu:", "blk:", "nvme:", "array:"].iter().any(|scheme| rest.starts_with(scheme))
 }
@@ -162,17 +162,17 @@ fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec
     Ok(devices)
 }
 
-/// Whether an error says that the drive is not there. One of this machine (no more files, no memory) says nothing of the
-/// drive: an array that is opened without it does without it for good.
+/// True if the error means that the drive is not present. An error of the host (no file descriptors, no memory) says
+/// nothing of the drive, and an array that is opened without a drive fails it for good.
 fn is_missing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Gone)
 }
 
-/// A drive that looks like a member of an array, opened or not.
+/// A drive that looks like a member of an array: its URL, and the device if it could be opened.
 type Found = (String, Result<Arc<dyn ZonedDevice>>);
 
-/// The drives of this machine that say that they are members of the array with this label or UUID. A drive that the
-/// kernel uses or that does not look like a member is let be.
+/// The drives of this machine that are members of the array with this label or UUID. Drives in use by the kernel are
+/// skipped.
 fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let mut found: Vec<Found> = Vec::new();
     for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
@@ -185,20 +185,21 @@ fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevi
     of_name(name, found, driver)
 }
 
-/// What a drive says that it is a member of. An error that may pass is waited out.
-async fn look(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
-    let mut patience = Patience::default();
+/// The status that the superblock of one drive gives. Transient errors are retried.
+async fn status_of(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
+    let mut retries = Retries::default();
     loop {
         match of_members(std::slice::from_ref(device)).await {
-            Err(error) if patience.outlasts(&**device.driver(), &error).await => {}
+            Err(error) if retries.wait(&**device.driver(), &error).await => {}
             looked => return looked,
         }
     }
 }
 
-/// Those of the drives that are members of the array with this label or UUID. One that cannot be opened, or looked at, is left
-/// out, with a warning: whose it is cannot be told. But if the array lacks a drive, and the one is there and held by somebody
-/// else, or cannot be read now, that is the error: opened without a member, an array fails it for good.
+/// The found drives that are members of the array with this label or UUID. A drive that cannot be opened or read is
+/// skipped with a warning, because its array is unknown. If the array then lacks a drive, and the skipped drive is
+/// held by another process or cannot be read now, that error is returned: an array that is opened without a member
+/// fails it for good.
 fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let (mut members, mut closed) = (Vec::new(), Vec::new());
     let (mut arrays, mut good) = (BTreeSet::new(), 0);
@@ -211,9 +212,9 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
                 continue;
             }
         };
-        let status = match block_on(&**driver, look(&device)) {
+        let status = match block_on(&**driver, status_of(&device)) {
             Ok(status) => status,
-            // It is no member of an array, or of one that this build does not know.
+            // The drive is no member of an array, or of an array of an unknown format.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
             Err(error) => {
                 tracing::warn!(url, %error, "what a drive is a member of cannot be read: left out");
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
     use crate::CreateOptions;
 
-    /// A drive whose next reads fail, for a reason of the machine.
+    /// A drive whose next reads fail with an error of the host.
     #[derive(Debug)]
     struct Busy(Arc<dyn ZonedDevice>, AtomicU32);
 
@@ -387,7 +388,7 @@ mod tests {
             (4, Some(ErrorKind::Gone), Ok(4)),
             (4, Some(ErrorKind::Held { pid: 7 }), Ok(4)),
             (3, Some(ErrorKind::Gone), Ok(3)),
-            // Who has it may have the fourth drive.
+            // The process that holds the drive may hold the fourth member.
             (3, Some(ErrorKind::Held { pid: 7 }), Err(ErrorKind::Held { pid: 7 })),
             (3, Some(ErrorKind::Host), Err(ErrorKind::Host)),
             (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),

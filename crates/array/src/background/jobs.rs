@@ -1,4 +1,4 @@
-//! What runs beside the clients, a rebuild or a scrub: its progress, its end, and how to end it early.
+//! Background jobs of an array, a rebuild and a scrub: progress, end, cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -8,36 +8,36 @@ use parking_lot::Mutex;
 use units::sync::Event;
 use zoned::{Bytes, Driver, Instant, Result};
 
-use crate::background::scrub::ScrubReport;
+use crate::background::scrub_report::ScrubReport;
 use crate::layout::Slot;
 
-/// How far a rebuild or a scrub is.
+/// The progress of a rebuild or a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// The slot that is rebuilt; `None` for a scrub.
     pub slot: Option<Slot>,
     /// Logical zones that are done.
     pub zones_done: u32,
-    /// Logical zones in all that hold something.
+    /// Logical zones with content.
     pub zones: u32,
-    /// Bytes that are done: written to the new drive, or read by the scrub. What was done before a restart counts.
+    /// Bytes done: written to the new drive, or read by the scrub. Bytes of an interrupted run count.
     pub bytes: Bytes,
-    /// Bytes in all, as far as is known now.
+    /// Bytes in all, as far as known now.
     pub total: Bytes,
-    /// Since it began, or went on after a restart.
+    /// The time since the job began, or was resumed after a restart.
     pub elapsed: Duration,
-    /// Until its end, at the speed so far; `None` where nothing is known of it yet.
+    /// The estimated time to the end; `None` if unknown.
     pub eta: Option<Duration>,
 }
 
 impl Progress {
-    /// From 0 to 1.
+    /// The progress from 0 to 1.
     pub fn fraction(&self) -> f64 {
         if self.total.0 == 0 { 1.0 } else { (self.bytes.0 as f64 / self.total.0 as f64).min(1.0) }
     }
 }
 
-/// A job's account of itself.
+/// The state of a job.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub slot: Option<Slot>,
@@ -48,7 +48,7 @@ pub(crate) struct Job {
     pub zones: AtomicU32,
     pub bytes: AtomicU64,
     pub total: AtomicU64,
-    /// Of `bytes`, what was done before this run.
+    /// The bytes of an interrupted run.
     pub before: AtomicU64,
     cancelled: AtomicBool,
     stopped: AtomicBool,
@@ -73,12 +73,12 @@ impl Job {
         })
     }
 
-    /// Whether it is to end before it is done.
+    /// True if the job is to end early.
     pub(crate) fn is_ended_early(&self) -> bool {
         self.cancelled.load(Ordering::Acquire) || self.is_stopped()
     }
 
-    /// Whether nobody uses the array any more: what is not done is done when it is opened again.
+    /// True if the array was closed: the next mount resumes the job.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -114,7 +114,7 @@ impl Job {
     }
 }
 
-/// A job that was started. Dropping it lets the job run on.
+/// A handle of a job. The job runs on when the handle is dropped.
 #[derive(Debug)]
 pub struct Handle<T> {
     pub(crate) job: Arc<Job>,
@@ -137,17 +137,17 @@ impl<T: Clone> Handle<T> {
         Handle { job, outcome: Arc::default() }
     }
 
-    /// How far it is.
+    /// The progress.
     pub fn progress(&self) -> Progress {
         self.job.progress()
     }
 
-    /// Whether it is over.
+    /// True if the job has ended.
     pub fn is_over(&self) -> bool {
         self.job.is_over()
     }
 
-    /// Ends it early, soon: its end is an error then. A rebuild leaves the array without the drive.
+    /// Ends the job early, soon, with an error. A cancelled rebuild leaves the array without the drive.
     pub fn cancel(&self) {
         self.job.cancelled.store(true, Ordering::Release);
     }
@@ -173,7 +173,7 @@ impl<T: Clone> Handle<T> {
     }
 }
 
-/// The jobs of an array: one of each kind at a time.
+/// The jobs of an array: at most one of each kind runs.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub rebuild: Mutex<Option<Rebuild>>,
@@ -181,7 +181,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Nobody uses the array any more.
+    /// Stops all jobs: the array is closed.
     pub(crate) fn stop(&self) {
         let jobs = (self.rebuild.lock().as_ref().map(|rebuild| Arc::clone(&rebuild.job)), {
             self.scrub.lock().as_ref().map(|scrub| Arc::clone(&scrub.job))
@@ -191,12 +191,12 @@ impl Jobs {
         }
     }
 
-    /// How far a rebuild that runs is.
+    /// The progress of a rebuild that runs.
     pub(crate) fn rebuilding(&self) -> Option<Progress> {
         self.rebuild.lock().as_ref().filter(|job| !job.is_over()).map(Handle::progress)
     }
 
-    /// How far a scrub that runs is.
+    /// The progress of a scrub that runs.
     pub(crate) fn scrubbing(&self) -> Option<Progress> {
         self.scrub.lock().as_ref().filter(|job| !job.is_over()).map(Handle::progress)
     }

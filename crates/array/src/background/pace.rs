@@ -1,46 +1,47 @@
-//! How fast a rebuild or a scrub goes beside clients. Pure: time and the clients' latencies come in, permissions go out.
+//! The rate of a rebuild or a scrub beside clients. Pure: time and the clients' latencies are inputs, permissions are
+//! outputs.
 //!
-//! Alone it is as fast as the drives. Beside clients it rests now and then to see their 99th percentile without it, and
-//! between two rests its rate goes down by a third when they are worse off than the options allow, and up by an
-//! eighth when they are not: what TCP does with a link it shares. It never goes below its least rate.
+//! Without clients the drives limit the rate. Beside clients the job rests now and then, to measure the clients' 99th
+//! percentile latency without the job. Between two rests the rate falls by a third if the latency exceeds the
+//! option's bound, and rises by an eighth otherwise (compare TCP's congestion control). The rate never falls below
+//! the option's minimum.
 
 use std::time::Duration;
 
 use zoned::Instant;
 
 use crate::Pace;
+use crate::background::latency::MAX_SAMPLES;
 
-/// Without a client for so long it is alone.
+/// The job counts as alone when no client operation ended for this long.
 const ALONE: Duration = Duration::from_millis(50);
-/// How often the rate is looked at.
+/// The time between two adjustments of the rate.
 const PERIOD: Duration = Duration::from_millis(5);
-/// A rest, in which clients are watched.
+/// The length of a rest.
 const REST: Duration = Duration::from_millis(10);
-/// From one rest to the next.
+/// The time from one rest to the next.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Operations that a percentile needs at least.
+/// The least number of samples for a percentile.
 const ENOUGH: usize = 20;
-/// The rate that it begins with beside clients, in bytes a second.
+/// The first rate beside clients, in bytes per second.
 const FIRST: f64 = 64e6;
-/// And the highest.
+/// The highest rate.
 const MOST: f64 = 8e9;
-/// Latencies that are kept until the next look.
-pub(crate) const KEPT: usize = 8192;
 
-/// The pace of one job.
+/// The rate control of one job.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     pace: Pace,
     rate: f64,
-    /// The clients' 99th percentile in the last rest.
+    /// The clients' 99th percentile latency in the last rest.
     baseline: Option<Duration>,
-    /// What the clients saw since the last look.
+    /// Latency samples since the last adjustment.
     seen: Vec<Duration>,
     last_client: Option<Instant>,
-    looked: Instant,
+    adjusted: Instant,
     rest: Option<Instant>,
     next_rest: Instant,
-    /// When the next bytes may go.
+    /// The time at which the next bytes may be submitted.
     next: Instant,
 }
 
@@ -52,37 +53,38 @@ impl Pacer {
             baseline: None,
             seen: Vec::new(),
             last_client: None,
-            looked: now,
+            adjusted: now,
             rest: None,
             next_rest: now,
             next: now,
         }
     }
 
-    /// Clients' operations that ended since the last call, by `now`.
+    /// Adds latencies of client operations that ended since the last call, by `now`.
     pub(crate) fn clients(&mut self, now: Instant, latencies: &mut Vec<Duration>) {
         if latencies.is_empty() {
             return;
         }
         self.last_client = Some(now);
-        // What a rest begins with was still queued behind this job.
-        let settled = self.rest.is_none_or(|until| now.after(REST * 3 / 4) >= until);
-        if settled && self.seen.len() < KEPT {
+        // Operations that end at the start of a rest were queued behind this job.
+        let failures_persisted = self.rest.is_none_or(|until| now.after(REST * 3 / 4) >= until);
+        if failures_persisted && self.seen.len() < MAX_SAMPLES {
             self.seen.append(latencies);
         }
         latencies.clear();
     }
 
-    /// Whether clients are to be regarded.
+    /// True if the job has to respect clients.
     pub(crate) fn is_shared(&self, now: Instant) -> bool {
         self.pace.tail_percent > 0 && self.last_client.is_some_and(|at| now.since(at) < ALONE)
     }
 
-    /// When the next `bytes` may go: `now` or earlier means at once. Ask again where it is later.
+    /// When the next `bytes` may be submitted: at once if the result is not after `now`. A caller that waits asks
+    /// again.
     pub(crate) fn ask(&mut self, now: Instant, bytes: u64) -> Instant {
         let most = self.pace.max_rate.map_or(f64::INFINITY, |most| most.0.max(1) as f64);
         if !self.is_shared(now) {
-            // The next client finds it resting.
+            // The next client operation finds the job at rest.
             (self.rest, self.next_rest, self.baseline) = (None, now, None);
             self.seen.clear();
             return self.spend(now, bytes, most);
@@ -94,25 +96,25 @@ impl Pacer {
             self.rest = None;
             self.next_rest = now.after(BETWEEN);
             self.baseline = self.percentile().or(self.baseline);
-            self.look_again(now);
+            self.restart_samples(now);
         } else if now >= self.next_rest {
             self.rest = Some(now.after(REST));
-            self.look_again(now);
+            self.restart_samples(now);
             return now.after(REST);
-        } else if now.since(self.looked) >= PERIOD {
+        } else if now.since(self.adjusted) >= PERIOD {
             if let (Some(now_is), Some(baseline)) = (self.percentile(), self.baseline) {
                 let bound = baseline.mul_f64(f64::from(self.pace.tail_percent) / 100.0);
                 self.rate *= if now_is > bound { 0.67 } else { 1.125 };
             }
             let least = self.pace.min_rate.0 as f64;
             self.rate = self.rate.min(MOST).max(least);
-            self.look_again(now);
+            self.restart_samples(now);
         }
         self.spend(now, bytes, self.rate.min(most))
     }
 
-    fn look_again(&mut self, now: Instant) {
-        self.looked = now;
+    fn restart_samples(&mut self, now: Instant) {
+        self.adjusted = now;
         self.seen.clear();
     }
 
@@ -126,7 +128,7 @@ impl Pacer {
         now
     }
 
-    /// The clients' 99th percentile since the last look.
+    /// The clients' 99th percentile latency since the last adjustment.
     fn percentile(&mut self) -> Option<Duration> {
         if self.seen.len() < ENOUGH {
             return None;
@@ -142,7 +144,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks for 64 KiB again and again for `time`; clients see `latency(rate of the last 5 ms)`. Gives bytes a second.
+    /// Asks for 64 KiB repeatedly for `time`; a client operation takes `latency(rate of the last 5 ms)`. Returns
+    /// bytes per second.
     fn run(pace: Pace, time: Duration, latency: impl Fn(f64) -> Option<Duration>) -> f64 {
         let mut now = Instant::ORIGIN;
         let mut pacer = Pacer::new(pace, now);
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn beside_clients_it_finds_the_rate_that_they_do_not_mind() {
-        // Above 200 MB/s they are twice as slow.
+        // Above 200 MB/s client operations take twice as long.
         let clients = |rate: f64| Some(Duration::from_micros(if rate > 200e6 { 200 } else { 100 }));
         let rate = run(Pace::default(), Duration::from_secs(3), clients);
         assert!((100e6..230e6).contains(&rate), "{rate}");

@@ -1,91 +1,55 @@
-//! Scrub: everything valid is read, and parity compared with data.
+//! Scrub: reads all content, and compares parity with data.
 //!
-//! Rows of whole, acknowledged stripes are read from all drives at once: their XOR is zero, whatever lies where. The
-//! blocks of a stripe that is not whole are read as a client would. What a drive cannot read is put together from the
-//! others and recorded. Where parity does not fit, nobody can tell which of the drives is wrong: that is reported,
-//! and only where the options say so the data is believed.
+//! Rows of whole, acknowledged stripes are read from all drives at once: their XOR is zero. Blocks of a stripe that
+//! is not whole are read like a client's read. Unreadable content is reconstructed and relocated. If parity does not
+//! match, either may be wrong: the mismatch is reported, and on request the parity is rewritten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, Op, Result, ZoneId, join_all};
 
+use crate::ScrubOptions;
+use crate::array::Array;
 use crate::background::jobs::{Job, Scrub};
 use crate::background::runner::Runner;
+use crate::background::scrub_report::{Mismatch, ScrubReport};
 use crate::core::Core;
-use crate::degraded::failure::fails_the_drive;
+use crate::degraded::errors::fails_the_drive;
 use crate::events::EventKind;
 use crate::layout::xor::xor;
 use crate::layout::{Piece, Slot, Stripe};
 use crate::metrics::add;
-use crate::{Array, ScrubOptions};
 
-/// Stripes that a report names.
+/// Stripes that a report lists.
 const NAMED: usize = 256;
 
-/// A stripe whose parity does not fit its data.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Mismatch {
-    /// The logical zone.
-    pub zone: ZoneId,
-    /// The stripe.
-    pub stripe: Stripe,
-}
-
-/// What a scrub found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ScrubReport {
-    /// Logical zones that held something.
-    pub zones: u32,
-    /// Of these, how many were reset meanwhile: what they hold now was not looked at.
-    pub changed: u32,
-    /// Bytes read, of data and of parity.
-    pub bytes: Bytes,
-    /// Stripes compared.
-    pub stripes: u64,
-    /// Stripe units of which a drive could not read something.
-    pub read_errors: u64,
-    /// Of these, how many follow from the others and are recorded.
-    pub repaired: u64,
-    /// Of these, how many follow from nothing: another unit of the stripe is unreadable too.
-    pub lost: u64,
-    /// Stripes whose parity does not fit.
-    pub mismatch_count: u64,
-    /// The first 256 of them.
-    pub mismatches: Vec<Mismatch>,
-    /// Parity that was made to fit, because the options said so.
-    pub parity_rewritten: u64,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
 impl Array {
-    /// Scrubs, to the end: see [`Array::start_scrub`].
+    /// Scrubs to the end: see [`Array::start_scrub`].
     pub async fn scrub(&self, options: ScrubOptions) -> Result<ScrubReport> {
         self.start_scrub(options)?.wait().await
     }
 
-    /// Begins to read everything that the array holds and to compare parity with data, beside the clients. Units that
-    /// a drive cannot read are put together from the others and recorded (section 4.3.2).
+    /// Begins to read all content and to compare parity with data, beside clients. Unreadable units are reconstructed
+    /// and relocated (RAIZN, section 4.3.2).
     ///
-    /// Errors: [`ErrorKind::Invalid`] where a scrub runs, [`ErrorKind::Gone`] where a drive is lacking: there is nothing to
-    /// compare then. A drive that fails meanwhile ends it.
+    /// Errors: [`ErrorKind::Invalid`] if a scrub runs, [`ErrorKind::Gone`] if a drive has failed or is missing: there
+    /// is nothing to compare then. A drive that fails meanwhile ends the scrub.
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
-        core.whole_array()?;
+        whole_array(core)?;
         let handle = {
             let mut scrub = core.jobs.scrub.lock();
             if scrub.as_ref().is_some_and(|job| !job.is_over()) {
-                let error = core.error(ErrorKind::Invalid, "scrub");
+                let error = core.ctx.error(ErrorKind::Invalid, "scrub");
                 return Err(error.because("a scrub runs already: wait for it, or cancel it"));
             }
-            let handle = Scrub::new(Job::new(None, &core.driver));
+            let handle = Scrub::new(Job::new(None, &core.ctx.driver));
             *scrub = Some(handle.clone());
             handle
         };
-        core.tell(EventKind::ScrubStarted);
+        core.ctx.tell(EventKind::ScrubStarted);
         let (core, ours) = (Arc::clone(core), handle.clone());
         let task = async move {
             let runner = Runner::new(&core, &ours.job, options.pace);
@@ -95,10 +59,10 @@ impl Array {
             drop(runner);
             report.elapsed = ours.progress().elapsed;
             let (errors, mismatches) = (report.read_errors, report.mismatch_count);
-            core.tell(EventKind::ScrubEnded { errors, mismatches });
+            core.ctx.tell(EventKind::ScrubEnded { errors, mismatches });
             ours.end(result.map(|()| report));
         };
-        drop(units::spawn(&*self.core.driver, "scrub", task));
+        drop(units::spawn(&*self.core.ctx.driver, "scrub", task));
         Ok(handle)
     }
 
@@ -108,27 +72,25 @@ impl Array {
     }
 }
 
-impl Core {
-    /// Refuses an array without all its drives.
-    fn whole_array(&self) -> Result<()> {
-        let Some(lacking) = self.members.iter().find(|member| !member.is_good()) else { return Ok(()) };
-        let why = format!(
-            "drive {} is lacking, so that there is nothing to compare parity with: rebuild it first",
-            lacking.slot.0
-        );
-        Err(self.error(ErrorKind::Gone, "scrub").because(why))
-    }
+/// Refuses an array that lacks a drive.
+fn whole_array(core: &Core) -> Result<()> {
+    let Some(lacking) = core.members.iter().find(|member| !member.is_good()) else { return Ok(()) };
+    let why = format!(
+        "drive {} is lacking, so that there is nothing to compare parity with: rebuild it first",
+        lacking.slot.0
+    );
+    Err(core.ctx.error(ErrorKind::Gone, "scrub").because(why))
 }
 
 /// Rows that are being read from all drives.
 struct Chunk {
     row: u64,
     count: u64,
-    /// By slot; `None` where a drive is lost.
+    /// By slot; `None` if the drive has failed.
     ios: Vec<Option<Io<BufMut>>>,
 }
 
-/// A scrub under way.
+/// A scrub that runs.
 struct Walk {
     runner: Runner,
     options: ScrubOptions,
@@ -139,12 +101,13 @@ impl Walk {
     async fn run(&mut self) -> Result<()> {
         let core = Arc::clone(&self.runner.core);
         let job = Arc::clone(&self.runner.job);
-        let held = |id: &ZoneId| core.zone(*id).readable() > Blocks::ZERO;
-        let zones: Vec<ZoneId> = (0..core.geometry.zones).map(ZoneId).filter(held).collect();
-        let rows = |id: &ZoneId| core.layout.stripe_of(core.zone(*id).readable()).0 * core.layout.unit;
-        let total: u64 = zones.iter().map(|id| rows(id).min(core.layout.zone_capacity)).sum();
+        let held = |id: &ZoneId| core.zones.zone(*id).readable() > Blocks::ZERO;
+        let zones: Vec<ZoneId> = (0..core.ctx.geometry.zones).map(ZoneId).filter(held).collect();
+        let rows =
+            |id: &ZoneId| core.ctx.layout.stripe_of(core.zones.zone(*id).readable()).0 * core.ctx.layout.unit;
+        let total: u64 = zones.iter().map(|id| rows(id).min(core.ctx.layout.zone_capacity)).sum();
         job.zones.store(u32::try_from(zones.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        job.total.store(core.bytes(total) as u64 * u64::from(core.layout.drives), Ordering::Relaxed);
+        job.total.store(core.ctx.bytes(total) as u64 * u64::from(core.ctx.layout.drives), Ordering::Relaxed);
         for id in zones {
             self.report.zones += 1;
             self.zone(&core, id).await?;
@@ -155,12 +118,12 @@ impl Walk {
 
     async fn zone(&mut self, core: &Arc<Core>, id: ZoneId) -> Result<()> {
         let (generation, end) = {
-            let zone = core.zone(id);
+            let zone = core.zones.zone(id);
             (zone.generation, zone.acknowledged().min(zone.readable()))
         };
-        let whole = core.layout.stripe_of(end);
-        let rows = core.layout.row(whole).min(core.layout.zone_capacity);
-        let slots: Vec<Slot> = (0..core.layout.drives).map(Slot).collect();
+        let whole = core.ctx.layout.stripe_of(end);
+        let rows = core.ctx.layout.row(whole).min(core.ctx.layout.zone_capacity);
+        let slots: Vec<Slot> = (0..core.ctx.layout.drives).map(Slot).collect();
         let mut reads: VecDeque<Chunk> = VecDeque::new();
         let mut next = 0;
         while next < rows || !reads.is_empty() {
@@ -169,58 +132,58 @@ impl Walk {
                 if next >= rows || reads.len() >= depth {
                     break;
                 }
-                // Whole stripes, so that a chunk says which does not fit.
-                let unit = core.layout.unit;
+                // Whole stripes only: a mismatch then names a stripe.
+                let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
                 if !self.runner.turn(count * slots.len() as u64).await {
-                    return Err(core.error(ErrorKind::Gone, "scrub").because("it was cancelled"));
+                    return Err(core.ctx.error(ErrorKind::Gone, "scrub").because("it was cancelled"));
                 }
-                core.whole_array()?;
-                let read = |slot: &Slot| core.read_rows(id, *slot, next, count);
+                whole_array(core)?;
+                let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
                 reads.push_back(Chunk { row: next, count, ios: slots.iter().map(read).collect() });
                 next += count;
             }
             let Some(Chunk { row, count, ios }) = reads.pop_front() else { continue };
             let Some(ios) = ios.into_iter().collect::<Option<Vec<Io<BufMut>>>>() else {
-                return core.whole_array();
+                return whole_array(core);
             };
-            let mut sum = BufMut::zeroed(core.bytes(count));
-            let mut misread = false;
+            let mut sum = BufMut::zeroed(core.ctx.bytes(count));
+            let mut count_read_error = false;
             for (slot, read) in slots.iter().zip(join_all(ios).await) {
                 match read {
                     Ok(mut data) => {
-                        core.settle(id, *slot, row, &mut data);
+                        core.reconstruct.apply_memory(id, *slot, row, &mut data);
                         xor(&mut sum, &data);
                     }
                     Err(e) => {
                         self.failed(core, *slot, e).await?;
-                        misread = true;
+                        count_read_error = true;
                     }
                 }
             }
-            let bytes = core.bytes(count) as u64 * slots.len() as u64;
-            add(&core.tally.scrub_bytes, bytes);
+            let bytes = core.ctx.bytes(count) as u64 * slots.len() as u64;
+            add(&core.ctx.metrics.scrub_bytes, bytes);
             self.report.bytes = Bytes(self.report.bytes.0 + bytes);
             self.runner.job.add(bytes);
-            if core.is_another(id, generation) {
+            if core.zones.was_reset(id, generation) {
                 self.report.changed += 1;
                 return Ok(());
             }
-            self.compare(core, id, generation, row, &sum, misread).await?;
+            self.compare(core, id, generation, row, &sum, count_read_error).await?;
         }
         self.rest(core, id, end).await
     }
 
-    /// Judges a failed read: an error where its drive is lost.
+    /// Handles a failed read; an error if the drive has failed.
     async fn failed(&mut self, core: &Arc<Core>, slot: Slot, error: Error) -> Result<()> {
         if fails_the_drive(error.kind()) {
-            core.fail(slot, &error).await?;
-            return core.whole_array();
+            core.members.fail(slot, &error).await?;
+            return whole_array(core);
         }
         Ok(())
     }
 
-    /// Looks at the stripes of a chunk, whose XOR over all drives is `sum`.
+    /// Compares the stripes of a chunk, whose XOR over all drives is `sum`.
     async fn compare(
         &mut self,
         core: &Arc<Core>,
@@ -228,14 +191,14 @@ impl Walk {
         generation: u64,
         row: u64,
         sum: &[u8],
-        misread: bool,
+        count_read_error: bool,
     ) -> Result<()> {
-        let unit = core.bytes(core.layout.unit);
-        for (part, stripe) in sum.chunks(unit).zip(row / core.layout.unit..) {
+        let unit = core.ctx.bytes(core.ctx.layout.unit);
+        for (part, stripe) in sum.chunks(unit).zip(row / core.ctx.layout.unit..) {
             let stripe = Stripe(stripe);
             self.report.stripes += 1;
-            if misread {
-                // One by one: which of the units it is, the chunk does not say.
+            if count_read_error {
+                // The stripes are read one by one to find the unreadable unit.
                 self.stripe(core, id, generation, stripe).await?;
             } else if part.iter().any(|byte| *byte != 0) {
                 self.mismatch(core, id, generation, stripe).await?;
@@ -244,26 +207,26 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads the units of one stripe, mends one that is unreadable, and compares.
+    /// Reads the units of one stripe, repairs an unreadable one, and compares.
     async fn stripe(&mut self, core: &Arc<Core>, id: ZoneId, generation: u64, stripe: Stripe) -> Result<()> {
-        let (row, rows) = (core.layout.row(stripe), core.layout.unit_of(stripe));
-        let mut sum = BufMut::zeroed(core.bytes(rows));
+        let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
+        let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
         let mut bad = Vec::new();
         let mut of_the_medium = true;
-        for slot in (0..core.layout.drives).map(Slot) {
-            match core.rows_of(id, slot, row, rows).await {
+        for slot in (0..core.ctx.layout.drives).map(Slot) {
+            match core.reconstruct.rows_of(id, slot, row, rows).await {
                 Ok(data) => xor(&mut sum, &data),
-                Err(_) if core.is_another(id, generation) => return Ok(()),
+                Err(_) if core.zones.was_reset(id, generation) => return Ok(()),
                 Err(e) => {
-                    of_the_medium &= core.misread(id, slot, row..row + rows, &e);
+                    of_the_medium &= core.failures.count_read_error(id, slot, row..row + rows, &e);
                     self.failed(core, slot, e).await?;
                     bad.push(slot);
                 }
             }
         }
-        add(&core.tally.scrub_errors, bad.len() as u64);
+        add(&core.ctx.metrics.scrub_errors, bad.len() as u64);
         self.report.read_errors += bad.len() as u64;
-        if core.is_another(id, generation) {
+        if core.zones.was_reset(id, generation) {
             return Ok(());
         }
         let [slot] = bad.as_slice() else {
@@ -274,21 +237,21 @@ impl Walk {
             return Ok(());
         };
         if !of_the_medium {
-            // A whole zone that wore out stays so; what failed for a reason of the machine is there.
+            // A worn zone stays worn, and a transient error needs no repair.
             return Ok(());
         }
         let slot = *slot;
-        let mended = match core.layout.index_on(id, stripe, slot) {
-            None => core.mend_parity(id, generation, stripe, sum.freeze()).await?,
+        let relocated = match core.ctx.layout.index_on(id, stripe, slot) {
+            None => core.repair.relocate_parity(id, generation, stripe, sum.freeze()).await?,
             Some(index) => {
-                let offset = core.layout.unit_start(stripe, index);
+                let offset = core.ctx.layout.unit_start(stripe, index);
                 let piece = Piece { slot, stripe, index, row: 0, offset, len: rows };
-                core.mend(id, generation, piece, sum.freeze()).await?
+                core.repair.relocate(id, generation, piece, sum.freeze()).await?
             }
         };
-        self.report.repaired += u64::from(mended);
-        let block = core.layout.start(stripe);
-        core.tell(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated: mended });
+        self.report.repaired += u64::from(relocated);
+        let block = core.ctx.layout.start(stripe);
+        core.ctx.tell(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
         Ok(())
     }
 
@@ -299,45 +262,45 @@ impl Walk {
         generation: u64,
         stripe: Stripe,
     ) -> Result<()> {
-        // Once more: a unit may have been mended between the reads of two drives.
-        let (row, rows) = (core.layout.row(stripe), core.layout.unit_of(stripe));
-        let parity = core.layout.parity(id, stripe);
-        let mut sum = BufMut::zeroed(core.bytes(rows));
+        // Reads again: a repair may have come between the reads of two drives.
+        let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
+        let parity = core.ctx.layout.parity(id, stripe);
+        let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
         let mut found = BufMut::default();
-        for slot in (0..core.layout.drives).map(Slot) {
-            let data = core.rows_of(id, slot, row, rows).await?;
+        for slot in (0..core.ctx.layout.drives).map(Slot) {
+            let data = core.reconstruct.rows_of(id, slot, row, rows).await?;
             match slot == parity {
                 true => found = data,
                 false => xor(&mut sum, &data),
             }
         }
-        if core.is_another(id, generation) || found == sum {
+        if core.zones.was_reset(id, generation) || found == sum {
             return Ok(());
         }
         tracing::warn!(zone = id.0, stripe = stripe.0, "parity does not fit its data");
-        add(&core.tally.scrub_mismatches, 1);
+        add(&core.ctx.metrics.scrub_mismatches, 1);
         self.report.mismatch_count += 1;
         if self.report.mismatches.len() < NAMED {
             self.report.mismatches.push(Mismatch { zone: id, stripe });
         }
         if self.options.repair_parity {
-            let mended = core.mend_parity(id, generation, stripe, sum.freeze()).await?;
-            self.report.parity_rewritten += u64::from(mended);
+            let relocated = core.repair.relocate_parity(id, generation, stripe, sum.freeze()).await?;
+            self.report.parity_rewritten += u64::from(relocated);
         }
         Ok(())
     }
 
-    /// Reads the blocks of a stripe that is not whole, as a client does: that mends what can be.
+    /// Reads the blocks of a stripe that is not whole through the read path, which repairs them.
     async fn rest(&mut self, core: &Arc<Core>, id: ZoneId, end: Blocks) -> Result<()> {
-        let start = core.layout.start(core.layout.stripe_of(end));
+        let start = core.ctx.layout.start(core.ctx.layout.stripe_of(end));
         if start >= end {
             return Ok(());
         }
-        let before = core.tally.read_repairs.load(Ordering::Relaxed);
-        let at = core.geometry.start(id).plus(start);
-        let into = BufMut::zeroed(core.bytes(end.minus(start).0));
+        let before = core.ctx.metrics.read_repairs.load(Ordering::Relaxed);
+        let at = core.ctx.geometry.start(id).plus(start);
+        let into = BufMut::zeroed(core.ctx.bytes(end.minus(start).0));
         let read: Result<Done> = core.route(Op::Read { at, into }).await;
-        let repaired = core.tally.read_repairs.load(Ordering::Relaxed).saturating_sub(before);
+        let repaired = core.ctx.metrics.read_repairs.load(Ordering::Relaxed).saturating_sub(before);
         self.report.read_errors += repaired;
         self.report.repaired += repaired;
         if read.is_err() {

@@ -1,5 +1,7 @@
-//! Failed drives, worn zones and unreadable blocks.
+//! Failed drives, failed zones and unreadable blocks.
 
+pub(crate) mod errors;
 pub(crate) mod failed_zones;
-pub(crate) mod failure;
+pub(crate) mod failures;
 pub(crate) mod read_repair;
+pub(crate) mod reconstruct;

@@ -1,185 +1,174 @@
-//! Blocks that a drive cannot read any more: answered from the other drives, and recorded as relocated stripe units
-//! (section 4.3.2), so that the next read finds them.
+//! Read repair: content of blocks that a drive cannot read is relocated to the drive's metadata log (RAIZN, section
+//! 4.3.2), so that the next read finds the content.
 //!
-//! The content first: in memory and in the log, durable. Only then its rows do not count any more, in memory and in the
-//! log: a log that moves meanwhile takes along what memory has, not durable, and must not name rows whose content a crash
-//! may take away. A crash between the two leaves the place as it was. One at a time.
+//! Order of the steps, each durable before the next:
+//!
+//! 1. The content is kept in memory and written to the log.
+//! 2. The rows are marked as stale in memory and in the log.
+//!
+//! A log roll between the steps copies the memory to a checkpoint, not durable yet. The rows must not be stale then,
+//! because a crash could lose their content. A crash between the steps leaves the rows as they were. One place is
+//! repaired at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use zoned::{Buf, Durability, Error, ErrorKind, Result, ZoneId, ZoneState};
+use units::sync::Turnstile;
+use zoned::{Blocks, Buf, Durability, Result, ZoneId};
 
-use crate::admin::status::{MANY_ERRORS, WornZone};
-use crate::core::Core;
+use crate::context::Context;
 use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::format::superblock::RELOCATION;
 use crate::layout::{Piece, Slot, Stripe};
+use crate::member::Member;
+use crate::membership::Membership;
 use crate::metrics::add;
-use crate::mount::zone_rewrite;
-use crate::zone::Relocated;
+use crate::zone::stale_rows::RelocatedParity;
+use crate::zone::table::ZoneTable;
 
-impl Core {
-    /// A drive could not read: counts it, and says whether that is of its medium, so that its place is to be mended.
-    pub(crate) fn misread(&self, id: ZoneId, slot: Slot, rows: Range<u64>, error: &Error) -> bool {
-        if self.member(slot).lost.hits(id, &rows) {
-            // That is not the drive's fault.
-            return true;
-        }
-        add(&self.tally.read_errors, 1);
-        match error.kind() {
-            ErrorKind::ZoneOffline => {
-                self.worn_out(id, slot, ZoneState::Offline);
-                false
-            }
-            ErrorKind::Media => {
-                let errors = self.member(slot).media_errors.fetch_add(1, Ordering::Relaxed) + 1;
-                if errors == MANY_ERRORS {
-                    tracing::warn!(slot = slot.0, errors, "many errors of the medium: replace the drive");
-                    self.tell(EventKind::ManyErrors { slot, errors });
-                }
-                true
-            }
-            _ => false,
-        }
-    }
+/// The most relocated bytes of one drive, over all zones.
+const MAX_RELOCATED: u64 = 16 << 20;
+/// Relocated blocks of a drive take no more than one in this many blocks of a metadata zone.
+const LOG_SHARE: u64 = 4;
 
-    /// A physical zone wore out.
-    pub(crate) fn worn_out(&self, id: ZoneId, slot: Slot, state: ZoneState) {
-        {
-            let mut worn = self.worn.lock();
-            if worn.iter().any(|known| (known.zone, known.slot) == (id, slot)) {
-                return;
-            }
-            worn.push(WornZone { slot, zone: id, state });
-        }
-        tracing::warn!(slot = slot.0, zone = id.0, ?state, "a zone wore out");
-        self.tell(EventKind::ZoneWorn { slot, zone: id, state });
-    }
+/// Blocks of the log of a member that relocated content may take.
+pub(crate) fn max_relocated(ctx: &Context, member: &Member) -> u64 {
+    let capacity = member.log.lock().capacity;
+    (capacity / LOG_SHARE).min(MAX_RELOCATED / u64::from(ctx.geometry.block_size))
+}
 
-    /// Records what belongs in blocks that their drive cannot read. Says whether that was done: not where the zone is
-    /// another by now, or where the log has no room for more.
-    pub(crate) async fn mend(
-        self: &Arc<Core>,
+/// Read repair of an array in use.
+pub(crate) struct ReadRepair {
+    pub ctx: Arc<Context>,
+    pub members: Arc<Membership>,
+    pub zones: Arc<ZoneTable>,
+    /// Held while a place is repaired.
+    pub turn: Turnstile,
+}
+
+impl ReadRepair {
+    /// Relocates the content of blocks that their drive cannot read. False if the zone was reset meanwhile, or the log has
+    /// no room for more relocated content.
+    pub(crate) async fn relocate(
+        &self,
         id: ZoneId,
         generation: u64,
         piece: Piece,
         data: Buf,
     ) -> Result<bool> {
-        let _turn = self.mending.acquire().await;
-        let row = self.layout.row(piece.stripe) + piece.row;
+        let _turn = self.turn.acquire().await;
+        let row = self.ctx.layout.row(piece.stripe) + piece.row;
         let rows = row..row + piece.len;
         let slot = piece.slot;
-        if !self.may_mend(slot) {
+        if !self.has_room(slot) {
             return Ok(false);
         }
-        let (start, end) = (piece.offset, piece.offset.plus(zoned::Blocks(piece.len)));
+        let (start, end) = (piece.offset, piece.offset.plus(Blocks(piece.len)));
         {
-            let mut zone = self.zone(id);
+            let mut zone = self.zones.zone(id);
             let below = end <= zone.acknowledged().min(zone.readable());
             if zone.generation != generation || zone.resetting || !below {
                 return Ok(false);
             }
-            zone.patches.put(&self.layout, self.bytes(1), slot, row, &data);
+            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), slot, row, &data);
         }
         let content = Body::RelocatedData { zone: id, generation, start, end, data };
         self.record_on(slot, &content).await?;
-        let ranges = {
-            let mut zone = self.zone(id);
-            if zone.generation != generation || zone.resetting || !self.member(slot).is_good() {
+        let stale = {
+            let mut zone = self.zones.zone(id);
+            if zone.generation != generation || zone.resetting || !self.members.member(slot).is_good() {
                 return Ok(false);
             }
-            zone.patches.hide(slot, rows.clone());
-            zone.patches.hidden(slot).to_vec()
+            zone.stale.add(slot, rows.clone());
+            zone.stale.of(slot)
         };
-        let hidden = Body::Hidden { zone: id, generation, ranges, rebuilt: false };
-        self.record_on(slot, &hidden).await?;
-        self.found_again(id, generation, slot, &rows).await?;
-        add(&self.tally.relocations, 1);
+        self.record_on(slot, &Body::StaleRows { zone: id, generation, rows: stale, rewritten: false })
+            .await?;
+        self.forget_bad_rows(id, generation, slot, &rows).await?;
+        add(&self.ctx.metrics.relocations, 1);
         Ok(true)
     }
 
-    /// Records the parity of a whole stripe, which its drive cannot read or which does not fit.
-    pub(crate) async fn mend_parity(
-        self: &Arc<Core>,
+    /// Relocates the parity of a whole stripe that its drive cannot read, or that does not match the data.
+    pub(crate) async fn relocate_parity(
+        &self,
         id: ZoneId,
         generation: u64,
         stripe: Stripe,
         unit: Buf,
     ) -> Result<bool> {
-        let _turn = self.mending.acquire().await;
-        let slot = self.layout.parity(id, stripe);
-        if !self.may_mend(slot) {
+        let _turn = self.turn.acquire().await;
+        let layout = &self.ctx.layout;
+        let slot = layout.parity(id, stripe);
+        if !self.has_room(slot) {
             return Ok(false);
         }
-        let (start, end) = (self.layout.start(stripe), self.layout.end(stripe));
+        let (start, end) = (layout.start(stripe), layout.end(stripe));
         {
-            let mut zone = self.zone(id);
+            let mut zone = self.zones.zone(id);
             let below = end <= zone.acknowledged().min(zone.readable());
             if zone.generation != generation || zone.resetting || !below {
                 return Ok(false);
             }
-            zone.relocated.insert(stripe, Relocated { end, unit: unit.clone() });
+            zone.relocated.insert(stripe, RelocatedParity { end, unit: unit.clone() });
         }
-        self.record_on(slot, &Body::Relocated { zone: id, generation, start, end, unit }).await?;
-        let row = self.layout.row(stripe);
-        self.found_again(id, generation, slot, &(row..row + self.layout.unit_of(stripe))).await?;
-        add(&self.tally.relocations, 1);
+        self.record_on(slot, &Body::RelocatedParity { zone: id, generation, start, end, unit }).await?;
+        let row = layout.row(stripe);
+        self.forget_bad_rows(id, generation, slot, &(row..row + layout.unit_of(stripe))).await?;
+        add(&self.ctx.metrics.relocations, 1);
         Ok(true)
     }
 
-    /// What belongs in rows of a drive is in its log: if they were lost they are not any more.
-    async fn found_again(
-        self: &Arc<Core>,
+    /// The log holds the content of these rows: they are not bad any more.
+    async fn forget_bad_rows(
+        &self,
         id: ZoneId,
         generation: u64,
         slot: Slot,
         rows: &Range<u64>,
     ) -> Result<()> {
-        let lost = &self.member(slot).lost;
-        if !lost.remove(id, rows) {
+        let bad = &self.members.member(slot).bad_rows;
+        if !bad.remove(id, rows) {
             return Ok(());
         }
-        self.record_on(slot, &Body::Lost { zone: id, generation, ranges: lost.of(id) }).await
+        self.record_on(slot, &Body::BadRows { zone: id, generation, rows: bad.of(id) }).await
     }
 
-    /// A record in the log of a drive, durable.
-    async fn record_on(self: &Arc<Core>, slot: Slot, body: &Body) -> Result<()> {
-        match self.append_rolling(slot, body, Durability::Durable).await? {
+    /// Writes a record to the log of a drive, durable.
+    async fn record_on(&self, slot: Slot, body: &Body) -> Result<()> {
+        match self.members.append_rolling(slot, body, Durability::Durable).await? {
             Some(io) => io.await,
             None => Ok(()),
         }
     }
 
-    /// Whether the log of a drive has room for more relocated units, which every checkpoint takes along.
-    fn may_mend(&self, slot: Slot) -> bool {
-        let relocates = self.config.lock().incompat & RELOCATION != 0;
-        let taken = |id: ZoneId| self.zone(id).relocated_cost(&self.layout, id, slot);
-        let more = 2 * (self.layout.unit + 1) + 1;
-        let member = self.member(slot);
+    /// True if the log of a drive has room for more relocated content. Every checkpoint contains all of it.
+    fn has_room(&self, slot: Slot) -> bool {
+        let relocates = self.members.config.lock().incompat & RELOCATION != 0;
+        let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, id, slot);
+        let more = 2 * (self.ctx.layout.unit + 1) + 1;
+        let member = self.members.member(slot);
         relocates
             && member.is_good()
-            && (0..self.geometry.zones).map(ZoneId).map(taken).sum::<u64>() + more
-                <= zone_rewrite::most(self, member)
+            && self.zones.ids().map(taken).sum::<u64>() + more <= max_relocated(&self.ctx, member)
     }
 
-    /// Mends a place that a client's read came upon, after the client has its answer.
-    pub(crate) fn mend_later(self: &Arc<Core>, id: ZoneId, generation: u64, piece: Piece, data: Buf) {
-        let core = Arc::clone(self);
-        self.driver.drive(Box::pin(async move {
-            let mended = core.mend(id, generation, piece, data).await;
-            if let Err(error) = &mended {
+    /// Relocates content that a client's read reconstructed. The client does not wait.
+    pub(crate) fn relocate_later(self: &Arc<Self>, id: ZoneId, generation: u64, piece: Piece, data: Buf) {
+        let this = Arc::clone(self);
+        self.ctx.spawn(async move {
+            let relocated = this.relocate(id, generation, piece, data).await;
+            if let Err(error) = &relocated {
                 tracing::warn!(zone = id.0, block = piece.offset.0, %error, "a repaired read is not recorded");
             }
-            core.tell(EventKind::Repaired {
+            this.ctx.tell(EventKind::Repaired {
                 slot: piece.slot,
                 zone: id,
                 block: piece.offset,
                 blocks: piece.len,
-                relocated: mended.unwrap_or(false),
+                relocated: relocated.unwrap_or(false),
             });
-        }));
+        });
     }
 }

@@ -35,34 +35,34 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const SIZE: usize = 128;
 /// Bytes that the header's checksum covers.
 const COVERED: usize = SIZE - 4;
-/// Part of a checkpoint: what memory held, not what just happened.
+/// The record is part of a checkpoint: it repeats the state in memory.
 const CHECKPOINT: u32 = 1;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Kind {
-    /// The array, its members, and which of them failed: [`super::superblock`].
+    /// The array, its members and their failures: [`super::superblock`].
     Superblock,
     /// Generations and ends of zones: [`super::zone_entries`].
     Zones,
-    /// The zone of this generation is about to be reset.
+    /// A reset of the zone in this generation is about to begin.
     ResetIntent,
-    /// Parity of the blocks `start..end` of a stripe that is not whole: the XOR of everything below `end`.
+    /// Parity of the blocks `start..end` of a stripe that is not whole: the XOR of all blocks below `end`.
     PartialParity,
-    /// A unit of parity that does not lie in its place.
-    Relocated,
-    /// A checkpoint ends here: this epoch's records tell everything about this member.
+    /// A parity unit that is not in its place.
+    RelocatedParity,
+    /// The end of a checkpoint: all records of the member's epoch are complete.
     CheckpointEnd,
-    /// What a new drive that is being filled holds already: [`super::zone_entries`].
-    Rebuilt,
-    /// Blocks of data, within one stripe unit, that do not lie in their place.
+    /// Zones that a rebuild has copied to this new drive: [`super::zone_entries`].
+    RebuiltZones,
+    /// Blocks of data of one stripe unit that are not in their place.
     RelocatedData,
-    /// Rows of the drive's physical zone that hold what was never acknowledged: [`super::row_ranges`].
-    Hidden,
-    /// A metadata zone holds a copy of a physical zone that is being written anew: [`super::row_ranges`].
-    Swap,
-    /// Rows of the drive's physical zone whose content is lost: [`super::row_ranges`].
-    Lost,
+    /// Rows of the drive's part that hold dead data: [`super::row_ranges`].
+    StaleRows,
+    /// A metadata zone holds a copy of a physical zone that is being rewritten: [`super::row_ranges`].
+    ZoneCopy,
+    /// Rows of the drive's part whose content is not recoverable: [`super::row_ranges`].
+    BadRows,
 }
 
 const KINDS: [(Kind, u16); 11] = [
@@ -70,13 +70,13 @@ const KINDS: [(Kind, u16); 11] = [
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
     (Kind::PartialParity, 4),
-    (Kind::Relocated, 5),
+    (Kind::RelocatedParity, 5),
     (Kind::CheckpointEnd, 6),
-    (Kind::Rebuilt, 7),
+    (Kind::RebuiltZones, 7),
     (Kind::RelocatedData, 8),
-    (Kind::Hidden, 9),
-    (Kind::Swap, 10),
-    (Kind::Lost, 11),
+    (Kind::StaleRows, 9),
+    (Kind::ZoneCopy, 10),
+    (Kind::BadRows, 11),
 ];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -148,8 +148,7 @@ pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
     bytes
 }
 
-/// Reads a record: its header and the payload behind it. `None` for anything that is no whole record of a version
-/// and kind that this build knows.
+/// Decodes a header and its payload. `None` if the bytes are no complete record of a known version and kind.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
     let (raw, rest) = Raw::read_from_prefix(bytes).ok()?;
     let covered = bytes.get(..COVERED)?;

@@ -1,6 +1,4 @@
-//! Whole records: what is written to a metadata zone, and what is read back.
-
-use std::ops::Range;
+//! Whole records of a metadata zone, encoded and decoded.
 
 use uuid::Uuid;
 use zoned::{Blocks, Buf, BufMut, ZoneId};
@@ -10,39 +8,40 @@ use super::row_ranges;
 use super::superblock::{self, Superblock};
 use super::zone_entries::{self, ZoneEntry};
 use crate::layout::Slot;
+use crate::layout::row_set::RowSet;
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     /// The array and its members.
     Superblock(Superblock),
     /// Generations and ends of the zones from `first` on.
     Zones { first: ZoneId, entries: Vec<ZoneEntry> },
-    /// Zone `zone`, whose generation is `generation`, is about to be reset.
+    /// A reset of `zone` in this generation is about to begin.
     ResetIntent { zone: ZoneId, generation: u64 },
-    /// Parity of a stripe that is not whole: the rows that the blocks `start..end` lie in, each the XOR of all its
-    /// blocks below `end`.
+    /// Parity of a stripe that is not whole: the rows of the blocks `start..end`, each the XOR of all its blocks
+    /// below `end`.
     PartialParity { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, rows: Buf },
     /// The parity of the stripe that begins at `start`; blocks from `end` on count as zeros.
-    Relocated { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, unit: Buf },
-    /// The checkpoint of this epoch is whole.
+    RelocatedParity { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, unit: Buf },
+    /// The checkpoint of this epoch is complete.
     CheckpointEnd,
-    /// On a new drive that is being filled: the zones from `first` on whose part it holds, with the generation and
-    /// the end of what was copied, all of it durable on all drives; no end where it holds none.
-    Rebuilt { first: ZoneId, entries: Vec<ZoneEntry> },
-    /// The blocks `start..end`, of one stripe unit, whose place holds something else.
+    /// On a new drive: zones from `first` on that the rebuild has copied, with generation and end. Their content is
+    /// durable on all drives. A zone without an end is not copied.
+    RebuiltZones { first: ZoneId, entries: Vec<ZoneEntry> },
+    /// The blocks `start..end` of one stripe unit, whose place holds dead data.
     RelocatedData { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, data: Buf },
-    /// Rows of this drive's physical zone that do not count. `rebuilt`: relocated units of older records are in place.
-    Hidden { zone: ZoneId, generation: u64, ranges: Vec<Range<u64>>, rebuilt: bool },
-    /// The metadata zone `swap` holds the first `rows` rows of this drive's physical zone, masked.
-    Swap { zone: ZoneId, generation: u64, rows: u64, swap: ZoneId, mask: u64 },
-    /// Rows of this drive's physical zone whose content is lost: all of them.
-    Lost { zone: ZoneId, generation: u64, ranges: Vec<Range<u64>> },
+    /// Rows of this drive's part that hold dead data. `rewritten`: relocated content of older records is in place.
+    StaleRows { zone: ZoneId, generation: u64, rows: RowSet, rewritten: bool },
+    /// The metadata zone `copy` holds the first `rows` rows of this drive's part, masked.
+    ZoneCopy { zone: ZoneId, generation: u64, rows: u64, copy: ZoneId, mask: u64 },
+    /// Rows of this drive's part whose content is not recoverable. The set is complete.
+    BadRows { zone: ZoneId, generation: u64, rows: RowSet },
 }
 
-/// Where a record belongs.
+/// The array, member and position of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RecordId {
     pub array: Uuid,
     pub member: Slot,
     pub epoch: u64,
@@ -50,35 +49,35 @@ pub(crate) struct Place {
     pub checkpoint: bool,
 }
 
-/// A record that was read.
+/// A decoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
-    pub place: Place,
+    pub place: RecordId,
     pub body: Body,
 }
 
 impl Body {
-    /// Blocks that the record takes.
+    /// The number of blocks of the record.
     pub(crate) fn blocks(&self, block_size: u32) -> u64 {
         let payload = match self {
             Body::Superblock(sb) => superblock::encode(sb).len(),
-            Body::Zones { entries, .. } | Body::Rebuilt { entries, .. } => {
+            Body::Zones { entries, .. } | Body::RebuiltZones { entries, .. } => {
                 zone_entries::encode(ZoneId(0), entries).len()
             }
             Body::PartialParity { rows: data, .. }
-            | Body::Relocated { unit: data, .. }
+            | Body::RelocatedParity { unit: data, .. }
             | Body::RelocatedData { data, .. } => data.len(),
-            Body::Hidden { ranges, rebuilt, .. } => row_ranges::encode(ranges, *rebuilt).len(),
-            Body::Lost { ranges, .. } => row_ranges::encode(ranges, false).len(),
-            Body::Swap { swap, mask, .. } => row_ranges::encode_swap(*swap, *mask).len(),
+            Body::StaleRows { rows, rewritten, .. } => row_ranges::encode(rows, *rewritten).len(),
+            Body::BadRows { rows, .. } => row_ranges::encode(rows, false).len(),
+            Body::ZoneCopy { copy, mask, .. } => row_ranges::encode_copy(*copy, *mask).len(),
             Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
         };
         ((header::SIZE + payload) as u64).div_ceil(u64::from(block_size))
     }
 }
 
-/// The blocks of a record.
-pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
+/// Encodes a record.
+pub(crate) fn encode(place: RecordId, body: &Body, block_size: u32) -> Buf {
     let mut header = Header {
         kind: Kind::CheckpointEnd,
         checkpoint: place.checkpoint,
@@ -98,9 +97,9 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             own = superblock::encode(sb);
             &own
         }
-        Body::Zones { first, entries } | Body::Rebuilt { first, entries } => {
-            let rebuilt = matches!(body, Body::Rebuilt { .. });
-            header.kind = if rebuilt { Kind::Rebuilt } else { Kind::Zones };
+        Body::Zones { first, entries } | Body::RebuiltZones { first, entries } => {
+            let rebuilt = matches!(body, Body::RebuiltZones { .. });
+            header.kind = if rebuilt { Kind::RebuiltZones } else { Kind::Zones };
             own = zone_entries::encode(*first, entries);
             &own
         }
@@ -113,8 +112,8 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             (header.start, header.end) = (*start, *end);
             rows
         }
-        Body::Relocated { zone, generation, start, end, unit } => {
-            (header.kind, header.zone, header.generation) = (Kind::Relocated, *zone, *generation);
+        Body::RelocatedParity { zone, generation, start, end, unit } => {
+            (header.kind, header.zone, header.generation) = (Kind::RelocatedParity, *zone, *generation);
             (header.start, header.end) = (*start, *end);
             unit
         }
@@ -124,20 +123,20 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
             (header.start, header.end) = (*start, *end);
             data
         }
-        Body::Hidden { zone, generation, ranges, rebuilt } => {
-            (header.kind, header.zone, header.generation) = (Kind::Hidden, *zone, *generation);
-            own = row_ranges::encode(ranges, *rebuilt);
+        Body::StaleRows { zone, generation, rows, rewritten } => {
+            (header.kind, header.zone, header.generation) = (Kind::StaleRows, *zone, *generation);
+            own = row_ranges::encode(rows, *rewritten);
             &own
         }
-        Body::Lost { zone, generation, ranges } => {
-            (header.kind, header.zone, header.generation) = (Kind::Lost, *zone, *generation);
-            own = row_ranges::encode(ranges, false);
+        Body::BadRows { zone, generation, rows } => {
+            (header.kind, header.zone, header.generation) = (Kind::BadRows, *zone, *generation);
+            own = row_ranges::encode(rows, false);
             &own
         }
-        Body::Swap { zone, generation, rows, swap, mask } => {
-            (header.kind, header.zone, header.generation) = (Kind::Swap, *zone, *generation);
+        Body::ZoneCopy { zone, generation, rows, copy, mask } => {
+            (header.kind, header.zone, header.generation) = (Kind::ZoneCopy, *zone, *generation);
             header.end = Blocks(*rows);
-            own = row_ranges::encode_swap(*swap, *mask);
+            own = row_ranges::encode_copy(*copy, *mask);
             &own
         }
     };
@@ -149,9 +148,9 @@ pub(crate) fn encode(place: Place, body: &Body, block_size: u32) -> Buf {
     buf.freeze()
 }
 
-/// Reads the record that begins with `bytes`, if one does; gives its length in blocks too.
+/// Decodes the record at the start of `bytes`, if there is one; also returns its length in blocks.
 ///
-/// The error is a superblock of another build: what to tell.
+/// Errors: the reason why a superblock of another build is not readable.
 pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64)>, String> {
     let Some((header, payload)) = header::decode(bytes) else { return Ok(None) };
     let blocks = ((header::SIZE + payload.len()) as u64).div_ceil(u64::from(block_size));
@@ -163,30 +162,30 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
             Err(superblock::Refused::Malformed) => return Ok(None),
             Err(superblock::Refused::Foreign(why)) => return Err(why),
         },
-        Kind::Zones | Kind::Rebuilt => match zone_entries::decode(payload) {
+        Kind::Zones | Kind::RebuiltZones => match zone_entries::decode(payload) {
             Some((first, entries)) if header.kind == Kind::Zones => Body::Zones { first, entries },
-            Some((first, entries)) => Body::Rebuilt { first, entries },
+            Some((first, entries)) => Body::RebuiltZones { first, entries },
             None => return Ok(None),
         },
         Kind::ResetIntent => Body::ResetIntent { zone, generation },
         Kind::PartialParity => Body::PartialParity { zone, generation, start, end, rows: data() },
-        Kind::Relocated => Body::Relocated { zone, generation, start, end, unit: data() },
+        Kind::RelocatedParity => Body::RelocatedParity { zone, generation, start, end, unit: data() },
         Kind::CheckpointEnd => Body::CheckpointEnd,
         Kind::RelocatedData => Body::RelocatedData { zone, generation, start, end, data: data() },
-        Kind::Hidden => match row_ranges::decode(payload) {
-            Some((ranges, rebuilt)) => Body::Hidden { zone, generation, ranges, rebuilt },
+        Kind::StaleRows => match row_ranges::decode(payload) {
+            Some((rows, rewritten)) => Body::StaleRows { zone, generation, rows, rewritten },
             None => return Ok(None),
         },
-        Kind::Lost => match row_ranges::decode(payload) {
-            Some((ranges, _)) => Body::Lost { zone, generation, ranges },
+        Kind::BadRows => match row_ranges::decode(payload) {
+            Some((rows, _)) => Body::BadRows { zone, generation, rows },
             None => return Ok(None),
         },
-        Kind::Swap => match row_ranges::decode_swap(payload) {
-            Some((swap, mask)) => Body::Swap { zone, generation, rows: end.0, swap, mask },
+        Kind::ZoneCopy => match row_ranges::decode_copy(payload) {
+            Some((copy, mask)) => Body::ZoneCopy { zone, generation, rows: end.0, copy, mask },
             None => return Ok(None),
         },
     };
-    let place = Place {
+    let place = RecordId {
         array: header.array,
         member: header.member,
         epoch: header.epoch,
@@ -196,8 +195,8 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
     Ok(Some((Record { place, body }, blocks)))
 }
 
-/// All records in the blocks of a metadata zone, in order. Blocks that begin none are passed over: a power cut may
-/// have left garbage between good records.
+/// All records in the blocks of a metadata zone, in order. Blocks without a record are skipped: a power cut may leave
+/// garbage between records.
 #[cfg(test)]
 pub(crate) fn scan(zone: &Buf, block_size: u32) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
@@ -221,8 +220,8 @@ mod tests {
 
     use super::*;
 
-    fn place(sequence: u64) -> Place {
-        Place { array: Uuid::from_u128(5), member: Slot(2), epoch: 3, sequence, checkpoint: sequence == 1 }
+    fn place(sequence: u64) -> RecordId {
+        RecordId { array: Uuid::from_u128(5), member: Slot(2), epoch: 3, sequence, checkpoint: sequence == 1 }
     }
 
     fn bodies() -> Vec<Body> {
@@ -233,23 +232,24 @@ mod tests {
             Body::Zones { first: ZoneId(3), entries: vec![ZoneEntry { generation: 2, end: None }; 5] },
             Body::ResetIntent { zone, generation },
             Body::PartialParity { zone, generation, start, end, rows: Buf::copy_from(&[7; 512]) },
-            Body::Relocated { zone, generation, start, end, unit: Buf::copy_from(&[8; 2048]) },
+            Body::RelocatedParity { zone, generation, start, end, unit: Buf::copy_from(&[8; 2048]) },
             Body::CheckpointEnd,
-            Body::Rebuilt {
+            Body::RebuiltZones {
                 first: ZoneId(2),
                 entries: vec![ZoneEntry { generation: 3, end: Some(Blocks(7)) }],
             },
             Body::RelocatedData { zone, generation, start, end, data: Buf::copy_from(&[9; 1024]) },
-            Body::Hidden { zone, generation, ranges: vec![3..5, 9..10], rebuilt: true },
-            Body::Swap { zone, generation, rows: 20, swap: ZoneId(1), mask: 77 },
-            Body::Lost { zone, generation, ranges: vec![2..3, 5..7] },
+            Body::StaleRows { zone, generation, rows: RowSet::from_iter([3..5, 9..10]), rewritten: true },
+            Body::ZoneCopy { zone, generation, rows: 20, copy: ZoneId(1), mask: 77 },
+            Body::BadRows { zone, generation, rows: RowSet::from_iter([2..3, 5..7]) },
         ]
     }
 
     #[test]
     fn what_a_new_drive_has_reads_as_it_was_written_in_version_1() {
         let entry = |end| ZoneEntry { generation: 3, end };
-        let body = Body::Rebuilt { first: ZoneId(2), entries: vec![entry(Some(Blocks(7))), entry(None)] };
+        let body =
+            Body::RebuiltZones { first: ZoneId(2), entries: vec![entry(Some(Blocks(7))), entry(None)] };
         let fresh = encode(place(4), &body, 512);
         let golden = Buf::copy_from(&super::super::golden("rebuilt-v1.bin", &fresh));
         let (record, blocks) = decode(&golden, 512).expect("known").expect("whole");

@@ -1,20 +1,14 @@
-//! What the records of an array may say: a checksum proves that somebody wrote a record, not that it makes sense.
-//! What is sound here lies within the array, and is as long as it says. Everything else is passed over like garbage.
-
-use std::ops::Range;
+//! Plausibility of records. A valid checksum proves that a record was written, not that its content is possible. A
+//! plausible record lies within the array and has the right length. A mount ignores all other records.
 
 use zoned::{Blocks, ZoneId};
 
-use crate::format::record::{Body, Place};
+use crate::format::record::{Body, RecordId};
 use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Slot};
-use crate::member::METADATA_ZONES;
+use crate::layout::{Layout, METADATA_ZONES, Slot};
 
-/// The highest epoch and sequence that a log may have at a mount: no array counts that far, and there is room above.
-pub(crate) const HIGHEST: u64 = u64::MAX >> 1;
-
-/// What every drive of an array says alike, from its creation on.
+/// The shape of an array: fixed at its creation, and the same in all superblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub layout: Layout,
@@ -36,11 +30,11 @@ impl Shape {
         Shape { layout, zones, block_size, zone_size, metadata_zones }
     }
 
-    /// Whether a record that lies in metadata zone `from` may say this.
-    pub(crate) fn allows(&self, from: ZoneId, place: &Place, body: &Body) -> bool {
+    /// True if a record in metadata zone `from` can have this content.
+    pub(crate) fn allows(&self, from: ZoneId, place: &RecordId, body: &Body) -> bool {
         match body {
             Body::Superblock(_) | Body::CheckpointEnd => true,
-            Body::Zones { first, entries } | Body::Rebuilt { first, entries } => {
+            Body::Zones { first, entries } | Body::RebuiltZones { first, entries } => {
                 let last = self.layout.capacity();
                 let ends = |entry: &ZoneEntry| entry.is_lost() || entry.end.is_none_or(|end| end <= last);
                 u64::from(first.0) + entries.len() as u64 <= u64::from(self.zones) && entries.iter().all(ends)
@@ -56,7 +50,7 @@ impl Shape {
                         layout.rows(stripe, *start, *end).iter().map(|r| r.end - r.start).sum(),
                     )
             }
-            Body::Relocated { zone, start, end, unit, .. } => {
+            Body::RelocatedParity { zone, start, end, unit, .. } => {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
                     && self.in_stripe(*start, *end)
@@ -70,15 +64,15 @@ impl Shape {
                     && self.in_unit(*zone, place.member, *start, *end)
                     && self.is_long(data, end.minus(*start).0)
             }
-            Body::Hidden { zone, ranges, .. } | Body::Lost { zone, ranges, .. } => {
-                self.has(*zone) && self.in_zone(ranges)
+            Body::StaleRows { zone, rows, .. } | Body::BadRows { zone, rows, .. } => {
+                self.has(*zone) && rows.end() <= self.layout.zone_capacity
             }
-            Body::Swap { zone, rows, swap, .. } => {
+            Body::ZoneCopy { zone, rows, copy, .. } => {
                 self.has(*zone)
                     && *rows <= self.layout.zone_capacity
-                    && swap.0 < METADATA_ZONES
-                    // A copy holds no records.
-                    && *swap != from
+                    && copy.0 < METADATA_ZONES
+                    // A zone with a copy holds no records.
+                    && *copy != from
             }
         }
     }
@@ -94,10 +88,6 @@ impl Shape {
     fn in_unit(&self, zone: ZoneId, slot: Slot, start: Blocks, end: Blocks) -> bool {
         let piece = self.layout.locate(zone, start);
         piece.slot == slot && end.minus(start).0 <= piece.len
-    }
-
-    fn in_zone(&self, ranges: &[Range<u64>]) -> bool {
-        ranges.last().is_none_or(|last| last.end <= self.layout.zone_capacity)
     }
 
     fn is_long(&self, data: &[u8], blocks: u64) -> bool {

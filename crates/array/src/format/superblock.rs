@@ -1,7 +1,7 @@
-//! The payload of a superblock record: what the array is like, its members, and which of them failed.
+//! The payload of a superblock record: the array, its members and their failures.
 //!
-//! The first record of every metadata zone that is in use is one, so that a member is known by one block; the
-//! record's header says which member the drive is. The newest `config` among the drives counts.
+//! The first record of every metadata zone in use is a superblock, so that one block identifies a member. The
+//! record's header has the member's slot. The superblock with the highest `config` counts.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | 4 | 4 | members | number of drives |
 //! | 8 | 8 | compat | features that older builds may ignore |
 //! | 16 | 8 | ro_compat | features that older builds may read, not write |
-//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, hidden rows and relocated data; bit 1, lost rows |
+//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, stale rows and relocated data; bit 1, bad rows |
 //! | 32 | 8 | config | counts changes of this superblock |
 //! | 40 | 4 | parities | units of parity in a stripe: 1 |
 //! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; others are to come |
@@ -35,8 +35,8 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::format::shape::HIGHEST;
-use crate::layout::Slot;
+use super::HIGHEST;
+use crate::layout::{MAX_MEMBERS, Slot};
 use zoned::Geometry;
 
 /// The version this build writes and reads.
@@ -47,21 +47,18 @@ const FIXED: usize = 256;
 const MEMBER: usize = 32;
 /// The state of a member that failed.
 const FAILED: u32 = 1;
-/// The state of a new drive that is being filled.
+/// The state of a new drive whose rebuild is not complete.
 const REBUILDING: u32 = 2;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
-/// The most drives: the superblock fits a block of 4 KiB with its header.
-pub(crate) const MAX_MEMBERS: u32 = 64;
 /// The read-only-compatible features this build knows.
 const KNOWN_RO_COMPAT: u64 = 0;
-/// Zones may hold hidden rows, whose content is relocated to the metadata log. Without this bit a zone with such rows
-/// comes back full.
+/// Zones may have stale rows with relocated content. Without this bit a zone with stale rows is full after a mount.
 pub(crate) const RELOCATION: u64 = 1;
-/// A rebuild may have found nothing for some rows, which a record says. Without this bit such a row ends it.
-pub(crate) const LOST_ROWS: u64 = 2;
+/// Bad rows are recorded. Without this bit a row that cannot be reconstructed ends a rebuild.
+pub(crate) const BAD_ROWS: u64 = 2;
 /// The incompatible features this build knows.
-const KNOWN_INCOMPAT: u64 = RELOCATION | LOST_ROWS;
+const KNOWN_INCOMPAT: u64 = RELOCATION | BAD_ROWS;
 /// Left-symmetric rotation over all drives.
 pub(crate) const LEFT_SYMMETRIC: u32 = 1;
 
@@ -108,24 +105,24 @@ const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
 const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
 
-/// No limit is recorded: of arrays that were made before there was a place for it.
+/// The array was created by a build that recorded no limits.
 const NOT_RECORDED: u32 = 0;
-/// There is none.
+/// No limit.
 const UNLIMITED: u32 = u32::MAX;
 
-/// What the superblock says of a drive.
+/// The superblock's entry of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemberInfo {
     /// Its identity, written when it joined the array.
     pub uuid: Uuid,
-    /// Whether the array does without it: what it holds is out of date.
+    /// True if the array works without the drive: the content of the drive is out of date.
     pub failed: bool,
-    /// Whether this is a new drive that is being filled. It counts as failed until it is done.
+    /// True if the drive is new and its rebuild is not complete. The drive counts as failed until then.
     pub rebuilding: bool,
 }
 
-/// How many logical zones may be open, and active: those of the drives that the array was made of, whichever of them are
-/// there now.
+/// How many logical zones may be open and active: the limits of the drives at the array's creation, whichever drives
+/// are present now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Open zones; `None` for no limit.
@@ -135,7 +132,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of an array of `drives` that keeps `metadata_zones` zones of each for itself.
+    /// The limits of an array of `drives` that uses `metadata_zones` zones of each for metadata.
     pub(crate) fn of<'a>(drives: impl Iterator<Item = &'a Geometry> + Clone, metadata_zones: u32) -> Limits {
         let limit = |of: fn(&Geometry) -> Option<u32>| {
             drives.clone().filter_map(of).min().map(|limit| limit.saturating_sub(metadata_zones).max(1))
@@ -144,10 +141,10 @@ impl Limits {
     }
 }
 
-/// What the array is like.
+/// The content of a superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// Its identity. It stands in the record's header.
+    /// The array's identity, from the record's header.
     pub uuid: Uuid,
     /// Counts changes of the superblock.
     pub config: u64,
@@ -159,7 +156,7 @@ pub struct Superblock {
     pub incompat: u64,
     /// Units of parity in a stripe.
     pub parities: u32,
-    /// How stripes lie on the drives.
+    /// The placement of stripes on the drives.
     pub placement: u32,
     /// Bytes in a block.
     pub block_size: u32,
@@ -169,22 +166,22 @@ pub struct Superblock {
     pub metadata_zones: u32,
     /// Logical zones.
     pub zones: u32,
-    /// Blocks between the starts of two physical zones of the largest kind among the drives.
+    /// Blocks between the starts of two physical zones, of the drive with the largest zones.
     pub zone_size: Blocks,
-    /// Blocks used of each physical zone: what the smallest drive has.
+    /// Blocks used of each physical zone: the capacity of the smallest drive.
     pub zone_capacity: Blocks,
-    /// `None` where no build recorded them yet: the next mount with all drives does.
+    /// `None` if no build has recorded limits yet: the next mount with all drives does.
     pub limits: Option<Limits>,
     /// Milliseconds since 1970.
     pub created_ms: u64,
-    /// A name for people.
+    /// A label for people.
     pub label: String,
     /// The drives, by slot.
     pub members: Vec<MemberInfo>,
 }
 
 impl Superblock {
-    /// What is known of the drive in `slot`.
+    /// The entry of the drive in `slot`.
     pub fn member(&self, slot: Slot) -> Option<&MemberInfo> {
         self.members.get(slot.index())
     }
@@ -193,13 +190,13 @@ impl Superblock {
 /// Why a superblock is not usable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// Not a superblock, or of numbers that contradict each other.
+    /// Not a superblock, or its numbers contradict each other.
     Malformed,
-    /// From another build: what to tell.
+    /// From another build: the message for the user.
     Foreign(String),
 }
 
-/// The payload.
+/// Encodes the payload.
 pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     let mut label = [0; MAX_LABEL];
     label.iter_mut().zip(sb.label.as_bytes()).for_each(|(to, from)| *to = *from);
@@ -244,7 +241,7 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     bytes
 }
 
-/// Reads the payload of a superblock record of the array `uuid`.
+/// Decodes the payload of a superblock record of the array `uuid`.
 pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> {
     let (raw, mut rest) = Raw::read_from_prefix(payload).map_err(|_| Refused::Malformed)?;
     let version = raw.version.get();
@@ -277,7 +274,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == REBUILDING });
     }
     let block = raw.block_size.get();
-    // The array's bytes are counted in 64 bits, as are the changes of this superblock, and its zones in 32.
+    // The array's bytes and `config` must fit 64 bits, and its zones 32.
     let bytes = u64::from(raw.zones.get())
         .checked_mul(u64::from(count))
         .and_then(|parts| parts.checked_mul(raw.zone_size.get()))
@@ -323,7 +320,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
     })
 }
 
-/// Features that forbid writing, in words.
+/// The unknown features that forbid writing, as text.
 pub(crate) fn unwritable(sb: &Superblock) -> Option<String> {
     let unknown = sb.ro_compat & !KNOWN_RO_COMPAT;
     (unknown != 0).then(|| {

@@ -1,14 +1,14 @@
-//! The payload of a zones record: the generation of each logical zone, and where a full one's content ends.
+//! The payload of a zones record: generation and end of each logical zone.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | first | the logical zone of the first entry |
 //! | 4 | 4 | count | entries |
 //! | 8 | 8 | reserved | zero |
-//! | 16 | 16 each | entries | generation (8), end (8: all ones where the zone is not known to be full; one less where two drives lack their part of it, so that it is lost) |
+//! | 16 | 16 each | entries | generation (8), end (8: all ones if the zone is not known to be full; one less if the zone has failed, because two drives lack their part) |
 //!
-//! A zone with an end is full, or read-only for a part of it that wore out; its blocks below the end are durable, and their
-//! parity fits. A generation counts the lives of a zone; the highest one that any drive has is true.
+//! A zone with an end is full, or read-only because a part wore out. Its blocks below the end are durable and match
+//! their parity. A reset increments the generation; the highest generation on any drive counts.
 
 use units::{Blocks, ZoneId};
 use zerocopy::little_endian::{U32, U64};
@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const FIXED: usize = 16;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 16;
-/// No end: the zone is empty or has room.
+/// No end is recorded.
 const NONE: u64 = u64::MAX;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -39,7 +39,7 @@ struct RawEntry {
 const _: () = assert!(size_of::<Raw>() == FIXED);
 const _: () = assert!(size_of::<RawEntry>() == ENTRY);
 
-/// What is recorded of a logical zone.
+/// The recorded state of a logical zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ZoneEntry {
     pub generation: u64,
@@ -47,15 +47,15 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// The end of a zone that two drives lack their part of: nothing of it is believed any more. Above every other end.
+    /// The end of a failed zone. Above every other end.
     pub(crate) const LOST: Blocks = Blocks(u64::MAX - 1);
 
-    /// Whether the zone is lost.
+    /// True if the zone has failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.end == Some(ZoneEntry::LOST)
     }
 
-    /// Takes in what another record says: the higher generation counts, and within one the higher end.
+    /// Merges another record: the higher generation counts, and within one generation the higher end.
     pub(crate) fn learn(&mut self, other: ZoneEntry) {
         if other.generation > self.generation {
             *self = other;
@@ -65,12 +65,12 @@ impl ZoneEntry {
     }
 }
 
-/// Entries that fit a record of one block.
+/// The number of entries in a record of one block.
 pub(crate) fn per_block(block_size: u32) -> usize {
     (block_size as usize - super::header::SIZE - FIXED) / ENTRY
 }
 
-/// The payload for the zones from `first` on.
+/// Encodes the entries of the zones from `first` on.
 pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
     let count = u32::try_from(entries.len()).expect("a block's worth of entries").into();
     let mut bytes = Raw { first: first.0.into(), count, reserved: 0.into() }.as_bytes().to_vec();
@@ -81,7 +81,7 @@ pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the payload.
+/// Decodes the payload.
 pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
     let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
     let count = raw.count.get() as usize;

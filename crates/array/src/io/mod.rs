@@ -1,6 +1,5 @@
-//! Operations of clients.
+//! The paths of client operations: read, write, zone command, flush.
 
 pub(crate) mod action;
-pub(crate) mod flush;
 pub(crate) mod read;
 pub(crate) mod write;

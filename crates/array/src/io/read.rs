@@ -1,110 +1,79 @@
-//! Reads: each piece from its drive, or from what the others say.
+//! Reads: each piece from its drive, or reconstructed from the other drives.
 
 use std::sync::Arc;
 
 use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
-use crate::core::{After, Core};
-use crate::degraded::failure::{fails_the_drive, may_pass};
-use crate::layout::xor::xor;
-use crate::layout::{Piece, Slot};
+use crate::context::Context;
+use crate::deferred::Deferred;
+use crate::degraded::errors::{fails_the_drive, is_transient};
+use crate::degraded::failures::Failures;
+use crate::degraded::read_repair::ReadRepair;
+use crate::degraded::reconstruct::{Reconstruct, Reconstruction};
+use crate::layout::Piece;
 use crate::member::bad_rows;
+use crate::membership::Membership;
 use crate::metrics::add;
 use crate::zone::Zone;
 use crate::zone::stale_rows::Overlay;
+use crate::zone::table::ZoneTable;
 
 /// A part of a read.
 enum Part {
-    /// It is there.
+    /// Memory held the content.
     Ready(BufMut),
-    /// It comes from its drive.
+    /// A read of the piece's drive.
     Read(Piece, Io<BufMut>, Overlay),
-    /// It is put together from the other drives.
-    Rebuild(BufMut, Result<Rebuild>),
+    /// A reconstruction from the other drives, and the buffer for its result.
+    Reconstruct(BufMut, Result<Reconstruction>),
 }
 
-/// Rows of a drive that a rebuilt piece follows from.
-struct Source {
-    slot: Slot,
-    row: u64,
-    rows: u64,
-    io: Io<BufMut>,
-    overlay: Overlay,
+/// The read path.
+pub(crate) struct Reads {
+    pub ctx: Arc<Context>,
+    pub members: Arc<Membership>,
+    pub zones: Arc<ZoneTable>,
+    pub failures: Arc<Failures>,
+    pub reconstruct: Arc<Reconstruct>,
+    pub repair: Arc<ReadRepair>,
 }
 
-/// What the blocks of one piece follow from.
-pub(crate) struct Rebuild {
-    /// Parity that memory holds.
-    held: Option<Buf>,
-    sources: Vec<Source>,
-    /// What is in flight of the piece.
-    flying: Overlay,
-}
-
-impl Rebuild {
-    /// The blocks, in `into`. A drive that is lost says so here too: it is the second, then, or the first that a repair
-    /// of a read came upon.
-    pub(crate) async fn run(self, core: &Arc<Core>, id: ZoneId, into: &mut BufMut) -> Result<()> {
-        into.fill(0);
-        if let Some(held) = &self.held {
-            xor(into, held);
-        }
-        let mut failed = Ok(());
-        for Source { slot, row, rows, io, overlay } in self.sources {
-            match core.patiently(id, slot, (row, rows), io.await).await {
-                Ok(mut read) => {
-                    overlay.apply(&mut read);
-                    xor(into, &read);
-                }
-                Err(e) => {
-                    core.misread(id, slot, row..row + rows, &e);
-                    if fails_the_drive(e.kind()) {
-                        let _broken = core.fail(slot, &e).await;
-                    }
-                    failed = failed.and(Err(e));
-                }
-            }
-        }
-        self.flying.apply(into);
-        failed
-    }
-}
-
-impl Core {
+impl Reads {
+    /// Begins a read of a locked zone: submits the reads of all pieces.
     pub(crate) fn begin_read(
-        self: &Arc<Core>,
+        self: &Arc<Self>,
         zone: &mut Zone,
         id: ZoneId,
         offset: Blocks,
         into: BufMut,
         completer: Completer,
-        after: &mut After,
+        deferred: &mut Deferred,
     ) {
         if zone.state == ZoneState::Offline {
-            let at = self.geometry.start(id).plus(offset);
-            let error = self.lost_error(id, "read").at(at);
-            return after.complete(completer, Err(error.with_buffer(into)));
+            let at = self.ctx.geometry.start(id).plus(offset);
+            let error = self.zones.failed_zone_error(id, "read").at(at);
+            return deferred.complete(completer, Err(error.with_buffer(into)));
         }
         let mut rest = into;
-        let blocks = rest.len() as u64 / u64::from(self.geometry.block_size);
-        let there = zone.readable().minus(offset).0.min(blocks);
+        let blocks = rest.len() as u64 / u64::from(self.ctx.geometry.block_size);
+        let written = zone.readable().minus(offset).0.min(blocks);
         let mut parts = Vec::new();
-        for piece in self.layout.pieces(id, offset, there) {
-            let mut part = rest.split_to(self.bytes(piece.len));
-            let row = self.layout.row(piece.stripe) + piece.row;
-            if let Some(held) = zone.patches.held(self.bytes(1), piece.slot, row, piece.len) {
-                held.apply(&mut part);
+        for piece in self.ctx.layout.pieces(id, offset, written) {
+            let mut part = rest.split_to(self.ctx.bytes(piece.len));
+            let row = self.ctx.layout.row(piece.stripe) + piece.row;
+            if let Some(relocated) = zone.stale.held(self.ctx.bytes(1), piece.slot, row, piece.len) {
+                relocated.apply(&mut part);
                 parts.push(Part::Ready(part));
                 continue;
             }
-            parts.push(match self.member(piece.slot).read(id, row, part) {
+            parts.push(match self.members.member(piece.slot).read(id, row, part) {
                 Ok(io) => {
-                    let overlay = zone.patches.over(self.bytes(1), piece.slot, row, piece.len);
+                    let overlay = zone.stale.over(self.ctx.bytes(1), piece.slot, row, piece.len);
                     Part::Read(piece, io, overlay)
                 }
                 Err(part) => {
-                    add(&self.tally.degraded_reads, 1);
-                    Part::Rebuild(part, self.rebuild(zone, id, piece))
+                    add(&self.ctx.metrics.degraded_reads, 1);
+                    Part::Reconstruct(part, self.reconstruct.piece(zone, id, piece))
                 }
             });
         }
@@ -112,35 +81,35 @@ impl Core {
             rest.fill(0);
             parts.push(Part::Ready(rest));
         }
-        let (core, generation) = (Arc::clone(self), zone.generation);
-        after.run(async move {
-            let result = core.gather(id, generation, parts).await;
+        let (this, generation) = (Arc::clone(self), zone.generation);
+        deferred.run(async move {
+            let result = this.gather(id, generation, parts).await;
             completer.complete(result.map(Done::Read));
         });
     }
 
     /// Waits for the parts and joins them.
-    async fn gather(self: &Arc<Core>, id: ZoneId, generation: u64, parts: Vec<Part>) -> Result<BufMut> {
+    async fn gather(self: &Arc<Self>, id: ZoneId, generation: u64, parts: Vec<Part>) -> Result<BufMut> {
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
         for part in parts {
-            let rebuilt = !matches!(part, Part::Ready(_));
+            let from_drives = !matches!(part, Part::Ready(_));
             let (buf, result) = match part {
                 Part::Ready(buf) => (buf, Ok(())),
                 Part::Read(piece, io, overlay) => {
-                    self.read_or_rebuild(id, generation, piece, io, overlay).await
+                    self.read_or_reconstruct(id, generation, piece, io, overlay).await
                 }
-                Part::Rebuild(mut buf, Ok(rebuild)) => {
-                    let result = rebuild.run(self, id, &mut buf).await;
+                Part::Reconstruct(mut buf, Ok(reconstruction)) => {
+                    let result = self.reconstruct.complete(id, reconstruction, &mut buf).await;
                     (buf, result)
                 }
-                Part::Rebuild(buf, Err(e)) => (buf, Err(e)),
+                Part::Reconstruct(buf, Err(e)) => (buf, Err(e)),
             };
             let (buf, result) = match result {
-                // What the others hold may be of two lives of the zone.
-                _ if rebuilt && self.is_another(id, generation) => {
-                    // A reset that failed may have left all as it was, or not.
-                    let failed = self.zone(id).poison.as_ref().map_or(Ok(()), |e| Err(e.duplicate()));
+                // A reset came between: the drives may have been read before and after the reset.
+                _ if from_drives && self.zones.was_reset(id, generation) => {
+                    // After a failed reset the content is unknown.
+                    let failed = self.zones.zone(id).poison.as_ref().map_or(Ok(()), |e| Err(e.duplicate()));
                     (BufMut::zeroed(buf.len()), failed)
                 }
                 result => (buf, result),
@@ -158,33 +127,33 @@ impl Core {
         }
     }
 
-    /// The error of blocks that follow from nothing. That a drive's part of the zone is offline says why: the array's zone is
-    /// not, and its other blocks can be read.
+    /// The error of blocks that cannot be reconstructed. If a drive's part of the zone is offline, that is the cause, but the
+    /// logical zone is not offline: other blocks can be read.
     fn unanswered(&self, id: ZoneId, error: Error) -> Error {
         if error.kind() != ErrorKind::ZoneOffline {
             return error;
         }
-        self.error(ErrorKind::Media, "read").in_zone(id).because(error.to_string())
+        self.ctx.error(ErrorKind::Media, "read").in_zone(id).because(error.to_string())
     }
 
-    /// What a drive gave, or the same from the others where it failed.
-    async fn read_or_rebuild(
-        self: &Arc<Core>,
+    /// The result of a read of one drive, or the reconstructed piece if that read failed.
+    async fn read_or_reconstruct(
+        self: &Arc<Self>,
         id: ZoneId,
         generation: u64,
         piece: Piece,
         io: Io<BufMut>,
         overlay: Overlay,
     ) -> (BufMut, Result<()>) {
-        let row = self.layout.row(piece.stripe) + piece.row;
-        let again = |error: &mut Error| {
-            let into = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.bytes(piece.len)));
-            self.member(piece.slot).read(id, row, into).ok()
+        let row = self.ctx.layout.row(piece.stripe) + piece.row;
+        let member = self.members.member(piece.slot);
+        let buffer = |error: &mut Error| {
+            error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.ctx.bytes(piece.len)))
         };
         let mut read = io.await;
         if let Err(error) = &mut read
-            && may_pass(error.kind())
-            && let Some(io) = again(error)
+            && is_transient(error.kind())
+            && let Ok(io) = member.read(id, row, buffer(error))
         {
             read = io.await;
         }
@@ -195,104 +164,37 @@ impl Core {
             }
             Err(e) => e,
         };
-        let mut buf = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.bytes(piece.len)));
+        let mut buf = buffer(&mut error);
         if fails_the_drive(error.kind()) {
-            // That it is lost is for writes to know; this read needs the others only.
-            let _broken = self.fail(piece.slot, &error).await;
+            // A broken array refuses writes. This read needs the other drives only.
+            let _broken = self.members.fail(piece.slot, &error).await;
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
-        add(&self.tally.degraded_reads, 1);
-        let medium = self.misread(id, piece.slot, row..row + piece.len, &error);
-        let rebuild = {
-            let zone = self.zone(id);
+        add(&self.ctx.metrics.degraded_reads, 1);
+        let medium = self.failures.count_read_error(id, piece.slot, row..row + piece.len, &error);
+        let reconstruction = {
+            let zone = self.zones.zone(id);
             if zone.generation != generation {
-                // It was reset meanwhile.
+                // The zone was reset meanwhile.
                 buf.fill(0);
                 return (buf, Ok(()));
             }
-            self.rebuild(&zone, id, piece)
+            self.reconstruct.piece(&zone, id, piece)
         };
-        let result = match rebuild {
-            Ok(rebuild) => rebuild.run(self, id, &mut buf).await,
+        let result = match reconstruction {
+            Ok(reconstruction) => self.reconstruct.complete(id, reconstruction, &mut buf).await,
             Err(e) => Err(e),
         };
         if medium && result.is_ok() {
-            add(&self.tally.read_repairs, 1);
-            self.mend_later(id, generation, piece, Buf::copy_from(&buf));
+            add(&self.ctx.metrics.read_repairs, 1);
+            self.repair.relocate_later(id, generation, piece, Buf::copy_from(&buf));
         }
         let rows = row..row + piece.len;
-        let why = |second: Error| match self.member(piece.slot).lost.hits(id, &rows) {
-            true => format!("{}: {second}", bad_rows::WORDS),
+        let why = |second: Error| match member.bad_rows.intersects(id, &rows) {
+            true => format!("{}: {second}", bad_rows::REASON),
             false => second.to_string(),
         };
-        // The first error says more than that its remedy failed too.
+        // The drive's own error is the cause, and the failed reconstruction the context.
         (buf, result.map_err(|second| error.because(why(second))))
-    }
-
-    /// Reads whatever the blocks of `piece` follow from. Under the zone's lock, so that parity and pointer fit. What is
-    /// in flight may be on its drives or not: it counts neither in data nor in parity, and is taken from memory.
-    pub(crate) fn rebuild(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Rebuild> {
-        let layout = &self.layout;
-        let gone = |slot: Slot, what: &str| {
-            let at = self.geometry.start(id).plus(piece.offset);
-            self.error(ErrorKind::Media, "read").in_zone(id).at(at).because(format!(
-                "{what} on drive {} is needed to make up for drive {}, and is not to be had: replace both drives and restore \
-                 what is lost",
-                slot.0, piece.slot.0
-            ))
-        };
-        let (row, len) = (piece.row, piece.len);
-        let mut limit = zone.readable().min(zone.acknowledged());
-        let mut held = None;
-        let mut sources = Vec::new();
-        let rows = self.bytes(row)..self.bytes(row + len);
-        let mut flying = Vec::new();
-        if zone.flies_over(layout, piece.stripe) {
-            let mut part = BufMut::zeroed(rows.len());
-            let parity = zone.parity_below(layout, self.bytes(1), piece.stripe);
-            let below = parity.get(rows.start.min(parity.len())..rows.end.min(parity.len()));
-            xor(&mut part, below.unwrap_or_default());
-            held = Some(part.freeze());
-            let runs = zone.flying(piece.offset, piece.offset.plus(Blocks(len)));
-            flying.extend(runs.map(|(at, data)| (self.bytes(at.minus(piece.offset).0), data)));
-        } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
-            let first = layout.row(piece.stripe) + row;
-            let slot = layout.parity(id, piece.stripe);
-            if self.member(slot).lost.hits(id, &(first..first + len)) {
-                let at = self.geometry.start(id).plus(piece.offset);
-                return Err(self.error(ErrorKind::Media, "read").in_zone(id).at(at).because(bad_rows::WORDS));
-            }
-            limit = limit.min(relocated.end);
-            held = Some(relocated.unit.slice(rows));
-        } else if zone.open_stripe(layout) == Some(piece.stripe) {
-            held = zone.parity.get(rows).map(Buf::copy_from);
-        } else {
-            let slot = layout.parity(id, piece.stripe);
-            let row = layout.row(piece.stripe) + row;
-            let io = self.read_rows(id, slot, row, len).ok_or_else(|| gone(slot, "parity"))?;
-            sources.push(Source { slot, row, rows: len, io, overlay: Overlay::default() });
-        }
-        for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
-            let filled = layout.filled(piece.stripe, index, limit);
-            let count = filled.min(row + len).saturating_sub(row);
-            if count == 0 {
-                continue;
-            }
-            let slot = layout.data(id, piece.stripe, index);
-            let row = layout.row(piece.stripe) + row;
-            let (io, overlay) = match zone.patches.held(self.bytes(1), slot, row, count) {
-                Some(known) => {
-                    let mut into = BufMut::zeroed(self.bytes(count));
-                    known.apply(&mut into);
-                    (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
-                }
-                None => {
-                    let io = self.read_rows(id, slot, row, count).ok_or_else(|| gone(slot, "data"))?;
-                    (io, zone.patches.over(self.bytes(1), slot, row, count))
-                }
-            };
-            sources.push(Source { slot, row, rows: count, io, overlay });
-        }
-        Ok(Rebuild { held, sources, flying: Overlay::new(flying) })
     }
 }

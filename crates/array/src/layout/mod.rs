@@ -1,25 +1,34 @@
-//! Where a logical block lies: arithmetic, without state.
+//! The seam between logical and physical addresses: which drive and row holds a logical block. Arithmetic without
+//! state.
 //!
-//! A logical zone is one physical zone of each drive. Its blocks are dealt out in stripe units; each stripe has one
-//! unit of parity, whose drive moves down by one from stripe to stripe, so that consecutive units of data go round
-//! all drives in order. Four drives, zone 0 (`P` is parity):
+//! A logical zone has one physical zone on each drive. Its blocks are striped in units. Each stripe has one parity
+//! unit, whose drive moves down by one from stripe to stripe, so that consecutive data units rotate over all drives.
+//! Four drives, zone 0 (`P` is parity):
 //!
 //! ```text
 //!            drive 0   drive 1   drive 2   drive 3
-//! stripe 0      0         1         2         P
-//! stripe 1      4         5         P         3
-//! stripe 2      8         P         6         7
+//!   stripe 0    0         1         2         P
+//!   stripe 1    4         5         P         3
+//!   stripe 2    8         P         6         7
 //! ```
 //!
-//! The next zone begins one drive further down, so that what only the first units have to bear is shared. Where the
-//! zone capacity is no multiple of the unit, the last stripe's units are shorter: nothing is lost.
+//! The rotation of the next zone begins one drive further down, so that all drives share the load of first units. If
+//! the zone capacity is no multiple of the unit, the units of the last stripe are shorter.
 
+pub(crate) mod row_set;
+pub(crate) mod slots;
 pub(crate) mod steps;
 pub(crate) mod xor;
 
 use std::ops::Range;
 
 use zoned::{Blocks, ZoneId};
+
+/// Physical zones for metadata, from the first on: two may hold records that count, and one is free for the next
+/// checkpoint.
+pub(crate) const METADATA_ZONES: u32 = 3;
+/// The largest number of drives: the superblock with its header fits a block of 4 KiB.
+pub(crate) const MAX_MEMBERS: u32 = 64;
 
 /// The number of a stripe within its logical zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -30,16 +39,16 @@ pub struct Stripe(pub u64);
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// As the index of a table.
+    /// The slot as an index of a table.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How an array of drives holds its data.
+/// The placement of data and parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Drives.
+    /// The number of drives.
     pub drives: u32,
     /// Blocks in a stripe unit.
     pub unit: u64,
@@ -50,17 +59,17 @@ pub struct Layout {
 /// A run of blocks within one stripe unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The drive that holds it.
+    /// The slot of the drive.
     pub slot: Slot,
-    /// Its stripe.
+    /// The stripe.
     pub stripe: Stripe,
-    /// Which of the stripe's units of data it lies in.
+    /// The number of the data unit within the stripe.
     pub index: u64,
     /// The first block within the unit.
     pub row: u64,
     /// The first block within the logical zone.
     pub offset: Blocks,
-    /// Its length.
+    /// The length in blocks.
     pub len: u64,
 }
 
@@ -75,7 +84,7 @@ impl Layout {
         Blocks(self.zone_capacity * self.data_units())
     }
 
-    /// Stripes of a logical zone, a short last one included.
+    /// The number of stripes of a logical zone, a short last one included.
     pub fn stripes(&self) -> u64 {
         self.zone_capacity.div_ceil(self.unit)
     }
@@ -120,14 +129,14 @@ impl Layout {
         Slot(u32::try_from(place % u64::from(self.drives)).expect("below the number of drives"))
     }
 
-    /// Which unit of the data of `stripe` lies on `slot`; `None` where that holds the parity.
+    /// The data unit of `stripe` on `slot`; `None` if the slot holds the parity.
     pub fn index_on(&self, zone: ZoneId, stripe: Stripe, slot: Slot) -> Option<u64> {
         let drives = u64::from(self.drives);
         let distance = (u64::from(slot.0) + drives - u64::from(self.parity(zone, stripe).0)) % drives;
         distance.checked_sub(1)
     }
 
-    /// The unit that holds a block, from that block to the unit's end.
+    /// The piece from a block to the end of its unit.
     pub fn locate(&self, zone: ZoneId, offset: Blocks) -> Piece {
         let stripe = self.stripe_of(offset);
         let within = offset.minus(self.start(stripe)).0;
@@ -175,13 +184,13 @@ impl Layout {
         if low < high { vec![Range { start: low, end: high }] } else { vec![0..high, low..unit] }
     }
 
-    /// Rows of the parity of `stripe` that change no more when the logical pointer is at `pointer`: those of which the
-    /// stripe's last unit of data has its block. They lie in their place.
+    /// Rows of the parity of `stripe` that are final when the logical pointer is at `pointer`: the last data unit has
+    /// its block there. These rows are in place.
     pub fn final_parity(&self, stripe: Stripe, pointer: Blocks) -> u64 {
         self.filled(stripe, self.data_units() - 1, pointer)
     }
 
-    /// Blocks of its physical zone that `slot` holds when the logical pointer is at `pointer`.
+    /// Blocks of the part on `slot` that are written when the logical pointer is at `pointer`.
     pub fn used(&self, zone: ZoneId, slot: Slot, pointer: Blocks) -> u64 {
         let stripe = self.stripe_of(pointer);
         let whole = self.row(stripe).min(self.zone_capacity);
@@ -192,7 +201,7 @@ impl Layout {
         }
     }
 
-    /// The first block of data that a drive lacks whose physical pointer is at `row`: the capacity where it lacks none.
+    /// The first data block that a drive with its own pointer at `row` lacks; the capacity if none.
     pub fn first_missing(&self, zone: ZoneId, slot: Slot, row: u64) -> Blocks {
         let mut row = row;
         while row < self.zone_capacity {

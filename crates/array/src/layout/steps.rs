@@ -1,5 +1,5 @@
-//! What a write becomes, in order: data to its drives, and each row of parity as soon as its last block is there: with
-//! the stripe's last unit of data. Pure; `zone` and `write` carry it out.
+//! The steps of a write, in order: data to its drives, and each parity row as soon as its last data block is written.
+//! Pure.
 
 use zoned::{Blocks, ZoneId};
 
@@ -8,14 +8,13 @@ use crate::layout::{Layout, Piece, Stripe};
 /// One step of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// These blocks go to their drive.
+    /// Data blocks for their drive.
     Data(Piece),
-    /// These rows of the parity of a stripe change no more: they go to their place.
+    /// Rows of parity that are final.
     Parity { stripe: Stripe, row: u64, len: u64 },
 }
 
-/// The steps of a write of `len` blocks at `offset`, which fit the zone. Carried out in order they are in order on
-/// every drive.
+/// The steps of a write of `len` blocks at `offset`, which fit the zone. Their order writes every drive sequentially.
 pub(crate) fn steps(layout: &Layout, zone: ZoneId, offset: Blocks, len: u64) -> impl Iterator<Item = Step> {
     let layout = *layout;
     layout.pieces(zone, offset, len).flat_map(move |piece| {
@@ -33,7 +32,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_drive_is_written_in_order(
+        fn every_drive_is_written_sequentially(
             drives in 3_u32..8, unit in 1_u64..7, zone_capacity in 1_u64..40,
             cuts in proptest::collection::vec(1_u64..30, 1..20),
         ) {

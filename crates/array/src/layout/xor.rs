@@ -2,7 +2,7 @@
 
 use zoned::BufMut;
 
-/// XORs `from` into `into`. Both are as long as each other; what is longer is left alone.
+/// XORs `from` into `into`, up to the shorter length.
 pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
     let (words, rest) = into.as_chunks_mut::<8>();
     let (from_words, from_rest) = from.as_chunks::<8>();
@@ -14,14 +14,14 @@ pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Bytes of parity that are made at a time: they stay in the processor's first cache.
-const STRETCH: usize = 4096;
+/// Bytes of parity that are computed at a time: they stay in the first-level cache.
+const CHUNK: usize = 4096;
 
-/// Appends the XOR of the parts of `whole` to `onto`: each `unit` bytes long, a shorter last one is left alone.
+/// Appends the XOR of the parts of `whole` to `onto`. Each part has `unit` bytes; a shorter last part is ignored.
 pub(crate) fn fold(onto: &mut BufMut, whole: &[u8], unit: usize) {
     let mut at = 0;
     while at < unit {
-        let (begin, to) = (onto.len(), unit.min(at + STRETCH));
+        let (begin, to) = (onto.len(), unit.min(at + CHUNK));
         let mut parts = whole.chunks_exact(unit).filter_map(|part| part.get(at..to));
         onto.extend_from_slice(parts.next().unwrap_or_default());
         if let Some(parity) = onto.get_mut(begin..) {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_is_nothing() {
+    fn xor_twice_restores_the_data() {
         for len in [0, 1, 7, 8, 9, 4096, 4099] {
             let a: Vec<u8> = (0..len).map(|n| (n * 7 + 3) as u8).collect();
             let b: Vec<u8> = (0..len).map(|n| (n * 13 + 5) as u8).collect();

@@ -1,9 +1,9 @@
-//! Rows of a drive whose content is lost: when the drive was rebuilt another one could not read its part of them (md calls
-//! such a list the bad block log of a drive).
+//! Bad rows: rows of a drive whose content is not recoverable.
 //!
-//! What lies there are zeros. They are never read: such a row reads as if its drive could not read it, so that it follows from
-//! the other drives, should these be able to read theirs again, or is an error. No row of another drive is put together
-//! from it. It is over with the zone's reset.
+//! A rebuild finds a bad row when another drive cannot read its part of the row. The new drive holds zeros there, and
+//! the zeros are never read: a read of a bad row fails like a media error. The row is then reconstructed from the other
+//! drives, if these can read their parts by now. A bad row never serves to reconstruct a row of another drive. A reset of
+//! the zone clears its bad rows. Linux md calls such a list the bad block log of a drive.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,35 +12,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use zoned::{Error, ErrorKind, Lba, ZoneId, ZonedDevice};
 
-use crate::zone::stale_rows;
+use crate::layout::row_set::RowSet;
 
-/// Rows of one drive that a rebuild gives up at the most: beyond that the other drive is of no use.
-pub(crate) const MOST_LOST: u64 = 64;
+/// Bad rows that a rebuild of one drive accepts. A rebuild that finds more fails.
+pub(crate) const MAX_BAD_ROWS: u64 = 64;
 
-/// The lost rows of a drive, by logical zone.
+/// The bad rows of a drive, by logical zone.
 #[derive(Debug, Default)]
-pub(crate) struct LostRows {
-    /// There are some: nearly always there are none.
+pub(crate) struct BadRows {
+    /// True if there are any. Almost every drive has none: reads check this flag only.
     any: AtomicBool,
-    zones: Mutex<BTreeMap<ZoneId, Vec<Range<u64>>>>,
+    zones: Mutex<BTreeMap<ZoneId, RowSet>>,
 }
 
-impl LostRows {
-    /// These rows of a zone are lost, and no others.
-    pub(crate) fn set(&self, zone: ZoneId, ranges: Vec<Range<u64>>) {
-        self.change(zone, |known| *known = ranges);
+impl BadRows {
+    /// Replaces the bad rows of a zone.
+    pub(crate) fn set(&self, zone: ZoneId, rows: RowSet) {
+        self.change(zone, |known| *known = rows);
     }
 
-    /// What belongs in these rows is known. Says whether any was lost.
+    /// Removes rows whose content is known again. True if any of them was bad.
     pub(crate) fn remove(&self, zone: ZoneId, rows: &Range<u64>) -> bool {
-        let hit = self.hits(zone, rows);
+        let hit = self.intersects(zone, rows);
         if hit {
-            self.change(zone, |known| stale_rows::remove(known, rows));
+            self.change(zone, |known| known.remove(rows));
         }
         hit
     }
 
-    fn change(&self, zone: ZoneId, change: impl FnOnce(&mut Vec<Range<u64>>)) {
+    fn change(&self, zone: ZoneId, change: impl FnOnce(&mut RowSet)) {
         let mut zones = self.zones.lock();
         let known = zones.entry(zone).or_default();
         change(known);
@@ -50,39 +50,33 @@ impl LostRows {
         self.any.store(!zones.is_empty(), Ordering::Release);
     }
 
-    /// The lost rows of a zone.
-    pub(crate) fn of(&self, zone: ZoneId) -> Vec<Range<u64>> {
+    /// The bad rows of a zone.
+    pub(crate) fn of(&self, zone: ZoneId) -> RowSet {
         if !self.any.load(Ordering::Acquire) {
-            return Vec::new();
+            return RowSet::default();
         }
         self.zones.lock().get(&zone).cloned().unwrap_or_default()
     }
 
-    /// Whether any of these rows is lost.
-    pub(crate) fn hits(&self, zone: ZoneId, rows: &Range<u64>) -> bool {
+    /// True if any of `rows` is bad.
+    pub(crate) fn intersects(&self, zone: ZoneId, rows: &Range<u64>) -> bool {
         self.any.load(Ordering::Acquire)
-            && self.zones.lock().get(&zone).is_some_and(|known| hits(known, rows))
+            && self.zones.lock().get(&zone).is_some_and(|known| known.intersects(rows))
     }
 
-    /// All of them: zones and how many rows.
-    pub(crate) fn all(&self) -> Vec<(ZoneId, u64)> {
-        let rows = |ranges: &Vec<Range<u64>>| ranges.iter().map(|range| range.end - range.start).sum();
-        self.zones.lock().iter().map(|(zone, ranges)| (*zone, rows(ranges))).collect()
+    /// Each zone with bad rows, and their number.
+    pub(crate) fn counts(&self) -> Vec<(ZoneId, u64)> {
+        self.zones.lock().iter().map(|(zone, rows)| (*zone, rows.len())).collect()
     }
 }
 
-/// Whether any of these rows is in the ranges.
-pub(crate) fn hits(ranges: &[Range<u64>], rows: &Range<u64>) -> bool {
-    ranges.iter().any(|range| range.start < rows.end && rows.start < range.end)
-}
+/// The reason that a read of a bad row gives.
+pub(crate) const REASON: &str = "what belongs here is lost: two drives could not read what it follows from. Copy what can be \
+                                 read of the array's zone, and reset it";
 
-/// What a read of lost rows says.
-pub(crate) const WORDS: &str = "what belongs here is lost: two drives could not read what it follows from. Copy what can be \
-                                read of the array's zone, and reset it";
-
-/// The error of a read of lost rows.
+/// The error of a read of bad rows at `at`.
 pub(crate) fn error(device: &dyn ZonedDevice, at: Lba) -> Error {
-    Error::new(ErrorKind::Media, &device.geometry().name, "read").at(at).because(WORDS)
+    Error::new(ErrorKind::Media, &device.geometry().name, "read").at(at).because(REASON)
 }
 
 #[cfg(test)]
@@ -90,17 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_lost_until_they_are_known_or_the_zone_is_reset() {
-        let lost = LostRows::default();
-        assert!(!lost.hits(ZoneId(1), &(0..99)));
-        lost.set(ZoneId(1), vec![4..7, 9..10]);
-        assert_eq!((lost.of(ZoneId(1)), lost.all()), (vec![4..7, 9..10], vec![(ZoneId(1), 4)]));
-        assert!(
-            lost.hits(ZoneId(1), &(6..9)) && !lost.hits(ZoneId(1), &(7..9)) && !lost.hits(ZoneId(2), &(4..5))
-        );
-        assert!(lost.remove(ZoneId(1), &(5..10)) && !lost.remove(ZoneId(1), &(5..10)));
-        assert_eq!(lost.of(ZoneId(1)), std::slice::from_ref(&(4..5)));
-        lost.set(ZoneId(1), Vec::new());
-        assert_eq!(lost.all(), []);
+    fn rows_are_bad_until_their_content_is_known_or_the_zone_is_reset() {
+        let bad = BadRows::default();
+        assert!(!bad.intersects(ZoneId(1), &(0..99)));
+        let rows: RowSet = [4..7, 9..10].into_iter().collect();
+        bad.set(ZoneId(1), rows.clone());
+        assert_eq!((bad.of(ZoneId(1)), bad.counts()), (rows, vec![(ZoneId(1), 4)]));
+        let hit = |zone, rows| bad.intersects(ZoneId(zone), &rows);
+        assert!(hit(1, 6..9) && !hit(1, 7..9) && !hit(2, 4..5));
+        assert!(bad.remove(ZoneId(1), &(5..10)) && !bad.remove(ZoneId(1), &(5..10)));
+        assert_eq!(bad.of(ZoneId(1)), RowSet::from_iter([4..5]));
+        bad.set(ZoneId(1), RowSet::default());
+        assert_eq!(bad.counts(), []);
     }
 }

@@ -1,6 +1,10 @@
 //! A drive of the array, and the log in its metadata zones.
 
 pub(crate) mod bad_rows;
+pub(crate) mod drive_ios;
+pub(crate) mod fits;
+pub(crate) mod log_contents;
+pub(crate) mod log_reader;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,51 +16,48 @@ use units::sync::Event;
 use uuid::Uuid;
 use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
 
-use crate::format::record::{self, Body, Place};
-use crate::layout::Slot;
-use crate::member::bad_rows::LostRows;
-use crate::metrics::Tally;
+use crate::format::record::{self, Body, RecordId};
+use crate::layout::{METADATA_ZONES, Slot};
+use crate::member::bad_rows::BadRows;
+use crate::metrics::Metrics;
 
-/// Physical zones for metadata, from the first on: two may hold records that count, and one more is free for the
-/// next checkpoint.
-pub(crate) const METADATA_ZONES: u32 = 3;
-/// Blocks at the end of a metadata zone that are kept for superblocks: a failure must find room.
+/// Blocks at the end of a metadata zone that are reserved for superblocks: the record of a failure must find room.
 pub(crate) const RESERVE: u64 = 4;
 /// Blocks of the record that ends a checkpoint.
 const END: u64 = 1;
 
-/// A drive in use. Let go of when it fails, so that it can be opened by others again.
+/// A drive in use. The handle is dropped when the drive fails, so that another user can open the drive.
 struct Drive(Arc<dyn ZonedDevice>);
 
-/// A new drive that is being filled.
+/// A new drive whose rebuild runs.
 struct Filling {
     device: Arc<dyn ZonedDevice>,
-    /// The zones that it has, by number.
+    /// By zone: true once the drive holds its part of the zone.
     has: Box<[AtomicBool]>,
     aborted: AtomicBool,
 }
 
-/// A drive in its slot.
+/// A slot of the array and its drive.
 pub(crate) struct Member {
     pub slot: Slot,
-    /// `None` where the drive is missing or failed.
+    /// `None` if the drive is missing or failed.
     drive: ArcSwapOption<Drive>,
     /// The new drive that will take the slot.
     filling: ArcSwapOption<Filling>,
     pub log: Mutex<Log>,
-    /// The log has a new zone.
+    /// Notified when a log roll is over.
     pub rolled: Event,
-    /// Flushes submitted, and the highest of them that is done.
+    /// The number of flushes submitted, and the highest number of a flush that is done.
     flushes: AtomicU64,
     flushed: AtomicU64,
-    /// Reads that gave errors of the medium.
+    /// Reads that failed with a media error.
     pub media_errors: AtomicU64,
-    /// Rows that the drive holds nothing for.
-    pub lost: LostRows,
-    tally: Arc<Tally>,
+    /// Rows of this drive whose content is not recoverable.
+    pub bad_rows: BadRows,
+    metrics: Arc<Metrics>,
 }
 
-/// The metadata log of a drive: records, one after the other, in one metadata zone at a time.
+/// The metadata log of a drive: consecutive records in one metadata zone at a time.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub array: Uuid,
@@ -66,23 +67,45 @@ pub(crate) struct Log {
     pub zone: ZoneId,
     pub pointer: u64,
     pub capacity: u64,
-    /// Blocks promised to writes that are about to be relocated.
+    /// Blocks reserved for relocated content of writes that are about to begin.
     pub reserved: u64,
-    /// A checkpoint into a new zone is under way, or the first one of a new drive: a block is reserved for its end.
+    /// A checkpoint is being written; one block is reserved for its end record.
     pub rolling: bool,
-    /// Logical zones whose partial parity waits for room.
+    /// Zones whose partial parity waits for room.
     pub waiting: Vec<ZoneId>,
-    /// Counts the drives that the slot had: what was begun on one must not go on on the next.
-    pub life: u64,
+    /// Counts the drives that the slot had. Work that began on one drive must not continue on the next.
+    pub incarnation: u64,
 }
 
 impl Log {
-    /// Blocks left, for everything but superblocks.
+    pub(crate) fn new(
+        array: Uuid,
+        epoch: u64,
+        sequence: u64,
+        zone: ZoneId,
+        pointer: u64,
+        capacity: u64,
+    ) -> Log {
+        Log {
+            array,
+            epoch,
+            sequence,
+            zone,
+            pointer,
+            capacity,
+            reserved: 0,
+            rolling: false,
+            waiting: Vec::new(),
+            incarnation: 0,
+        }
+    }
+
+    /// Blocks left for records other than superblocks.
     pub(crate) fn left(&self) -> u64 {
         self.capacity.saturating_sub(self.pointer + self.reserved + RESERVE)
     }
 
-    /// A checkpoint begins. Says whether none was under way.
+    /// A checkpoint begins. False if one is being written already.
     pub(crate) fn begin_roll(&mut self) -> bool {
         if std::mem::replace(&mut self.rolling, true) {
             return false;
@@ -91,7 +114,7 @@ impl Log {
         true
     }
 
-    /// The checkpoint is over, one way or the other.
+    /// The checkpoint is complete, or has failed.
     pub(crate) fn end_roll(&mut self) {
         if std::mem::replace(&mut self.rolling, false) {
             self.reserved = self.reserved.saturating_sub(END);
@@ -104,7 +127,7 @@ impl Member {
         slot: Slot,
         device: Option<Arc<dyn ZonedDevice>>,
         log: Log,
-        tally: Arc<Tally>,
+        metrics: Arc<Metrics>,
     ) -> Member {
         Member {
             slot,
@@ -115,22 +138,22 @@ impl Member {
             flushes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             media_errors: AtomicU64::new(0),
-            lost: LostRows::default(),
-            tally,
+            bad_rows: BadRows::default(),
+            metrics,
         }
     }
 
-    /// The drive, unless it is missing or failed.
+    /// The drive; `None` if it is missing or failed.
     pub(crate) fn device(&self) -> Option<Arc<dyn ZonedDevice>> {
         self.drive.load().as_ref().map(|drive| Arc::clone(&drive.0))
     }
 
-    /// Whether there is a drive that works.
+    /// True if the slot has a drive that works.
     pub(crate) fn is_good(&self) -> bool {
         self.drive.load().is_some()
     }
 
-    /// The drive that is to hold what is written to a zone: one that is being filled too, once it has the zone.
+    /// The drive that takes the writes of a zone: also a new drive, once it holds its part of the zone.
     pub(crate) fn device_of(&self, zone: ZoneId) -> Option<Arc<dyn ZonedDevice>> {
         self.device().or_else(|| {
             let filling = self.filling.load();
@@ -140,30 +163,31 @@ impl Member {
         })
     }
 
-    /// The new drive that is being filled.
+    /// The new drive whose rebuild runs.
     pub(crate) fn filling(&self) -> Option<Arc<dyn ZonedDevice>> {
         self.filling.load().as_ref().map(|new| Arc::clone(&new.device))
     }
 
-    /// Begins to fill a new drive.
+    /// Begins the rebuild of a new drive.
     pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
-        self.next_life(&mut self.log.lock());
+        self.next_incarnation(&mut self.log.lock());
         self.filling.store(Some(Arc::new(Filling { device, has, aborted: AtomicBool::new(false) })));
     }
 
-    /// What was begun on the drive before ends without an effect on the next.
-    fn next_life(&self, log: &mut Log) {
-        log.life += 1;
+    /// Work that began on the earlier drive has no effect from now on.
+    fn next_incarnation(&self, log: &mut Log) {
+        log.incarnation += 1;
         log.end_roll();
     }
 
-    /// Whether the slot has the same drive still.
-    pub(crate) fn is_life(&self, life: u64) -> bool {
-        self.log.lock().life == life
+    /// True if the slot still has the same drive.
+    pub(crate) fn is_incarnation(&self, incarnation: u64) -> bool {
+        self.log.lock().incarnation == incarnation
     }
 
-    /// The new drive has the zone, or does not have it any more: what is written to it goes there too.
+    /// The new drive holds its part of the zone (`has`), or does not any more. Writes go to the new drive too while
+    /// it does.
     pub(crate) fn has_zone(&self, zone: ZoneId, has: bool) {
         if let Some(new) = &*self.filling.load()
             && let Some(known) = new.has.get(zone.index())
@@ -172,25 +196,25 @@ impl Member {
         }
     }
 
-    /// The new drive will not do. Writes that are under way may still go to it.
+    /// The rebuild of the new drive must not go on. Writes in flight may still reach the drive.
     pub(crate) fn abort_replacement(&self) {
         if let Some(new) = &*self.filling.load() {
             new.aborted.store(true, Ordering::Release);
         }
     }
 
-    /// Whether the new drive failed, or nobody wants it any more.
+    /// True if the rebuild was aborted, or none runs.
     pub(crate) fn is_aborted(&self) -> bool {
         self.filling.load().as_ref().is_none_or(|new| new.aborted.load(Ordering::Acquire))
     }
 
-    /// The rebuild is over, one way or the other.
+    /// The rebuild is over: done, failed or cancelled.
     pub(crate) fn end_replacement(&self) {
         self.filling.store(None);
     }
 
-    /// The new drive is used like any other from now on, unless it failed already. Its log begins in metadata zone `zone`
-    /// of it, with `superblock`: whatever others log comes behind that.
+    /// The new drive becomes the slot's drive, unless its rebuild was aborted. Its log begins in metadata zone `zone`
+    /// with `superblock`; other records follow.
     pub(crate) fn take_over(
         &self,
         epoch: u64,
@@ -202,45 +226,45 @@ impl Member {
         let Some(new) = filling.filter(|new| !new.aborted.load(Ordering::Acquire)) else { return Ok(None) };
         let mut log = self.log.lock();
         (log.epoch, log.zone, log.pointer) = (epoch, zone, 0);
-        self.next_life(&mut log);
+        self.next_incarnation(&mut log);
         log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
-        // Until it is a member, and its notes are gone, its log stays where it is.
+        // The log must not roll before the drive is a member and its rebuild notes are reset.
         log.begin_roll();
         self.media_errors.store(0, Ordering::Relaxed);
         self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
         self.append_to(&mut log, superblock, true, Durability::Cached)
     }
 
-    /// From now on the array does without this drive. Says whether it did not before.
+    /// The array works without this drive from now on. True if the drive worked until now.
     pub(crate) fn set_failed(&self) -> bool {
         self.drive.swap(None).is_some()
     }
 
-    /// The address of block `row` of the physical zone of logical zone `zone`.
+    /// The address of block `row` of the drive's part of zone `zone`.
     pub(crate) fn address(device: &dyn ZonedDevice, zone: ZoneId, row: u64) -> Lba {
         let start = device.geometry().start(ZoneId(zone.0 + METADATA_ZONES));
         start.plus(zoned::Blocks(row))
     }
 
-    /// Writes blocks of a logical zone's physical zone. `None` where the drive is missing or failed.
+    /// Writes to the drive's part of a zone. `None` if the drive is missing or failed.
     pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
         let drive = self.drive.load();
         if let Some(Drive(device)) = drive.as_deref() {
             return Some(device.write(Member::address(&**device, zone, row), data, Durability::Cached));
         }
         let device = self.device_of(zone)?;
-        self.tally.rebuilt(data.len());
+        self.metrics.rebuilt(data.len());
         Some(device.write(Member::address(&*device, zone, row), data, Durability::Cached))
     }
 
-    /// Reads blocks of a logical zone's physical zone.
+    /// Reads from the drive's part of a zone. Gives the buffer back if the drive is missing or failed.
     pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
             Some(Drive(device)) => {
                 let at = Member::address(&**device, zone, row);
                 let rows = (into.len() / device.geometry().block_size as usize) as u64;
-                if self.lost.hits(zone, &(row..row + rows)) {
+                if self.bad_rows.intersects(zone, &(row..row + rows)) {
                     return Ok(Io::ready(Err(bad_rows::error(&**device, at).with_buffer(into))).typed());
                 }
                 Ok(device.read(at, into))
@@ -249,40 +273,40 @@ impl Member {
         }
     }
 
-    /// A command for a logical zone's physical zone.
+    /// Sends a command to the drive's part of a zone.
     pub(crate) fn act(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
         Some(self.device_of(zone)?.zone(ZoneId(zone.0 + METADATA_ZONES), action))
     }
 
-    /// Makes everything acknowledged durable; `None` where nothing is volatile.
+    /// Flushes the drive; `None` if its cache is not volatile.
     pub(crate) fn flush(&self) -> Option<Io<()>> {
         self.flush_numbered().map(|(_, io)| io)
     }
 
-    /// The same, with the flush's number: see `persistence`.
+    /// Flushes the drive; also returns the number of the flush (see `io::write::stamps`).
     pub(crate) fn flush_numbered(&self) -> Option<(u64, Io<()>)> {
         let device = self.device().filter(|device| device.geometry().volatile_cache)?;
-        // The number first: what lands from here on is for the next flush.
+        // The number is taken first: a block that lands from now on belongs to the next flush.
         let number = self.flushes.fetch_add(1, Ordering::AcqRel) + 1;
         Some((number, device.flush()))
     }
 
-    /// The number of the next flush, which covers what has landed by now.
+    /// The number of the next flush. It covers all blocks that have landed by now.
     pub(crate) fn next_flush(&self) -> u64 {
         self.flushes.load(Ordering::Acquire) + 1
     }
 
-    /// A flush is done.
+    /// The flush `number` is done.
     pub(crate) fn flushed_up_to(&self, number: u64) {
         self.flushed.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// Whether the flush `number` or a later one is done.
+    /// True if the flush `number` or a later one is done.
     pub(crate) fn covers(&self, number: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= number
     }
 
-    /// Adds a record to the log. `Err` says that the log has no room.
+    /// Adds a record to the log. `Err`: the log has no room.
     pub(crate) fn append(
         &self,
         body: &Body,
@@ -293,19 +317,19 @@ impl Member {
         self.append_to(&mut log, body, checkpoint, how)
     }
 
-    /// Adds a record of the checkpoint that was begun in this life of the slot; `None` in a later one.
-    pub(crate) fn append_of(&self, life: u64, body: &Body) -> Result<Option<Io<()>>, NoRoom> {
+    /// Adds a checkpoint record for the drive with this incarnation; `None` if the slot has another drive by now.
+    pub(crate) fn append_of(&self, incarnation: u64, body: &Body) -> Result<Option<Io<()>>, NoRoom> {
         let mut log = self.log.lock();
-        if log.life != life {
+        if log.incarnation != incarnation {
             return Ok(None);
         }
         self.append_to(&mut log, body, true, Durability::Cached)
     }
 
-    /// Adds the end of that checkpoint, for which there is a reservation.
-    pub(crate) fn append_end(&self, life: u64, how: Durability) -> Result<Option<Io<()>>, NoRoom> {
+    /// Adds the end record of a checkpoint, for which a block is reserved.
+    pub(crate) fn append_end(&self, incarnation: u64, how: Durability) -> Result<Option<Io<()>>, NoRoom> {
         let mut log = self.log.lock();
-        if log.life != life || !log.rolling {
+        if log.incarnation != incarnation || !log.rolling {
             return Ok(None);
         }
         log.reserved = log.reserved.saturating_sub(END);
@@ -314,7 +338,7 @@ impl Member {
         io
     }
 
-    /// Keeps `blocks` of the log for [`append_reserved`](Member::append_reserved). False where there is no room.
+    /// Reserves `blocks` of the log for [`append_reserved`](Member::append_reserved). False if the log has no room.
     pub(crate) fn reserve(&self, blocks: u64) -> bool {
         let mut log = self.log.lock();
         let room = self.device().is_none() || log.left() >= blocks;
@@ -322,26 +346,26 @@ impl Member {
         room
     }
 
-    /// Gives back what was reserved.
+    /// Gives back a reservation.
     pub(crate) fn unreserve(&self, blocks: u64) {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(blocks);
     }
 
-    /// Adds a record for which there is a reservation.
+    /// Adds a record with reserved room.
     pub(crate) fn append_reserved(&self, body: &Body, block_size: u32) -> Option<Io<()>> {
         self.append_reserved_as(body, block_size, Durability::Cached)
     }
 
-    /// The same, durable or not.
+    /// Adds a record with reserved room, durable or not.
     pub(crate) fn append_reserved_as(&self, body: &Body, block_size: u32, how: Durability) -> Option<Io<()>> {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
-        // Superblocks may have taken what is kept for them.
+        // Superblocks may have used the blocks that are kept for superblocks.
         self.put(&mut log, body, false, how, 0).expect("room was reserved")
     }
 
-    /// Adds a record to the log, which is locked.
+    /// Adds a record to a log that the caller has locked.
     pub(crate) fn append_to(
         &self,
         log: &mut Log,
@@ -353,7 +377,7 @@ impl Member {
         self.put(log, body, checkpoint, how, kept)
     }
 
-    /// The same, leaving `kept` blocks for others.
+    /// Adds a record and leaves `kept` blocks free.
     fn put(
         &self,
         log: &mut Log,
@@ -365,7 +389,7 @@ impl Member {
         let drive = self.drive.load();
         let Some(Drive(device)) = drive.as_deref() else { return Ok(None) };
         let geometry = device.geometry();
-        let place = Place {
+        let place = RecordId {
             array: log.array,
             member: self.slot,
             epoch: log.epoch,
@@ -374,15 +398,15 @@ impl Member {
         };
         let bytes = record::encode(place, body, geometry.block_size);
         let blocks = bytes.len() as u64 / u64::from(geometry.block_size);
-        // What was promised to others is nobody else's.
+        // Reserved blocks are not available.
         if log.pointer + blocks + kept + log.reserved > log.capacity {
             return Err(NoRoom);
         }
         let at = geometry.start(log.zone).plus(zoned::Blocks(log.pointer));
         log.pointer += blocks;
         log.sequence += 1;
-        self.tally.logged(body, bytes.len());
-        // Under the lock: the log's writes are submitted in order.
+        self.metrics.logged(body, bytes.len());
+        // The caller holds the log's lock, so that writes are submitted in order.
         Ok(Some(device.write(at, bytes, how)))
     }
 }

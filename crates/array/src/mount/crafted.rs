@@ -13,15 +13,15 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Bytes, Durability, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice,
 };
 
+use crate::format::HIGHEST;
 use crate::format::crc32c;
 use crate::format::header;
-use crate::format::record::{self, Body, Place};
-use crate::format::shape::HIGHEST;
+use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{Limits, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Slot, Stripe};
-use crate::member::METADATA_ZONES;
-use crate::mount::log_contents;
+use crate::layout::row_set::RowSet;
+use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::member::log_reader;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK: usize = 512;
@@ -102,21 +102,26 @@ impl Farm {
     }
 
     /// Adds a record to the log of a drive; `fresh`: as the first of an empty metadata zone. Says whether there was room.
-    fn craft(&self, slot: Slot, fresh: bool, change: &dyn Fn(Place, Superblock) -> (Place, Body)) -> bool {
+    fn craft(
+        &self,
+        slot: Slot,
+        fresh: bool,
+        change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body),
+    ) -> bool {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
-            let claim = log_contents::claim(&device).await.expect("read").expect("a member");
+            let claim = log_reader::claim(&device).await.expect("read").expect("a member");
             let zones = device.report(0..METADATA_ZONES).await.expect("reported");
-            let mut last: Option<(ZoneId, Place)> = None;
+            let mut last: Option<(ZoneId, RecordId)> = None;
             for info in &zones {
-                let hear = &mut |_: u64, _: u64, record: record::Record| {
+                let add = &mut |_: u64, _: u64, record: record::Record| {
                     let place = record.place;
-                    let order = |place: &Place| (place.epoch, place.sequence);
+                    let order = |place: &RecordId| (place.epoch, place.sequence);
                     if last.as_ref().is_none_or(|(_, known)| order(known) < order(&place)) {
                         last = Some((info.zone, place));
                     }
                 };
-                log_contents::each_record(&device, LAYOUT.unit, info, hear).await.expect("read");
+                log_reader::each_record(&device, LAYOUT.unit, info, add).await.expect("read");
             }
             let (zone, mut place) = last.expect("records");
             let free = zones.iter().find(|info| fresh && info.state == ZoneState::Empty);
@@ -137,9 +142,9 @@ impl Farm {
             let zones = device.report(0..METADATA_ZONES).await.expect("reported");
             let mut records = Vec::new();
             for info in &zones {
-                let hear = &mut |at, blocks, _| records.push((info.zone, Blocks(at), blocks as usize));
+                let add = &mut |at, blocks, _| records.push((info.zone, Blocks(at), blocks as usize));
                 // One that was changed before may be of an array that this build does not know.
-                let Ok(_) = log_contents::each_record(&device, LAYOUT.unit, info, hear).await else { return };
+                let Ok(_) = log_reader::each_record(&device, LAYOUT.unit, info, add).await else { return };
             }
             let (zone, from, blocks) = records[which % records.len()];
             let start = device.geometry().start(zone);
@@ -196,12 +201,12 @@ fn unsound() -> Vec<(&'static str, Body)> {
     let whole = LAYOUT.unit as usize * BLOCK;
     let first = (0..20).map(Blocks).find(|at| LAYOUT.locate(zone, *at).slot == SLOT).expect("one");
     let last = Blocks(u64::MAX);
-    let one = |range| std::iter::once(range).collect::<Vec<_>>();
+    let one = |range| RowSet::from_iter([range]);
     let partial =
         |zone, start, end, len| Body::PartialParity { zone, generation, start, end, rows: bytes(len) };
     let parities = |zone, start, end| partial(zone, start, end, BLOCK);
     let relocated =
-        |zone, start, end, len| Body::Relocated { zone, generation, start, end, unit: bytes(len) };
+        |zone, start, end, len| Body::RelocatedParity { zone, generation, start, end, unit: bytes(len) };
     let data = |zone, start: Blocks, end, len| Body::RelocatedData {
         zone,
         generation,
@@ -209,14 +214,17 @@ fn unsound() -> Vec<(&'static str, Body)> {
         end,
         data: bytes(len),
     };
-    let swap = |zone, rows, swap| Body::Swap { zone, generation, rows, swap: ZoneId(swap), mask: 1 };
+    let copy = |zone, rows, copy| Body::ZoneCopy { zone, generation, rows, copy: ZoneId(copy), mask: 1 };
     vec![
         ("zones that end the numbers", Body::Zones { first: ZoneId(u32::MAX), entries: entries.clone() }),
         ("zones beyond the last", Body::Zones { first: ZoneId(3), entries: entries.clone() }),
-        ("notes that end the numbers", Body::Rebuilt { first: ZoneId(u32::MAX), entries: entries.clone() }),
-        ("notes beyond the last", Body::Rebuilt { first: ZoneId(3), entries }),
+        (
+            "notes that end the numbers",
+            Body::RebuiltZones { first: ZoneId(u32::MAX), entries: entries.clone() },
+        ),
+        ("notes beyond the last", Body::RebuiltZones { first: ZoneId(3), entries }),
         ("an end beyond the zone", Body::Zones { first: zone, entries: vec![high_end] }),
-        ("a noted end beyond the zone", Body::Rebuilt { first: zone, entries: vec![high_end] }),
+        ("a noted end beyond the zone", Body::RebuiltZones { first: zone, entries: vec![high_end] }),
         ("an intent beyond the last zone", Body::ResetIntent { zone: beyond, generation }),
         ("partial parity beyond the last zone", parities(beyond, Blocks(0), Blocks(1))),
         ("partial parity of nothing", parities(zone, Blocks(1), Blocks(1))),
@@ -247,23 +255,26 @@ fn unsound() -> Vec<(&'static str, Body)> {
         ("data of another drive", data(zone, first.plus(Blocks(4)), first.plus(Blocks(5)), BLOCK)),
         (
             "hidden rows beyond the last zone",
-            Body::Hidden { zone: beyond, generation, ranges: one(0..1), rebuilt: false },
+            Body::StaleRows { zone: beyond, generation, rows: one(0..1), rewritten: false },
         ),
         (
             "hidden rows at the end of the numbers",
-            Body::Hidden { zone, generation, ranges: one(0..u64::MAX), rebuilt: false },
+            Body::StaleRows { zone, generation, rows: one(0..u64::MAX), rewritten: false },
         ),
-        ("lost rows beyond the last zone", Body::Lost { zone: beyond, generation, ranges: one(0..1) }),
-        ("lost rows beyond the zone", Body::Lost { zone, generation, ranges: vec![0..1, 3..125] }),
+        ("lost rows beyond the last zone", Body::BadRows { zone: beyond, generation, rows: one(0..1) }),
+        (
+            "lost rows beyond the zone",
+            Body::BadRows { zone, generation, rows: RowSet::from_iter([0..1, 3..125]) },
+        ),
         (
             "lost rows at the end of the numbers",
-            Body::Lost { zone, generation, ranges: one(u64::MAX - 1..u64::MAX) },
+            Body::BadRows { zone, generation, rows: one(u64::MAX - 1..u64::MAX) },
         ),
-        ("a copy of a zone beyond the last", swap(beyond, 1, 2)),
-        ("a copy of a zone at the end of the numbers", swap(ZoneId(u32::MAX - 1), 1, 2)),
-        ("a copy of too many rows", swap(zone, 125, 2)),
-        ("a copy in a zone of data", swap(zone, 3, METADATA_ZONES)),
-        ("a copy in a zone that is not there", swap(zone, 3, u32::MAX)),
+        ("a copy of a zone beyond the last", copy(beyond, 1, 2)),
+        ("a copy of a zone at the end of the numbers", copy(ZoneId(u32::MAX - 1), 1, 2)),
+        ("a copy of too many rows", copy(zone, 125, 2)),
+        ("a copy in a zone of data", copy(zone, 3, METADATA_ZONES)),
+        ("a copy in a zone that is not there", copy(zone, 3, u32::MAX)),
     ]
 }
 
@@ -302,7 +313,7 @@ fn a_record_that_says_what_cannot_be_is_passed_over() {
 }
 
 /// What opening says of an array with a crafted record.
-fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(Place, Superblock) -> (Place, Body)) -> Error {
+fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body)) -> Error {
     let bad = farm.copy();
     assert!(bad.craft(SLOT, fresh, change));
     block_on(&*bad.driver, async {
@@ -317,9 +328,10 @@ fn numbers_at_their_end_and_other_shapes_refuse_the_mount() {
     for number in [HIGHEST + 1, u64::MAX - 1, u64::MAX] {
         for fresh in [false, true] {
             let body = Body::ResetIntent { zone: ZoneId(0), generation: 77 };
-            let epoch = refused(&farm, fresh, &|place, _| (Place { epoch: number, ..place }, body.clone()));
+            let epoch =
+                refused(&farm, fresh, &|place, _| (RecordId { epoch: number, ..place }, body.clone()));
             let count =
-                refused(&farm, fresh, &|place, _| (Place { sequence: number, ..place }, body.clone()));
+                refused(&farm, fresh, &|place, _| (RecordId { sequence: number, ..place }, body.clone()));
             for error in [epoch, count] {
                 assert_eq!(error.kind(), ErrorKind::Damaged);
                 assert!(error.to_string().contains("no array counts that far"), "{error}");
@@ -413,7 +425,7 @@ fn entry() -> impl Strategy<Value = ZoneEntry> {
         .prop_map(|(generation, end)| ZoneEntry { generation, end: end.map(Blocks) })
 }
 
-fn ranges() -> impl Strategy<Value = Vec<std::ops::Range<u64>>> {
+fn ranges() -> impl Strategy<Value = RowSet> {
     proptest::collection::vec((number(), number()), 0..4).prop_map(|mut ends| {
         ends.sort_unstable();
         ends.into_iter().map(|(a, b)| a.min(b)..a.max(b)).collect()
@@ -438,12 +450,12 @@ fn body() -> impl Strategy<Value = Body> {
                 0 => Body::Zones { first: zone, entries },
                 1 => Body::ResetIntent { zone, generation },
                 2 => Body::PartialParity { zone, generation, start, end, rows: data },
-                3 => Body::Relocated { zone, generation, start, end, unit: data },
-                4 => Body::Rebuilt { first: zone, entries },
+                3 => Body::RelocatedParity { zone, generation, start, end, unit: data },
+                4 => Body::RebuiltZones { first: zone, entries },
                 5 => Body::RelocatedData { zone, generation, start, end, data },
-                6 => Body::Hidden { zone, generation, ranges, rebuilt },
-                7 => Body::Lost { zone, generation, ranges },
-                _ => Body::Swap { zone, generation, rows: end.0, swap: ZoneId(other), mask: start.0 },
+                6 => Body::StaleRows { zone, generation, rows: ranges, rewritten: rebuilt },
+                7 => Body::BadRows { zone, generation, rows: ranges },
+                _ => Body::ZoneCopy { zone, generation, rows: end.0, copy: ZoneId(other), mask: start.0 },
             }
         },
     )
@@ -558,16 +570,16 @@ proptest! {
         for (slot, body, number, place) in &records {
             let _room = farm.craft(Slot(*slot), *place == 1, &|old, _| {
                 let new = match place {
-                    2 => Place { epoch: *number, ..old },
-                    3 => Place { sequence: *number, ..old },
-                    4 => Place { member: Slot(*number as u32), ..old },
+                    2 => RecordId { epoch: *number, ..old },
+                    3 => RecordId { sequence: *number, ..old },
+                    4 => RecordId { member: Slot(*number as u32), ..old },
                     _ => old,
                 };
                 (new, body.clone())
             });
         }
-        if let Some((field, number, fresh, everywhere)) = superblock {
-            for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| everywhere || *slot == SLOT) {
+        if let Some((field, number, fresh, on_all_drives)) = superblock {
+            for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == SLOT) {
                 let _room = farm.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed(field, number, old))));
             }
         }

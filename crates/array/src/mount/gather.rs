@@ -1,34 +1,35 @@
-//! What a mount finds: the drives by what their superblocks say, all that their logs tell, and what that says of each zone.
-//! Nothing is written here.
+//! Step 1 of a mount: reads the superblocks, metadata logs and zone reports of all drives, and answers what they say
+//! of each zone. Nothing is written.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::OpenOptions;
-use crate::admin::status::WornZone;
-use crate::background::rebuild::Candidate;
 use crate::format::shape::Shape;
 use crate::format::superblock::{self, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Slot, Stripe};
-use crate::member::METADATA_ZONES;
-use crate::mount::assemble::MAX_TRANSFER;
-use crate::mount::decide::{Child, Decision, Evidence, decide};
-use crate::mount::log_contents::{self, Claim, Needed, Partial, Tale, Told};
-use crate::mount::unusable::{LeftOut, OfDrive, Stopped};
-use crate::zone::stale_rows::Patches;
-use crate::zone::{Relocated, WINDOW};
+use crate::layout::row_set::RowSet;
+use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::member::fits::fits;
+use crate::member::log_contents::{self, EpochContents, LogContents, Needed, Partial};
+use crate::member::log_reader::Claim;
+use crate::mount::candidate::Candidate;
+use crate::mount::decide::{Decision, Evidence, PartState, decide};
+use crate::mount::errors::{FromDrive, MountError, Unusable};
+use crate::zone::stale_rows::RelocatedParity;
+use crate::zone::stale_rows::StaleRows;
+use crate::zone::worn::WornZone;
+use crate::zone::{MAX_TRANSFER, WINDOW};
 
-/// A present drive and what its metadata zones say.
+/// A present drive, the contents of its log, and its zone reports.
 pub(crate) struct Present {
     pub device: Arc<dyn ZonedDevice>,
-    pub tale: Tale,
+    pub log: LogContents,
     pub zones: Vec<ZoneInfo>,
     pub report: Vec<ZoneInfo>,
-    /// The zone of the next checkpoint, where its first blocks are written already.
+    /// The zone of the next checkpoint and its written blocks, if `record_failures` began the checkpoint.
     pub begun: Option<(ZoneId, u64)>,
 }
 
@@ -38,60 +39,60 @@ pub(crate) struct Mount {
     pub name: Arc<str>,
     pub superblock: Superblock,
     pub layout: Layout,
-    /// By slot; `None` for those that are missing or failed.
+    /// By slot; `None` if the drive is missing or failed.
     pub present: Vec<Option<Present>>,
-    /// The newest epoch that is whole on all present drives, and the one that begins now.
+    /// The newest epoch that is complete on all present drives, and the epoch that this mount begins.
     pub epoch: u64,
     pub next: u64,
     doubt: u64,
-    /// Drives that are missing and not recorded as failed.
-    pub lost: Vec<Slot>,
-    /// The new drive whose rebuild is to go on.
+    /// Missing drives that are not recorded as failed yet.
+    pub newly_failed: Vec<Slot>,
+    /// The new drive whose rebuild goes on.
     pub candidate: Option<Candidate>,
-    /// Drives that are there, and that the array does without from now on.
-    pub left_out: Vec<(Slot, LeftOut)>,
+    /// Present drives that this mount leaves out.
+    pub unusable: Vec<(Slot, Unusable)>,
 }
 
 impl Mount {
-    /// Finds out what there is. `refused`: the drive that an earlier try of this mount failed on.
+    /// Reads all drives. `refused`: the drive that an earlier try of this mount failed on.
     pub(crate) async fn gather(
         claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
         options: OpenOptions,
         refused: Option<Slot>,
-    ) -> Result<Mount, Stopped> {
+    ) -> Result<Mount, MountError> {
         let name: Arc<str> = Arc::from("array");
-        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why)).of_none();
-        let mut tales = Vec::new();
+        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why)).of_array();
+        let mut readable = Vec::new();
         let mut begun = Vec::new();
         let lowest = lowest(&claims).await?;
         for (device, claim) in claims {
             let shape = Shape::of(&claim.superblock);
             let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
             let uuid = claim.superblock.uuid;
-            let (mut tale, zones) =
+            let (mut log, zones) =
                 log_contents::read(&device, &shape, uuid, claim.slot, &needed).await.of(claim.slot)?;
-            let blocks = tale.unreadable();
+            let blocks = log.unreadable();
             if blocks > 0 {
                 tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
-                // A record that is not known may say what does not count: nothing of the drive is believed. But nothing
-                // of it is overwritten before somebody asks for that: it may be the only one that holds something.
-                tale.forget_notes();
-                begun.push((device, claim, tale));
-            } else if tale.complete().is_some() {
-                tales.push((device, claim, tale, zones));
+                // An unreadable record may invalidate readable ones, so no record of the drive counts. The drive is
+                // not overwritten without an order: it may hold the only copy of something.
+                log.forget_rebuilt_zones();
+                begun.push((device, claim, log));
+            } else if log.complete().is_some() {
+                readable.push((device, claim, log, zones));
             } else {
-                begun.push((device, claim, tale));
+                begun.push((device, claim, log));
             }
         }
-        let claims = tales;
-        // That a drive failed or was replaced may stand in the middle of a log, and of one drive's only.
-        // Two mounts that a power cut ended may have given the same number: the drive that went on since is right.
+        let claims = readable;
+        // A failure or replacement may be recorded in the middle of one drive's log only. Two mounts that power cuts
+        // ended may have used the same number: the drive with the later epoch is right.
         let newest = claims
             .iter()
-            .map(|(_, claim, tale, _)| (tale.newest.as_ref().unwrap_or(&claim.superblock), tale.complete()));
+            .map(|(_, claim, log, _)| (log.newest.as_ref().unwrap_or(&claim.superblock), log.complete()));
         let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
         let Some(newest) = newest.map(|(superblock, _)| superblock.clone()) else {
-            let bad = begun.iter().filter(|(.., tale)| tale.unreadable() > 0);
+            let bad = begun.iter().filter(|(.., log)| log.unreadable() > 0);
             let bad: Vec<String> = bad.map(|(device, ..)| format!("{device:?}")).collect();
             if !bad.is_empty() {
                 let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
@@ -112,7 +113,8 @@ impl Mount {
             return refuse(ErrorKind::Unsupported, why);
         }
         let shape = Shape::of(&newest);
-        // What a drive says was read by what it says itself that the array is like.
+        // Each superblock was decoded with the geometry it names itself, so compare that geometry with the newest
+        // one's.
         if let Some((device, ..)) = claims.iter().find(|(_, claim, ..)| Shape::of(&claim.superblock) != shape)
         {
             let why = format!(
@@ -124,7 +126,7 @@ impl Mount {
         let doubt = doubt_of(&newest, &layout);
         let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
         let superblock = newest;
-        for (device, claim, tale, zones) in claims {
+        for (device, claim, log, zones) in claims {
             let slot = claim.slot;
             let (own, known) = (claim.superblock.member(slot).copied(), superblock.member(slot).copied());
             let same = own.zip(known).is_some_and(|(own, known)| own.uuid == known.uuid);
@@ -132,30 +134,30 @@ impl Mount {
                 tracing::warn!(?device, slot = slot.0, "not a good member: left out");
                 continue;
             }
-            fits(&device, &superblock, slot).of_none()?;
+            fits(&device, &superblock, slot).of_array()?;
             let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await.of(slot)?;
             let place = present.get_mut(slot.index()).expect("a member of the array");
             if place.is_some() {
                 let why = format!("two drives say that they are member {}: leave one out", slot.0);
                 return refuse(ErrorKind::Invalid, why);
             }
-            *place = Some(Present { device, tale, zones, report, begun: None });
+            *place = Some(Present { device, log, zones, report, begun: None });
         }
-        // Where a mount was cut short an older epoch counts, and with it what the drive cannot read of that one.
+        // After an interrupted mount an older epoch counts, and unreadable blocks of that epoch count too.
         let mut epoch = whole_epoch(&present);
-        let mut left_out = Vec::new();
+        let mut unusable = Vec::new();
         while let Some((slot, place, why)) = (0..).map(Slot).zip(&mut present).find_map(|(slot, place)| {
             let why = place.as_ref().zip(epoch).and_then(|(present, epoch)| match () {
-                () if refused == Some(slot) => Some(LeftOut::Unwritable),
-                () if present.tale.unreadable_from(epoch) > 0 => Some(LeftOut::Unreadable),
-                () if present.free(epoch).is_none() => Some(LeftOut::Unwritable),
+                () if refused == Some(slot) => Some(Unusable::Unwritable),
+                () if present.log.unreadable_from(epoch) > 0 => Some(Unusable::Unreadable),
+                () if present.free(epoch).is_none() => Some(Unusable::Unwritable),
                 () => None,
             })?;
             Some((slot, place, why))
         }) {
             tracing::error!(slot = slot.0, "it {}: left out", why.briefly());
             *place = None;
-            left_out.push((slot, why));
+            unusable.push((slot, why));
             epoch = whole_epoch(&present);
         }
         let lost: Vec<Slot> = (0..)
@@ -164,8 +166,8 @@ impl Mount {
             .filter(|(_, (place, member))| place.is_none() && !member.failed)
             .map(|(slot, _)| slot)
             .collect();
-        // The drive that the slot is to have, and no other.
-        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, Tale)| {
+        // True if the drive is the one that the newest superblock expects in its slot.
+        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, LogContents)| {
             let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
             let known = superblock.member(claim.slot);
             claim.superblock.uuid == superblock.uuid
@@ -174,11 +176,11 @@ impl Mount {
                 && known.is_some_and(|known| known.rebuilding || !known.failed)
         };
         let bad = begun.iter().filter(|one| one.2.unreadable() > 0 && ours(one));
-        left_out.extend(bad.map(|(_, claim, _)| (claim.slot, LeftOut::Unreadable)));
+        unusable.extend(bad.map(|(_, claim, _)| (claim.slot, Unusable::Unreadable)));
         let absent = present.iter().filter(|place| place.is_none()).count();
         if absent > 1 {
             let what = |slot: &Slot| {
-                let why = left_out.iter().find(|(of, _)| of == slot);
+                let why = unusable.iter().find(|(of, _)| of == slot);
                 format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.briefly()))
             };
             let missing: Vec<String> = lost.iter().map(what).collect();
@@ -199,13 +201,13 @@ impl Mount {
         let Some(epoch) = epoch else {
             let why = "no checkpoint is whole on all drives: their metadata is damaged. Leave the drive out that was \
                        changed last";
-            return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why)).of_none();
+            return Err(Error::new(ErrorKind::Damaged, &name, "open").because(why)).of_array();
         };
-        let newest = present.iter().flatten().filter_map(|present| present.tale.epochs.last_key_value());
+        let newest = present.iter().flatten().filter_map(|present| present.log.epochs.last_key_value());
         let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
         let mut candidate = None;
         for one in begun {
-            let (device, claim, tale) = match one {
+            let (device, claim, log) = match one {
                 one if one.2.unreadable() > 0
                     && !superblock.member(one.1.slot).is_some_and(|m| m.rebuilding) =>
                 {
@@ -218,10 +220,10 @@ impl Mount {
                 one => one,
             };
             tracing::info!(?device, slot = claim.slot.0, "its rebuild is not done");
-            candidate = Some(Candidate { slot: claim.slot, device, tale });
+            candidate = Some(Candidate { slot: claim.slot, device, log });
         }
         let mut mount = Mount {
-            left_out,
+            unusable,
             candidate,
             options,
             name,
@@ -231,30 +233,30 @@ impl Mount {
             epoch,
             next,
             doubt,
-            lost,
+            newly_failed: lost,
         };
-        mount.hear_again().await?;
+        mount.reread_logs().await?;
         Ok(mount)
     }
 
-    /// Reads the logs once more where partial parity counts after all that was not kept: hidden rows that lost what
-    /// belongs there may be far below all that the drives have written.
-    async fn hear_again(&mut self) -> Result<(), Stopped> {
+    /// Reads the logs again if partial parity is needed that was dropped: stale rows without content may be far below
+    /// the pointers of the drives.
+    async fn reread_logs(&mut self) -> Result<(), MountError> {
         let (layout, block) = (self.layout, self.superblock.block_size as usize);
         let mut needed = Needed { doubt: self.doubt, lowest: Vec::new() };
         let mut again = false;
         for id in (0..self.superblock.zones).map(ZoneId) {
             let slots = || (0..layout.drives).map(Slot);
-            let (patches, relocated) = self.relocations(id, self.entry(id).generation);
-            let rows = slots().filter_map(|slot| match self.child(slot, id) {
-                Child::At(row) => Some(patches.data_row(&layout, block, id, slot, row)),
-                Child::Full => Some(patches.data_row(&layout, block, id, slot, layout.zone_capacity)),
-                Child::Missing => None,
+            let (stale, relocated) = self.relocated_content(id, self.entry(id).generation);
+            let rows = slots().filter_map(|slot| match self.part(slot, id) {
+                PartState::Written(row) => Some(stale.data_end(&layout, block, id, slot, row)),
+                PartState::Full => Some(stale.data_end(&layout, block, id, slot, layout.zone_capacity)),
+                PartState::Missing => None,
             });
-            let suspects = patches.suspects(&layout, id, &relocated);
-            let suspect = suspects.first().map_or(u64::MAX, |stripe| layout.row(*stripe));
+            let stale_parity = stale.stale_parity(&layout, id, &relocated);
+            let suspect = stale_parity.first().map_or(u64::MAX, |stripe| layout.row(*stripe));
             let lowest = rows.min().unwrap_or(0).min(suspect);
-            let dropped = slots().filter_map(|slot| self.told(slot)?.dropped.get(&id)).max();
+            let dropped = slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
             again |= dropped.is_some_and(|stripe| layout.row(Stripe(stripe.0 + 2)) > lowest);
             needed.lowest.push(lowest);
         }
@@ -262,42 +264,47 @@ impl Mount {
             let (array, shape) = (self.superblock.uuid, Shape::of(&self.superblock));
             for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
                 let Some(present) = present else { continue };
-                (present.tale, _) =
+                (present.log, _) =
                     log_contents::read(&present.device, &shape, array, slot, &needed).await.of(slot)?;
-                if present.tale.unreadable_from(self.epoch) > 0 {
+                if present.log.unreadable_from(self.epoch) > 0 {
                     let error = Error::new(ErrorKind::Media, &self.name, "open");
                     return Err(error.because(format!(
                         "what the log of drive {} says could be read a moment ago, and cannot now: open the array again",
                         slot.0
                     )))
-                    .of_none();
+                    .of_array();
                 }
             }
         }
         Ok(())
     }
 
-    pub(crate) fn told(&self, slot: Slot) -> Option<&Told> {
-        self.present.get(slot.index())?.as_ref()?.tale.epochs.get(&self.epoch)
+    pub(crate) fn contents(&self, slot: Slot) -> Option<&EpochContents> {
+        self.present.get(slot.index())?.as_ref()?.log.epochs.get(&self.epoch)
     }
 
-    /// The state of a physical zone.
-    pub(crate) fn child(&self, slot: Slot, id: ZoneId) -> Child {
-        let Some(Some(present)) = self.present.get(slot.index()) else { return Child::Missing };
-        let Some(info) = present.report.get(id.index()) else { return Child::Missing };
+    /// The first slot without a drive.
+    pub(crate) fn lacking_slot(&self) -> Option<Slot> {
+        (0..).map(Slot).zip(&self.present).find(|(_, place)| place.is_none()).map(|(slot, _)| slot)
+    }
+
+    /// The state of a drive's part of a zone.
+    pub(crate) fn part(&self, slot: Slot, id: ZoneId) -> PartState {
+        let Some(Some(present)) = self.present.get(slot.index()) else { return PartState::Missing };
+        let Some(info) = present.report.get(id.index()) else { return PartState::Missing };
         match info.state {
-            ZoneState::Offline | ZoneState::Conventional => Child::Missing,
-            ZoneState::Full => Child::Full,
-            _ => Child::At(info.pointer.0.min(self.layout.zone_capacity)),
+            ZoneState::Offline | ZoneState::Conventional => PartState::Missing,
+            ZoneState::Full => PartState::Full,
+            _ => PartState::Written(info.pointer.0.min(self.layout.zone_capacity)),
         }
     }
 
-    /// Drives that lack their part of a zone.
+    /// The number of drives that lack their part of a zone.
     pub(crate) fn absent(&self, id: ZoneId) -> usize {
-        (0..self.layout.drives).filter(|slot| self.child(Slot(*slot), id) == Child::Missing).count()
+        (0..self.layout.drives).filter(|slot| self.part(Slot(*slot), id) == PartState::Missing).count()
     }
 
-    /// Whether a physical zone of `id` can be read only, or not even that.
+    /// True if a part of the zone is read-only or offline.
     pub(crate) fn worn(&self, id: ZoneId) -> bool {
         self.present
             .iter()
@@ -306,13 +313,13 @@ impl Mount {
             .any(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
     }
 
-    /// Whether a drive counts its part of a zone among its active ones.
+    /// True if a drive counts its part of a zone as active.
     pub(crate) fn is_active(&self, id: ZoneId) -> bool {
         let mut parts = self.present.iter().flatten().filter_map(|present| present.report.get(id.index()));
         parts.any(|info| info.state.is_active())
     }
 
-    /// All physical zones that can be read only, or not even that.
+    /// All physical zones that are read-only or offline.
     pub(crate) fn worn_zones(&self) -> Vec<WornZone> {
         let drives = (0..).map(Slot).zip(&self.present);
         let drives = drives.filter_map(|(slot, present)| Some((slot, present.as_ref()?)));
@@ -327,58 +334,64 @@ impl Mount {
 
     pub(crate) fn entry(&self, id: ZoneId) -> ZoneEntry {
         let mut entry = ZoneEntry::default();
-        let known = (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))?.entries.get(&id));
+        let known = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))?.entries.get(&id));
         known.for_each(|known| entry.learn(*known));
         entry
     }
 
-    /// What the logs say of relocated units of a zone: of data, and of parity.
-    pub(crate) fn relocations(&self, id: ZoneId, generation: u64) -> (Patches, BTreeMap<Stripe, Relocated>) {
-        let (mut patches, mut relocated) = (Patches::default(), BTreeMap::new());
+    /// The stale rows, relocated data and relocated parity of a zone, from all logs.
+    pub(crate) fn relocated_content(
+        &self,
+        id: ZoneId,
+        generation: u64,
+    ) -> (StaleRows, BTreeMap<Stripe, RelocatedParity>) {
+        let (mut stale, mut relocated) = (StaleRows::default(), BTreeMap::new());
         let block = self.superblock.block_size as usize;
         for slot in (0..self.layout.drives).map(Slot) {
-            let Some(told) = self.told(slot) else { continue };
-            for ((zone, stripe), (of, _, unit)) in &told.relocated {
+            let Some(contents) = self.contents(slot) else { continue };
+            for ((zone, stripe), (of, _, unit)) in &contents.relocated {
                 if *zone == id && *of == generation {
                     relocated.insert(*stripe, unit.clone());
                 }
             }
-            if let Some(hidden) = told.hidden.get(&id).filter(|hidden| hidden.generation == generation) {
-                hidden.ranges.iter().for_each(|range| patches.hide(slot, range.clone()));
+            if let Some(record) = contents.stale.get(&id).filter(|record| record.generation == generation) {
+                stale.add_all(slot, &record.rows);
             }
-            if let Some((_, data)) = told.data.get(&id).filter(|(of, _)| *of == generation) {
-                patches.learn(&self.layout, block, slot, data);
+            if let Some((_, data)) = contents.data.get(&id).filter(|(of, _)| *of == generation) {
+                stale.learn(&self.layout, block, slot, data);
             }
         }
-        (patches, relocated)
+        (stale, relocated)
     }
 
-    /// The rows of each drive's part of a zone that are lost.
-    pub(crate) fn lost_rows(&self, id: ZoneId, generation: u64) -> Vec<Vec<Range<u64>>> {
-        let told = |slot| self.told(Slot(slot))?.lost.get(&id).filter(|(of, ..)| *of == generation);
-        let slots = 0..self.layout.drives;
-        slots.map(|slot| told(slot).map(|(.., ranges)| ranges.clone()).unwrap_or_default()).collect()
+    /// The bad rows of each drive's part of a zone.
+    pub(crate) fn bad_rows_of(&self, id: ZoneId, generation: u64) -> Vec<RowSet> {
+        let rows = |slot| {
+            let (of, _, rows) = self.contents(Slot(slot))?.bad_rows.get(&id)?;
+            (*of == generation).then(|| rows.clone())
+        };
+        (0..self.layout.drives).map(|slot| rows(slot).unwrap_or_default()).collect()
     }
 
-    /// Whether a reset of a zone of this generation was begun.
+    /// True if a reset of the zone in this generation was begun.
     pub(crate) fn intent(&self, id: ZoneId, generation: u64) -> bool {
-        let mut told = (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot)));
-        told.any(|told| told.intents.contains(&(id, generation)))
+        let mut logs = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot)));
+        logs.any(|contents| contents.intents.contains(&(id, generation)))
     }
 
     pub(crate) fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
-        let (patches, relocated) = self.relocations(id, entry.generation);
+        let (stale, relocated) = self.relocated_content(id, entry.generation);
         let intent = self.intent(id, entry.generation);
-        let children: Vec<Child> = (0..self.layout.drives).map(|slot| self.child(Slot(slot), id)).collect();
+        let parts: Vec<PartState> = (0..self.layout.drives).map(|slot| self.part(Slot(slot), id)).collect();
         let partials = self.partials(id, entry.generation);
-        tracing::debug!(zone = id.0, ?entry, intent, ?children, "found");
+        tracing::debug!(zone = id.0, ?entry, intent, ?parts, "found");
         let evidence = Evidence {
             layout: self.layout,
             zone: id,
             block: self.superblock.block_size as usize,
-            children: &children,
-            patches: &patches,
+            parts: &parts,
+            stale: &stale,
             relocated: &relocated,
             entry: ZoneEntry { end: entry.end.filter(|_| !entry.is_lost()), ..entry },
             intent,
@@ -388,11 +401,11 @@ impl Mount {
         (entry, decide(&evidence))
     }
 
-    /// The partial parity that was logged of a zone, by stripe.
+    /// The partial parity of a zone, by stripe.
     pub(crate) fn partials(&self, id: ZoneId, generation: u64) -> BTreeMap<Stripe, Vec<Partial>> {
         let mut all = BTreeMap::new();
-        for told in (0..self.layout.drives).filter_map(|slot| self.told(Slot(slot))) {
-            let Some((_, stripes)) = told.partials.get(&id).filter(|(of, _)| *of == generation) else {
+        for contents in (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))) {
+            let Some((_, stripes)) = contents.partials.get(&id).filter(|(of, _)| *of == generation) else {
                 continue;
             };
             all.extend(stripes.iter().map(|(stripe, partials)| (*stripe, partials.clone())));
@@ -401,15 +414,15 @@ impl Mount {
     }
 }
 
-/// The newest epoch that is whole on all drives.
+/// The newest epoch that is complete on all present drives.
 fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
-    let epochs = || present.iter().flatten().map(|present| &present.tale.epochs);
-    let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|told| told.complete));
+    let epochs = || present.iter().flatten().map(|present| &present.log.epochs);
+    let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|contents| contents.complete));
     epochs().next()?.keys().rev().find(whole).copied()
 }
 
-/// Rows of each logical zone's physical zones that all drives have written which tell.
-async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, Stopped> {
+/// For each zone, the number of rows that every drive with a known pointer has written.
+async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, MountError> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
         let end = device.geometry().zones.min(claim.superblock.zones.saturating_add(METADATA_ZONES));
@@ -424,30 +437,8 @@ async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, St
     Ok(lowest)
 }
 
-/// Stripes below the highest block of a zone that may have been in flight.
+/// The number of stripes below the highest block of a zone that may have been in flight.
 fn doubt_of(superblock: &Superblock, layout: &Layout) -> u64 {
     let stripe = layout.unit * layout.data_units() * u64::from(superblock.block_size);
     (WINDOW + MAX_TRANSFER) / stripe + 3
-}
-
-/// Whether a drive is still what the superblock says, or can be.
-pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
-    let g = device.geometry();
-    let same = g.block_size == superblock.block_size
-        && g.conventional == 0
-        && g.zones >= superblock.zones.saturating_add(METADATA_ZONES)
-        && g.zone_capacity >= superblock.zone_capacity
-        // A unit and its record's header are one write.
-        && g.max_transfer.0 > u64::from(superblock.unit)
-        && superblock.metadata_zones == METADATA_ZONES
-        && slot.index() < superblock.members.len();
-    if same {
-        return Ok(());
-    }
-    let why = format!(
-        "the drive is not what the array was made of: {} zones of {} blocks of {} bytes, {} of them conventional, at most {} \
-         blocks at a time; was it formatted anew?",
-        g.zones, g.zone_capacity.0, g.block_size, g.conventional, g.max_transfer.0
-    );
-    Err(Error::new(ErrorKind::Damaged, &g.name, "open").because(why))
 }

@@ -1,12 +1,14 @@
-//! Opening an array.
+//! Mount: opens an array. `assemble` lists the six steps.
 
 pub(crate) mod assemble;
+pub(crate) mod candidate;
 pub(crate) mod decide;
+pub(crate) mod errors;
+pub(crate) mod failed_zones;
 pub(crate) mod gather;
-pub(crate) mod log_contents;
+pub(crate) mod open;
 pub(crate) mod record_failures;
 pub(crate) mod resync;
-pub(crate) mod unusable;
 pub(crate) mod zone_rewrite;
 
 #[cfg(test)]

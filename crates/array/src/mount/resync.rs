@@ -1,9 +1,9 @@
-//! Making the parity of a zone fit its data at a mount.
+//! Resync: makes the parity of a zone match its data at a mount.
 //!
-//! Data is the truth: what lies on the drives below the pointer stays as it is. Parity of stripes that may have been
-//! in flight is computed anew and compared. What a missing drive held of them is put together first, block by block,
-//! from the record that was written for it: the data of later writes may be garbage. Hidden rows are read from what
-//! the logs have for them.
+//! Data on the drives below the pointer stays as it is. The parity of stripes that may have been in flight is
+//! computed anew and compared. Blocks of a missing drive are reconstructed first, each from the record of partial
+//! parity that was written for the block: the data of later writes may be garbage. Stale rows are read from their
+//! relocated content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,66 +11,67 @@ use std::sync::Arc;
 
 use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Lba, Result, ZoneId, ZonedDevice};
 
-use crate::Sabotage;
+use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
 use crate::layout::{Layout, Slot, Stripe};
+use crate::member::Member;
 use crate::member::bad_rows;
-use crate::member::{METADATA_ZONES, Member};
-use crate::mount::decide::{Child, Decision, Verdict, best};
-use crate::mount::log_contents::Partial;
-use crate::mount::unusable::{OfDrive, Stopped};
-use crate::zone::Relocated;
-use crate::zone::stale_rows::{self, Patches};
+use crate::member::log_contents::Partial;
+use crate::mount::decide::{Decision, PartState, Verdict, best};
+use crate::mount::errors::{FromDrive, MountError};
+use crate::rules::Rules;
+use crate::zone::stale_rows::RelocatedParity;
+use crate::zone::stale_rows::StaleRows;
 
-/// A zone to be looked at.
-pub(crate) struct Repair {
+/// The resync of one zone: everything that the drives say of the zone.
+pub(crate) struct Resync {
     pub layout: Layout,
     pub block_size: u32,
     pub zone: ZoneId,
-    /// By slot; `None` where a drive is missing.
+    /// By slot; `None` if the drive is missing.
     pub devices: Vec<Option<Arc<dyn ZonedDevice>>>,
-    pub children: Vec<Child>,
-    /// Parity that is known to lie in the logs.
-    pub relocated: BTreeMap<Stripe, Relocated>,
-    /// Hidden rows, and the data that belongs there.
-    pub patches: Patches,
-    /// Partial parity that was logged of the zone.
+    pub parts: Vec<PartState>,
+    /// Relocated parity.
+    pub relocated: BTreeMap<Stripe, RelocatedParity>,
+    /// Stale rows and their relocated content.
+    pub stale: StaleRows,
+    /// Partial parity of the zone, by stripe.
     pub partials: BTreeMap<Stripe, Vec<Partial>>,
-    /// Lost rows of each drive's physical zone.
-    pub lost: Vec<Vec<Range<u64>>>,
-    pub sabotage: Option<Sabotage>,
+    /// Bad rows of each drive's part.
+    pub bad_rows: Vec<RowSet>,
+    pub rules: Rules,
 }
 
-/// What came of it.
-pub(crate) struct Repaired {
-    /// The parity of the stripe at the pointer of a zone that goes on.
+/// The zone after the resync.
+pub(crate) struct Resynced {
+    /// The parity of the stripe at the pointer, if the zone is open.
     pub parity: BufMut,
-    /// Parity that belongs in the logs.
-    pub relocated: BTreeMap<Stripe, Relocated>,
-    /// Hidden rows, and the data that belongs there.
-    pub patches: Patches,
-    /// Rows of each physical zone that are written.
-    pub children: Vec<Child>,
-    /// Lost rows of each drive's physical zone.
-    pub lost: Vec<Vec<Range<u64>>>,
-    /// What becomes of the zone: one goes on only if the parity of its last stripe is known.
+    /// Relocated parity.
+    pub relocated: BTreeMap<Stripe, RelocatedParity>,
+    /// Stale rows and their relocated content.
+    pub stale: StaleRows,
+    /// The state of each drive's part.
+    pub parts: Vec<PartState>,
+    /// Bad rows of each drive's part.
+    pub bad_rows: Vec<RowSet>,
+    /// The final verdict: a zone is open only if the parity of its last stripe is known.
     pub verdict: Verdict,
     /// The first whole stripe whose parity was not written for its data: see [`Zone::torn`](crate::zone::Zone::torn).
     pub torn: Option<Stripe>,
 }
 
-impl Repair {
+impl Resync {
     pub(crate) async fn run(
         mut self,
         decision: &Decision,
         mut verdict: Verdict,
-    ) -> Result<Repaired, Stopped> {
+    ) -> Result<Resynced, MountError> {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
-        let mut stripes = self.patches.suspects(&layout, self.zone, &self.relocated);
-        // And those whose parity is lost: this mount may be able to read all that it follows from.
-        stripes.extend(self.lost_parity());
+        let mut stripes = self.stale.stale_parity(&layout, self.zone, &self.relocated);
+        // Stripes with bad parity are resynced too: this mount may be able to read all their data.
+        stripes.extend(self.stripes_with_bad_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
         self.forget_above(decision);
@@ -93,22 +94,22 @@ impl Repair {
                 );
             }
             let rows = layout.row(stripe)..layout.row(stripe) + layout.unit_of(stripe);
-            let rebuilt = self.is_lost(slot, rows.clone());
+            let was_bad = self.is_bad(slot, rows.clone());
             if self.device(slot).is_some()
-                && let Some(lost) = self.lost.get_mut(slot.index())
+                && let Some(bad) = self.bad_rows.get_mut(slot.index())
             {
-                // Parity that is known is written anew where it does not lie there.
-                stale_rows::remove(lost, &rows);
+                // Known parity is written or relocated below.
+                bad.remove(&rows);
             }
             if layout.end(stripe) <= pointer {
-                // Where a rebuild gave parity up, nothing follows from what lies in its place.
-                if self.whole(stripe, sum, &unknown).await? && !rebuilt && torn.is_none() {
+                // Bad parity matches no data: it does not make a stripe torn.
+                if self.whole(stripe, sum, &unknown).await? && !was_bad && torn.is_none() {
                     torn = Some(stripe);
                 }
-                self.lose(stripe, &unknown);
+                self.add_bad_parity(stripe, &unknown);
                 continue;
             }
-            if matches!(verdict, Verdict::Open | Verdict::Hide) {
+            if verdict.is_open() {
                 if unknown.is_empty() {
                     self.partly(stripe, &sum, pointer).await?;
                     sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
@@ -118,43 +119,40 @@ impl Repair {
                 verdict = Verdict::Full;
             }
             if self.device(slot).is_some() && !self.lies_in_place(stripe, &sum, &unknown).await? {
-                self.relocated.insert(stripe, Relocated { end: pointer, unit: sum.freeze() });
-                self.lose(stripe, &unknown);
+                self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
+                self.add_bad_parity(stripe, &unknown);
             }
         }
-        if matches!(verdict, Verdict::Open | Verdict::Hide) {
-            // The stripe at the pointer changes still: its parity is in memory.
+        if verdict.is_open() {
+            // The parity of the stripe at the pointer is in memory: it still changes.
             self.relocated.retain(|stripe, _| layout.end(*stripe) <= pointer);
         }
-        let Repair { relocated, patches, children, lost, .. } = self;
-        Ok(Repaired { parity, relocated, patches, children, lost, verdict, torn })
+        let Resync { relocated, stale, parts, bad_rows, .. } = self;
+        Ok(Resynced { parity, relocated, stale, parts, bad_rows, verdict, torn })
     }
 
-    /// The stripes whose parity is lost, or a part of it.
-    fn lost_parity(&self) -> BTreeSet<Stripe> {
+    /// The stripes with bad rows of parity.
+    fn stripes_with_bad_parity(&self) -> BTreeSet<Stripe> {
         let layout = self.layout;
-        let of = |(slot, ranges): (Slot, &Vec<Range<u64>>)| {
-            let rows =
-                ranges.iter().flat_map(|range| range.start / layout.unit..range.end.div_ceil(layout.unit));
-            rows.map(Stripe)
-                .filter(move |stripe| layout.parity(self.zone, *stripe) == slot)
-                .collect::<Vec<_>>()
+        let of = |(slot, bad): (Slot, &RowSet)| {
+            let ours = |stripe: &Stripe| layout.parity(self.zone, *stripe) == slot;
+            bad.stripes(layout.unit).filter(ours).collect::<Vec<_>>()
         };
-        (0..).map(Slot).zip(&self.lost).flat_map(of).collect()
+        (0..).map(Slot).zip(&self.bad_rows).flat_map(of).collect()
     }
 
-    /// Parity of what nobody knows is lost.
-    fn lose(&mut self, stripe: Stripe, unknown: &BTreeSet<u64>) {
+    /// The parity of unknown rows is bad.
+    fn add_bad_parity(&mut self, stripe: Stripe, unknown: &BTreeSet<u64>) {
         let (slot, first) = (self.layout.parity(self.zone, stripe), self.layout.row(stripe));
         if self.device(slot).is_some()
-            && let Some(lost) = self.lost.get_mut(slot.index())
+            && let Some(bad) = self.bad_rows.get_mut(slot.index())
         {
-            unknown.iter().for_each(|row| stale_rows::insert(lost, first + row..first + row + 1));
+            unknown.iter().for_each(|row| bad.insert(first + row..first + row + 1));
         }
     }
 
-    /// Parity in the logs that was written for data above the pointer is of a stripe that never became whole: what is
-    /// written there from now on has nothing to do with it. Above a recorded end there are zeros only.
+    /// Forgets relocated parity of stripes that end above the pointer: they never became whole, and new writes do not
+    /// match that parity. Above a recorded end there are zeros only.
     fn forget_above(&mut self, decision: &Decision) {
         if decision.verdict != Verdict::Known {
             self.relocated.retain(|_, parity| parity.end <= decision.pointer);
@@ -166,7 +164,7 @@ impl Repair {
     }
 
     fn device(&self, slot: Slot) -> Option<&Arc<dyn ZonedDevice>> {
-        let lost = self.children.get(slot.index()) == Some(&Child::Missing);
+        let lost = self.parts.get(slot.index()) == Some(&PartState::Missing);
         self.devices.get(slot.index())?.as_ref().filter(|_| !lost)
     }
 
@@ -184,26 +182,27 @@ impl Repair {
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
             return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
         };
-        if self.is_lost(slot, row..row + count) {
+        if self.is_bad(slot, row..row + count) {
             return Err(bad_rows::error(&**device, self.at(device, row)));
         }
         device.read(self.at(device, row), BufMut::zeroed(self.bytes(count))).await
     }
 
-    fn is_lost(&self, slot: Slot, rows: Range<u64>) -> bool {
-        self.lost.get(slot.index()).is_some_and(|lost| bad_rows::hits(lost, &rows))
+    fn is_bad(&self, slot: Slot, rows: Range<u64>) -> bool {
+        self.bad_rows.get(slot.index()).is_some_and(|bad| bad.intersects(&rows))
     }
 
-    /// The same; nothing where that cannot be read.
-    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, Stopped> {
+    /// Reads rows of a part; empty if they are unreadable.
+    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, MountError> {
         match self.read(slot, row, count).await {
             Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
             found => found.of(slot),
         }
     }
 
-    /// The first `count` blocks of what a drive has of a stripe, and the rows of these that it cannot read, or has not: zeros.
-    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>), Stopped> {
+    /// The first `count` blocks of a stripe on one drive, and the rows that are missing or unreadable. These rows are
+    /// zeros.
+    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>), MountError> {
         let (row, size) = (self.layout.row(stripe), self.bytes(1));
         let mut blocks = BufMut::zeroed(self.bytes(count));
         if self.device(slot).is_none() {
@@ -211,7 +210,7 @@ impl Repair {
         }
         match self.read(slot, row, count).await {
             Ok(mut blocks) => {
-                self.patches.over(size, slot, row, count).apply(&mut blocks);
+                self.stale.over(size, slot, row, count).apply(&mut blocks);
                 return Ok((blocks, Vec::new()));
             }
             Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
@@ -221,7 +220,7 @@ impl Repair {
         }
         let mut lacking = Vec::new();
         for (place, at) in blocks.chunks_mut(size).zip(0..) {
-            if let Some(held) = self.patches.held(size, slot, row + at, 1) {
+            if let Some(held) = self.stale.held(size, slot, row + at, 1) {
                 held.apply(place);
                 continue;
             }
@@ -234,14 +233,18 @@ impl Repair {
         Ok((blocks, lacking))
     }
 
-    /// The units of data of a stripe, as far as they lie below the pointer, and the rows that two drives lack: zeros.
-    async fn units(&self, stripe: Stripe, pointer: Blocks) -> Result<(Vec<BufMut>, BTreeSet<u64>), Stopped> {
+    /// The data units of a stripe below the pointer, and the rows that two drives lack. These rows are zeros.
+    async fn units(
+        &self,
+        stripe: Stripe,
+        pointer: Blocks,
+    ) -> Result<(Vec<BufMut>, BTreeSet<u64>), MountError> {
         let layout = &self.layout;
         let (mut units, mut lacking) = (Vec::new(), Vec::new());
         for index in 0..layout.data_units() {
             let slot = layout.data(self.zone, stripe, index);
             let count = layout.filled(stripe, index, pointer);
-            if let Some(held) = self.patches.held(self.bytes(1), slot, layout.row(stripe), count) {
+            if let Some(held) = self.stale.held(self.bytes(1), slot, layout.row(stripe), count) {
                 let mut unit = BufMut::zeroed(self.bytes(count));
                 held.apply(&mut unit);
                 units.push(unit);
@@ -260,7 +263,7 @@ impl Repair {
                 |n: Option<usize>| n.and_then(|n| lacking.get(n)).is_some_and(|(other, _)| other == row);
             let block = match twice(n.checked_sub(1)) || twice(n.checked_add(1)) {
                 true => None,
-                false => self.rebuild(stripe, *index, *row, pointer, &units, &mut in_place).await?,
+                false => self.reconstruct(stripe, *index, *row, pointer, &units, &mut in_place).await?,
             };
             let unit = units.get_mut(usize::try_from(*index).expect("a small number"));
             let place = unit.and_then(|unit| unit.get_mut(self.bytes(*row)..self.bytes(row + 1)));
@@ -272,9 +275,9 @@ impl Repair {
         Ok((units, unknown))
     }
 
-    /// A block of a unit that its drive lacks; `None` where parity cannot be read either. `units` are all, with zeros in the
-    /// place of this block. `in_place`: the parity where it belongs, once it is read.
-    async fn rebuild(
+    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all data
+    /// units, with zeros in place of this block. `in_place`: caches the parity that is read from its place.
+    async fn reconstruct(
         &self,
         stripe: Stripe,
         index: u64,
@@ -282,23 +285,23 @@ impl Repair {
         pointer: Blocks,
         units: &[BufMut],
         in_place: &mut Option<(Buf, Vec<u64>)>,
-    ) -> Result<Option<BufMut>, Stopped> {
+    ) -> Result<Option<BufMut>, MountError> {
         let layout = &self.layout;
         let slot = layout.parity(self.zone, stripe);
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
         let at = layout.unit_start(stripe, index).plus(Blocks(row));
         let place = self.bytes(row)..self.bytes(row + 1);
         let (source, limit) = match (self.relocated.get(&stripe), best(partials, at, pointer)) {
-            (_, Some(partial)) => (self.row_of(stripe, partial, row).of_none()?, partial.end),
-            _ if self.is_lost(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
+            (_, Some(partial)) => (self.row_of(stripe, partial, row).of_array()?, partial.end),
+            _ if self.is_bad(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
                 return Ok(None);
             }
-            // Written as the stripe became whole, or by a mount: there is no partial parity then.
+            // Parity that was written for a whole stripe, or by a mount: no partial parity exists.
             (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
             (None, None) => {
                 if in_place.is_none() {
-                    let written = match self.children.get(slot.index()) {
-                        Some(Child::At(row)) => row.saturating_sub(layout.row(stripe)),
+                    let written = match self.parts.get(slot.index()) {
+                        Some(PartState::Written(row)) => row.saturating_sub(layout.row(stripe)),
                         _ => u64::MAX,
                     };
                     let rows = layout.unit_of(stripe).min(written);
@@ -324,7 +327,7 @@ impl Repair {
         Ok(Some(block))
     }
 
-    /// One row of logged parity.
+    /// One row of a record of partial parity.
     fn row_of(&self, stripe: Stripe, partial: &Partial, row: u64) -> Result<Buf> {
         let mut before = 0;
         for range in self.layout.rows(stripe, partial.start, partial.end) {
@@ -342,32 +345,32 @@ impl Repair {
         Err(error.because("a record of partial parity is shorter than what it covers"))
     }
 
-    /// Makes the rows of parity fit that change no more, of a stripe that is not whole.
-    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), Stopped> {
+    /// Makes the final parity rows of a stripe that is not whole match the data.
+    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
         let needed = layout.final_parity(stripe, pointer);
         let Some(device) = self.device(slot).cloned() else { return Ok(()) };
-        let Some(Child::At(written)) = self.children.get(slot.index()).copied() else { return Ok(()) };
-        if needed == 0 || self.patches.hides(slot, &(first..first + unit)) {
-            // What is hidden is written once more, to the log, when the stripe is whole.
+        let Some(PartState::Written(written)) = self.parts.get(slot.index()).copied() else { return Ok(()) };
+        if needed == 0 || self.stale.has_stale(slot, &(first..first + unit)) {
+            // The whole unit is relocated when the stripe becomes whole.
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);
         let found = self.found(slot, first, there).await?;
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
-        fits |= self.sabotage == Some(Sabotage::Hole);
+        fits |= !self.rules.resyncs();
         if there < needed {
             let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
             let at = self.at(&device, first + there);
             match device.write(at, Buf::copy_from(rest), Durability::Cached).await {
                 Ok(()) => {
-                    if let Some(Child::At(row)) = self.children.get_mut(slot.index()) {
+                    if let Some(PartState::Written(row)) = self.parts.get_mut(slot.index()) {
                         *row = first + needed;
                     }
                 }
-                // It takes no writes any more: the log has these rows.
+                // The physical zone wore out: these rows are relocated later.
                 Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
                     fits = false
                 }
@@ -375,24 +378,24 @@ impl Repair {
             }
         }
         if !fits {
-            self.patches.hide(slot, first..written.max(first + needed));
+            self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
     }
 
-    /// Whether the parity of the last stripe of a full zone, with zeros above the zone's end, lies in its place: then the
-    /// log need not have it.
+    /// True if the parity of the last stripe of a full zone, with zeros above the zone's end, is in place: the log need not
+    /// hold it then.
     async fn lies_in_place(
         &mut self,
         stripe: Stripe,
         sum: &BufMut,
         unknown: &BTreeSet<u64>,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, MountError> {
         let (row, unit) = (self.layout.row(stripe), self.layout.unit_of(stripe));
         let slot = self.layout.parity(self.zone, stripe);
-        let written = match self.children.get(slot.index()) {
-            Some(Child::At(at)) => *at >= row + unit,
-            child => child == Some(&Child::Full),
+        let written = match self.parts.get(slot.index()) {
+            Some(PartState::Written(at)) => *at >= row + unit,
+            part => part == Some(&PartState::Full),
         };
         if !written || !unknown.is_empty() {
             return Ok(false);
@@ -400,36 +403,36 @@ impl Repair {
         let fits = *self.found(slot, row, unit).await? == **sum;
         if fits {
             self.relocated.remove(&stripe);
-            self.patches.show(slot, &(row..row + unit));
+            self.stale.remove(slot, &(row..row + unit));
         }
         Ok(fits)
     }
 
-    /// Makes the parity of a whole stripe fit, but for the rows that are not known. Says whether the stripe is torn: its parity
-    /// was written for other data, or was never written and has no place any more.
+    /// Makes the parity of a whole stripe match the data, apart from unknown rows. True if the stripe is torn: its parity was
+    /// written for other data, or was never written and has no place any more.
     async fn whole(
         &mut self,
         stripe: Stripe,
         mut sum: BufMut,
         unknown: &BTreeSet<u64>,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let Some(device) = self.device(slot).cloned() else {
             self.relocated.remove(&stripe);
             return Ok(false);
         };
-        if self.sabotage == Some(Sabotage::Hole) {
+        if !self.rules.resyncs() {
             return Ok(false);
         }
         let (row, unit) = (layout.row(stripe), layout.unit_of(stripe));
-        let there = match self.children.get(slot.index()) {
-            Some(Child::At(at)) => at.saturating_sub(row).min(unit),
+        let there = match self.parts.get(slot.index()) {
+            Some(PartState::Written(at)) => at.saturating_sub(row).min(unit),
             _ => unit,
         };
         let found = self.found(slot, row, there).await?;
         for place in unknown.iter().map(|row| self.bytes(*row)..self.bytes(row + 1)) {
-            // Whatever lies there is as good.
+            // The parity of an unknown row has no right value: the old one stays.
             if let Some((place, found)) = sum.get_mut(place.clone()).zip(found.get(place)) {
                 place.copy_from_slice(found);
             }
@@ -441,11 +444,11 @@ impl Repair {
             let rest = sum.slice(self.bytes(there)..);
             match device.write(self.at(&device, row + there), rest, Durability::Cached).await {
                 Ok(()) => {
-                    if let Some(Child::At(at)) = self.children.get_mut(slot.index()) {
+                    if let Some(PartState::Written(at)) = self.parts.get_mut(slot.index()) {
                         *at = row + unit;
                     }
                 }
-                // It takes no writes any more: the log has it then.
+                // The physical zone wore out: the parity is relocated.
                 Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
                     placed = false
                 }
@@ -454,15 +457,13 @@ impl Repair {
         }
         if fits && placed {
             self.relocated.remove(&stripe);
-            self.patches.show(slot, &(row..row + unit));
+            self.stale.remove(slot, &(row..row + unit));
             return Ok(false);
         }
         let end = layout.end(stripe);
         let readable = found.len() == self.bytes(there);
         let logged = self.relocated.get(&stripe).is_some_and(|known| known.end == end && known.unit == sum);
-        self.relocated.insert(stripe, Relocated { end, unit: sum });
+        self.relocated.insert(stripe, RelocatedParity { end, unit: sum });
         Ok(readable && !logged && unknown.is_empty())
     }
 }
-
-const _: () = assert!(METADATA_ZONES >= 3);

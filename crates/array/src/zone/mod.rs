@@ -6,12 +6,15 @@
 //!                         in flight      data submitted, its parity not yet
 //! ```
 //!
-//! Data goes to the drives as it comes. Parity is submitted by *commits*: a whole stripe's parity to its place, or
-//! partial parity to the log, one at a time in each zone, so that what queues up behind one is covered by the next, or
-//! by a stripe that became whole meanwhile. A write is acknowledged when a commit covers it and every write below
-//! the commit's end has landed: what is acknowledged can be rebuilt, and everything below it too.
+//! Data is submitted to the drives at once. Parity is submitted by *commits*: the full parity of a stripe to its
+//! place, or partial parity to the log. A zone has one write of partial parity in flight at a time: later blocks are
+//! covered by the next one, or by the full parity of their stripe. A write is acknowledged when a commit covers its
+//! blocks and every write below the commit's end has landed. So every acknowledged block can be reconstructed, and so
+//! can all blocks below.
 
 pub(crate) mod stale_rows;
+pub(crate) mod table;
+pub(crate) mod worn;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,27 +23,33 @@ use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Zon
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::xor::xor;
 use crate::layout::{Layout, Slot, Stripe};
-use crate::zone::stale_rows::Patches;
+use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 
-/// Bytes of writes that a zone has in flight; more wait in memory. After a power cut no more than this and one
-/// transfer are in doubt.
+/// Bytes of writes that a zone has in flight; further writes wait in memory. After a power cut no more than this and
+/// one transfer are in doubt.
 pub(crate) const WINDOW: u64 = 16 << 20;
+/// The longest read or write of an array, in bytes.
+pub(crate) const MAX_TRANSFER: u64 = 8 << 20;
+/// The last generation. A zone with this generation cannot be reset until the array is opened again.
+pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
+/// A mount restarts the generation of a zone at 1 from here on.
+pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
-/// What a zone is asked to do.
+/// Work of a zone.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read {
         offset: Blocks,
         into: BufMut,
     },
-    /// At an offset, or wherever the pointer is.
+    /// A write at `offset`, or an append (`None`).
     Write {
         offset: Option<Blocks>,
         data: Buf,
         how: Durability,
     },
     Act(Action),
-    /// Nothing, until it is let go.
+    /// Keeps other work out until the caller clears `busy` and pumps the zone.
     Pause,
 }
 
@@ -51,28 +60,20 @@ pub(crate) struct Flight {
     start: Blocks,
     pub end: Blocks,
     data: Buf,
-    /// The parity of the stripes that it made whole.
+    /// The parity of the stripes that this write completed.
     parities: Vec<(Stripe, Buf)>,
-    /// Whether its blocks are on their drives.
+    /// True if the blocks are on their drives.
     pub landed: bool,
     pub how: Durability,
     pub done: Done,
     pub completer: Completer,
 }
 
-/// Parity that was submitted.
+/// Parity that was submitted, and covers all blocks below `end`.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     end: Blocks,
     done: bool,
-}
-
-/// Parity that is not in its place.
-#[derive(Clone, Debug)]
-pub(crate) struct Relocated {
-    /// Blocks from here on count as zeros.
-    pub end: Blocks,
-    pub unit: Buf,
 }
 
 /// A logical zone.
@@ -82,13 +83,13 @@ pub(crate) struct Zone {
     /// Blocks submitted.
     pub pointer: Blocks,
     pub generation: u64,
-    /// Where the content of a full zone ends, once that is recorded.
+    /// Where the content of a full zone ends; `None` until the end is recorded.
     pub end: Option<Blocks>,
-    /// The XOR of what is written of the stripe at the pointer; as long as its first unit is filled.
+    /// The XOR of the data of the stripe at the pointer; as long as the first unit is filled.
     pub parity: BufMut,
-    /// Blocks below this are covered by a commit that was submitted.
+    /// A submitted commit covers the blocks below.
     pub logged: Blocks,
-    /// Partial parity is on its way, or waits for room in the log.
+    /// Partial parity is in flight, or waits for room in the log.
     pub logging: bool,
     commits: VecDeque<Commit>,
     covered: Blocks,
@@ -97,30 +98,31 @@ pub(crate) struct Zone {
     landed: (usize, Blocks),
     next_flight: u64,
     pub in_flight: u64,
-    /// A reset or a finish is under way: everything else waits.
+    /// A reset, a finish or a pause is under way: all other work waits.
     pub busy: bool,
     pub queue: VecDeque<(Work, Completer)>,
-    /// A reset was asked for, and its intent may be in the logs.
+    /// A reset was begun, and its intent may be in the logs.
     pub resetting: bool,
-    /// Completed once everything below an offset is acknowledged.
+    /// Completed once all blocks below an offset are acknowledged.
     barriers: Vec<(Blocks, Completer)>,
-    pub relocated: BTreeMap<Stripe, Relocated>,
-    /// Of a zone that takes no more writes: the first whole stripe that the mount found torn, its parity written for other
-    /// data than lies on the drives. All that is durable of a stripe has its parity, and so has everything below: no block
-    /// above the torn stripe was ever durable.
+    pub relocated: BTreeMap<Stripe, RelocatedParity>,
+    /// The first torn stripe of a zone that takes no more writes: a whole stripe whose parity was written for other data than
+    /// the drives hold. A durable stripe has its parity, and so have all stripes below. So no block above a torn stripe
+    /// was ever durable.
     pub torn: Option<Stripe>,
-    /// Rows that hold what was never acknowledged, and what belongs there.
-    pub patches: Patches,
-    /// By slot: the flush of the drive that makes durable what the zone has there. Empty where nothing is volatile.
+    /// Rows that hold dead data, and the relocated content of these rows.
+    pub stale: StaleRows,
+    /// By slot: the number of the drive's flush that covers the last block of the zone there. Empty without volatile
+    /// caches.
     stamps: Vec<u64>,
-    /// It is worn, and counts as active: its parts on other drives are.
+    /// The zone is worn and counts as active, because its parts on other drives are active.
     pub worn_active: bool,
-    /// Why no more can be written: the array lost a second drive in the middle of a write, say.
+    /// Why the zone takes no more writes: a second drive failed during a write, for example.
     pub poison: Option<Error>,
 }
 
 impl Zone {
-    /// A zone whose first `pointer` blocks are written; `parity` is that of the stripe at the pointer.
+    /// A zone whose first `pointer` blocks are written; `parity` is the parity of the stripe at the pointer.
     pub(crate) fn new(state: ZoneState, generation: u64, pointer: Blocks, parity: BufMut) -> Zone {
         Zone {
             state,
@@ -142,26 +144,26 @@ impl Zone {
             barriers: Vec::new(),
             relocated: BTreeMap::new(),
             torn: None,
-            patches: Patches::default(),
+            stale: StaleRows::default(),
             stamps: Vec::new(),
             worn_active: false,
             poison: None,
         }
     }
 
-    /// The zone is empty again.
+    /// Makes the zone empty, after a reset.
     pub(crate) fn empty(&mut self, generation: u64) {
         let queue = std::mem::take(&mut self.queue);
         *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, BufMut::default());
         self.queue = queue;
     }
 
-    /// Whether `work` must wait for what was asked before.
+    /// True if `work` must wait for earlier work.
     pub(crate) fn must_wait(&self, work: &Work) -> bool {
         !self.queue.is_empty() || self.holds_back(work)
     }
 
-    /// Whether the first in the queue must wait still.
+    /// True if `work` at the head of the queue must wait.
     pub(crate) fn holds_back(&self, work: &Work) -> bool {
         self.busy
             || match work {
@@ -173,39 +175,39 @@ impl Zone {
             }
     }
 
-    /// Blocks that hold something; those above read as zeros.
+    /// The number of blocks with content. Blocks above read as zeros.
     pub(crate) fn readable(&self) -> Blocks {
         self.end.unwrap_or(self.pointer)
     }
 
-    /// The drives that have relocated units of zone `id`.
+    /// The drives with relocated content of zone `id`.
     pub(crate) fn relocates(&self, layout: &Layout, id: ZoneId) -> BTreeSet<Slot> {
         let parity = self.relocated.keys().map(|stripe| layout.parity(id, *stripe));
-        self.patches.slots().into_iter().chain(parity).collect()
+        self.stale.slots().into_iter().chain(parity).collect()
     }
 
-    /// Stripes whose parity is in the log of a drive, while their rows there are not hidden.
+    /// The number of stripes whose parity is relocated although their rows on the drive are not stale.
     fn parity_alone(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
         let alone = |stripe: &&Stripe| {
             let row = layout.row(**stripe);
             layout.parity(id, **stripe) == slot
-                && !self.patches.hides(slot, &(row..row + layout.unit_of(**stripe)))
+                && !self.stale.has_stale(slot, &(row..row + layout.unit_of(**stripe)))
         };
         self.relocated.keys().filter(alone).count() as u64
     }
 
-    /// Blocks of records that the log of a drive may need in a checkpoint for what is relocated of zone `id`.
+    /// Blocks of records that a checkpoint of a drive may need for relocated content of zone `id`.
     pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
-        self.patches.cost(layout, slot) + self.parity_alone(layout, id, slot) * (layout.unit + 1)
+        self.stale.cost(layout, slot) + self.parity_alone(layout, id, slot) * (layout.unit + 1)
     }
 
-    /// Rows of all drives whose content is, or will be, in the logs.
+    /// Rows of all drives whose content is or will be in the logs.
     pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
         let alone: u64 = (0..layout.drives).map(|slot| self.parity_alone(layout, id, Slot(slot))).sum();
-        self.patches.rows() + alone * layout.unit
+        self.stale.rows() + alone * layout.unit
     }
 
-    /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of stripes above. False where
+    /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of stripes above. False if
     /// the zone has no torn stripe, or no such parity.
     pub(crate) fn end_at_torn(&mut self, layout: &Layout, block: usize, id: ZoneId) -> bool {
         let Some(torn) = self.torn else { return false };
@@ -218,31 +220,31 @@ impl Zone {
             (self.pointer, self.logged, self.covered, self.landed.1) = (end, end, end, end);
         }
         self.relocated.retain(|_, parity| parity.end <= end);
-        for slot in self.patches.slots() {
+        for slot in self.stale.slots() {
             let used = layout.used(id, slot, end);
-            self.patches.cut(block, slot, used, used);
+            self.stale.cut(block, slot, used, used);
         }
         true
     }
 
-    /// What a checkpoint says of it.
+    /// The zone's entry in a checkpoint.
     pub(crate) fn entry(&self) -> ZoneEntry {
         let end = match self.state {
             ZoneState::Offline => Some(ZoneEntry::LOST),
-            // A worn one of which a mount found nothing holds nothing once its drive is replaced.
+            // A worn zone that a mount found empty is empty once its drive is replaced.
             ZoneState::ReadOnly => self.end.filter(|end| *end > Blocks::ZERO),
             _ => self.end,
         };
         ZoneEntry { generation: self.generation, end }
     }
 
-    /// Whether nothing of it is left for a new drive: its reset is on its way, or failed, and is brought to its end by the
-    /// next mount; or two drives lack their parts of it.
-    pub(crate) fn has_nothing_left(&self) -> bool {
+    /// True if a new drive gets nothing of the zone: a reset is under way or has failed (the next mount completes
+    /// it), or two drives lack their parts.
+    pub(crate) fn is_gone(&self) -> bool {
         self.resetting || self.state == ZoneState::Offline
     }
 
-    /// Everything below is acknowledged: it lies on the drives with its parity, and stays until a reset.
+    /// All blocks below this are acknowledged: they are on the drives with their parity until a reset.
     pub(crate) fn acknowledged(&self) -> Blocks {
         match self.flights.is_empty() && self.poison.is_none() {
             true => self.pointer,
@@ -250,13 +252,13 @@ impl Zone {
         }
     }
 
-    /// The stripe at the pointer, if it is partly written and its parity is not in its place.
+    /// The stripe at the pointer, if it is partly written.
     pub(crate) fn open_stripe(&self, layout: &Layout) -> Option<Stripe> {
         (!self.parity.is_empty()).then(|| layout.stripe_of(self.pointer))
     }
 
-    /// A write takes off.
-    pub(crate) fn take_off(
+    /// Adds a write in flight that ends at `end`; returns its number.
+    pub(crate) fn push_flight(
         &mut self,
         end: Blocks,
         data: Buf,
@@ -282,21 +284,24 @@ impl Zone {
         id
     }
 
-    /// The write that took off last made a stripe whole.
-    pub(crate) fn made_whole(&mut self, stripe: Stripe, parity: &Buf) {
+    /// Keeps the parity of a stripe that the newest write completed.
+    pub(crate) fn keep_parity(&mut self, stripe: Stripe, parity: &Buf) {
         if let Some(flight) = self.flights.back_mut() {
             flight.parities.push((stripe, parity.clone()));
         }
     }
 
-    /// Whether something of a stripe is in flight: what its drives hold, and its parity in memory or in its place, do
-    /// not fit each other then.
-    pub(crate) fn flies_over(&self, layout: &Layout, stripe: Stripe) -> bool {
+    /// True if blocks of a stripe are in flight: the content of the drives and the parity need not match then.
+    pub(crate) fn is_in_flight(&self, layout: &Layout, stripe: Stripe) -> bool {
         !self.flights.is_empty() && self.pointer > self.covered && layout.end(stripe) > self.covered
     }
 
-    /// What is in flight of the blocks `start..end`: where it begins, and the data.
-    pub(crate) fn flying(&self, start: Blocks, end: Blocks) -> impl Iterator<Item = (Blocks, Buf)> + '_ {
+    /// The blocks of `start..end` that are in flight: offset and data of each run.
+    pub(crate) fn in_flight_of(
+        &self,
+        start: Blocks,
+        end: Blocks,
+    ) -> impl Iterator<Item = (Blocks, Buf)> + '_ {
         let start = start.max(self.covered);
         self.flights.iter().filter_map(move |flight| {
             let (from, to) = (flight.start.max(start), flight.end.min(end));
@@ -309,9 +314,9 @@ impl Zone {
         })
     }
 
-    /// The parity of what is acknowledged of a stripe over which something flies. Longer than the first unit's part
-    /// perhaps: by zeros.
-    pub(crate) fn parity_below(&self, layout: &Layout, block: usize, stripe: Stripe) -> BufMut {
+    /// The parity of the acknowledged blocks of a stripe that has blocks in flight. The result may end with zeros
+    /// beyond the first unit's filled part.
+    pub(crate) fn acknowledged_parity(&self, layout: &Layout, block: usize, stripe: Stripe) -> BufMut {
         let whole = self.flights.iter().flat_map(|flight| &flight.parities).find(|(of, _)| *of == stripe);
         let all: &[u8] = match whole {
             Some((_, parity)) => parity,
@@ -320,8 +325,8 @@ impl Zone {
         };
         let mut parity = BufMut::with_capacity(all.len());
         parity.extend_from_slice(all);
-        for (at, data) in self.flying(layout.start(stripe), layout.end(stripe)) {
-            // Any zone will do: what counts are rows.
+        for (at, data) in self.in_flight_of(layout.start(stripe), layout.end(stripe)) {
+            // The zone number does not matter here: it rotates drives, and rows stay the same.
             for piece in layout.pieces(ZoneId(0), at, (data.len() / block) as u64) {
                 let (from, len) = (piece.offset.minus(at).0 as usize * block, piece.len as usize * block);
                 let row = piece.row as usize * block;
@@ -334,8 +339,8 @@ impl Zone {
         parity
     }
 
-    /// In a poisoned zone: what was never acknowledged is taken back, from memory too. Before any flight is released.
-    pub(crate) fn take_back(&mut self, layout: &Layout, block: usize) {
+    /// Drops the unacknowledged blocks of a poisoned zone from memory. Called before any flight is released.
+    pub(crate) fn drop_unacknowledged(&mut self, layout: &Layout, block: usize) {
         if self.poison.is_none() || self.flights.is_empty() || self.pointer <= self.covered {
             return;
         }
@@ -344,7 +349,7 @@ impl Zone {
         self.parity = match rows {
             0 => BufMut::default(),
             rows => {
-                let mut parity = self.parity_below(layout, block, stripe);
+                let mut parity = self.acknowledged_parity(layout, block, stripe);
                 parity.truncate(rows as usize * block);
                 parity
             }
@@ -354,7 +359,7 @@ impl Zone {
         self.relocated.retain(|_, parity| parity.end <= self.pointer);
     }
 
-    /// What landed on a drive is durable after its flush `number`.
+    /// The drive's flush `number` covers all blocks that have landed in `slot`.
     pub(crate) fn stamp(&mut self, slot: Slot, number: u64) {
         if self.stamps.len() <= slot.index() {
             self.stamps.resize(slot.index() + 1, 0);
@@ -364,23 +369,23 @@ impl Zone {
         }
     }
 
-    /// The flush of a drive that makes durable what the zone has there.
+    /// The number of the drive's flush that covers all blocks of the zone in `slot`.
     pub(crate) fn stamp_of(&self, slot: Slot) -> u64 {
         self.stamps.get(slot.index()).copied().unwrap_or(0)
     }
 
-    /// Whether a write that ends at or below `offset` is still on its way.
-    pub(crate) fn flies_below(&self, offset: Blocks) -> bool {
+    /// True if a write that ends at or below `offset` has not landed.
+    pub(crate) fn has_flight_below(&self, offset: Blocks) -> bool {
         self.flights.get(self.landed.0).is_some_and(|flight| flight.end <= offset)
     }
 
-    /// Parity for everything below `end` was submitted, or needs not be (`done`).
+    /// Adds a commit that covers the blocks below `end`. `done`: no parity has to land for it.
     pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
         self.logged = self.logged.max(end);
         self.commits.push_back(Commit { end, done });
     }
 
-    /// The parity for everything below `end` is there.
+    /// The parity of the commit at `end` has landed.
     pub(crate) fn committed(&mut self, end: Blocks) {
         for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
             commit.done = true;
@@ -397,28 +402,29 @@ impl Zone {
         }
     }
 
-    /// Completes `completer` once everything submitted so far is acknowledged, or never will be.
+    /// Completes `completer` once all blocks submitted so far are acknowledged, or have failed.
     pub(crate) fn barrier(&mut self, completer: Completer) {
         self.barriers.push((self.pointer, completer));
     }
 
-    /// Takes out the barriers that fall.
-    pub(crate) fn fallen(&mut self) -> Vec<Completer> {
+    /// Removes and returns the barriers that are reached.
+    pub(crate) fn reached_barriers(&mut self) -> Vec<Completer> {
         let (covered, idle) = (self.covered, self.flights.is_empty());
         let falls = |target: Blocks| idle || target <= covered;
-        let (fallen, standing) =
+        let (reached_barriers, standing) =
             std::mem::take(&mut self.barriers).into_iter().partition(|(at, _)| falls(*at));
         self.barriers = standing;
-        let fallen: Vec<(Blocks, Completer)> = fallen;
-        fallen.into_iter().map(|(_, completer)| completer).collect()
+        let reached_barriers: Vec<(Blocks, Completer)> = reached_barriers;
+        reached_barriers.into_iter().map(|(_, completer)| completer).collect()
     }
 
-    /// Takes out the writes that may be acknowledged now. In a poisoned zone: all that have come to an end.
+    /// Removes and returns the writes that can be acknowledged now. In a poisoned zone: all writes that have ended.
     pub(crate) fn release(&mut self) -> Vec<Flight> {
         let mut out = Vec::new();
         if self.poison.is_some() {
-            let (ended, flying): (Vec<_>, Vec<_>) = self.flights.drain(..).partition(|flight| flight.landed);
-            self.flights = flying.into();
+            let (ended, in_flight_of): (Vec<_>, Vec<_>) =
+                self.flights.drain(..).partition(|flight| flight.landed);
+            self.flights = in_flight_of.into();
             self.landed = (0, self.landed.1);
             out = ended;
         } else {
@@ -446,12 +452,12 @@ mod tests {
 
     use super::*;
 
-    struct Ground {
+    struct Fixture {
         zone: Zone,
         ids: Vec<u64>,
     }
 
-    fn ground(ends: &[u64]) -> Ground {
+    fn fixture(ends: &[u64]) -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let mut zone = Zone::new(ZoneState::ImplicitOpen, 1, Blocks::ZERO, BufMut::default());
         let ids = ends
@@ -459,13 +465,19 @@ mod tests {
             .map(|end| {
                 let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
                 drop(io);
-                zone.take_off(Blocks(*end), Buf::copy_from(&[0]), Durability::Cached, Done::Unit, completer)
+                zone.push_flight(
+                    Blocks(*end),
+                    Buf::copy_from(&[0]),
+                    Durability::Cached,
+                    Done::Unit,
+                    completer,
+                )
             })
             .collect();
-        Ground { zone, ids }
+        Fixture { zone, ids }
     }
 
-    impl Ground {
+    impl Fixture {
         fn released(&mut self) -> Vec<u64> {
             self.zone.release().into_iter().map(|flight| flight.end.0).collect()
         }
@@ -473,7 +485,7 @@ mod tests {
 
     #[test]
     fn writes_are_acknowledged_in_order() {
-        let mut g = ground(&[1, 2, 3]);
+        let mut g = fixture(&[1, 2, 3]);
         for end in 1..=3 {
             g.zone.commit(Blocks(end), true);
         }
@@ -487,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_write_waits_for_parity_and_for_all_that_the_parity_covers() {
-        let mut g = ground(&[1, 2, 3]);
+        let mut g = fixture(&[1, 2, 3]);
         g.zone.commit(Blocks(3), false);
         g.zone.land(g.ids[0]);
         g.zone.land(g.ids[1]);
@@ -499,7 +511,7 @@ mod tests {
 
     #[test]
     fn a_commit_does_not_overtake_the_one_before() {
-        let mut g = ground(&[1, 4]);
+        let mut g = fixture(&[1, 4]);
         g.zone.commit(Blocks(1), false);
         g.zone.commit(Blocks(4), false);
         g.zone.land(g.ids[0]);

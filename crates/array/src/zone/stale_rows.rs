@@ -1,51 +1,56 @@
-//! Relocated stripe units (section 4.3.2): rows of physical zones that hold what was never acknowledged, and what
-//! belongs there.
+//! Stale rows and relocated content (RAIZN, section 4.3.2, "relocated stripe units").
 //!
-//! After a power cut some drives may hold blocks above the pointer. These rows are *hidden*: they count as unwritten
-//! and cannot be written again. What is written there later goes to the drive's metadata log, and stays in memory for
-//! reads. Rows above go to their places again.
+//! After a power cut a drive may hold blocks above the logical pointer. These *stale rows* hold dead data and cannot be
+//! written again until the zone is reset. Content that belongs in a stale row is *relocated*: the drive's metadata log holds
+//! it, and memory holds a copy for reads. Rows above the stale ones are written in place again.
 //!
 //! ```text
-//!   physical zone    data | garbage, hidden      | data ...
+//!   physical zone    data | dead data, stale     | data ...
 //!                         ^ the pointer's row    ^ the drive's own pointer at the mount
-//!   metadata log     ... RelocatedData(rows of the hidden range) ...
+//!   metadata log     ... RelocatedData(content of the stale rows) ...
 //! ```
 //!
-//! Parity of hidden places is kept by stripe, with other parity that does not lie in its place: see
-//! [`Relocated`](crate::zone::Relocated).
+//! Relocated parity is kept by stripe: [`RelocatedParity`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use zoned::{Buf, BufMut, ZoneId};
+use zoned::{Blocks, Buf, BufMut, ZoneId};
 
+use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
-use crate::zone::Relocated;
 
-/// Hidden rows of one physical zone, and the data that belongs there.
+/// Stale rows of one physical zone, and the relocated content of these rows.
 #[derive(Clone, Debug, Default)]
-struct Part {
-    /// Disjoint, in order, not empty.
-    hidden: Vec<Range<u64>>,
-    /// Runs of data by their first row; none reaches over the end of a stripe unit.
-    held: BTreeMap<u64, Buf>,
+struct StalePart {
+    stale: RowSet,
+    /// Runs of content by their first row. No run crosses the end of a stripe unit.
+    content: BTreeMap<u64, Buf>,
 }
 
-/// The relocated data of a logical zone, by drive.
+/// The stale rows of a logical zone, by drive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Patches(BTreeMap<Slot, Part>);
+pub(crate) struct StaleRows(BTreeMap<Slot, StalePart>);
 
-/// What to put over rows that were read. Taken under the zone's lock, used later.
+/// Parity of a stripe that does not lie in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct RelocatedParity {
+    /// Data blocks of the stripe from here on count as zeros.
+    pub end: Blocks,
+    pub unit: Buf,
+}
+
+/// Content to put over rows that are read from a drive. Made under the zone's lock, applied after the read.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay(Vec<(usize, Buf)>);
 
 impl Overlay {
-    /// Runs of bytes, each with where it goes.
+    /// An overlay of these runs, each at its byte offset.
     pub(crate) fn new(runs: Vec<(usize, Buf)>) -> Overlay {
         Overlay(runs)
     }
 
-    /// Puts what belongs there over what the drive gave.
+    /// Copies the runs over `read`.
     pub(crate) fn apply(&self, read: &mut [u8]) {
         for (at, data) in &self.0 {
             if let Some(place) = read.get_mut(*at..at + data.len()) {
@@ -55,137 +60,111 @@ impl Overlay {
     }
 }
 
-/// Adds a range to disjoint ones in order.
-pub(crate) fn insert(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
-    ranges.push(range);
-    ranges.sort_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-    for range in ranges.drain(..) {
-        match merged.last_mut().filter(|last| last.end >= range.start) {
-            Some(last) => last.end = last.end.max(range.end),
-            None => merged.push(range),
-        }
-    }
-    *ranges = merged;
-}
-
-/// Takes a range out of disjoint ones.
-pub(crate) fn remove(ranges: &mut Vec<Range<u64>>, rows: &Range<u64>) {
-    let cut =
-        |range: &Range<u64>| [range.start..range.end.min(rows.start), range.start.max(rows.end)..range.end];
-    *ranges = ranges.iter().flat_map(cut).filter(|range| range.start < range.end).collect();
-}
-
-impl Patches {
-    /// Nothing is hidden.
+impl StaleRows {
+    /// True if no row is stale and nothing is relocated.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The hidden rows of a drive.
-    pub(crate) fn hidden(&self, slot: Slot) -> &[Range<u64>] {
-        self.0.get(&slot).map_or(&[], |part| &part.hidden)
+    /// The stale rows of a drive.
+    pub(crate) fn of(&self, slot: Slot) -> RowSet {
+        self.0.get(&slot).map(|part| part.stale.clone()).unwrap_or_default()
     }
 
-    /// The drives with hidden rows.
+    fn ranges(&self, slot: Slot) -> &[Range<u64>] {
+        self.0.get(&slot).map_or(&[], |part| part.stale.ranges())
+    }
+
+    /// The drives with stale rows.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         self.0.keys().copied().collect()
     }
 
-    /// Hidden rows of all drives.
+    /// The number of stale rows of all drives.
     pub(crate) fn rows(&self) -> u64 {
-        self.0.values().flat_map(|part| &part.hidden).map(|range| range.end - range.start).sum()
+        self.0.values().map(|part| part.stale.len()).sum()
     }
 
-    /// Blocks of records that may be needed of a drive in a checkpoint, once all that is hidden has its content: for
-    /// every unit that a hidden range touches its rows and a header.
+    /// Blocks of records that a checkpoint of the drive may need once every stale row has its content: for every unit
+    /// that a stale range touches, its rows and a header.
     pub(crate) fn cost(&self, layout: &Layout, slot: Slot) -> u64 {
         let units = |range: &Range<u64>| range.end.div_ceil(layout.unit) - range.start / layout.unit;
-        self.hidden(slot).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
+        self.ranges(slot).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
     }
 
-    /// Whether any of these rows is hidden.
-    pub(crate) fn hides(&self, slot: Slot, rows: &Range<u64>) -> bool {
-        self.hidden(slot).iter().any(|range| range.start < rows.end && rows.start < range.end)
+    /// True if any of these rows is stale.
+    pub(crate) fn has_stale(&self, slot: Slot, rows: &Range<u64>) -> bool {
+        self.0.get(&slot).is_some_and(|part| part.stale.intersects(rows))
     }
 
-    /// Rows cut where what is hidden begins and ends.
+    /// `rows` in parts, each with whether its rows are stale.
     pub(crate) fn split(&self, slot: Slot, rows: Range<u64>) -> Vec<(Range<u64>, bool)> {
-        let mut parts = Vec::new();
-        let mut at = rows.start;
-        for range in self.hidden(slot) {
-            let (start, end) = (range.start.max(at), range.end.min(rows.end));
-            if start >= end {
-                continue;
-            }
-            if at < start {
-                parts.push((at..start, false));
-            }
-            parts.push((start..end, true));
-            at = end;
+        match self.0.get(&slot) {
+            Some(part) => part.stale.split(rows),
+            None if rows.is_empty() => Vec::new(),
+            None => vec![(rows, false)],
         }
-        if at < rows.end {
-            parts.push((at..rows.end, false));
-        }
-        parts
     }
 
-    /// Hides rows.
-    pub(crate) fn hide(&mut self, slot: Slot, rows: Range<u64>) {
-        if rows.start >= rows.end {
-            return;
+    /// Marks rows as stale.
+    pub(crate) fn add(&mut self, slot: Slot, rows: Range<u64>) {
+        if rows.start < rows.end {
+            self.0.entry(slot).or_default().stale.insert(rows);
         }
-        insert(&mut self.0.entry(slot).or_default().hidden, rows);
     }
 
-    /// These rows hold what they should.
-    pub(crate) fn show(&mut self, slot: Slot, rows: &Range<u64>) {
+    /// Marks all rows of a set as stale.
+    pub(crate) fn add_all(&mut self, slot: Slot, rows: &RowSet) {
+        rows.ranges().iter().for_each(|range| self.add(slot, range.clone()));
+    }
+
+    /// These rows hold their content in place.
+    pub(crate) fn remove(&mut self, slot: Slot, rows: &Range<u64>) {
         let Some(part) = self.0.get_mut(&slot) else { return };
-        remove(&mut part.hidden, rows);
-        if part.hidden.is_empty() {
+        part.stale.remove(rows);
+        if part.stale.is_empty() {
             self.0.remove(&slot);
         }
     }
 
-    /// A drive holds everything in its place, or is out of use.
+    /// A drive holds all its content in place, or the array works without the drive.
     pub(crate) fn forget(&mut self, slot: Slot) {
         self.0.remove(&slot);
     }
 
-    /// Keeps what belongs in rows from `row` on: of one stripe unit. They may be hidden later.
+    /// Keeps the content of rows from `row` on, all of one stripe unit. The rows may be marked as stale later.
     pub(crate) fn put(&mut self, layout: &Layout, block: usize, slot: Slot, row: u64, data: &Buf) {
         let part = self.0.entry(slot).or_default();
-        let before = part.held.range(..row).next_back().map(|(at, held)| (*at, held.clone()));
-        // One run for what follows on, so that a checkpoint has one record for it.
-        if let Some((at, held)) = before
+        let before = part.content.range(..row).next_back().map(|(at, run)| (*at, run.clone()));
+        // Adjacent content joins one run, so that a checkpoint has one record for both.
+        if let Some((at, old)) = before
             && at / layout.unit == row / layout.unit
-            && at + (held.len() / block) as u64 == row
+            && at + (old.len() / block) as u64 == row
         {
-            let mut run = BufMut::with_capacity(held.len() + data.len());
-            run.extend_from_slice(&held);
+            let mut run = BufMut::with_capacity(old.len() + data.len());
+            run.extend_from_slice(&old);
             run.extend_from_slice(data);
-            part.held.insert(at, run.freeze());
+            part.content.insert(at, run.freeze());
         } else {
-            // A copy: the write's buffer is a part of a larger one, perhaps. What a longer run has beyond it stays.
+            // A copy, because `data` may be a slice of a larger buffer. The tail of a longer old run stays.
             let mut run = BufMut::with_capacity(data.len());
             run.extend_from_slice(data);
-            run.extend_from_slice(
-                part.held.get(&row).and_then(|old| old.get(data.len()..)).unwrap_or_default(),
-            );
-            part.held.insert(row, run.freeze());
+            let tail = part.content.get(&row).and_then(|old| old.get(data.len()..));
+            run.extend_from_slice(tail.unwrap_or_default());
+            part.content.insert(row, run.freeze());
         }
     }
 
-    /// The runs of data of a drive: first row and content.
+    /// The runs of relocated content of a drive: first row and content.
     pub(crate) fn runs(&self, slot: Slot) -> impl Iterator<Item = (u64, &Buf)> {
-        self.0.get(&slot).into_iter().flat_map(|part| &part.held).map(|(row, data)| (*row, data))
+        self.0.get(&slot).into_iter().flat_map(|part| &part.content).map(|(row, data)| (*row, data))
     }
 
-    /// What belongs over the rows `row..row + count` of a drive.
+    /// The relocated content of the rows `row..row + count` of a drive.
     pub(crate) fn over(&self, block: usize, slot: Slot, row: u64, count: u64) -> Overlay {
         let Some(part) = self.0.get(&slot) else { return Overlay::default() };
         let mut overlay = Vec::new();
-        for (at, data) in part.held.range(..row + count) {
+        for (at, data) in part.content.range(..row + count) {
             let end = at + (data.len() / block) as u64;
             let (from, to) = ((*at).max(row), end.min(row + count));
             if from < to {
@@ -196,20 +175,20 @@ impl Patches {
         Overlay(overlay)
     }
 
-    /// What belongs in these rows, if all of it is held here: the drive need not be asked.
+    /// The content of these rows if all of them are relocated: no read of the drive is needed.
     pub(crate) fn held(&self, block: usize, slot: Slot, row: u64, count: u64) -> Option<Overlay> {
         self.0.get(&slot)?;
         self.missing(slot, block, row..row + count).is_none().then(|| self.over(block, slot, row, count))
     }
 
-    /// Takes in what a log says belongs there: rows that are not hidden are passed over.
+    /// Adds the relocated content that a log contains. Rows that are not stale are ignored.
     pub(crate) fn learn(&mut self, layout: &Layout, block: usize, slot: Slot, known: &BTreeMap<u64, Buf>) {
         for (row, data) in known {
             let rows = *row..*row + (data.len() / block) as u64;
-            for (part, hidden) in self.split(slot, rows) {
-                // What an earlier run has of it is the same.
+            for (part, stale) in self.split(slot, rows) {
+                // Two runs that overlap have the same content.
                 let missing = self.missing(slot, block, part.clone());
-                if hidden && let Some(from) = missing {
+                if stale && let Some(from) = missing {
                     let bytes = (from - row) as usize * block..(part.end - row) as usize * block;
                     self.put(layout, block, slot, from, &data.slice(bytes));
                 }
@@ -217,7 +196,7 @@ impl Patches {
         }
     }
 
-    /// The first of these rows without content.
+    /// The first of these rows without relocated content.
     fn missing(&self, slot: Slot, block: usize, rows: Range<u64>) -> Option<u64> {
         let mut at = rows.start;
         for (row, data) in self.runs(slot) {
@@ -228,9 +207,10 @@ impl Patches {
         (at < rows.end).then_some(at)
     }
 
-    /// The first row of a drive without its data, where its own pointer is at `row`.
-    pub(crate) fn data_row(&self, layout: &Layout, block: usize, zone: ZoneId, slot: Slot, row: u64) -> u64 {
-        for range in self.hidden(slot) {
+    /// The first row of a drive that lacks its data, where the drive's own pointer is at `row`. Stale rows of data without
+    /// relocated content lack theirs.
+    pub(crate) fn data_end(&self, layout: &Layout, block: usize, zone: ZoneId, slot: Slot, row: u64) -> u64 {
+        for range in self.ranges(slot) {
             let mut at = range.start;
             while at < range.end {
                 let stripe = Stripe(at / layout.unit);
@@ -246,43 +226,65 @@ impl Patches {
         row
     }
 
-    /// Stripes whose parity should lie in a hidden place, and is not known to lie elsewhere.
-    pub(crate) fn suspects(
+    /// Stripes whose parity belongs in stale rows, and is not known to be relocated.
+    pub(crate) fn stale_parity(
         &self,
         layout: &Layout,
         zone: ZoneId,
-        relocated: &BTreeMap<Stripe, Relocated>,
+        relocated: &BTreeMap<Stripe, RelocatedParity>,
     ) -> BTreeSet<Stripe> {
-        let mut suspects = BTreeSet::new();
+        let mut stripes = BTreeSet::new();
         for (slot, part) in &self.0 {
-            for range in &part.hidden {
-                for stripe in (range.start / layout.unit..range.end.div_ceil(layout.unit)).map(Stripe) {
-                    let known = relocated.get(&stripe).is_some_and(|unit| unit.end == layout.end(stripe));
-                    if layout.parity(zone, stripe) == *slot && !known {
-                        suspects.insert(stripe);
-                    }
-                }
-            }
+            stripes.extend(part.stale.stripes(layout.unit).filter(|stripe| {
+                let known = relocated.get(stripe).is_some_and(|unit| unit.end == layout.end(*stripe));
+                layout.parity(zone, *stripe) == *slot && !known
+            }));
         }
-        suspects
+        stripes
     }
 
-    /// The zone goes on, or ends, where `used` rows of a drive count and `written` are on it: what is above is hidden
-    /// anew, and forgotten.
+    /// A mount set the pointer of a drive: `used` rows count, and `written` rows are on the drive. Relocated content above
+    /// `used` is dropped, and the rows from `used` to `written` become stale.
     pub(crate) fn cut(&mut self, block: usize, slot: Slot, used: u64, written: u64) {
         if let Some(part) = self.0.get_mut(&slot) {
-            part.hidden.iter_mut().for_each(|range| range.end = range.end.min(used));
-            part.hidden.retain(|range| range.start < range.end);
-            part.held.retain(|row, _| *row < used);
-            if let Some((row, data)) = part.held.iter_mut().next_back() {
+            part.stale.truncate(used);
+            part.content.retain(|row, _| *row < used);
+            if let Some((row, data)) = part.content.iter_mut().next_back() {
                 let rows = (used - row).min((data.len() / block) as u64) as usize;
                 *data = data.slice(..rows * block);
             }
-            if part.hidden.is_empty() {
+            if part.stale.is_empty() {
                 self.0.remove(&slot);
             }
         }
-        self.hide(slot, used..written);
+        self.add(slot, used..written);
+    }
+}
+
+/// Puts relocated data and parity over rows of a physical zone that were read from the drive in `slot`.
+pub(crate) fn apply_relocated(
+    layout: &Layout,
+    block: usize,
+    id: ZoneId,
+    (stale, relocated): (&StaleRows, &BTreeMap<Stripe, RelocatedParity>),
+    slot: Slot,
+    row: u64,
+    data: &mut BufMut,
+) {
+    let bytes = |rows: u64| usize::try_from(rows).expect("fits memory") * block;
+    let count = (data.len() / block) as u64;
+    stale.over(block, slot, row, count).apply(data);
+    for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
+        let Some(relocated) = relocated.get(&stripe) else { continue };
+        if layout.parity(id, stripe) != slot {
+            continue;
+        }
+        let first = layout.row(stripe);
+        let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(row + count));
+        let place = data.get_mut(bytes(from - row)..bytes(to - row));
+        if let Some((place, unit)) = place.zip(relocated.unit.get(bytes(from - first)..bytes(to - first))) {
+            place.copy_from_slice(unit);
+        }
     }
 }
 
@@ -298,72 +300,72 @@ mod tests {
     }
 
     #[test]
-    fn hidden_rows_are_cut_out_of_a_write() {
-        let mut patches = Patches::default();
-        patches.hide(SLOT, 6..9);
-        patches.hide(SLOT, 9..11);
-        patches.hide(SLOT, 14..15);
-        assert_eq!(patches.hidden(SLOT), [6..11, 14..15]);
-        let parts = patches.split(SLOT, 4..16);
+    fn a_write_is_split_where_stale_rows_begin_and_end() {
+        let mut stale = StaleRows::default();
+        stale.add(SLOT, 6..9);
+        stale.add(SLOT, 9..11);
+        stale.add(SLOT, 14..15);
+        assert_eq!(stale.of(SLOT).ranges(), [6..11, 14..15]);
+        let parts = stale.split(SLOT, 4..16);
         assert_eq!(parts, [(4..6, false), (6..11, true), (11..14, false), (14..15, true), (15..16, false)]);
-        assert_eq!(patches.split(Slot(0), 4..6), [(4..6, false)]);
-        patches.show(SLOT, &(7..14));
-        assert_eq!(patches.hidden(SLOT), [6..7, 14..15]);
-        assert!(patches.hides(SLOT, &(0..7)) && !patches.hides(SLOT, &(7..14)));
-        assert_eq!(patches.rows(), 2);
+        assert_eq!(stale.split(Slot(0), 4..6), [(4..6, false)]);
+        stale.remove(SLOT, &(7..14));
+        assert_eq!(stale.of(SLOT).ranges(), [6..7, 14..15]);
+        assert!(stale.has_stale(SLOT, &(0..7)) && !stale.has_stale(SLOT, &(7..14)));
+        assert_eq!(stale.rows(), 2);
     }
 
     #[test]
-    fn what_belongs_there_is_put_over_what_was_read() {
-        let mut patches = Patches::default();
-        patches.hide(SLOT, 4..12);
-        patches.put(&LAYOUT, 2, SLOT, 5, &rows(5, 1));
-        patches.put(&LAYOUT, 2, SLOT, 6, &rows(6, 2));
-        patches.put(&LAYOUT, 2, SLOT, 8, &rows(8, 1));
+    fn relocated_content_is_put_over_rows_that_were_read() {
+        let mut stale = StaleRows::default();
+        stale.add(SLOT, 4..12);
+        stale.put(&LAYOUT, 2, SLOT, 5, &rows(5, 1));
+        stale.put(&LAYOUT, 2, SLOT, 6, &rows(6, 2));
+        stale.put(&LAYOUT, 2, SLOT, 8, &rows(8, 1));
         assert_eq!(
-            patches.runs(SLOT).map(|(row, data)| (row, data.len())).collect::<Vec<_>>(),
+            stale.runs(SLOT).map(|(row, data)| (row, data.len())).collect::<Vec<_>>(),
             [(5, 6), (8, 2)]
         );
         let mut read = vec![0; 10];
-        patches.over(2, SLOT, 4, 5).apply(&mut read);
+        stale.over(2, SLOT, 4, 5).apply(&mut read);
         assert_eq!(read, [0, 0, 5, 5, 6, 6, 7, 7, 8, 8]);
-        assert_eq!(patches.missing(SLOT, 2, 4..9), Some(4));
-        assert_eq!(patches.missing(SLOT, 2, 5..9), None);
-        // Of a cut run the upper part is forgotten; the drive's own pointer says what is hidden.
-        patches.cut(2, SLOT, 7, 20);
-        assert!(patches.hidden(SLOT).iter().eq([&(4..20)]));
-        assert_eq!(patches.missing(SLOT, 2, 5..9), Some(7));
+        assert_eq!(stale.missing(SLOT, 2, 4..9), Some(4));
+        assert_eq!(stale.missing(SLOT, 2, 5..9), None);
+        // The content above row 7 is dropped, and the rows up to the drive's own pointer become stale.
+        stale.cut(2, SLOT, 7, 20);
+        assert!(stale.of(SLOT) == RowSet::from_iter([4..20]));
+        assert_eq!(stale.missing(SLOT, 2, 5..9), Some(7));
     }
 
     #[test]
     fn a_run_keeps_its_end_when_its_beginning_is_put_again() {
-        let mut patches = Patches::default();
-        patches.hide(SLOT, 4..8);
-        patches.put(&LAYOUT, 2, SLOT, 4, &rows(4, 4));
-        patches.put(&LAYOUT, 2, SLOT, 4, &rows(4, 1));
-        assert_eq!(patches.missing(SLOT, 2, 4..8), None);
+        let mut stale = StaleRows::default();
+        stale.add(SLOT, 4..8);
+        stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 4));
+        stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 1));
+        assert_eq!(stale.missing(SLOT, 2, 4..8), None);
         let mut read = vec![0; 8];
-        patches.over(2, SLOT, 4, 4).apply(&mut read);
+        stale.over(2, SLOT, 4, 4).apply(&mut read);
         assert_eq!(read, *rows(4, 4));
     }
 
     #[test]
-    fn a_log_is_taken_in_whatever_its_records_overlap() {
-        let mut patches = Patches::default();
-        patches.hide(SLOT, 4..10);
+    fn records_that_overlap_are_learned_once() {
+        let mut stale = StaleRows::default();
+        stale.add(SLOT, 4..10);
         let known = [(3, rows(3, 3)), (4, rows(4, 4)), (9, rows(9, 2))].into_iter().collect();
-        patches.learn(&LAYOUT, 2, SLOT, &known);
+        stale.learn(&LAYOUT, 2, SLOT, &known);
         let zone =
             (0..9).map(ZoneId).find(|zone| LAYOUT.parity(*zone, Stripe(2)) == SLOT).expect("one of three");
-        assert_eq!(patches.missing(SLOT, 2, 4..8), None);
-        assert_eq!(patches.missing(SLOT, 2, 4..10), Some(8));
+        assert_eq!(stale.missing(SLOT, 2, 4..8), None);
+        assert_eq!(stale.missing(SLOT, 2, 4..10), Some(8));
         // Rows 8 and 9 are parity there: no data is missing.
-        assert_eq!(patches.data_row(&LAYOUT, 2, zone, SLOT, 30), 30);
+        assert_eq!(stale.data_end(&LAYOUT, 2, zone, SLOT, 30), 30);
         let other = ZoneId(zone.0 + 1);
         assert_eq!(
-            patches.data_row(&LAYOUT, 2, other, SLOT, 30),
+            stale.data_end(&LAYOUT, 2, other, SLOT, 30),
             if LAYOUT.parity(other, Stripe(2)) == SLOT { 30 } else { 8 }
         );
-        assert_eq!(patches.suspects(&LAYOUT, zone, &BTreeMap::new()), [Stripe(2)].into_iter().collect());
+        assert_eq!(stale.stale_parity(&LAYOUT, zone, &BTreeMap::new()), [Stripe(2)].into_iter().collect());
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions, Sabotage, Slot};
+use array::{Array, BrokenRule, CreateOptions, OpenOptions, Slot};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
@@ -272,7 +272,7 @@ enum Loss {
 }
 
 /// One run: everything follows from the seed.
-fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
+fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     let mut rng = SplitMix64::new(seed);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
     let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
@@ -293,7 +293,7 @@ fn run(seed: u64, sabotage: Option<Sabotage>) -> Result<(), String> {
     let until = Duration::from_micros(300 + below(&mut rng, 8_000));
     // Hidden rows are relocated as far as there is room, or every zone with any is rebuilt.
     let rebuild_above = Bytes(if below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
-    let options = OpenOptions { sabotage, rebuild_above, ..OpenOptions::default() };
+    let options = OpenOptions { broken_rule: broken, rebuild_above, ..OpenOptions::default() };
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
     block_on(&*driver, async {
         let create =
@@ -463,23 +463,23 @@ fn nothing_durable_is_lost_whatever_the_cut_and_the_drive() {
 
 #[test]
 fn each_rule_that_is_broken_is_found() {
-    for sabotage in [
-        Sabotage::ResetLog,
-        Sabotage::PartialParity,
-        Sabotage::Generation,
-        Sabotage::Fua,
-        Sabotage::Hole,
-        Sabotage::Hidden,
-        Sabotage::Swap,
+    for rule in [
+        BrokenRule::ResetIntent,
+        BrokenRule::PartialParity,
+        BrokenRule::Generation,
+        BrokenRule::DurableWrite,
+        BrokenRule::Resync,
+        BrokenRule::StaleRows,
+        BrokenRule::ZoneRewrite,
     ] {
         let broken = |seed: &u64| {
-            let result = std::panic::catch_unwind(|| run(*seed, Some(sabotage)));
+            let result = std::panic::catch_unwind(|| run(*seed, Some(rule)));
             result.is_ok_and(|result| result.is_err())
         };
-        let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{sabotage:?} was not found"));
+        let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{rule:?} was not found"));
         // It is the broken rule that fails there.
-        assert_eq!(run(found, None), Ok(()), "{sabotage:?}, seed {found}, with the rule intact");
-        println!("{sabotage:?} is found by seed {found}");
+        assert_eq!(run(found, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
+        println!("{rule:?} is found by seed {found}");
     }
 }
 

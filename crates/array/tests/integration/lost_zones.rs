@@ -46,7 +46,7 @@ fn is_lost(ground: &Ground, array: &Arc<Array>) {
     let error = ground.wait(device.write(start, blocks(1, 0, 1), Durability::Cached)).expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::ZoneOffline);
     let status = array.status();
-    assert_eq!(status.lost_zones, [ZONE]);
+    assert_eq!(status.failed_zones, [ZONE]);
     assert!(
         status.advice().iter().any(|advice| advice.contains("1 zones are lost")),
         "{:?}",
@@ -57,7 +57,7 @@ fn is_lost(ground: &Ground, array: &Arc<Array>) {
 /// The zone is as any other, after a restart too.
 fn is_back(ground: &Ground, array: Arc<Array>) {
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Empty);
-    assert_eq!(array.status().lost_zones, []);
+    assert_eq!(array.status().failed_zones, []);
     assert_eq!(array.status().advice(), [""; 0]);
     ground.write(&array, ZONE, 2, 0, 50, 4);
     ground.check(&array, ZONE, 2, 50);
@@ -111,7 +111,7 @@ fn a_lost_zone_costs_itself_only_and_comes_back_with_a_reset() {
     is_lost(&ground, &array);
     drop(array);
     let status = ground.wait(array::status(&ground.devices())).expect("told");
-    assert_eq!(status.lost_zones, [ZONE]);
+    assert_eq!(status.failed_zones, [ZONE]);
     let array = ground.open(OpenOptions::default());
     is_lost(&ground, &array);
     let report = ground.wait(array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }));

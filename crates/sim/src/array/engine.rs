@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, OpenOptions};
+use ::array::Array;
 use parking_lot::Mutex;
 use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -42,7 +42,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
-        let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+        let open = options.array_open();
         let stand = block_on(&*driver, Stand::new(&shape, &drives, JITTER, open, sink))?;
         let sink = Arc::clone(&journal);
         let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
@@ -203,7 +203,7 @@ impl Ground for Stack<'_> {
             first.sibling(drive, Arc::new(write)) as Arc<dyn ZonedDevice>
         };
         let devices = numbers.into_iter().zip(drives).map(sibling).collect();
-        let options = OpenOptions { sabotage: self.options.array_sabotage, ..OpenOptions::default() };
+        let options = self.options.array_open();
         let array = block_on(&**first.driver(), Array::open(devices, options));
         let array = array.map_err(|e| format!("the array: {e}"))?;
         let sink = Arc::clone(&journal);

@@ -35,8 +35,8 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     states::spread(options, |workload, share| {
         let record = Record::of(options, workload)?;
         let judge = |cut: &Cut<ZonesModel>, loss, images, seed| {
-            let (shape, sabotage) = (&record.shape, options.array_sabotage);
-            Probe::new(&State { shape, loss, model: &cut.model, sabotage }, seed).run(images)
+            let (shape, open) = (&record.shape, &options.array_open());
+            Probe::new(&State { shape, loss, model: &cut.model, open }, seed).run(images)
         };
         states::explore(options, (&record, workload), share, cuts(&record), &judge)
     })

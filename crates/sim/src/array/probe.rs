@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, OpenOptions, Pace, RebuildOptions, Sabotage, Slot};
+use ::array::{Array, Layout, OpenOptions, Pace, RebuildOptions, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -26,7 +26,7 @@ pub(super) struct State<'a> {
     pub shape: &'a Shape,
     pub loss: Loss,
     pub model: &'a ZonesModel,
-    pub sabotage: Option<Sabotage>,
+    pub open: &'a OpenOptions,
 }
 
 /// Looks at a state.
@@ -103,7 +103,7 @@ impl Probe<'_> {
     /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
-        OpenOptions { sabotage: self.state.sabotage, rebuild_above, ..OpenOptions::default() }
+        OpenOptions { rebuild_above, ..self.state.open.clone() }
     }
 
     fn mount(&self, bench: &Bench, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {

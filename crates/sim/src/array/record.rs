@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, CreateOptions, OpenOptions, Sabotage};
+use ::array::{Array, CreateOptions, OpenOptions};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
@@ -60,7 +60,7 @@ impl Record {
                 .map(|index| Emu::memory(shape.drive(index, latency()), Arc::clone(&driver)))
                 .collect();
             let journal = Journal::default();
-            block_on(&*driver, run(&shape, seed, &drives, &journal, options.array_sabotage))?;
+            block_on(&*driver, run(&shape, seed, &drives, &journal, options.array_open()))?;
             Ok(std::mem::take(&mut *journal.lock()))
         };
         let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
@@ -83,10 +83,9 @@ async fn run(
     seed: u64,
     drives: &[Arc<Emu>],
     journal: &Journal,
-    sabotage: Option<Sabotage>,
+    open: OpenOptions,
 ) -> std::result::Result<(), String> {
     let sink = Arc::clone(journal);
-    let open = OpenOptions { sabotage, ..OpenOptions::default() };
     let stand = Stand::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
     let (driver, device) = (Arc::clone(stand.first.driver()), stand.device());
     journal.lock().push(Entry::Ready);
@@ -101,7 +100,7 @@ async fn run(
             let task =
                 Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS).wears(shape.worn());
             spawn(&*driver, "workload", async move {
-                let task = if loses { task.loses(array.lose_zone(first)).await? } else { task };
+                let task = if loses { task.loses(array.fail_zone(first)).await? } else { task };
                 task.run().await
             })
         })

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, OpenOptions};
+use ::array::Array;
 use fs::MountOptions;
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
@@ -67,7 +67,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
-            let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+            let open = options.array_open();
             let stand =
                 Stand::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
             let sink = Arc::clone(&journal);
@@ -169,7 +169,7 @@ pub(super) fn open(
     without: Option<usize>,
     options: &CrashOptions,
 ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
-    let open = OpenOptions { sabotage: options.array_sabotage, ..OpenOptions::default() };
+    let open = options.array_open();
     let devices = bench.devices(without);
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }

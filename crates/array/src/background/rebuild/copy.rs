@@ -1,10 +1,9 @@
-//! Filling one zone of a new drive.
+//! Copies one zone to a new drive.
 //!
-//! What lies below the acknowledged blocks of a zone does not change but by a reset, so that whole stripes are copied
-//! while the zone is in use, chunk by chunk, several in flight: the content of a row on one drive is the XOR of that
-//! row on all others, be it data or parity. Only for the rest, a stripe or two, the zone's I/O waits, and not for its turn
-//! beside other clients, which comes before; from then on its writes go to the new drive too. A reset meanwhile begins the
-//! zone anew.
+//! Blocks below the acknowledged ones change only by a reset. So whole stripes are copied while the zone is in use,
+//! in chunks, several in flight: a row of one drive is the XOR of the row on all other drives, be it data or parity.
+//! The zone's I/O waits only for the last stripe or two. The wait for the job's turn beside clients comes before
+//! that. From then on the zone's writes go to the new drive too. A reset meanwhile restarts the copy.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,39 +18,42 @@ use zoned::{
 
 use crate::background::runner::Runner;
 use crate::core::Core;
-use crate::degraded::failure::may_pass;
-use crate::format::superblock::LOST_ROWS;
+use crate::degraded::errors::fails_the_drive;
+use crate::degraded::failed_zones::{fail_zone, offline_part};
+use crate::degraded::reconstruct::is_read_again;
+use crate::format::superblock::BAD_ROWS;
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
-use crate::layout::{Piece, Slot, Stripe};
-use crate::member::bad_rows::MOST_LOST;
-use crate::member::{METADATA_ZONES, Member};
-use crate::zone::stale_rows;
-use crate::zone::{Relocated, Work};
+use crate::layout::{METADATA_ZONES, Piece, Slot, Stripe};
+use crate::member::Member;
+use crate::member::bad_rows::MAX_BAD_ROWS;
+use crate::zone::Work;
+use crate::zone::stale_rows::RelocatedParity;
 
-/// The zone's I/O waits while no more than this is copied, in stripes.
+/// The last stripes of a zone, which are copied while the zone's I/O waits.
 const REST: u64 = 2;
-/// Rounds after the pointer of a zone that is being written, before others are filled first.
+/// Rounds behind the pointer of a zone that clients write, before other zones are copied first.
 const ROUNDS: u32 = 4;
 
-/// What became of a zone.
+/// The result of a copy.
 pub(crate) enum Copied {
-    /// It is there, and what it holds.
+    /// The new drive holds its part: generation and end of the content.
     Done(ZoneEntry),
-    /// Clients write it faster than it can be copied.
+    /// Clients write the zone faster than the copy follows: later.
     Later,
-    /// It was reset meanwhile.
+    /// The zone was reset meanwhile: again.
     Again,
 }
 
-/// What to do about a zone that clients write.
+/// How long a copy follows a zone that clients write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tries {
-    /// Others first, if it would take long.
+    /// Other zones come first if the copy would take long.
     Patient,
-    /// After its pointer, to its end if it comes to that.
+    /// The copy follows the pointer to the end.
     Follows,
-    /// It was reset each time: its I/O waits until it is copied.
+    /// Resets ended all earlier tries: the zone's I/O waits for the whole copy.
     Last,
 }
 
@@ -59,50 +61,42 @@ pub(crate) enum Tries {
 pub(crate) struct Target {
     slot: Slot,
     pub device: Arc<dyn ZonedDevice>,
-    /// Rows of the zone that is being filled that follow from nothing.
-    lost: Mutex<Vec<Range<u64>>>,
-    /// And how many these are of all zones.
+    /// Bad rows of the zone that is being copied.
+    bad: Mutex<RowSet>,
+    /// The number of bad rows of all zones.
     given_up: AtomicU64,
 }
 
-/// What a zone is like while it is in use.
-struct Look {
+/// How much of a zone in use can be copied.
+struct ZoneProgress {
     generation: u64,
-    /// Rows of the new drive that do not change any more.
+    /// Rows of the new drive that are final.
     rows: u64,
 }
 
-impl Core {
-    fn look(&self, id: ZoneId) -> Look {
-        let zone = self.zone(id);
-        let end = zone.acknowledged().min(zone.readable());
-        let rows = self.layout.row(self.layout.stripe_of(end)).min(self.layout.zone_capacity);
-        Look { generation: zone.generation, rows: if zone.has_nothing_left() { 0 } else { rows } }
-    }
+fn progress(core: &Core, id: ZoneId) -> ZoneProgress {
+    let zone = core.zones.zone(id);
+    let end = zone.acknowledged().min(zone.readable());
+    let rows = core.ctx.layout.row(core.ctx.layout.stripe_of(end)).min(core.ctx.layout.zone_capacity);
+    ZoneProgress { generation: zone.generation, rows: if zone.is_gone() { 0 } else { rows } }
+}
 
-    /// Whether a zone was reset since it had this generation, or is being reset.
-    pub(crate) fn is_another(&self, id: ZoneId, generation: u64) -> bool {
-        let zone = self.zone(id);
-        zone.generation != generation || zone.resetting
-    }
-
-    /// Rows that the new drive of `slot` is to hold of a zone: none of one that is being reset.
-    pub(crate) fn valid_rows(&self, id: ZoneId, slot: Slot) -> u64 {
-        let zone = self.zone(id);
-        if zone.has_nothing_left() { 0 } else { self.layout.used(id, slot, zone.readable()) }
-    }
+/// Rows of a zone that the new drive of `slot` needs: none while the zone is being reset.
+pub(crate) fn valid_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
+    let zone = core.zones.zone(id);
+    if zone.is_gone() { 0 } else { core.ctx.layout.used(id, slot, zone.readable()) }
 }
 
 impl Target {
     pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> Target {
-        Target { slot, device, lost: Mutex::default(), given_up: AtomicU64::new(0) }
+        Target { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
     }
 
     fn physical(id: ZoneId) -> ZoneId {
         ZoneId(id.0 + METADATA_ZONES)
     }
 
-    /// Empties the physical zone.
+    /// Resets the physical zone, if it is not empty.
     async fn clear(&self, id: ZoneId) -> Result<()> {
         let zone = Target::physical(id);
         let report = self.device.report(zone.0..zone.0 + 1).await?;
@@ -113,8 +107,8 @@ impl Target {
         Ok(())
     }
 
-    /// Fills a zone. `kept`: what the drive has of it already; what clients have written since follows.
-    /// A zone that another drive's part of is offline is lost.
+    /// Copies a zone. `kept`: content that the drive holds from an earlier run; later writes follow. If the part of
+    /// another drive is offline, the zone fails.
     pub(crate) async fn fill(
         &self,
         runner: &mut Runner,
@@ -125,11 +119,11 @@ impl Target {
         let core = Arc::clone(&runner.core);
         match self.fill_zone(runner, id, kept, tries).await {
             Err(e) if e.kind() == ErrorKind::ZoneOffline => {
-                // Of the new drive's own zone that is the end.
-                let Some(slot) = core.offline_part(id).await else { return Err(e) };
+                // A zone of the new drive that is offline ends the rebuild.
+                let Some(slot) = offline_part(&core, id).await else { return Err(e) };
                 tracing::error!(zone = id.0, error = %e, "the rebuild goes on without the zone");
-                core.worn_out(id, slot, ZoneState::Offline);
-                core.lose(id).await.map(|()| Copied::Again)
+                core.zones.report_worn(id, slot, ZoneState::Offline);
+                fail_zone(&core, id).await.map(|()| Copied::Again)
             }
             result => result,
         }
@@ -143,22 +137,22 @@ impl Target {
         tries: Tries,
     ) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
-        let Look { generation, .. } = core.look(id);
+        let ZoneProgress { generation, .. } = progress(&core, id);
         let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
         let mut row = match kept {
             Some(end) => {
-                *self.lost.lock() = core.member(self.slot).lost.of(id);
-                core.layout.used(id, self.slot, end)
+                *self.bad.lock() = core.members.member(self.slot).bad_rows.of(id);
+                core.ctx.layout.used(id, self.slot, end)
             }
             None => {
-                self.lost.lock().clear();
+                *self.bad.lock() = RowSet::default();
                 self.clear(id).await?;
                 0
             }
         };
         let (mut rounds, mut last) = (0, u64::MAX);
         loop {
-            let look = core.look(id);
+            let look = progress(&core, id);
             if look.generation != generation {
                 return Ok(Copied::Again);
             }
@@ -166,13 +160,13 @@ impl Target {
             if tries == Tries::Last {
                 break;
             }
-            if left <= REST * core.layout.unit {
-                // What is left has its turn while the zone is in use: its I/O waits for the copy, not for the pace.
-                let rest = core.valid_rows(id, self.slot).saturating_sub(row);
+            if left <= REST * core.ctx.layout.unit {
+                // The job takes its turn while the zone is in use, so that the zone's I/O waits for the copy only.
+                let rest = valid_rows(&core, id, self.slot).saturating_sub(row);
                 if rest > 0 && !runner.turn(rest).await {
                     return Err(self.ended(&core));
                 }
-                if core.look(id).rows.saturating_sub(row) <= REST * core.layout.unit {
+                if progress(&core, id).rows.saturating_sub(row) <= REST * core.ctx.layout.unit {
                     break;
                 }
                 continue;
@@ -182,42 +176,43 @@ impl Target {
             }
             (rounds, last) = (rounds + 1, left);
             if let Err(e) = self.copy(runner, id, row..look.rows, true).await {
-                // Whatever a drive says of a zone that is reset under it.
-                return if core.is_another(id, generation) { Ok(Copied::Again) } else { Err(e) };
+                // Errors of a zone that was reset meanwhile do not count.
+                return if core.zones.was_reset(id, generation) { Ok(Copied::Again) } else { Err(e) };
             }
             row = look.rows;
         }
-        let paused: Io<()> = core.enter(id, Work::Pause).typed();
+        let paused: Io<()> = core.zones.enter(id, Work::Pause).typed();
         paused.await?;
         let result = self.finish(runner, id, row, generation).await;
         {
-            let mut zone = core.zone(id);
+            let mut zone = core.zones.zone(id);
             zone.busy = false;
             if let Ok(Copied::Done(_)) = &result {
-                core.member(self.slot).has_zone(id, true);
-                // Until here the slot had what was lost of the drive before, whose parity memory may still have.
-                core.member(self.slot).lost.set(id, std::mem::take(&mut *self.lost.lock()));
-                // On the new drive everything lies in its place.
-                zone.patches.forget(self.slot);
-                let whole = |stripe: &Stripe, parity: &Relocated| parity.end == core.layout.end(*stripe);
-                let ours = |stripe: &Stripe| core.layout.parity(id, *stripe) == self.slot;
+                core.members.member(self.slot).has_zone(id, true);
+                // Until now the slot had the bad rows of the old drive, whose parity may be in memory.
+                core.members.member(self.slot).bad_rows.set(id, std::mem::take(&mut *self.bad.lock()));
+                // The new drive holds all content in place.
+                zone.stale.forget(self.slot);
+                let whole =
+                    |stripe: &Stripe, parity: &RelocatedParity| parity.end == core.ctx.layout.end(*stripe);
+                let ours = |stripe: &Stripe| core.ctx.layout.parity(id, *stripe) == self.slot;
                 zone.relocated.retain(|stripe, parity| !(ours(stripe) && whole(stripe, parity)));
             }
         }
-        core.pump(id);
+        core.zones.pump(id);
         result
     }
 
-    /// The rest of a zone, whose I/O waits.
+    /// Copies the rest of a zone, whose I/O waits.
     async fn finish(&self, runner: &mut Runner, id: ZoneId, row: u64, generation: u64) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
-        let layout = core.layout;
+        let layout = core.ctx.layout;
         let (end, full, over) = {
-            let zone = core.zone(id);
+            let zone = core.zones.zone(id);
             if zone.generation != generation {
                 return Ok(Copied::Again);
             }
-            let end = match zone.has_nothing_left() {
+            let end = match zone.is_gone() {
                 true => Blocks::ZERO,
                 false => zone.acknowledged().min(zone.readable()),
             };
@@ -234,26 +229,26 @@ impl Target {
         if from < rows
             && let Some(index) = layout.index_on(id, last, self.slot)
         {
-            // Blocks of a stripe that is not whole.
+            // Data blocks of a stripe that is not whole.
             let at = from - layout.row(last);
             let offset = layout.unit_start(last, index).plus(Blocks(at));
             let piece = Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
             let part = self.data(&core, id, piece).await?;
             self.write(id, from, part).await?;
-            runner.job.add(core.bytes(rows - from) as u64);
+            runner.job.add(core.ctx.bytes(rows - from) as u64);
         }
         if from < rows && layout.index_on(id, last, self.slot).is_none() {
-            // Rows of parity that change no more.
+            // Final parity rows of a stripe that is not whole.
             let first = layout.row(last);
             let part = self.parity(&core, id, last, end, from - first..rows - first).await?;
             self.write(id, from, part).await?;
-            runner.job.add(core.bytes(rows - from) as u64);
+            runner.job.add(core.ctx.bytes(rows - from) as u64);
         }
-        // Nothing more is written: the parity of the last stripe is in the logs.
+        // The zone takes no more writes: the parity of the last stripe is relocated.
         let torn = over && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
             let unit = self.parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
-            core.zone(id).relocated.insert(last, Relocated { end, unit: unit.freeze() });
+            core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
         }
         if full && rows < self.device.geometry().zone_capacity.0 {
             self.device.zone(Target::physical(id), Action::Finish).await?;
@@ -266,12 +261,12 @@ impl Target {
         self.device.write(at, data.freeze(), Durability::Cached)
     }
 
-    /// Copies rows of whole stripes. `paced`: with regard for clients. Nothing is in flight when it returns.
+    /// Copies rows of whole stripes. `paced`: beside clients. Nothing is in flight when this returns.
     async fn copy(&self, runner: &mut Runner, id: ZoneId, rows: Range<u64>, paced: bool) -> Result<()> {
         let mut writes = VecDeque::new();
         let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
         for (_, io) in writes {
-            // Behind an error: what comes of it is of no use, but it must not come after the zone is emptied again.
+            // After an error the writes must end before the zone is reset.
             let _landed_or_not = io.await;
         }
         result
@@ -286,7 +281,8 @@ impl Target {
         writes: &mut VecDeque<(u64, Io<()>)>,
     ) -> Result<()> {
         let core = Arc::clone(&runner.core);
-        let others: Vec<Slot> = (0..core.layout.drives).map(Slot).filter(|slot| *slot != self.slot).collect();
+        let others: Vec<Slot> =
+            (0..core.ctx.layout.drives).map(Slot).filter(|slot| *slot != self.slot).collect();
         let most = self.device.geometry().max_transfer.0;
         let mut reads: VecDeque<(u64, u64, Vec<Io<BufMut>>)> = VecDeque::new();
         let mut next = rows.start;
@@ -300,9 +296,9 @@ impl Target {
                 if (paced && !runner.turn(count).await) || runner.job.is_ended_early() {
                     return Err(self.ended(&core));
                 }
-                let read = |slot: &Slot| core.read_rows(id, *slot, next, count);
+                let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
                 let ios: Option<Vec<Io<BufMut>>> = others.iter().map(read).collect();
-                reads.push_back((next, count, ios.ok_or_else(|| core.broken_error("rebuild"))?));
+                reads.push_back((next, count, ios.ok_or_else(|| core.members.broken_error("rebuild"))?));
                 next += count;
             }
             let Some((row, count, ios)) = reads.pop_front() else { continue };
@@ -310,10 +306,12 @@ impl Target {
             for (slot, read) in others.iter().zip(join_all(ios).await) {
                 let data = match read {
                     Ok(mut data) => {
-                        core.settle(id, *slot, row, &mut data);
+                        core.reconstruct.apply_memory(id, *slot, row, &mut data);
                         Ok(data)
                     }
-                    Err(e) if is_read_again(&e) => core.rows_of(id, *slot, row, count).await,
+                    Err(e) if is_read_again(e.kind()) => {
+                        core.reconstruct.rows_of(id, *slot, row, count).await
+                    }
                     Err(e) => Err(e),
                 };
                 let data = match data {
@@ -322,7 +320,7 @@ impl Target {
                         sum = Some(self.one_by_one(&core, id, row, count, &others).await?);
                         break;
                     }
-                    Err(e) => return Err(core.lost_twice(id, self.slot, *slot, e).await),
+                    Err(e) => return Err(unrecoverable(&core, id, self.slot, *slot, e).await),
                 };
                 match &mut sum {
                     Some(sum) => xor(sum, &data),
@@ -333,7 +331,7 @@ impl Target {
                 self.landed(runner, writes.pop_front()).await?;
             }
             let data = sum.unwrap_or_default();
-            core.tally.rebuilt(data.len());
+            core.ctx.metrics.rebuilt(data.len());
             writes.push_back((count, self.write(id, row, data)));
         }
         while !writes.is_empty() {
@@ -342,7 +340,7 @@ impl Target {
         Ok(())
     }
 
-    /// Rows of which some follow from nothing.
+    /// Reconstructs rows one by one; rows that cannot be reconstructed become bad rows.
     async fn one_by_one(
         &self,
         core: &Arc<Core>,
@@ -351,15 +349,15 @@ impl Target {
         count: u64,
         others: &[Slot],
     ) -> Result<BufMut> {
-        let mut rows = BufMut::with_capacity(core.bytes(count));
+        let mut rows = BufMut::with_capacity(core.ctx.bytes(count));
         for row in row..row + count {
-            let mut sum = BufMut::zeroed(core.bytes(1));
+            let mut sum = BufMut::zeroed(core.ctx.bytes(1));
             for slot in others {
-                match core.rows_of(id, *slot, row, 1).await {
+                match core.reconstruct.rows_of(id, *slot, row, 1).await {
                     Ok(data) => xor(&mut sum, &data),
                     Err(e) => {
                         if let Err(e) = self.give_up(core, id, row, e) {
-                            return Err(core.lost_twice(id, self.slot, *slot, e).await);
+                            return Err(unrecoverable(&core, id, self.slot, *slot, e).await);
                         }
                         sum.fill(0);
                         break;
@@ -371,32 +369,27 @@ impl Target {
         Ok(rows)
     }
 
-    /// Blocks of data of a stripe that is not whole; row by row where some follow from nothing.
+    /// Reconstructs data blocks of a stripe that is not whole; row by row if some fail.
     async fn data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
-        let rebuilt = async |piece: Piece| {
-            let mut part = BufMut::zeroed(core.bytes(piece.len));
-            let rebuild = core.rebuild(&core.zone(id), id, piece)?;
-            rebuild.run(core, id, &mut part).await.map(|()| part)
-        };
-        match rebuilt(piece).await {
+        match core.reconstruct.piece_now(id, piece).await {
             Err(e) if e.kind() == ErrorKind::Media => {}
             part => return part,
         }
-        let mut rows = BufMut::with_capacity(core.bytes(piece.len));
+        let mut rows = BufMut::with_capacity(core.ctx.bytes(piece.len));
         for n in 0..piece.len {
             let one = Piece { row: piece.row + n, offset: piece.offset.plus(Blocks(n)), len: 1, ..piece };
-            match rebuilt(one).await {
+            match core.reconstruct.piece_now(id, one).await {
                 Ok(row) => rows.extend_from_slice(&row),
                 Err(e) => {
-                    self.give_up(core, id, core.layout.row(piece.stripe) + one.row, e)?;
-                    rows.extend_from_slice(&BufMut::zeroed(core.bytes(1)));
+                    self.give_up(core, id, core.ctx.layout.row(piece.stripe) + one.row, e)?;
+                    rows.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
                 }
             }
         }
         Ok(rows)
     }
 
-    /// Rows of parity of the data of a stripe below `end`; row by row where some follow from nothing.
+    /// Computes parity rows of the data of a stripe below `end`; row by row if some fail.
     async fn parity(
         &self,
         core: &Arc<Core>,
@@ -405,122 +398,85 @@ impl Target {
         end: Blocks,
         rows: Range<u64>,
     ) -> Result<BufMut> {
-        match core.sum(id, stripe, end, rows.clone()).await {
+        match core.reconstruct.parity(id, stripe, end, rows.clone()).await {
             Err(e) if e.kind() == ErrorKind::Media => {}
             sum => return sum,
         }
-        let mut unit = BufMut::with_capacity(core.bytes(rows.end - rows.start));
+        let mut unit = BufMut::with_capacity(core.ctx.bytes(rows.end - rows.start));
         for row in rows {
-            match core.sum(id, stripe, end, row..row + 1).await {
+            match core.reconstruct.parity(id, stripe, end, row..row + 1).await {
                 Ok(row) => unit.extend_from_slice(&row),
                 Err(e) => {
-                    self.give_up(core, id, core.layout.row(stripe) + row, e)?;
-                    unit.extend_from_slice(&BufMut::zeroed(core.bytes(1)));
+                    self.give_up(core, id, core.ctx.layout.row(stripe) + row, e)?;
+                    unit.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
                 }
             }
         }
         Ok(unit)
     }
 
-    /// A row follows from nothing: its place holds zeros, and it is recorded as lost. Gives the error back where that is no
-    /// answer: it is not of the medium, or there are too many of them.
+    /// Makes a row bad: its place holds zeros. Returns the error instead if it is no media error, or if there are too
+    /// many bad rows.
     fn give_up(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
-        let records = core.config.lock().incompat & LOST_ROWS != 0;
-        if error.kind() != ErrorKind::Media || core.is_broken() || !records {
+        let records = core.members.config.lock().incompat & BAD_ROWS != 0;
+        if error.kind() != ErrorKind::Media || core.members.is_broken() || !records {
             return Err(error);
         }
-        if self.given_up.fetch_add(1, Ordering::Relaxed) >= MOST_LOST {
+        if self.given_up.fetch_add(1, Ordering::Relaxed) >= MAX_BAD_ROWS {
             return Err(error);
         }
         tracing::error!(slot = self.slot.0, zone = id.0, row, %error, "what belongs there is lost");
-        stale_rows::insert(&mut self.lost.lock(), row..row + 1);
+        self.bad.lock().insert(row..row + 1);
         Ok(())
     }
 
     async fn landed(&self, runner: &Runner, write: Option<(u64, Io<()>)>) -> Result<()> {
         let Some((rows, io)) = write else { return Ok(()) };
         io.await?;
-        runner.job.add(runner.core.bytes(rows) as u64);
+        runner.job.add(runner.core.ctx.bytes(rows) as u64);
         Ok(())
     }
 
-    /// Why a rebuild ends early.
+    /// The error of a rebuild that ends early.
     pub(crate) fn ended(&self, core: &Core) -> Error {
-        let why = if core.member(self.slot).is_aborted() {
+        let why = if core.members.member(self.slot).is_aborted() {
             "the new drive failed: the array is as it was before, without a drive. Replace it by another one"
         } else {
             "it was cancelled: the array is as it was before, without a drive"
         };
-        core.error(ErrorKind::Gone, "rebuild").because(why)
+        core.ctx.error(ErrorKind::Gone, "rebuild").because(why)
     }
 }
 
-/// Whether rows that could not be read are read one by one, or once more: the logs may hold what the drive cannot read,
-/// and an error that says nothing of the drive may pass.
-fn is_read_again(error: &Error) -> bool {
-    error.kind() == ErrorKind::Media || may_pass(error.kind())
-}
-
-impl Core {
-    /// The error of a row that follows from nothing: two drives lack it.
-    pub(crate) async fn lost_twice(
-        self: &Arc<Core>,
-        id: ZoneId,
-        slot: Slot,
-        other: Slot,
-        error: Error,
-    ) -> Error {
-        if crate::degraded::failure::fails_the_drive(error.kind()) {
-            // It says so itself, in clear words.
-            return match self.fail(other, &error).await {
-                Err(e) => e,
-                Ok(()) => error,
-            };
-        }
-        let words = match error.kind() {
-            ErrorKind::Media => format!(
-                "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
-                 that zone, and rebuild again",
-                other.0, slot.0
-            ),
-            ErrorKind::ZoneOffline => format!(
-                "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost",
-                other.0, slot.0
-            ),
-            _ => format!(
-                "drive {} could not be read while drive {} was rebuilt: nothing is lost; order the rebuild again",
-                other.0, slot.0
-            ),
+/// The error of a row that two drives lack.
+pub(crate) async fn unrecoverable(
+    core: &Arc<Core>,
+    id: ZoneId,
+    slot: Slot,
+    other: Slot,
+    error: Error,
+) -> Error {
+    if fails_the_drive(error.kind()) {
+        // The error of the broken array is clear enough.
+        return match core.members.fail(other, &error).await {
+            Err(e) => e,
+            Ok(()) => error,
         };
-        error.because(words)
     }
-
-    /// The XOR of these rows of the data of a stripe below `end`.
-    async fn sum(&self, id: ZoneId, stripe: Stripe, end: Blocks, rows: Range<u64>) -> Result<BufMut> {
-        let layout = &self.layout;
-        let mut sum = BufMut::zeroed(self.bytes(rows.end - rows.start));
-        let (mut ios, mut parts) = (Vec::new(), Vec::new());
-        let row = layout.row(stripe) + rows.start;
-        for index in 0..layout.data_units() {
-            let count = layout.filled(stripe, index, end).min(rows.end).saturating_sub(rows.start);
-            if count > 0 {
-                let from = layout.data(id, stripe, index);
-                let io = self.read_rows(id, from, row, count);
-                parts.push((from, count, self.zone(id).patches.over(self.bytes(1), from, row, count)));
-                ios.push(io.ok_or_else(|| self.broken_error("rebuild"))?);
-            }
-        }
-        for (data, (from, count, overlay)) in join_all(ios).await.into_iter().zip(parts) {
-            let data = match data {
-                Ok(mut data) => {
-                    overlay.apply(&mut data);
-                    data
-                }
-                Err(e) if is_read_again(&e) => self.rows_of(id, from, row, count).await?,
-                Err(e) => return Err(e),
-            };
-            xor(&mut sum, &data);
-        }
-        Ok(sum)
-    }
+    let words = match error.kind() {
+        ErrorKind::Media => format!(
+            "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
+             that zone, and rebuild again",
+            other.0, slot.0
+        ),
+        ErrorKind::ZoneOffline => format!(
+            "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost",
+            other.0, slot.0
+        ),
+        _ => format!(
+            "drive {} could not be read while drive {} was rebuilt: nothing is lost; order the rebuild again",
+            other.0, slot.0
+        ),
+    };
+    error.because(words)
 }

@@ -1,48 +1,45 @@
-//! What a rebuild writes down on the new drive, so that it goes on there after a restart.
+//! Rebuild notes: records on the new drive that let a rebuild resume after a restart.
 //!
-//! The notes are records of the drive's own metadata log: a superblock, which says whose slot it is to have, and for
-//! every zone that is there its generation and its end. A zone is noted when its content is durable on **all**
-//! drives: that content stays as long as generation and end are the same, whatever power cuts there are. After a
-//! restart a zone whose generation or end differ is copied again.
+//! The notes are records of the new drive's own metadata log: a superblock, which names its slot, and generation and
+//! end of every copied zone. A zone is noted when its content is durable on **all** drives. That content stays valid
+//! as long as generation and end stay the same. A resumed rebuild copies all other zones again.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use uuid::Uuid;
 use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState, ZonedDevice};
 
-use crate::Sabotage;
 use crate::core::Core;
-use crate::format::record::{self, Body, Place};
+use crate::format::record::{self, Body, RecordId};
 use crate::format::zone_entries::{ZoneEntry, per_block};
-use crate::layout::Slot;
-use crate::member::METADATA_ZONES;
-use crate::mount::log_contents::Tale;
+use crate::layout::row_set::RowSet;
+use crate::layout::{METADATA_ZONES, Slot};
+use crate::member::log_contents::LogContents;
 
-/// What a new drive is known to hold, by zone.
+/// Generation and end of the zones that a new drive holds.
 pub(crate) type Known = BTreeMap<ZoneId, ZoneEntry>;
 
-/// The notes of a rebuild: the new drive's log until it is a member.
+/// The log of a new drive until the drive is a member.
 pub(crate) struct Notes {
     device: Arc<dyn ZonedDevice>,
-    place: Place,
+    place: RecordId,
     zone: ZoneId,
     pointer: u64,
 }
 
 impl Notes {
-    /// Begins the notes of a drive in a metadata zone without older ones, with what is known to be there; then the
-    /// older ones go.
+    /// Begins the notes in a metadata zone without older notes, with the zones that are kept. Then the older notes
+    /// are reset.
     pub(crate) async fn begin(
         core: &Core,
         slot: Slot,
         device: &Arc<dyn ZonedDevice>,
         known: &Known,
-        old: Option<&Tale>,
+        old: Option<&LogContents>,
     ) -> Result<Notes> {
         let used = |zone: ZoneId| {
-            old.is_some_and(|tale| tale.epochs.values().any(|told| told.zones.contains(&zone)))
+            old.is_some_and(|log| log.epochs.values().any(|contents| contents.zones.contains(&zone)))
         };
         let zones = device.report(0..METADATA_ZONES).await?;
         let mut free: Vec<_> = zones.iter().filter(|info| !used(info.zone)).collect();
@@ -52,26 +49,30 @@ impl Notes {
             device.zone(target, Action::Reset).await?;
             device.flush().await?;
         }
-        let superblock = core.config.lock().clone();
-        let place = Place {
+        let superblock = core.members.config.lock().clone();
+        let place = RecordId {
             array: superblock.uuid,
             member: slot,
-            epoch: core.epoch(),
-            sequence: old.map_or(0, |tale| tale.sequence + 1),
+            epoch: core.members.epoch(),
+            sequence: old.map_or(0, |log| log.sequence + 1),
             checkpoint: false,
         };
         let mut notes = Notes { device: Arc::clone(device), place, zone: target, pointer: 0 };
         notes.write(&Body::Superblock(superblock)).await?;
-        let mut entries = Vec::with_capacity(core.geometry.zones as usize);
-        for id in (0..core.geometry.zones).map(ZoneId) {
+        let mut entries = Vec::with_capacity(core.ctx.geometry.zones as usize);
+        for id in (0..core.ctx.geometry.zones).map(ZoneId) {
             let entry = known.get(&id).copied().unwrap_or_default();
-            entries.push(if notes.lost(core, id, entry).await? { entry } else { ZoneEntry::default() });
+            entries.push(if notes.note_bad_rows(core, id, entry).await? {
+                entry
+            } else {
+                ZoneEntry::default()
+            });
         }
         device.flush().await?;
-        let count = per_block(core.geometry.block_size).max(1);
+        let count = per_block(core.ctx.geometry.block_size).max(1);
         for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
             if part.iter().any(|entry| entry.end.is_some()) {
-                notes.write(&Body::Rebuilt { first: ZoneId(first), entries: part.to_vec() }).await?;
+                notes.write(&Body::RebuiltZones { first: ZoneId(first), entries: part.to_vec() }).await?;
             }
         }
         device.flush().await?;
@@ -82,40 +83,40 @@ impl Notes {
         Ok(notes)
     }
 
-    /// The metadata zone that the drive's log begins in once it is a member.
+    /// The metadata zone for the drive's log once the drive is a member.
     pub(crate) fn log_zone(&self) -> ZoneId {
         ZoneId((self.zone.0 + 1) % METADATA_ZONES)
     }
 
-    /// The sequence that its records begin with.
+    /// The sequence number of the first record of that log.
     pub(crate) fn sequence(&self) -> u64 {
         self.place.sequence
     }
 
-    /// Notes that zones are there. What they hold is made durable on all drives first. Without room nothing is noted:
-    /// then these are copied again after a restart.
+    /// Notes zones, after their content was made durable on all drives. Without room nothing is noted: a resumed
+    /// rebuild copies these zones again.
     pub(crate) async fn note(&mut self, core: &Arc<Core>, zones: &[(ZoneId, ZoneEntry)]) -> Result<()> {
-        core.flush_members().await?;
+        core.members.flush_members().await?;
         self.device.flush().await?;
         for (zone, entry) in zones {
-            if self.lost(core, *zone, *entry).await? {
+            if self.note_bad_rows(core, *zone, *entry).await? {
                 self.device.flush().await?;
-                self.write(&Body::Rebuilt { first: *zone, entries: vec![*entry] }).await?;
+                self.write(&Body::RebuiltZones { first: *zone, entries: vec![*entry] }).await?;
             }
         }
         self.device.flush().await
     }
 
-    /// Notes what was lost of a zone: durable before it is said that the zone is there. False where there is no room for it.
-    async fn lost(&mut self, core: &Core, zone: ZoneId, entry: ZoneEntry) -> Result<bool> {
-        let ranges = core.member(self.place.member).lost.of(zone);
-        if ranges.is_empty() || entry.end.is_none() {
+    /// Records the bad rows of a zone, before the zone is noted. False if there is no room.
+    async fn note_bad_rows(&mut self, core: &Core, zone: ZoneId, entry: ZoneEntry) -> Result<bool> {
+        let rows = core.members.member(self.place.member).bad_rows.of(zone);
+        if rows.is_empty() || entry.end.is_none() {
             return Ok(true);
         }
-        self.write(&Body::Lost { zone, generation: entry.generation, ranges }).await
+        self.write(&Body::BadRows { zone, generation: entry.generation, rows }).await
     }
 
-    /// False where there is no room.
+    /// Writes a record. False if there is no room.
     async fn write(&mut self, body: &Body) -> Result<bool> {
         let geometry = self.device.geometry();
         let bytes = record::encode(self.place, body, geometry.block_size);
@@ -129,17 +130,17 @@ impl Notes {
         self.device.write(at, bytes, Durability::Cached).await.map(|()| true)
     }
 
-    /// The drive is a member: they are not needed any more.
+    /// Resets the notes, after the drive became a member.
     pub(crate) async fn end(self) -> Result<()> {
         self.device.zone(self.zone, Action::Reset).await?;
         self.device.flush().await
     }
 }
 
-/// What the notes on a drive say, if it is the one that fills a slot: `uuid`.
-pub(crate) fn known(tale: &Tale) -> Known {
+/// The zones that the notes of a drive contain.
+pub(crate) fn known(log: &LogContents) -> Known {
     let mut newest: BTreeMap<ZoneId, (u64, ZoneEntry)> = BTreeMap::new();
-    for (zone, (sequence, entry)) in tale.epochs.values().flat_map(|told| &told.rebuilt) {
+    for (zone, (sequence, entry)) in log.epochs.values().flat_map(|contents| &contents.rebuilt) {
         let place = newest.entry(*zone).or_insert((*sequence, *entry));
         if place.0 <= *sequence {
             *place = (*sequence, *entry);
@@ -148,56 +149,49 @@ pub(crate) fn known(tale: &Tale) -> Known {
     newest.into_iter().map(|(zone, (_, entry))| (zone, entry)).collect()
 }
 
-/// What the notes say was lost of the zones that are there.
-pub(crate) fn lost(tale: &Tale, there: &Known) -> Vec<(ZoneId, Vec<Range<u64>>)> {
+/// The recorded bad rows of these zones.
+pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)> {
     let newest = |id: &ZoneId, entry: &ZoneEntry| {
-        let all = tale.epochs.values().filter_map(|told| told.lost.get(id));
+        let all = log.epochs.values().filter_map(|contents| contents.bad_rows.get(id));
         let ours = all.filter(|(generation, ..)| *generation == entry.generation);
-        ours.max_by_key(|(_, sequence, _)| *sequence).map(|(.., ranges)| (*id, ranges.clone()))
+        ours.max_by_key(|(_, sequence, _)| *sequence).map(|(.., rows)| (*id, rows.clone()))
     };
     there.iter().filter_map(|(id, entry)| newest(id, entry)).collect()
 }
 
-impl Core {
-    /// The epoch of this mount.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.good().map(|good| good.log.lock().epoch).next().unwrap_or(0)
-    }
-
-    /// Which zones a drive that comes back holds still: those that were not changed since they were noted.
-    pub(crate) async fn still_there(
-        &self,
-        slot: Slot,
-        device: &Arc<dyn ZonedDevice>,
-        noted: &Known,
-    ) -> Result<Known> {
-        let report = device.report(METADATA_ZONES..METADATA_ZONES + self.geometry.zones).await?;
-        let mut kept = Known::new();
-        for (info, id) in report.iter().zip((0..).map(ZoneId)) {
-            let Some(entry) = noted.get(&id) else { continue };
-            let zone = self.zone(id);
-            let same = zone.generation == entry.generation
-                && entry.end == Some(zone.readable())
-                && zone.state != ZoneState::Empty;
-            let rows = self.layout.used(id, slot, zone.readable());
-            let there = match info.state {
-                ZoneState::Offline | ZoneState::ReadOnly => false,
-                ZoneState::Full => zone.state == ZoneState::Full,
-                _ if zone.state == ZoneState::Full => info.pointer.0 >= rows,
-                _ => info.pointer.0 == rows,
-            };
-            if self.sabotage == Some(Sabotage::Notes) {
-                let end = Some(zone.readable());
-                kept.insert(id, ZoneEntry { generation: zone.generation, end });
-            } else if same && there {
-                kept.insert(id, *entry);
-            }
+/// The noted zones that a returning drive still holds unchanged.
+pub(crate) async fn still_there(
+    core: &Core,
+    slot: Slot,
+    device: &Arc<dyn ZonedDevice>,
+    noted: &Known,
+) -> Result<Known> {
+    let report = device.report(METADATA_ZONES..METADATA_ZONES + core.ctx.geometry.zones).await?;
+    let mut kept = Known::new();
+    for (info, id) in report.iter().zip((0..).map(ZoneId)) {
+        let Some(entry) = noted.get(&id) else { continue };
+        let zone = core.zones.zone(id);
+        let same = zone.generation == entry.generation
+            && entry.end == Some(zone.readable())
+            && zone.state != ZoneState::Empty;
+        let rows = core.ctx.layout.used(id, slot, zone.readable());
+        let there = match info.state {
+            ZoneState::Offline | ZoneState::ReadOnly => false,
+            ZoneState::Full => zone.state == ZoneState::Full,
+            _ if zone.state == ZoneState::Full => info.pointer.0 >= rows,
+            _ => info.pointer.0 == rows,
+        };
+        if !core.ctx.rules.checks_rebuild_notes() {
+            let end = Some(zone.readable());
+            kept.insert(id, ZoneEntry { generation: zone.generation, end });
+        } else if same && there {
+            kept.insert(id, *entry);
         }
-        Ok(kept)
     }
+    Ok(kept)
 }
 
-/// A new identity.
+/// A new member UUID.
 pub(crate) fn new_uuid(core: &Core) -> Uuid {
-    crate::admin::create::uuid(&*core.driver)
+    crate::admin::create::uuid(&*core.ctx.driver)
 }

@@ -1,70 +1,71 @@
-//! Writes that have landed: which may be acknowledged, and after which flushes.
+//! The end of a write: its blocks have landed. Which writes may be acknowledged, and after which flushes.
 
 use std::sync::Arc;
 
 use zoned::{Blocks, Done, Durability, Error, ZoneId, ZoneState};
 
-use crate::Sabotage;
-use crate::core::{After, Core};
-use crate::io::flush::Slots;
+use super::Writes;
+use crate::deferred::Deferred;
+use crate::layout::slots::Slots;
 use crate::zone::Zone;
 
-impl Core {
-    /// The blocks of a write are on their drives, or never will be.
+impl Writes {
+    /// All operations of a write have ended. `covered`: the commits that its parity completes; `slots`: the drives that were
+    /// written; `judged`: an error poisons the zone.
     pub(super) fn landed(
-        self: &Arc<Core>,
+        self: &Arc<Self>,
         id: ZoneId,
         flight: u64,
         covered: &[Blocks],
         (slots, how): (Slots, Durability),
         judged: Result<(), Error>,
     ) {
-        let mut after = After::default();
+        let mut deferred = Deferred::default();
         {
-            let mut zone = self.zone(id);
+            let mut zone = self.zones.zone(id);
             if let Err(e) = judged {
                 zone.poison = zone.poison.take().or(Some(e));
             }
-            self.landed_on(&mut zone, slots, how);
+            self.stamp_slots(&mut zone, slots, how);
             covered.iter().for_each(|end| zone.committed(*end));
             zone.land(flight);
-            self.log_parity(&mut zone, id, &mut after);
-            self.release(&mut zone, id, &mut after);
+            self.log_parity(&mut zone, id, &mut deferred);
+            self.release(&mut zone, id, &mut deferred);
         }
-        after.finish(self);
-        self.pump(id);
+        deferred.finish(&self.ctx);
+        self.zones.pump(id);
     }
 
-    /// Acknowledges what may be.
-    pub(crate) fn release(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, after: &mut After) {
-        zone.take_back(&self.layout, self.bytes(1));
+    /// Acknowledges every write of the zone that may be acknowledged.
+    pub(crate) fn release(self: &Arc<Self>, zone: &mut Zone, id: ZoneId, deferred: &mut Deferred) {
+        zone.drop_unacknowledged(&self.ctx.layout, self.ctx.bytes(1));
         for flight in zone.release() {
             if let Some(poison) = &zone.poison {
-                after.complete(flight.completer, Err(poison.duplicate()));
+                deferred.complete(flight.completer, Err(poison.duplicate()));
                 continue;
             }
-            let durable = flight.how == Durability::Durable && self.sabotage != Some(Sabotage::Fua);
+            let durable = flight.how == Durability::Durable && self.ctx.rules.flushes_durable_writes();
             if !durable {
-                after.complete(flight.completer, Ok(flight.done));
+                deferred.complete(flight.completer, Ok(flight.done));
                 continue;
             }
-            // Everything below it in the zone is acknowledged: a flush now makes all of that durable with it.
-            let (core, slots) = (Arc::clone(self), self.not_durable(zone));
-            after.run(async move {
-                let result = core.flush_slots(slots).await;
+            // All lower blocks of the zone are acknowledged: a flush from now on makes them durable too.
+            let (this, slots) = (Arc::clone(self), self.not_durable(zone));
+            deferred.run(async move {
+                let result = this.members.flush_slots(slots).await;
                 flight.completer.complete(result.map(|()| flight.done));
             });
         }
         if zone.state == ZoneState::Full
-            && zone.pointer == self.layout.capacity()
+            && zone.pointer == self.ctx.layout.capacity()
             && zone.end.is_none()
             && zone.flights.is_empty()
             && zone.poison.is_none()
         {
-            self.filled.lock().push((id, zone.generation, self.layout.capacity()));
+            self.zones.filled.lock().push((id, zone.generation, self.ctx.layout.capacity()));
         }
-        for completer in zone.fallen() {
-            after.complete(completer, Ok(Done::Unit));
+        for completer in zone.reached_barriers() {
+            deferred.complete(completer, Ok(Done::Unit));
         }
     }
 }

@@ -1,47 +1,48 @@
-//! Partial parity: of stripes that are not full, in the log of the drive that their parity belongs to.
+//! Partial parity: the parity of a stripe that is not full, in the log of the drive that the stripe's parity belongs to.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use zoned::{Blocks, BufMut, Durability, Error, ZoneId};
 
-use crate::Sabotage;
-use crate::core::{After, Core};
+use super::Writes;
+use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::layout::Stripe;
 use crate::member::NoRoom;
 use crate::zone::Zone;
 
-impl Core {
-    /// Logs the parity of what is written of the open stripe and not covered yet, unless that is under way: what
-    /// comes meanwhile is covered by the next record, or by the stripe's parity.
-    pub(crate) fn log_parity(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, after: &mut After) {
+impl Writes {
+    /// Logs the parity of the blocks of the open stripe that no commit covers yet. One record of a zone is in flight at a
+    /// time: blocks that are written meanwhile are covered by the next record, or by the stripe's full parity.
+    pub(crate) fn log_parity(self: &Arc<Self>, zone: &mut Zone, id: ZoneId, deferred: &mut Deferred) {
         if zone.logging || zone.logged >= zone.pointer || zone.poison.is_some() {
             return;
         }
-        if self.is_broken() {
-            zone.poison = Some(self.broken_error("write").in_zone(id));
+        if self.members.is_broken() {
+            zone.poison = Some(self.members.broken_error("write").in_zone(id));
             return;
         }
-        let Some(stripe) = zone.open_stripe(&self.layout) else { return };
-        let (start, end) = (zone.logged.max(self.layout.start(stripe)), zone.pointer);
-        if zone.flies_below(self.layout.start(stripe)) {
-            // Nothing of this stripe can be acknowledged yet, and it may become whole meanwhile: `landed` looks again.
+        let layout = &self.ctx.layout;
+        let Some(stripe) = zone.open_stripe(layout) else { return };
+        let (start, end) = (zone.logged.max(layout.start(stripe)), zone.pointer);
+        if zone.has_flight_below(layout.start(stripe)) {
+            // No block of this stripe can be acknowledged before the writes below have landed, and the stripe may become
+            // full meanwhile. `landed` calls again.
             return;
         }
-        let slot = self.layout.parity(id, stripe);
-        let member = self.member(slot);
-        if self.sabotage == Some(Sabotage::PartialParity) {
+        let slot = layout.parity(id, stripe);
+        let member = self.members.member(slot);
+        if !self.ctx.rules.logs_partial_parity() {
             return zone.commit(end, true);
         }
         if !member.is_good() {
-            return self.without_parity(zone, id, end, after);
+            return self.commit_without_parity(zone, id, end, deferred);
         }
         let body = self.partial(zone, id, stripe, start, end);
         let io = {
             let mut log = member.log.lock();
-            if body.blocks(self.geometry.block_size) > log.left() {
-                // Room is on its way: see `roll`.
+            if body.blocks(self.ctx.geometry.block_size) > log.left() {
+                // The log roll calls `room_freed`.
                 zone.logging = true;
                 log.waiting.push(id);
                 None
@@ -50,39 +51,45 @@ impl Core {
             }
         };
         match io {
-            None => self.roll(slot, after),
+            None => self.members.roll(slot, deferred),
             Some(Ok(Some(io))) => {
                 zone.commit(end, false);
                 zone.logging = true;
-                let core = Arc::clone(self);
-                after.run(async move {
+                let this = Arc::clone(self);
+                deferred.run(async move {
                     let failure = io.await.err().map(|e| (slot, e));
-                    let judged = core.judge(id, failure.into_iter().collect()).await;
-                    core.logged(id, end, judged);
+                    let judged = this.failures.judge_writes(id, failure.into_iter().collect()).await;
+                    this.parity_logged(id, end, judged);
                 });
-                self.roll_early(slot, after);
+                self.members.roll_early(slot, deferred);
             }
-            // It failed a moment ago.
-            Some(Ok(None)) => self.without_parity(zone, id, end, after),
-            Some(Err(NoRoom)) => unreachable!("looked at under the same lock"),
+            // The drive failed since the check above.
+            Some(Ok(None)) => self.commit_without_parity(zone, id, end, deferred),
+            Some(Err(NoRoom)) => unreachable!("the room was checked under the same lock"),
         }
     }
 
-    /// The drive of the parity is lacking: data alone has to do, once that is in the others' superblocks.
-    fn without_parity(self: &Arc<Core>, zone: &mut Zone, id: ZoneId, end: Blocks, after: &mut After) {
-        if self.unpersisted.load(Ordering::Acquire) == 0 {
+    /// The drive of the parity has failed: the data alone is committed, once the other superblocks contain the failure.
+    fn commit_without_parity(
+        self: &Arc<Self>,
+        zone: &mut Zone,
+        id: ZoneId,
+        end: Blocks,
+        deferred: &mut Deferred,
+    ) {
+        if !self.members.is_persisting() {
             return zone.commit(end, true);
         }
         zone.commit(end, false);
         zone.logging = true;
-        let core = Arc::clone(self);
-        after.run(async move {
-            let settled = core.settled("write").await;
-            core.logged(id, end, settled);
+        let this = Arc::clone(self);
+        deferred.run(async move {
+            let persisted = this.members.failures_persisted("write").await;
+            this.parity_logged(id, end, persisted);
         });
     }
 
-    /// The record of the parity of a stripe that is written up to `end`.
+    /// The record of the parity of a stripe whose blocks `start..end` are new.
     pub(crate) fn partial(
         &self,
         zone: &Zone,
@@ -91,51 +98,59 @@ impl Core {
         start: Blocks,
         end: Blocks,
     ) -> Body {
-        let ranges = self.layout.rows(stripe, start, end);
-        let mut rows = BufMut::with_capacity(self.bytes(ranges.iter().map(|r| r.end - r.start).sum()));
+        let ranges = self.ctx.layout.rows(stripe, start, end);
+        let mut rows = BufMut::with_capacity(self.ctx.bytes(ranges.iter().map(|r| r.end - r.start).sum()));
         for range in ranges {
-            let part = zone.parity.get(self.bytes(range.start)..self.bytes(range.end));
-            rows.extend_from_slice(part.expect("the rows of what is written are there"));
+            let part = zone.parity.get(self.ctx.bytes(range.start)..self.ctx.bytes(range.end));
+            rows.extend_from_slice(part.expect("memory holds the parity of the open stripe"));
         }
         Body::PartialParity { zone: id, generation: zone.generation, start, end, rows: rows.freeze() }
     }
 
-    /// Partial parity up to `end` is in the log.
-    fn logged(self: &Arc<Core>, id: ZoneId, end: Blocks, judged: Result<(), Error>) {
-        let mut after = After::default();
+    /// The write of partial parity that covers the blocks below `end` ended. The next record of the zone may begin.
+    fn parity_logged(self: &Arc<Self>, id: ZoneId, end: Blocks, judged: Result<(), Error>) {
+        let mut deferred = Deferred::default();
         {
-            let mut zone = self.zone(id);
+            let mut zone = self.zones.zone(id);
             zone.logging = false;
-            self.parity_landed(&mut zone, id, end);
-            match judged {
-                Ok(()) => zone.committed(end),
-                Err(e) => zone.poison = zone.poison.take().or(Some(e)),
-            }
-            self.log_parity(&mut zone, id, &mut after);
-            self.release(&mut zone, id, &mut after);
+            self.end_commit(&mut zone, id, end, &judged);
+            self.log_parity(&mut zone, id, &mut deferred);
+            self.release(&mut zone, id, &mut deferred);
         }
-        after.finish(self);
-        self.pump(id);
+        deferred.finish(&self.ctx);
+        self.zones.pump(id);
     }
 
-    /// Partial parity up to `end` is in a checkpoint, or is not needed any more.
-    pub(crate) fn logged_by_checkpoint(
-        self: &Arc<Core>,
-        id: ZoneId,
-        end: Blocks,
-        judged: &Result<(), Error>,
-    ) {
-        let mut after = After::default();
+    /// A checkpoint contains the partial parity that covers the blocks below `end`, or the parity is not needed any more.
+    pub(crate) fn commit_ended(self: &Arc<Self>, id: ZoneId, end: Blocks, judged: &Result<(), Error>) {
+        let mut deferred = Deferred::default();
         {
-            let mut zone = self.zone(id);
-            self.parity_landed(&mut zone, id, end);
-            match judged {
-                Ok(()) => zone.committed(end),
-                Err(e) => zone.poison = zone.poison.take().or_else(|| Some(e.duplicate())),
-            }
-            self.release(&mut zone, id, &mut after);
+            let mut zone = self.zones.zone(id);
+            self.end_commit(&mut zone, id, end, judged);
+            self.release(&mut zone, id, &mut deferred);
         }
-        after.finish(self);
-        self.pump(id);
+        deferred.finish(&self.ctx);
+        self.zones.pump(id);
+    }
+
+    /// Ends the commit that covers the blocks below `end`; a failure poisons the zone.
+    fn end_commit(&self, zone: &mut Zone, id: ZoneId, end: Blocks, judged: &Result<(), Error>) {
+        self.parity_landed(zone, id, end);
+        match judged {
+            Ok(()) => zone.committed(end),
+            Err(e) => zone.poison = zone.poison.take().or_else(|| Some(e.duplicate())),
+        }
+    }
+
+    /// The log that a zone waited for has room again, or its drive failed.
+    pub(crate) fn room_freed(self: &Arc<Self>, id: ZoneId) {
+        let mut deferred = Deferred::default();
+        {
+            let mut zone = self.zones.zone(id);
+            zone.logging = false;
+            self.log_parity(&mut zone, id, &mut deferred);
+            self.release(&mut zone, id, &mut deferred);
+        }
+        deferred.finish(&self.ctx);
     }
 }

@@ -1,119 +1,124 @@
-//! What a write gives to the drives: data to its place, parity that changes no more to its place, and to the logs what is
-//! hidden there.
+//! The operations of one write: data and final parity to their places, or to the logs where the places are stale.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, ZoneId};
 
-use super::Children;
-use crate::core::{After, Core};
+use super::Writes;
+use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::layout::steps::{Step, steps};
 use crate::layout::xor::{fold, xor};
 use crate::layout::{Piece, Stripe};
+use crate::member::drive_ios::DriveIos;
 use crate::metrics::add;
-use crate::zone::{Relocated, Zone};
+use crate::zone::Zone;
+use crate::zone::stale_rows::RelocatedParity;
 
-impl Core {
-    /// Writes a piece of data to its drive: to its place, and to the log where that is hidden.
-    fn put_data(&self, zone: &mut Zone, id: ZoneId, piece: Piece, data: Buf, children: &mut Children) {
-        let row = self.layout.row(piece.stripe) + piece.row;
-        let member = self.member(piece.slot);
-        if zone.patches.is_empty() {
-            return children.push(piece.slot, member.write(id, row, data));
+impl Writes {
+    /// Writes a piece of data to its drive: in place, and to the log where the rows are stale.
+    fn write_data(&self, zone: &mut Zone, id: ZoneId, piece: Piece, data: Buf, ios: &mut DriveIos) {
+        let row = self.ctx.layout.row(piece.stripe) + piece.row;
+        let member = self.members.member(piece.slot);
+        if zone.stale.is_empty() {
+            return ios.push(piece.slot, member.write(id, row, data));
         }
-        for (rows, hidden) in zone.patches.split(piece.slot, row..row + piece.len) {
-            let part = data.slice(self.bytes(rows.start - row)..self.bytes(rows.end - row));
-            if !hidden {
-                children.push(piece.slot, member.write(id, rows.start, part));
+        for (rows, stale) in zone.stale.split(piece.slot, row..row + piece.len) {
+            let part = data.slice(self.ctx.bytes(rows.start - row)..self.ctx.bytes(rows.end - row));
+            if !stale {
+                ios.push(piece.slot, member.write(id, rows.start, part));
                 continue;
             }
-            add(&self.tally.relocations, 1);
-            zone.patches.put(&self.layout, self.bytes(1), piece.slot, rows.start, &part);
+            add(&self.ctx.metrics.relocations, 1);
+            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), piece.slot, rows.start, &part);
             let start = piece.offset.plus(Blocks(rows.start - row));
             let end = start.plus(Blocks(rows.end - rows.start));
             let body = Body::RelocatedData { zone: id, generation: zone.generation, start, end, data: part };
-            children.push(piece.slot, member.append_reserved(&body, self.geometry.block_size));
+            ios.push(piece.slot, member.append_reserved(&body, self.ctx.geometry.block_size));
         }
     }
 
-    /// Writes rows of parity that change no more to their place. Where any of the unit's rows is hidden, the whole unit
-    /// goes to the log with its last row, and nothing before that. Says whether these rows are there.
-    fn put_parity(
+    /// Writes rows of parity that are final. If any row of the unit is stale, the whole unit goes to the log together with
+    /// its last row, and earlier rows are not written. True if the rows were written.
+    fn write_parity(
         &self,
         zone: &mut Zone,
         id: ZoneId,
         stripe: Stripe,
         rows: Range<u64>,
-        children: &mut Children,
+        ios: &mut DriveIos,
     ) -> bool {
-        let (slot, first, unit) =
-            (self.layout.parity(id, stripe), self.layout.row(stripe), self.layout.unit_of(stripe));
-        let member = self.member(slot);
+        let (slot, first, unit) = (
+            self.ctx.layout.parity(id, stripe),
+            self.ctx.layout.row(stripe),
+            self.ctx.layout.unit_of(stripe),
+        );
+        let member = self.members.member(slot);
         let last = rows.end == unit;
-        if zone.patches.is_empty() || !zone.patches.hides(slot, &(first..first + unit)) {
-            let bytes = self.bytes(rows.start)..self.bytes(rows.end);
+        if zone.stale.is_empty() || !zone.stale.has_stale(slot, &(first..first + unit)) {
+            let bytes = self.ctx.bytes(rows.start)..self.ctx.bytes(rows.end);
             let parity = if last {
                 let whole = std::mem::take(&mut zone.parity).freeze();
-                zone.made_whole(stripe, &whole);
+                zone.keep_parity(stripe, &whole);
                 whole.slice(bytes)
             } else {
                 let part = zone.parity.get(bytes);
-                Buf::copy_from(part.expect("the rows of what is written are there"))
+                Buf::copy_from(part.expect("memory holds the parity of the open stripe"))
             };
-            add(&self.tally.parity_bytes, parity.len() as u64);
-            children.push(slot, member.write(id, first + rows.start, parity));
+            add(&self.ctx.metrics.parity_bytes, parity.len() as u64);
+            ios.push(slot, member.write(id, first + rows.start, parity));
             return true;
         }
         if !last {
             return false;
         }
         let parity = std::mem::take(&mut zone.parity).freeze();
-        zone.made_whole(stripe, &parity);
-        add(&self.tally.parity_bytes, parity.len() as u64);
-        add(&self.tally.relocations, 1);
-        // Rows below what is hidden are written already; those above keep the drive's pointer where it belongs.
-        let parts = zone.patches.split(slot, first..first + unit);
+        zone.keep_parity(stripe, &parity);
+        add(&self.ctx.metrics.parity_bytes, parity.len() as u64);
+        add(&self.ctx.metrics.relocations, 1);
+        // Rows below the stale ones are in place already. Rows above are written too: the drive's pointer must not fall
+        // behind.
+        let parts = zone.stale.split(slot, first..first + unit);
         if let Some((rows, false)) = parts.last().cloned() {
-            let part = parity.slice(self.bytes(rows.start - first)..self.bytes(rows.end - first));
-            children.push(slot, member.write(id, rows.start, part));
+            let part = parity.slice(self.ctx.bytes(rows.start - first)..self.ctx.bytes(rows.end - first));
+            ios.push(slot, member.write(id, rows.start, part));
         }
-        let (start, end) = (self.layout.start(stripe), self.layout.end(stripe));
-        zone.relocated.insert(stripe, Relocated { end, unit: parity.clone() });
-        let body = Body::Relocated { zone: id, generation: zone.generation, start, end, unit: parity };
-        children.push(slot, member.append_reserved(&body, self.geometry.block_size));
+        let (start, end) = (self.ctx.layout.start(stripe), self.ctx.layout.end(stripe));
+        zone.relocated.insert(stripe, RelocatedParity { end, unit: parity.clone() });
+        let body = Body::RelocatedParity { zone: id, generation: zone.generation, start, end, unit: parity };
+        ios.push(slot, member.append_reserved(&body, self.ctx.geometry.block_size));
         true
     }
 
-    /// Writes `data` at the pointer. It fits, and so do its relocated units.
+    /// Writes `data` at the pointer. The zone has room, and the logs have reserved room for relocated content.
     #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
     pub(crate) fn put(
-        self: &Arc<Core>,
+        self: &Arc<Self>,
         zone: &mut Zone,
         id: ZoneId,
         data: Buf,
         how: Durability,
         done: Done,
         completer: Completer,
-        after: &mut After,
+        deferred: &mut Deferred,
     ) {
-        let (layout, from) = (self.layout, zone.pointer);
-        let blocks = data.len() as u64 / u64::from(self.geometry.block_size);
+        let (layout, from) = (self.ctx.layout, zone.pointer);
+        let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
         let end = from.plus(Blocks(blocks));
-        let flight = zone.take_off(end, data.clone(), how, done, completer);
-        let mut children = Children::default();
+        let flight = zone.push_flight(end, data.clone(), how, done, completer);
+        let mut ios = DriveIos::default();
         let mut covered: Vec<Blocks> = Vec::new();
-        // The stripe whose parity was made in one go: all of it is in this write.
+        // The stripe whose parity was computed at once, because the write contains the whole stripe.
         let mut folded = None;
-        add(&self.tally.data_bytes, data.len() as u64);
+        add(&self.ctx.metrics.data_bytes, data.len() as u64);
         for step in steps(&layout, id, from, blocks) {
             match step {
                 Step::Data(piece) => {
-                    let at = self.bytes(piece.offset.minus(from).0);
-                    let part = data.slice(at..at + self.bytes(piece.len));
+                    let at = self.ctx.bytes(piece.offset.minus(from).0);
+                    let part = data.slice(at..at + self.ctx.bytes(piece.len));
                     if piece.index == 0 {
-                        let unit = self.bytes(layout.unit_of(piece.stripe));
+                        let unit = self.ctx.bytes(layout.unit_of(piece.stripe));
                         if zone.parity.is_empty() {
                             zone.parity = BufMut::with_capacity(unit);
                         }
@@ -125,20 +130,20 @@ impl Core {
                             zone.parity.extend_from_slice(&part);
                         }
                     } else if folded != Some(piece.stripe) {
-                        let row = self.bytes(piece.row);
+                        let row = self.ctx.bytes(piece.row);
                         let rows = zone.parity.get_mut(row..row + part.len());
-                        xor(rows.expect("the stripe's first unit is there"), &part);
+                        xor(rows.expect("memory holds the first unit of the stripe"), &part);
                     }
-                    self.put_data(zone, id, piece, part, &mut children);
+                    self.write_data(zone, id, piece, part, &mut ios);
                 }
                 Step::Parity { stripe, row, len } => {
                     let to = layout.unit_start(stripe, layout.data_units() - 1).plus(Blocks(row + len));
-                    let before = children.len();
-                    let covers = self.put_parity(zone, id, stripe, row..row + len, &mut children);
-                    // What comes before must be covered too: by the whole unit, or by what was logged.
+                    let before = ios.len();
+                    let covers = self.write_parity(zone, id, stripe, row..row + len, &mut ios);
+                    // A commit covers all lower blocks: by the whole unit, or by partial parity that was logged.
                     let all = to == layout.end(stripe) || zone.logged.plus(Blocks(len)) == to;
                     if covers && all {
-                        zone.commit(to, children.len() == before);
+                        zone.commit(to, ios.len() == before);
                         covered.push(to);
                     }
                 }
@@ -146,22 +151,22 @@ impl Core {
         }
         zone.pointer = end;
         if end == layout.capacity() {
-            // A drive whose zones are larger would leave this one open for ever.
-            for member in &self.members {
+            // A physical zone that is larger than the others would stay open.
+            for member in self.members.iter() {
                 let larger =
                     |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
                 if member.device_of(id).is_some_and(larger) {
-                    children.push(member.slot, member.act(id, Action::Finish));
+                    ios.push(member.slot, member.act(id, Action::Finish));
                 }
             }
         }
-        self.log_parity(zone, id, after);
-        let core = Arc::clone(self);
-        after.run(async move {
-            let slots = children.slots();
-            let failures = children.join().await;
-            let judged = core.judge(id, failures).await;
-            core.landed(id, flight, &covered, (slots, how), judged);
+        self.log_parity(zone, id, deferred);
+        let this = Arc::clone(self);
+        deferred.run(async move {
+            let slots = ios.slots();
+            let failures = ios.join().await;
+            let judged = this.failures.judge_writes(id, failures).await;
+            this.landed(id, flight, &covered, (slots, how), judged);
         });
     }
 }

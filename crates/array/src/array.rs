@@ -1,0 +1,93 @@
+//! The handle of an assembled array.
+
+use std::sync::Arc;
+
+use zoned::{Driver, ErrorKind, Geometry, Io, Op, Result, ZoneId, ZonedDevice};
+
+use crate::core::Core;
+use crate::degraded::failed_zones;
+use crate::format::superblock::Superblock;
+use crate::layout::Slot;
+
+/// An array of zoned drives.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) core: Arc<Core>,
+}
+
+impl ZonedDevice for Array {
+    fn geometry(&self) -> &Geometry {
+        &self.core.ctx.geometry
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.core.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        &self.core.ctx.driver
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let superblock = self.superblock();
+        let failed = superblock.members.iter().filter(|member| member.failed).count();
+        vec![
+            ("array", superblock.uuid.to_string()),
+            ("label", superblock.label),
+            ("drives", format!("{} ({failed} failed)", superblock.members.len())),
+            ("stripe unit", format!("{} blocks", superblock.unit)),
+        ]
+    }
+}
+
+impl Array {
+    /// The newest superblock: the array's shape and its failed members.
+    pub fn superblock(&self) -> Superblock {
+        self.core.members.config.lock().clone()
+    }
+
+    /// True if a second drive failed: the array takes no more writes.
+    pub fn is_broken(&self) -> bool {
+        self.core.members.is_broken()
+    }
+
+    /// Fails the drive in `slot`, as if the drive had answered with an error: to take a drive out, for example. When this
+    /// returns, the superblocks of the other drives say so. The content of the failed drive is out of date from then on.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] if there is no such slot, its drive has failed or is missing already, or another
+    /// one has: the array would stop.
+    pub async fn fail(&self, slot: Slot) -> Result<()> {
+        let core = &self.core;
+        let refuse = |why: String| Err(core.ctx.error(ErrorKind::Invalid, "fail").because(why));
+        if slot.0 >= core.ctx.layout.drives {
+            return refuse(format!(
+                "the array has {} slots, from 0 on: there is no {}",
+                core.ctx.layout.drives, slot.0
+            ));
+        }
+        if !core.members.member(slot).is_good() {
+            return refuse(format!("drive {} is failed or missing already", slot.0));
+        }
+        if let Some(other) = core.members.failed_beside(None) {
+            return refuse(format!(
+                "drive {} is lacking, and the array does without one only: replace that one first",
+                other.slot.0
+            ));
+        }
+        let why = core.ctx.error(ErrorKind::Gone, "fail").because("failed on request");
+        core.members.fail(slot, &why).await
+    }
+
+    /// Fails a zone, as if two drives lacked their parts: the content of the zone is lost. For tests.
+    #[doc(hidden)]
+    pub async fn fail_zone(&self, zone: ZoneId) -> Result<()> {
+        failed_zones::fail_zone(&self.core, zone).await
+    }
+}
+
+impl Drop for Array {
+    /// Stops a rebuild and a scrub soon. A rebuild goes on when the array is opened again.
+    fn drop(&mut self) {
+        self.core.jobs.stop();
+    }
+}

@@ -1,0 +1,286 @@
+//! Content of a drive's rows, read from that drive or reconstructed from the other drives.
+//!
+//! [`Reconstruct`] is the only place that combines drives of a zone in use: degraded reads, read repair, rebuilds, scrubs and
+//! zone rewrites ask here. A mount combines drives before there are zones in use: `mount::resync`.
+//!
+//! A row of one drive is the XOR of the row on all other drives, be it data or parity. For a stripe that is not whole,
+//! parity comes from memory, and data above the logical pointer counts as zeros ([`Reconstruct::piece`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use zoned::{Blocks, Buf, BufMut, Done, ErrorKind, Io, Result, ZoneId, join_all};
+
+use crate::context::Context;
+use crate::degraded::errors::{Retries, fails_the_drive, is_transient};
+use crate::degraded::failures::Failures;
+use crate::layout::xor::xor;
+use crate::layout::{Piece, Slot, Stripe};
+use crate::member::bad_rows;
+use crate::membership::Membership;
+use crate::zone::Zone;
+use crate::zone::stale_rows::{Overlay, apply_relocated};
+use crate::zone::table::ZoneTable;
+
+/// Rows of one drive that a reconstruction reads.
+struct Source {
+    slot: Slot,
+    row: u64,
+    rows: u64,
+    io: Io<BufMut>,
+    overlay: Overlay,
+}
+
+/// The reconstruction of a piece, its reads submitted.
+pub(crate) struct Reconstruction {
+    /// Parity that memory holds.
+    parity: Option<Buf>,
+    sources: Vec<Source>,
+    /// Blocks of the piece that are in flight: their content is in memory.
+    in_flight: Overlay,
+}
+
+/// Reads and reconstructs rows.
+pub(crate) struct Reconstruct {
+    pub ctx: Arc<Context>,
+    pub members: Arc<Membership>,
+    pub zones: Arc<ZoneTable>,
+    pub failures: Arc<Failures>,
+}
+
+impl Reconstruct {
+    /// Submits the reads that the blocks of `piece` are reconstructed from. The caller holds the zone's lock, so that
+    /// parity and pointer agree. Blocks in flight may be on their drives or not: they count neither in data nor in parity.
+    ///
+    /// Errors: [`ErrorKind::Media`] if a second drive is needed and has failed, or the parity is in bad rows.
+    pub(crate) fn piece(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Reconstruction> {
+        let layout = &self.ctx.layout;
+        let error = || {
+            let at = self.ctx.geometry.start(id).plus(piece.offset);
+            self.ctx.error(ErrorKind::Media, "read").in_zone(id).at(at)
+        };
+        let gone = |slot: Slot, what: &str| {
+            error().because(format!(
+                "{what} on drive {} is needed to make up for drive {}, and is not to be had: replace both drives and restore \
+                 what is lost",
+                slot.0, piece.slot.0
+            ))
+        };
+        let (row, len) = (piece.row, piece.len);
+        let mut limit = zone.readable().min(zone.acknowledged());
+        let mut parity = None;
+        let mut sources = Vec::new();
+        let rows = self.ctx.bytes(row)..self.ctx.bytes(row + len);
+        let mut in_flight = Vec::new();
+        let first = layout.row(piece.stripe) + row;
+        if zone.is_in_flight(layout, piece.stripe) {
+            let mut part = BufMut::zeroed(rows.len());
+            let unit = zone.acknowledged_parity(layout, self.ctx.bytes(1), piece.stripe);
+            let known = unit.get(rows.start.min(unit.len())..rows.end.min(unit.len()));
+            xor(&mut part, known.unwrap_or_default());
+            parity = Some(part.freeze());
+            let runs = zone.in_flight_of(piece.offset, piece.offset.plus(Blocks(len)));
+            in_flight.extend(runs.map(|(at, data)| (self.ctx.bytes(at.minus(piece.offset).0), data)));
+        } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
+            let slot = layout.parity(id, piece.stripe);
+            if self.members.member(slot).bad_rows.intersects(id, &(first..first + len)) {
+                return Err(error().because(bad_rows::REASON));
+            }
+            limit = limit.min(relocated.end);
+            parity = Some(relocated.unit.slice(rows));
+        } else if zone.open_stripe(layout) == Some(piece.stripe) {
+            parity = zone.parity.get(rows).map(Buf::copy_from);
+        } else {
+            let slot = layout.parity(id, piece.stripe);
+            let io = self.read_rows(id, slot, first, len).ok_or_else(|| gone(slot, "parity"))?;
+            sources.push(Source { slot, row: first, rows: len, io, overlay: Overlay::default() });
+        }
+        for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
+            let filled = layout.filled(piece.stripe, index, limit);
+            let count = filled.min(row + len).saturating_sub(row);
+            if count == 0 {
+                continue;
+            }
+            let slot = layout.data(id, piece.stripe, index);
+            let (io, overlay) = match zone.stale.held(self.ctx.bytes(1), slot, first, count) {
+                Some(relocated) => {
+                    let mut into = BufMut::zeroed(self.ctx.bytes(count));
+                    relocated.apply(&mut into);
+                    (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
+                }
+                None => {
+                    let io = self.read_rows(id, slot, first, count).ok_or_else(|| gone(slot, "data"))?;
+                    (io, zone.stale.over(self.ctx.bytes(1), slot, first, count))
+                }
+            };
+            sources.push(Source { slot, row: first, rows: count, io, overlay });
+        }
+        Ok(Reconstruction { parity, sources, in_flight: Overlay::new(in_flight) })
+    }
+
+    /// Waits for the reads of a reconstruction and combines them in `into`. A drive that is gone is failed here too.
+    pub(crate) async fn complete(
+        &self,
+        id: ZoneId,
+        reconstruction: Reconstruction,
+        into: &mut BufMut,
+    ) -> Result<()> {
+        let Reconstruction { parity, sources, in_flight } = reconstruction;
+        into.fill(0);
+        if let Some(parity) = &parity {
+            xor(into, parity);
+        }
+        let mut failed = Ok(());
+        for Source { slot, row, rows, io, overlay } in sources {
+            match self.retry_read(id, slot, (row, rows), io.await).await {
+                Ok(mut read) => {
+                    overlay.apply(&mut read);
+                    xor(into, &read);
+                }
+                Err(e) => {
+                    self.failures.count_read_error(id, slot, row..row + rows, &e);
+                    if fails_the_drive(e.kind()) {
+                        let _broken = self.members.fail(slot, &e).await;
+                    }
+                    failed = failed.and(Err(e));
+                }
+            }
+        }
+        in_flight.apply(into);
+        failed
+    }
+
+    /// Reconstructs the blocks of a piece.
+    pub(crate) async fn piece_now(&self, id: ZoneId, piece: Piece) -> Result<BufMut> {
+        let mut part = BufMut::zeroed(self.ctx.bytes(piece.len));
+        let reconstruction = self.piece(&self.zones.zone(id), id, piece)?;
+        self.complete(id, reconstruction, &mut part).await.map(|()| part)
+    }
+
+    /// The parity of these rows of a stripe, computed from the stripe's data below `end`.
+    pub(crate) async fn parity(
+        &self,
+        id: ZoneId,
+        stripe: Stripe,
+        end: Blocks,
+        rows: Range<u64>,
+    ) -> Result<BufMut> {
+        let layout = &self.ctx.layout;
+        let mut sum = BufMut::zeroed(self.ctx.bytes(rows.end - rows.start));
+        let (mut ios, mut parts) = (Vec::new(), Vec::new());
+        let row = layout.row(stripe) + rows.start;
+        for index in 0..layout.data_units() {
+            let count = layout.filled(stripe, index, end).min(rows.end).saturating_sub(rows.start);
+            if count > 0 {
+                let from = layout.data(id, stripe, index);
+                let io = self.read_rows(id, from, row, count);
+                let overlay = self.zones.zone(id).stale.over(self.ctx.bytes(1), from, row, count);
+                parts.push((from, count, overlay));
+                ios.push(io.ok_or_else(|| self.members.broken_error("rebuild"))?);
+            }
+        }
+        for (data, (from, count, overlay)) in join_all(ios).await.into_iter().zip(parts) {
+            let data = match data {
+                Ok(mut data) => {
+                    overlay.apply(&mut data);
+                    data
+                }
+                Err(e) if is_read_again(e.kind()) => self.rows_of(id, from, row, count).await?,
+                Err(e) => return Err(e),
+            };
+            xor(&mut sum, &data);
+        }
+        Ok(sum)
+    }
+
+    /// The longest read, in rows, that every drive takes at once.
+    pub(crate) fn longest_read(&self) -> u64 {
+        let devices = self.members.iter().filter_map(|member| member.device());
+        devices.map(|device| device.geometry().max_transfer.0).min().unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Submits a read of a drive's rows. `None` if the drive is missing.
+    pub(crate) fn read_rows(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Option<Io<BufMut>> {
+        self.members.member(slot).read(id, row, BufMut::zeroed(self.ctx.bytes(rows))).ok()
+    }
+
+    /// The result of a read; a read with a transient error is repeated.
+    pub(crate) async fn retry_read(
+        &self,
+        id: ZoneId,
+        slot: Slot,
+        (row, rows): (u64, u64),
+        mut read: Result<BufMut>,
+    ) -> Result<BufMut> {
+        let mut retries = Retries::default();
+        while let Err(error) = &read
+            && retries.wait(&*self.ctx.driver, error).await
+        {
+            let Some(again) = self.read_rows(id, slot, row, rows) else { break };
+            read = again.await;
+        }
+        read
+    }
+
+    /// The content of a drive's rows, relocated content included. Rows that the drive cannot read are served from memory
+    /// if they are relocated.
+    pub(crate) async fn rows_of(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Result<BufMut> {
+        let gone = || self.ctx.error(ErrorKind::Gone, "read").in_zone(id);
+        let read = self.read_rows(id, slot, row, rows).ok_or_else(gone)?.await;
+        let mut data = match self.retry_read(id, slot, (row, rows), read).await {
+            Ok(data) => data,
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+            Err(_) => {
+                let mut data = BufMut::with_capacity(self.ctx.bytes(rows));
+                for row in row..row + rows {
+                    if self.is_relocated(id, slot, row) {
+                        data.extend_from_slice(&BufMut::zeroed(self.ctx.bytes(1)));
+                    } else {
+                        let read = self.read_rows(id, slot, row, 1).ok_or_else(gone)?.await;
+                        data.extend_from_slice(&self.retry_read(id, slot, (row, 1), read).await?);
+                    }
+                }
+                data
+            }
+        };
+        self.apply_memory(id, slot, row, &mut data);
+        Ok(data)
+    }
+
+    /// True if memory holds the content of a row, so that the drive is not needed.
+    fn is_relocated(&self, id: ZoneId, slot: Slot, row: u64) -> bool {
+        let zone = self.zones.zone(id);
+        let stripe = Stripe(row / self.ctx.layout.unit);
+        let parity = self.ctx.layout.parity(id, stripe) == slot
+            && zone.relocated.contains_key(&stripe)
+            && !self.members.member(slot).bad_rows.intersects(id, &(row..row + 1));
+        parity || zone.stale.held(self.ctx.bytes(1), slot, row, 1).is_some()
+    }
+
+    /// Puts the content that memory holds over rows that were read from a drive: relocated content, and the parity of the
+    /// stripe at the pointer.
+    pub(crate) fn apply_memory(&self, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
+        let zone = self.zones.zone(id);
+        let (ctx, layout) = (&self.ctx, &self.ctx.layout);
+        apply_relocated(layout, ctx.bytes(1), id, (&zone.stale, &zone.relocated), slot, row, data);
+        // Stale rows of this parity are in memory only.
+        let Some(stripe) = zone.open_stripe(layout) else { return };
+        let end = row + (data.len() / ctx.bytes(1)) as u64;
+        let first = layout.row(stripe);
+        let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(end));
+        if layout.parity(id, stripe) != slot || from >= to {
+            return;
+        }
+        let place = data.get_mut(ctx.bytes(from - row)..ctx.bytes(to - row));
+        let rows = zone.parity.get(ctx.bytes(from - first)..ctx.bytes(to - first));
+        if let Some((place, rows)) = place.zip(rows) {
+            place.copy_from_slice(rows);
+        }
+    }
+}
+
+/// True if a failed read of several rows is repeated row by row: the log may hold rows that the drive cannot read, and
+/// a transient error may not come again.
+pub(crate) fn is_read_again(kind: ErrorKind) -> bool {
+    kind == ErrorKind::Media || is_transient(kind)
+}

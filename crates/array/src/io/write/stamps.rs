@@ -1,0 +1,47 @@
+//! Which drives a durable write has to flush (RAIZN, section 4.3.3, "persistence bitmap").
+//!
+//! Flushes of a drive are numbered in the order of their submission. When a block of a zone has landed on a drive, the
+//! drive's next flush covers the block. The zone keeps, for each drive, the number of the flush that covers its last
+//! block there. Once a flush with this number or a later one is done, all blocks of the zone on that drive are durable.
+//! A durable write is acknowledged when that holds for all drives; drives for which it holds already are not flushed.
+//!
+//! The paper keeps one bit for each stripe unit. One number for each drive and zone is enough, because a flush covers all
+//! lower blocks of the zone too.
+
+use zoned::{Blocks, Durability, ZoneId};
+
+use super::Writes;
+use crate::layout::slots::Slots;
+use crate::zone::Zone;
+
+impl Writes {
+    /// Blocks or records of a zone have landed on these drives: the drives' next flushes cover them.
+    pub(crate) fn stamp_slots(&self, zone: &mut Zone, slots: Slots, how: Durability) {
+        if !self.ctx.geometry.volatile_cache {
+            return;
+        }
+        if !self.ctx.rules.flushes_all_slots() && how == Durability::Cached {
+            return;
+        }
+        for member in self.members.iter().filter(|member| slots.has(member.slot)) {
+            zone.stamp(member.slot, member.next_flush());
+        }
+    }
+
+    /// The drives with blocks of the zone that no flush has covered.
+    pub(crate) fn not_durable(&self, zone: &Zone) -> Slots {
+        let mut slots = Slots::default();
+        for member in self.members.iter().filter(|member| !member.covers(zone.stamp_of(member.slot))) {
+            slots.add(member.slot);
+        }
+        slots
+    }
+
+    /// The parity that covers the blocks below `end` has landed on its drive.
+    pub(crate) fn parity_landed(&self, zone: &mut Zone, id: ZoneId, end: Blocks) {
+        let stripe = self.ctx.layout.stripe_of(Blocks(end.0.saturating_sub(1)));
+        let mut slots = Slots::default();
+        slots.add(self.ctx.layout.parity(id, stripe));
+        self.stamp_slots(zone, slots, Durability::Cached);
+    }
+}

@@ -1,0 +1,42 @@
+//! Operations on several drives that are waited for together.
+
+use zoned::{Error, Io, Result, join_all};
+
+use crate::layout::Slot;
+use crate::layout::slots::Slots;
+
+/// Operations that were submitted to drives, each with the slot of its drive.
+#[derive(Default)]
+pub(crate) struct DriveIos {
+    slots: Vec<Slot>,
+    ios: Vec<Io<()>>,
+}
+
+impl DriveIos {
+    /// Adds an operation on the drive in `slot`; `None` (no drive, nothing to do) adds nothing.
+    pub(crate) fn push(&mut self, slot: Slot, io: Option<Io<()>>) {
+        if let Some(io) = io {
+            self.slots.push(slot);
+            self.ios.push(io);
+        }
+    }
+
+    /// The number of operations.
+    pub(crate) fn len(&self) -> usize {
+        self.ios.len()
+    }
+
+    /// The slots that have an operation.
+    pub(crate) fn slots(&self) -> Slots {
+        let mut slots = Slots::default();
+        self.slots.iter().for_each(|slot| slots.add(*slot));
+        slots
+    }
+
+    /// Waits for all operations; returns those that failed.
+    pub(crate) async fn join(self) -> Vec<(Slot, Error)> {
+        let results = join_all(self.ios).await;
+        let failure = |(slot, result): (Slot, Result<()>)| result.err().map(|e| (slot, e));
+        self.slots.into_iter().zip(results).filter_map(failure).collect()
+    }
+}

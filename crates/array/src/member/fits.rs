@@ -1,0 +1,30 @@
+//! Does a drive fit an array?
+
+use std::sync::Arc;
+
+use zoned::{Error, ErrorKind, Result, ZonedDevice};
+
+use crate::format::superblock::Superblock;
+use crate::layout::{METADATA_ZONES, Slot};
+
+/// Refuses a drive whose geometry the superblock does not allow in `slot`.
+pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
+    let g = device.geometry();
+    let same = g.block_size == superblock.block_size
+        && g.conventional == 0
+        && g.zones >= superblock.zones.saturating_add(METADATA_ZONES)
+        && g.zone_capacity >= superblock.zone_capacity
+        // A unit and its record's header are one write.
+        && g.max_transfer.0 > u64::from(superblock.unit)
+        && superblock.metadata_zones == METADATA_ZONES
+        && slot.index() < superblock.members.len();
+    if same {
+        return Ok(());
+    }
+    let why = format!(
+        "the drive is not what the array was made of: {} zones of {} blocks of {} bytes, {} of them conventional, at most {} \
+         blocks at a time; was it formatted anew?",
+        g.zones, g.zone_capacity.0, g.block_size, g.conventional, g.max_transfer.0
+    );
+    Err(Error::new(ErrorKind::Damaged, &g.name, "open").because(why))
+}

@@ -1,0 +1,303 @@
+//! The contents of a member's metadata log, as a mount reads them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use uuid::Uuid;
+use zoned::{Blocks, Buf, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZonedDevice};
+
+use crate::format::HIGHEST;
+use crate::format::record::{Body, Record};
+use crate::format::shape::Shape;
+use crate::format::superblock::Superblock;
+use crate::format::zone_entries::ZoneEntry;
+use crate::layout::row_set::RowSet;
+use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::member::log_reader::each_record;
+use crate::zone::stale_rows::RelocatedParity;
+
+/// A record of partial parity: the parity rows of the blocks `start..end` of one stripe.
+#[derive(Clone, Debug)]
+pub(crate) struct Partial {
+    pub start: Blocks,
+    pub end: Blocks,
+    pub rows: Buf,
+}
+
+/// A record of the stale rows of a physical zone.
+#[derive(Clone, Debug)]
+pub(crate) struct StaleRecord {
+    pub generation: u64,
+    sequence: u64,
+    pub rows: RowSet,
+    /// The physical zone was rewritten: relocated content of older records is in place.
+    rewritten: bool,
+}
+
+/// A record of a copy of a physical zone in metadata zone `zone`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZoneCopy {
+    pub generation: u64,
+    sequence: u64,
+    pub rows: u64,
+    pub zone: ZoneId,
+    pub mask: u64,
+}
+
+/// The records of one epoch on one member.
+#[derive(Default, Debug)]
+pub(crate) struct EpochContents {
+    /// The checkpoint that begins the epoch is complete.
+    pub complete: bool,
+    /// The highest `config` of the superblocks.
+    pub config: u64,
+    /// Generation and end of each zone.
+    pub entries: BTreeMap<ZoneId, ZoneEntry>,
+    /// Zones and generations whose reset was begun.
+    pub intents: BTreeSet<(ZoneId, u64)>,
+    /// Partial parity by zone, with its generation, and by stripe.
+    pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
+    /// The highest stripe of each zone whose partial parity was dropped, because no mount should need it.
+    pub dropped: BTreeMap<ZoneId, Stripe>,
+    /// Relocated parity: generation, sequence, content.
+    pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, RelocatedParity)>,
+    /// Zones that an interrupted rebuild has copied to this new drive: sequence, generation and end.
+    pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
+    /// Relocated data by zone, with its generation, and by row of the drive's physical zone.
+    pub data: BTreeMap<ZoneId, (u64, BTreeMap<u64, Buf>)>,
+    /// The newest record of stale rows, by zone.
+    pub stale: BTreeMap<ZoneId, StaleRecord>,
+    /// The newest copy of a physical zone, by zone.
+    pub zone_copies: BTreeMap<ZoneId, ZoneCopy>,
+    /// The newest record of bad rows, by zone: generation, sequence, rows.
+    pub bad_rows: BTreeMap<ZoneId, (u64, u64, RowSet)>,
+    /// Metadata zones that hold records of the epoch.
+    pub zones: BTreeSet<ZoneId>,
+}
+
+/// The records of all epochs on one member.
+#[derive(Default, Debug)]
+pub(crate) struct LogContents {
+    pub epochs: BTreeMap<u64, EpochContents>,
+    /// The newest superblock.
+    pub newest: Option<Superblock>,
+    /// The highest sequence number.
+    pub sequence: u64,
+    /// Records with a valid checksum and impossible content: they are ignored.
+    pub unsound: u64,
+    /// Unreadable blocks of each metadata zone: their records are unknown.
+    unreadable: BTreeMap<ZoneId, u64>,
+}
+
+/// Which partial parity a mount needs.
+#[derive(Debug)]
+pub(crate) struct Needed {
+    /// Stripes below the highest one of a zone that may have been in flight.
+    pub doubt: u64,
+    /// For each zone, the number of rows that every drive with a known pointer has written.
+    pub lowest: Vec<u64>,
+}
+
+impl Needed {
+    /// The first stripe of a zone whose partial parity may be needed, if `highest` is the highest stripe with a record. A
+    /// drive may have lost everything in its cache, so the lowest pointer counts too.
+    fn first(&self, layout: &Layout, zone: ZoneId, highest: Stripe) -> Stripe {
+        let lowest = self.lowest.get(zone.index()).map_or(0, |row| row / layout.unit.max(1));
+        Stripe(highest.0.saturating_sub(self.doubt).min(lowest.saturating_sub(1)))
+    }
+}
+
+/// Reads all metadata zones of a member of an array of this shape.
+///
+/// Errors: those of the drive, and [`ErrorKind::Damaged`] if a record has an epoch or sequence number above [`HIGHEST`].
+pub(crate) async fn read(
+    device: &Arc<dyn ZonedDevice>,
+    shape: &Shape,
+    array: Uuid,
+    slot: Slot,
+    needed: &Needed,
+) -> Result<(LogContents, Vec<ZoneInfo>)> {
+    let mut log = LogContents::default();
+    let zones = device.report(0..METADATA_ZONES).await?;
+    for info in &zones {
+        let unreadable = each_record(device, shape.layout.unit, info, &mut |_, _, record| {
+            if record.place.array == array && record.place.member == slot {
+                log.add(shape, info.zone, needed, record);
+            }
+        })
+        .await?;
+        if unreadable > 0 {
+            log.unreadable.insert(info.zone, unreadable);
+        }
+    }
+    let epoch = log.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
+    if epoch.max(log.sequence) > HIGHEST {
+        let error = Error::new(ErrorKind::Damaged, &device.geometry().name, "read the metadata log");
+        return Err(error.because(format!(
+            "its records have epochs up to {epoch} and numbers up to {}: no array counts that far. Leave the drive out, and \
+             replace it",
+            log.sequence
+        )));
+    }
+    if log.unsound > 0 {
+        let records = log.unsound;
+        tracing::error!(?device, records, "records that say what cannot be are passed over");
+    }
+    log.epochs.values_mut().for_each(EpochContents::drop_rewritten);
+    Ok((log, zones))
+}
+
+impl LogContents {
+    /// The newest complete epoch.
+    pub(crate) fn complete(&self) -> Option<u64> {
+        self.epochs.iter().rev().find(|(_, contents)| contents.complete).map(|(epoch, _)| *epoch)
+    }
+
+    /// The number of unreadable blocks that may belong to `epoch` or a later one. A metadata zone holds records of one epoch
+    /// only, so that one readable record gives the epoch of the zone. A zone with a copy of a physical zone has no records.
+    pub(crate) fn unreadable_from(&self, epoch: u64) -> u64 {
+        let of = |zone: &ZoneId| self.epochs.iter().rev().find(|(_, contents)| contents.zones.contains(zone));
+        let counts = |zone: &ZoneId| of(zone).is_none_or(|(of, _)| *of >= epoch);
+        self.unreadable.iter().filter(|(zone, _)| counts(zone)).map(|(_, blocks)| blocks).sum()
+    }
+
+    /// The number of unreadable blocks that may belong to the newest complete epoch or a later one.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable_from(self.complete().unwrap_or(0))
+    }
+
+    /// Forgets the progress of a rebuild: a newer record about a zone may be unreadable.
+    pub(crate) fn forget_rebuilt_zones(&mut self) {
+        self.epochs.values_mut().for_each(|contents| contents.rebuilt.clear());
+    }
+
+    /// Adds a record. Partial parity that no mount needs is dropped.
+    fn add(&mut self, shape: &Shape, from: ZoneId, needed: &Needed, record: Record) {
+        let layout = &shape.layout;
+        self.sequence = self.sequence.max(record.place.sequence);
+        let contents = self.epochs.entry(record.place.epoch).or_default();
+        contents.zones.insert(from);
+        if !shape.allows(from, &record.place, &record.body) {
+            self.unsound += 1;
+            return;
+        }
+        match record.body {
+            Body::Superblock(superblock) => {
+                contents.config = contents.config.max(superblock.config);
+                if self.newest.as_ref().is_none_or(|newest| newest.config <= superblock.config) {
+                    self.newest = Some(superblock);
+                }
+            }
+            Body::Zones { first, entries } => {
+                for (id, entry) in (first.0..shape.zones).zip(entries) {
+                    contents.entries.entry(ZoneId(id)).or_default().learn(entry);
+                }
+            }
+            Body::ResetIntent { zone, generation } => {
+                contents.intents.insert((zone, generation));
+            }
+            Body::PartialParity { zone, generation, start, end, rows } => {
+                let (newest, stripes) = contents.partials.entry(zone).or_default();
+                if *newest < generation {
+                    (*newest, *stripes) = (generation, BTreeMap::new());
+                }
+                if *newest != generation {
+                    return;
+                }
+                let stripe = layout.stripe_of(start);
+                // A copy, because the record is a slice of a large buffer.
+                let rows = Buf::copy_from(&rows);
+                stripes.entry(stripe).or_default().push(Partial { start, end, rows });
+                let highest = stripes.last_key_value().map_or(stripe, |(stripe, _)| *stripe);
+                let kept = stripes.split_off(&needed.first(layout, zone, highest));
+                if let Some((stripe, _)) = std::mem::replace(stripes, kept).last_key_value() {
+                    let dropped = contents.dropped.entry(zone).or_default();
+                    *dropped = (*dropped).max(*stripe);
+                }
+            }
+            Body::RelocatedParity { zone, generation, start, end, unit } => {
+                let unit = RelocatedParity { end, unit: Buf::copy_from(&unit) };
+                let key = (zone, layout.stripe_of(start));
+                let newer = (generation, record.place.sequence);
+                let known =
+                    contents.relocated.get(&key).map(|(generation, sequence, _)| (*generation, *sequence));
+                if known.is_none_or(|known| known <= newer) {
+                    contents.relocated.insert(key, (newer.0, newer.1, unit));
+                }
+            }
+            Body::RebuiltZones { first, entries } => {
+                for (id, entry) in (first.0..shape.zones).zip(entries) {
+                    contents.rebuilt.insert(ZoneId(id), (record.place.sequence, entry));
+                }
+            }
+            Body::CheckpointEnd => contents.complete = true,
+            Body::RelocatedData { zone, generation, start, data, .. } => {
+                let piece = layout.locate(zone, start);
+                let known = contents.data.entry(zone).or_default();
+                if known.0 < generation {
+                    *known = (generation, BTreeMap::new());
+                }
+                if known.0 == generation {
+                    let row = layout.row(piece.stripe) + piece.row;
+                    // A checkpoint may hold a longer run from the same row on.
+                    let longer = known.1.get(&row).is_some_and(|other| other.len() >= data.len());
+                    if !longer {
+                        known.1.insert(row, Buf::copy_from(&data));
+                    }
+                }
+            }
+            Body::StaleRows { zone, generation, rows, rewritten } => {
+                let sequence = record.place.sequence;
+                let newer = (generation, sequence);
+                let known = contents.stale.get(&zone).map(|known| (known.generation, known.sequence));
+                if known.is_none_or(|known| known <= newer) {
+                    contents.stale.insert(zone, StaleRecord { generation, sequence, rows, rewritten });
+                }
+            }
+            Body::BadRows { zone, generation, rows } => {
+                let newer = (generation, record.place.sequence);
+                if contents.bad_rows.get(&zone).is_none_or(|(of, at, _)| (*of, *at) <= newer) {
+                    contents.bad_rows.insert(zone, (newer.0, newer.1, rows));
+                }
+            }
+            Body::ZoneCopy { zone, generation, rows, copy, mask } => {
+                let sequence = record.place.sequence;
+                let known = contents.zone_copies.get(&zone).map(|known| known.sequence);
+                if known.is_none_or(|known| known <= sequence) {
+                    contents
+                        .zone_copies
+                        .insert(zone, ZoneCopy { generation, sequence, rows, zone: copy, mask });
+                }
+            }
+        }
+    }
+}
+
+impl EpochContents {
+    /// True if a metadata zone holds records of this epoch, or the copy of a physical zone.
+    pub(crate) fn counts(&self, zone: ZoneId) -> bool {
+        self.zones.contains(&zone) || self.zone_copies.values().any(|copy| copy.zone == zone)
+    }
+
+    /// Drops relocated content and copies of physical zones that were rewritten since.
+    fn drop_rewritten(&mut self) {
+        for (zone, stale) in self.stale.iter().filter(|(_, stale)| stale.rewritten) {
+            self.relocated.retain(|(of, _), (generation, sequence, _)| {
+                of != zone || *generation != stale.generation || *sequence > stale.sequence
+            });
+        }
+        let stale = &self.stale;
+        self.zone_copies.retain(|zone, copy| {
+            let after = |rows: &StaleRecord| rows.rewritten && rows.sequence > copy.sequence;
+            !stale.get(zone).is_some_and(after)
+        });
+    }
+
+    /// The physical zone was rewritten from its copy.
+    pub(crate) fn rewritten(&mut self, zone: ZoneId, copy: ZoneCopy) {
+        let (generation, sequence) = (copy.generation, copy.sequence + 1);
+        self.stale
+            .insert(zone, StaleRecord { generation, sequence, rows: RowSet::default(), rewritten: true });
+        self.drop_rewritten();
+    }
+}

@@ -1,0 +1,142 @@
+//! A drive fails: the superblocks of the other drives say so before the array relies on the others alone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use zoned::{Durability, Error, ErrorKind, Result};
+
+use super::Membership;
+use crate::deferred::Deferred;
+use crate::events::EventKind;
+use crate::format::record::Body;
+use crate::format::superblock::Superblock;
+use crate::layout::Slot;
+use crate::member::drive_ios::DriveIos;
+use crate::metrics::add;
+
+impl Membership {
+    /// Fails the drive in `slot`: the array works without it from now on. When this returns, the superblocks say so.
+    ///
+    /// Errors: [`ErrorKind::Gone`] if another drive has failed already. The array is broken then.
+    pub(crate) async fn fail(self: &Arc<Self>, slot: Slot, why: &Error) -> Result<()> {
+        let _turn = self.persisting.acquire().await;
+        let mut slot = slot;
+        loop {
+            if self.is_broken() {
+                return Err(self.broken_error("write"));
+            }
+            if !self.member(slot).is_good() {
+                // The error may be that of a new drive whose rebuild runs.
+                self.member(slot).abort_replacement();
+                return Ok(());
+            }
+            if self.failed_beside(None).is_some() {
+                tracing::error!(slot = slot.0, %why, "a second drive failed: the array writes nothing more");
+                self.break_array(slot, why.to_string());
+                return Err(self.broken_error("write"));
+            }
+            self.unpersisted.fetch_add(1, Ordering::AcqRel);
+            self.ctx.tell(EventKind::DriveFailed { slot, why: why.to_string() });
+            self.member(slot).set_failed();
+            add(&self.ctx.metrics.drive_failures, 1);
+            tracing::error!(slot = slot.0, %why, "a drive failed: the array goes on without it");
+            let failures = self.persist_failure(slot).await;
+            self.unpersisted.fetch_sub(1, Ordering::AcqRel);
+            match failures.into_iter().next() {
+                None => return Ok(()),
+                Some((second, _)) => slot = second,
+            }
+        }
+    }
+
+    /// A second drive failed. The event comes first: a caller that sees the broken array can find the reason.
+    fn break_array(&self, slot: Slot, why: String) {
+        self.ctx.tell(EventKind::SecondFailure { slot, why });
+        self.broken.store(true, Ordering::Release);
+    }
+
+    /// Fails a new drive that has written as a member already, before its checkpoint is complete. If another drive
+    /// failed meanwhile, the array is broken: that failure was survivable with the new drive only.
+    pub(crate) async fn fail_new_member(&self, slot: Slot) {
+        let _turn = self.persisting.acquire().await;
+        let member = self.member(slot);
+        if !member.is_good() {
+            return;
+        }
+        if self.failed_beside(Some(slot)).is_some() {
+            let why = "the new drive could not become a member, and another one failed meanwhile";
+            tracing::error!(slot = slot.0, why, "a second drive failed: the array writes nothing more");
+            self.break_array(slot, why.to_owned());
+        }
+        member.set_failed();
+    }
+
+    /// Waits until the superblocks contain every failure that was noticed. A block that is acknowledged without a drive
+    /// must not be read from that drive after a restart.
+    pub(crate) async fn failures_persisted(&self, name: &'static str) -> Result<()> {
+        if self.is_persisting() {
+            let _turn = self.persisting.acquire().await;
+        }
+        if self.is_broken() { Err(self.broken_error(name)) } else { Ok(()) }
+    }
+
+    /// Writes to all superblocks that `slot` failed; returns the drives on which that failed.
+    async fn persist_failure(self: &Arc<Self>, slot: Slot) -> Vec<(Slot, Error)> {
+        {
+            let mut config = self.config.lock();
+            config.config += 1;
+            if let Some(member) = config.members.get_mut(slot.index()) {
+                (member.failed, member.rebuilding) = (true, false);
+            }
+        }
+        self.write_superblock().await
+    }
+
+    /// Changes the superblock on all drives that work: durable when this returns.
+    pub(crate) async fn publish(self: &Arc<Self>, change: impl FnOnce(&mut Superblock) + Send) -> Result<()> {
+        let failures = {
+            let _turn = self.persisting.acquire().await;
+            if self.is_broken() {
+                return Err(self.broken_error("write the superblock"));
+            }
+            {
+                let mut config = self.config.lock();
+                config.config += 1;
+                change(&mut config);
+            }
+            self.write_superblock().await
+        };
+        for (slot, error) in failures {
+            self.fail(slot, &error).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock to all drives that work, durable; returns the drives on which that failed. The caller holds
+    /// `persisting`. A log without room moves to a fresh zone.
+    pub(crate) async fn write_superblock(self: &Arc<Self>) -> Vec<(Slot, Error)> {
+        let superblock = self.config.lock().clone();
+        let body = Body::Superblock(superblock);
+        let mut ios = DriveIos::default();
+        let mut full = Vec::new();
+        let mut deferred = Deferred::default();
+        for member in self.good() {
+            let written = member.append(&body, false, Durability::Durable).or_else(|_| {
+                // Does not wait for the whole move: the move may need `persisting`.
+                self.roll(member.slot, &mut deferred);
+                member.append(&body, false, Durability::Durable)
+            });
+            match written {
+                Ok(io) => ios.push(member.slot, io),
+                Err(_) => full.push((
+                    member.slot,
+                    self.ctx.error(ErrorKind::ZoneFull, "write").because("no room for a superblock"),
+                )),
+            }
+        }
+        deferred.finish(&self.ctx);
+        let mut failures = ios.join().await;
+        failures.append(&mut full);
+        failures
+    }
+}

@@ -1,0 +1,230 @@
+//! Room in the metadata logs: records, reservations, and the move of a log to a fresh zone (a log roll).
+//!
+//! New records go to the new zone at once, so that no writer waits while the zone has room. Then the zones write a
+//! checkpoint to the new zone, from memory. The old zone is reset when the checkpoint is complete, everything that was in
+//! flight at its beginning is acknowledged, and all drives are flushed. Partial parity that only the old zone holds
+//! is then of stripes that are durable with their parity, or is in the checkpoint with the data that it covers durable.
+
+use std::sync::Arc;
+
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZonedDevice};
+
+use super::{CheckpointWrites, LogClient, Membership};
+use crate::deferred::Deferred;
+use crate::format::record::Body;
+use crate::layout::{METADATA_ZONES, Slot, Stripe};
+use crate::member::NoRoom;
+use crate::member::drive_ios::DriveIos;
+
+/// A log roll under way.
+struct Roll {
+    /// Of the drive that the log is on.
+    incarnation: u64,
+    /// The zone that the log leaves.
+    old: ZoneId,
+    device: Option<Arc<dyn ZonedDevice>>,
+    /// The write of the superblock, the first record of the new zone.
+    first: Result<Option<Io<()>>, NoRoom>,
+}
+
+/// A log moves early when less than one in this many blocks of its zone is left.
+const EARLY_ROLL: u64 = 4;
+
+impl Membership {
+    /// Moves the log of `slot` to the next metadata zone, unless a move is under way. When this returns, the log has room.
+    pub(crate) fn roll(self: &Arc<Self>, slot: Slot, deferred: &mut Deferred) {
+        let Some(client) = self.client.get().and_then(std::sync::Weak::upgrade) else { return };
+        let Some(roll) = self.begin_roll(slot) else { return };
+        let (this, incarnation) = (Arc::clone(self), roll.incarnation);
+        deferred.run(async move {
+            let mut commits = Vec::new();
+            let moved = this.move_log(&*client, slot, roll, &mut commits).await;
+            let failed = match &moved {
+                // Without the drive its parity is not needed. With two drives failed, nothing is acknowledged any more.
+                Err(error) if this.member(slot).is_incarnation(incarnation) => this.fail(slot, error).await,
+                // The error of an earlier drive says nothing of the drive that is in the slot now.
+                _ => Ok(()),
+            };
+            for (id, end) in commits {
+                client.commit_ended(id, end, &failed);
+            }
+            this.end_roll(slot, incarnation);
+        });
+    }
+
+    /// Sends new records to the next zone, a superblock first. `None` if a move is under way.
+    fn begin_roll(&self, slot: Slot) -> Option<Roll> {
+        let member = self.member(slot);
+        let mut log = member.log.lock();
+        if !log.begin_roll() {
+            return None;
+        }
+        let old = log.zone;
+        // Under the log's lock: a newer superblock is written after this one, to the same zone.
+        let superblock = Body::Superblock(self.config.lock().clone());
+        (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
+        let first = member.append_to(&mut log, &superblock, true, Durability::Cached);
+        Some(Roll { incarnation: log.incarnation, old, device: member.device(), first })
+    }
+
+    /// Moves the log of `slot` if little room is left.
+    pub(crate) fn roll_early(self: &Arc<Self>, slot: Slot, deferred: &mut Deferred) {
+        let early = {
+            let log = self.member(slot).log.lock();
+            !log.rolling && log.left() < log.capacity / EARLY_ROLL
+        };
+        if early {
+            self.roll(slot, deferred);
+        }
+    }
+
+    /// Writes the checkpoint to the new zone and resets the old one. `commits`: those that the checkpoint did not bring to
+    /// an end. Nothing is written to a new drive that takes the slot meanwhile.
+    async fn move_log(
+        self: &Arc<Self>,
+        client: &dyn LogClient,
+        slot: Slot,
+        roll: Roll,
+        commits: &mut Vec<(ZoneId, Blocks)>,
+    ) -> Result<()> {
+        let member = self.member(slot);
+        let Roll { incarnation, old, device, first } = roll;
+        let full = |NoRoom| self.full_error("checkpoint");
+        let mut ios = DriveIos::default();
+        ios.push(slot, first.map_err(full)?);
+        let mut writes = CheckpointWrites::default();
+        let written = client.write_checkpoint(slot, incarnation, &mut writes);
+        *commits = writes.commits;
+        written.map_err(full)?;
+        writes.ios.into_iter().for_each(|io| ios.push(slot, Some(io)));
+        ios.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
+        // If the drive failed meanwhile, its parity is gone: the commits end once the failure is persistent.
+        self.failures_persisted("write").await?;
+        for (id, end) in commits.drain(..) {
+            client.commit_ended(id, end, &Ok(()));
+        }
+        for barrier in writes.barriers {
+            barrier.await?;
+        }
+        client.log_poisoned_zones(slot, incarnation).await?;
+        if let Some(io) = member.append_end(incarnation, Durability::Cached).map_err(full)? {
+            io.await?;
+        }
+        self.flush_members().await?;
+        let same = |_: &Arc<dyn ZonedDevice>| member.is_good() && member.is_incarnation(incarnation);
+        let Some(device) = device.filter(same) else { return Ok(()) };
+        device.zone(old, Action::Reset).await?;
+        // The log may move to this zone next: its old records must not come back then.
+        match member.flush() {
+            Some(io) => io.await,
+            None => Ok(()),
+        }
+    }
+
+    /// The roll is over: the log has room again, or its drive failed. Zones that waited for room go on.
+    pub(crate) fn end_roll(&self, slot: Slot, incarnation: u64) {
+        let member = self.member(slot);
+        let waiting = {
+            let mut log = member.log.lock();
+            if log.incarnation == incarnation {
+                log.end_roll();
+            }
+            std::mem::take(&mut log.waiting)
+        };
+        if let Some(client) = self.client.get().and_then(std::sync::Weak::upgrade) {
+            waiting.into_iter().for_each(|id| client.room_freed(id));
+        }
+        member.rolled.notify();
+    }
+
+    /// The error of a checkpoint that is larger than a metadata zone.
+    pub(crate) fn full_error(&self, name: &'static str) -> Error {
+        self.ctx.error(ErrorKind::ZoneFull, name).because("the metadata that counts does not fit a zone")
+    }
+
+    /// Adds a record to the log of `slot`; waits for room if the log has none.
+    pub(crate) async fn append_rolling(
+        self: &Arc<Self>,
+        slot: Slot,
+        body: &Body,
+        how: Durability,
+    ) -> Result<Option<Io<()>>> {
+        let member = self.member(slot);
+        loop {
+            let seen = member.rolled.version();
+            match member.append(body, false, how) {
+                Ok(io) => return Ok(io),
+                Err(NoRoom) => {
+                    let mut deferred = Deferred::default();
+                    self.roll(slot, &mut deferred);
+                    deferred.finish(&self.ctx);
+                    member.rolled.changed_since(seen).await;
+                }
+            }
+        }
+    }
+
+    /// The two drives that hold the records of a zone: those of its first data unit and its first parity unit, or the next
+    /// ones in order where these are missing.
+    fn record_slots(&self, id: ZoneId) -> Vec<Slot> {
+        let layout = &self.ctx.layout;
+        let (first, parity) = (layout.data(id, Stripe(0), 0), layout.parity(id, Stripe(0)));
+        let rest = (0..layout.drives).map(Slot).filter(|slot| *slot != first && *slot != parity);
+        [first, parity].into_iter().chain(rest).filter(|slot| self.member(*slot).is_good()).take(2).collect()
+    }
+
+    /// Writes a record about a zone to the logs of its two drives. If one of them fails meanwhile, the next drive takes
+    /// its place.
+    pub(crate) async fn record(self: &Arc<Self>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
+        let mut wrote: Vec<Slot> = Vec::new();
+        loop {
+            let left: Vec<Slot> =
+                self.record_slots(id).into_iter().filter(|slot| !wrote.contains(slot)).collect();
+            if left.is_empty() {
+                return self.failures_persisted("write").await;
+            }
+            let mut ios = DriveIos::default();
+            for slot in &left {
+                let io = self.append_rolling(*slot, body, how).await?;
+                ios.push(*slot, io);
+            }
+            for (slot, error) in ios.join().await {
+                self.fail(slot, &error).await?;
+            }
+            wrote.extend(left);
+        }
+    }
+
+    /// Reserves these numbers of blocks in the logs. False if one of the logs has no room: nothing is reserved then.
+    pub(crate) fn reserve_now(&self, needs: &[(Slot, u64)]) -> bool {
+        for (n, (slot, blocks)) in needs.iter().enumerate() {
+            if !self.member(*slot).reserve(*blocks) {
+                self.unreserve(needs.get(..n).unwrap_or_default());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reserves these numbers of blocks in the logs; moves a log that has no room.
+    pub(crate) async fn reserve(self: &Arc<Self>, needs: &[(Slot, u64)]) {
+        for (slot, blocks) in needs {
+            let member = self.member(*slot);
+            loop {
+                let seen = member.rolled.version();
+                if member.reserve(*blocks) {
+                    break;
+                }
+                let mut deferred = Deferred::default();
+                self.roll(*slot, &mut deferred);
+                deferred.finish(&self.ctx);
+                member.rolled.changed_since(seen).await;
+            }
+        }
+    }
+
+    /// Gives back reservations.
+    pub(crate) fn unreserve(&self, needs: &[(Slot, u64)]) {
+        needs.iter().for_each(|(slot, blocks)| self.member(*slot).unreserve(*blocks));
+    }
+}

@@ -1,0 +1,140 @@
+//! The members of an assembled array: which drives work, and what all superblocks say.
+//!
+//! [`Membership`] owns the slots, the newest superblock and the state of failures. Its parts:
+//!
+//! ```text
+//!   fail      a drive fails: recorded on the other drives before anything relies on the others alone
+//!   flush     flushes of all drives, or of those that a durable write needs
+//!   log_room  records in the metadata logs, room for records, the move of a log to a fresh zone
+//! ```
+
+mod fail;
+mod flush;
+mod log_room;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use units::sync::Turnstile;
+use zoned::{Blocks, Error, ErrorKind, Io, Result, ZoneId};
+
+use crate::context::Context;
+use crate::format::superblock::Superblock;
+use crate::layout::Slot;
+use crate::member::{Member, NoRoom};
+
+/// The records of a checkpoint that were submitted, and what they wait for.
+#[derive(Default)]
+pub(crate) struct CheckpointWrites {
+    /// The writes of the records.
+    pub ios: Vec<Io<()>>,
+    /// Complete when everything that was in flight is acknowledged.
+    pub barriers: Vec<Io<()>>,
+    /// Commits of zones that these records bring to an end, with the blocks that each covers.
+    pub commits: Vec<(ZoneId, Blocks)>,
+}
+
+/// The zones, as a metadata log sees them: the source of a checkpoint, and writers that wait for room.
+pub(crate) trait LogClient: Send + Sync {
+    /// Writes everything that a mount needs to the log of `slot`, but for the superblock and the end record.
+    /// `incarnation`: that of the drive that the checkpoint is for.
+    fn write_checkpoint(
+        &self,
+        slot: Slot,
+        incarnation: u64,
+        writes: &mut CheckpointWrites,
+    ) -> Result<(), NoRoom>;
+
+    /// Logs the parity of poisoned zones again, after their unacknowledged blocks were dropped.
+    fn log_poisoned_zones(
+        &self,
+        slot: Slot,
+        incarnation: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>>;
+
+    /// The commit of `zone` that covers the blocks below `end` ended with `result`.
+    fn commit_ended(&self, zone: ZoneId, end: Blocks, result: &Result<()>);
+
+    /// The log that `zone` waited for has room, or its drive failed.
+    fn room_freed(&self, zone: ZoneId);
+}
+
+/// The members of an array.
+pub(crate) struct Membership {
+    ctx: Arc<Context>,
+    members: Box<[Member]>,
+    /// The newest superblock.
+    pub config: Mutex<Superblock>,
+    /// Held while a change is written to the superblocks.
+    pub persisting: Turnstile,
+    /// Failures that the superblocks do not contain yet.
+    unpersisted: AtomicU32,
+    /// A second drive failed: the array takes no more writes.
+    broken: AtomicBool,
+    /// Set once, when the array is assembled.
+    client: OnceLock<Weak<dyn LogClient>>,
+}
+
+impl Membership {
+    pub(crate) fn new(ctx: &Arc<Context>, members: Box<[Member]>, superblock: Superblock) -> Membership {
+        Membership {
+            ctx: Arc::clone(ctx),
+            members,
+            config: Mutex::new(superblock),
+            persisting: Turnstile::new(),
+            unpersisted: AtomicU32::new(0),
+            broken: AtomicBool::new(false),
+            client: OnceLock::new(),
+        }
+    }
+
+    /// Sets the zones that the logs serve.
+    pub(crate) fn serve(&self, client: Weak<dyn LogClient>) {
+        assert!(self.client.set(client).is_ok(), "an array is assembled once");
+    }
+
+    /// The member in `slot`.
+    pub(crate) fn member(&self, slot: Slot) -> &Member {
+        self.members.get(slot.index()).expect("the layout knows the number of drives")
+    }
+
+    /// All members, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
+    }
+
+    /// The members that work.
+    pub(crate) fn good(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.is_good())
+    }
+
+    /// The first member that has failed or is missing, apart from `slot`.
+    pub(crate) fn failed_beside(&self, slot: Option<Slot>) -> Option<&Member> {
+        self.members.iter().find(|member| !member.is_good() && Some(member.slot) != slot)
+    }
+
+    /// True if a second drive failed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// True if a failure is being recorded on the other drives.
+    pub(crate) fn is_persisting(&self) -> bool {
+        self.unpersisted.load(Ordering::Acquire) > 0
+    }
+
+    /// The error of a write to an array of which two drives failed.
+    pub(crate) fn broken_error(&self, name: &'static str) -> Error {
+        self.ctx.error(ErrorKind::Gone, name).because(
+            "two drives of the array failed: nothing more is written, and what the others hold can be read",
+        )
+    }
+
+    /// The epoch of this mount.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.good().map(|good| good.log.lock().epoch).next().unwrap_or(0)
+    }
+}

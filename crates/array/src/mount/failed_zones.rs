@@ -1,0 +1,63 @@
+//! Failed zones at a mount: zones of which two drives lack their part. See `degraded::failed_zones`.
+
+use zoned::{Action, Blocks, ErrorKind, ZoneId};
+
+use crate::format::zone_entries::ZoneEntry;
+use crate::layout::{METADATA_ZONES, Slot, Stripe};
+use crate::mount::decide::{Decision, PartState};
+use crate::mount::errors::{FromDrive, MountError};
+use crate::mount::gather::Mount;
+
+impl Mount {
+    /// True if a zone has failed, now or before an earlier mount.
+    pub(crate) fn has_failed(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
+        if entry.is_lost() {
+            // A reset that was begun is completed instead.
+            return !self.intent(id, entry.generation) || self.absent(id) > 1 || self.worn(id);
+        }
+        self.absent(id) > 1 && !self.was_empty(id, entry, decision)
+    }
+
+    /// True if nothing of a zone was durable, because its first block is missing. If the drive of that block lacks
+    /// its part, the block could still be in partial parity: then the log with that record must be readable, and no
+    /// other drive may hold more.
+    fn was_empty(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
+        let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
+        if self.intent(id, entry.generation) {
+            // A reset was begun, or the end of the zone was recorded.
+            return true;
+        }
+        let slots = || (0..self.layout.drives).map(Slot);
+        let untouched =
+            || slots().all(|slot| matches!(self.part(slot, id), PartState::Written(0) | PartState::Missing));
+        decision.pointer == Blocks::ZERO
+            && entry.end.is_none()
+            && (self.part(first, id) != PartState::Missing || self.contents(parity).is_some() && untouched())
+    }
+
+    /// All failed zones.
+    pub(crate) fn failed_zones(&self) -> Vec<ZoneId> {
+        let lost = |id: &ZoneId| {
+            let (entry, decision) = self.decide(*id);
+            self.has_failed(*id, &entry, &decision)
+        };
+        (0..self.superblock.zones).map(ZoneId).filter(lost).collect()
+    }
+
+    /// Finishes the active parts of failed zones. The failures are durable before.
+    pub(crate) async fn finish_failed_zones(&self, lost: &[ZoneId]) -> Result<(), MountError> {
+        for (slot, present) in self.members() {
+            for id in lost {
+                if present.report.get(id.index()).is_none_or(|info| !info.state.is_active()) {
+                    continue;
+                }
+                match present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await {
+                    // A part that wore out meanwhile is not active either.
+                    Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {}
+                    finished => finished.of(slot)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Opening an array, without a drive that stops the mount.
+//!
+//! If an operation of one drive stops a mount and all other drives are present, the mount begins again without that
+//! drive. The failure is recorded on the other drives before anything else is done (`record_failures`), as for a
+//! missing drive. The first try left the state of a mount that a power cut ended: the old epoch counts until the new
+//! epoch is complete on all drives, resynced parity stays valid, and the drive may be lost after the cut. No operation of
+//! the first try is in flight when the second one begins.
+
+use std::sync::Arc;
+
+use zoned::{Result, ZonedDevice};
+
+use crate::OpenOptions;
+use crate::array::Array;
+use crate::background::rebuild;
+use crate::core::Core;
+use crate::degraded::errors::fails_the_drive;
+use crate::member::log_reader;
+use crate::metrics::add;
+use crate::mount::candidate::Candidate;
+use crate::mount::errors::{MountError, is_drive_fault, is_zone_state, second_failure};
+use crate::mount::gather::Mount;
+
+impl Array {
+    /// Assembles the array that `devices` are members of, in any order. One drive may be missing, or fail during the mount:
+    /// the array works without that drive from then on, and the other drives say so before the array relies on them alone.
+    ///
+    /// Errors: [`ErrorKind::NotFound`](zoned::ErrorKind::NotFound) if no drive is a member of an array,
+    /// [`ErrorKind::Invalid`](zoned::ErrorKind::Invalid) if the drives are of several arrays,
+    /// [`ErrorKind::Gone`](zoned::ErrorKind::Gone) if more than one drive is missing or failed; the error of a drive that
+    /// fails as the second one; and an error of the host (no memory, for example), for which no drive is failed.
+    pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
+        let (resume, pace) = (options.resume, options.rebuild);
+        let (core, candidate) = mount(devices, options).await?;
+        if let Some(candidate) = candidate.filter(|_| resume)
+            && let Err(error) = rebuild::resume(&core, candidate, pace)
+        {
+            // The array works without the drive, as before.
+            tracing::warn!(%error, "the rebuild does not go on");
+        }
+        Ok(Arc::new(Array { core }))
+    }
+}
+
+/// Mounts the array that `devices` are members of, without a drive that stops the mount.
+async fn mount(
+    devices: Vec<Arc<dyn ZonedDevice>>,
+    options: OpenOptions,
+) -> Result<(Arc<Core>, Option<Candidate>)> {
+    let mut refused = None;
+    // A drive that is gone does not answer at the next try: it counts as missing then.
+    let mut tries = devices.len();
+    let mut read_again = false;
+    loop {
+        let claims = log_reader::claims(devices.clone()).await?;
+        let mount = match Mount::gather(claims, options.clone(), refused).await {
+            Ok(mount) => mount,
+            Err(MountError { slot: Some(_), error }) if fails_the_drive(error.kind()) && tries > 0 => {
+                tracing::warn!(%error, "a drive was lost while it was read: once more");
+                tries -= 1;
+                continue;
+            }
+            Err(MountError { error, .. }) => return Err(error),
+        };
+        let lacking = mount.lacking_slot();
+        let name = Arc::clone(&mount.name);
+        let MountError { slot, error } = match mount.start().await {
+            Ok((core, candidate)) => {
+                add(&core.ctx.metrics.drive_failures, u64::from(refused.is_some()));
+                return Ok((core, candidate));
+            }
+            Err(stopped) => stopped,
+        };
+        let Some(slot) = slot.filter(|_| is_drive_fault(error.kind())) else { return Err(error) };
+        if is_zone_state(error.kind()) && !read_again {
+            tracing::warn!(slot = slot.0, %error, "a zone takes no more: the drives are looked at again");
+            read_again = true;
+            continue;
+        }
+        if let Some(lacking) = lacking {
+            return Err(second_failure(&name, lacking, slot, &error));
+        }
+        tracing::error!(slot = slot.0, %error, "a drive failed while the array was opened: it goes on without it");
+        refused = Some(slot);
+    }
+}

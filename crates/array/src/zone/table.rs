@@ -1,0 +1,300 @@
+//! The logical zones of an assembled array: their locks, their queues, and how many may be open and active.
+//!
+//! Lock order: the limits, then one zone. Two zones are locked at a time only by a holder of the limits.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+use zoned::{
+    Admission, Blocks, Completer, Done, Error, ErrorKind, Io, Resources, Result, ZoneEvent, ZoneId, ZoneInfo,
+    ZoneKind, ZoneState,
+};
+
+use crate::context::Context;
+use crate::deferred::Deferred;
+use crate::events::EventKind;
+use crate::layout::Slot;
+use crate::membership::Membership;
+use crate::zone::worn::{WornZone, WornZones};
+use crate::zone::{Work, Zone};
+
+/// A zone, alone on its cache lines.
+#[repr(align(128))]
+struct ZoneCell(Mutex<Zone>);
+
+/// A zone that became full: its number, its generation, and where its content ends.
+pub(crate) type FullZone = (ZoneId, u64, Blocks);
+
+/// Carries out the work of a zone.
+pub(crate) trait Dispatch: Send + Sync {
+    /// Begins `work` on `zone`, which is locked. `limits` are given if the work may change the zone's state.
+    fn begin(
+        &self,
+        zone: &mut Zone,
+        id: ZoneId,
+        limits: Option<&mut Resources>,
+        work: Work,
+        completer: Completer,
+        deferred: &mut Deferred,
+    );
+}
+
+/// All logical zones.
+pub(crate) struct ZoneTable {
+    ctx: Arc<Context>,
+    members: Arc<Membership>,
+    zones: Box<[ZoneCell]>,
+    /// Open and active zones.
+    pub limits: Mutex<Resources>,
+    /// Zones that became full since the last flush. The next flush records their ends.
+    pub filled: Mutex<Vec<FullZone>>,
+    pub worn: WornZones,
+    /// Set once, when the array is assembled.
+    dispatch: OnceLock<Weak<dyn Dispatch>>,
+}
+
+impl ZoneTable {
+    pub(crate) fn new(
+        ctx: &Arc<Context>,
+        members: &Arc<Membership>,
+        zones: Vec<Zone>,
+        limits: Resources,
+        worn: Vec<WornZone>,
+    ) -> ZoneTable {
+        ZoneTable {
+            ctx: Arc::clone(ctx),
+            members: Arc::clone(members),
+            zones: zones.into_iter().map(|zone| ZoneCell(Mutex::new(zone))).collect(),
+            limits: Mutex::new(limits),
+            filled: Mutex::default(),
+            worn: WornZones::new(worn),
+            dispatch: OnceLock::new(),
+        }
+    }
+
+    /// Sets the part that carries out the zones' work.
+    pub(crate) fn dispatch_to(&self, dispatch: Weak<dyn Dispatch>) {
+        assert!(self.dispatch.set(dispatch).is_ok(), "an array is assembled once");
+    }
+
+    /// Locks a zone.
+    pub(crate) fn zone(&self, id: ZoneId) -> MutexGuard<'_, Zone> {
+        self.zones.get(id.index()).expect("checked where the operation came in").0.lock()
+    }
+
+    /// The numbers of all zones.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ZoneId> + use<> {
+        (0..self.ctx.geometry.zones).map(ZoneId)
+    }
+
+    /// Begins `work`, or queues it behind earlier work.
+    pub(crate) fn enter(&self, id: ZoneId, work: Work) -> Io {
+        let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
+        let mut deferred = Deferred::default();
+        {
+            let mut zone = self.zone(id);
+            if zone.must_wait(&work) {
+                zone.queue.push_back((work, completer));
+                return io;
+            }
+            if self.changes_no_state(&zone, &work) {
+                self.begin(&mut zone, id, None, work, completer, &mut deferred);
+            } else {
+                drop(zone);
+                let mut limits = self.limits.lock();
+                let mut zone = self.zone(id);
+                if zone.must_wait(&work) {
+                    zone.queue.push_back((work, completer));
+                    return io;
+                }
+                self.begin(&mut zone, id, Some(&mut limits), work, completer, &mut deferred);
+            }
+        }
+        deferred.finish(&self.ctx);
+        io
+    }
+
+    /// Begins queued work of a zone, up to the first that must wait.
+    pub(crate) fn pump(&self, id: ZoneId) {
+        let mut deferred = Deferred::default();
+        {
+            let mut limits = self.limits.lock();
+            let mut zone = self.zone(id);
+            while zone.queue.front().is_some_and(|(work, _)| !zone.holds_back(work)) {
+                let Some((work, completer)) = zone.queue.pop_front() else { break };
+                self.begin(&mut zone, id, Some(&mut limits), work, completer, &mut deferred);
+            }
+        }
+        deferred.finish(&self.ctx);
+    }
+
+    /// True if `work` leaves the zone's state as it is. This is the common case: no other zone is concerned.
+    fn changes_no_state(&self, zone: &Zone, work: &Work) -> bool {
+        match work {
+            Work::Read { .. } | Work::Pause => true,
+            Work::Write { data, .. } => {
+                let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
+                zone.state.is_open() && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
+            }
+            Work::Act(_) => false,
+        }
+    }
+
+    fn begin(
+        &self,
+        zone: &mut Zone,
+        id: ZoneId,
+        limits: Option<&mut Resources>,
+        work: Work,
+        completer: Completer,
+        deferred: &mut Deferred,
+    ) {
+        if matches!(work, Work::Pause) {
+            zone.busy = true;
+            return deferred.complete(completer, Ok(Done::Unit));
+        }
+        let dispatch = self.dispatch.get().and_then(Weak::upgrade);
+        let dispatch = dispatch.expect("an operation holds the array that it runs on");
+        dispatch.begin(zone, id, limits, work, completer, deferred);
+    }
+
+    /// What a report says of a zone.
+    pub(crate) fn info(&self, id: ZoneId) -> ZoneInfo {
+        let zone = self.zone(id);
+        let capacity = self.ctx.layout.capacity();
+        let pointer = if zone.state == ZoneState::Full { capacity } else { zone.pointer };
+        ZoneInfo { zone: id, kind: ZoneKind::Sequential, state: zone.state, pointer, capacity }
+    }
+
+    /// Opens a zone. At the limit of open zones, the zone that was opened implicitly first is closed.
+    pub(crate) fn admit(
+        &self,
+        limits: &mut Resources,
+        zone: &mut Zone,
+        id: ZoneId,
+        name: &'static str,
+        event: ZoneEvent,
+    ) -> Result<()> {
+        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, name))?;
+        let (max_open, max_active) = (self.ctx.geometry.max_open, self.ctx.geometry.max_active);
+        match limits.admit(zone.state, max_open, max_active) {
+            Ok(Admission::Granted) => {}
+            Ok(Admission::Close(victim)) => {
+                limits.moved(victim, ZoneState::ImplicitOpen, ZoneState::Closed);
+                self.zone(victim).state = ZoneState::Closed;
+            }
+            Err(kind) => {
+                let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
+                return Err(self.ctx.error(kind, name).in_zone(id).because(format!(
+                    "{} open of {}, {} active of {}: close or finish another zone first",
+                    limits.open(),
+                    any(max_open),
+                    limits.active(),
+                    any(max_active)
+                )));
+            }
+        }
+        limits.moved(id, zone.state, to);
+        zone.state = to;
+        Ok(())
+    }
+
+    /// Closes a zone.
+    pub(crate) fn close(&self, limits: &mut Resources, zone: &mut Zone, id: ZoneId) -> Result<()> {
+        let event = ZoneEvent::Close { empty: zone.pointer == Blocks::ZERO && zone.poison.is_none() };
+        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, "close"))?;
+        limits.moved(id, zone.state, to);
+        zone.state = to;
+        Ok(())
+    }
+
+    /// The error of an operation that the zone's state does not allow.
+    pub(crate) fn illegal(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
+        let kind = match zone.state {
+            ZoneState::Offline => return self.failed_zone_error(id, name),
+            ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,
+            _ => ErrorKind::IllegalMove,
+        };
+        let why = match self.worn_reason(id) {
+            Some(worn) => worn,
+            None => format!("the zone is {:?}", zone.state),
+        };
+        self.ctx.error(kind, name).in_zone(id).because(why)
+    }
+
+    /// Which drive's part of a zone wore out, and what a user can do about the zone.
+    pub(crate) fn worn_reason(&self, id: ZoneId) -> Option<String> {
+        let worn = self.worn.part_of(id)?;
+        let how = match worn.state {
+            ZoneState::Offline => "offline: what it held is read from the other drives",
+            _ => "read-only",
+        };
+        Some(format!(
+            "the zone's part on drive {} is {how}. What the zone holds can be read; nothing more is written to it, and \
+             it cannot be reset: replace the drive to have the zone back",
+            worn.slot.0
+        ))
+    }
+
+    /// Why a failed zone cannot be reset now; `None` if a reset is possible.
+    pub(crate) fn reset_blocker(&self, id: ZoneId) -> Option<String> {
+        if let Some(lacking) = self.members.failed_beside(None) {
+            return Some(format!("drive {} is lacking: replace it", lacking.slot.0));
+        }
+        let worn = self.worn.part_of(id)?;
+        let how = if worn.state == ZoneState::Offline { "offline" } else { "read-only" };
+        Some(format!("its part on drive {} is {how}: replace the drive", worn.slot.0))
+    }
+
+    /// The error of an operation on a failed zone: one of which two drives lack their part.
+    pub(crate) fn failed_zone_error(&self, id: ZoneId, name: &'static str) -> Error {
+        let next = match self.reset_blocker(id) {
+            Some(why) => format!("{why}, then reset the zone"),
+            None => "reset the zone to have it back".to_owned(),
+        };
+        let why = format!("the zone is lost, as two drives lacked their part of it; {next}");
+        self.ctx.error(ErrorKind::ZoneOffline, name).in_zone(id).because(why)
+    }
+
+    /// The failed zones.
+    pub(crate) fn failed_zones(&self) -> Vec<ZoneId> {
+        self.ids().filter(|id| self.zone(*id).state == ZoneState::Offline).collect()
+    }
+
+    /// Records that a physical zone wore out, and publishes the event if this is new.
+    pub(crate) fn report_worn(&self, id: ZoneId, slot: Slot, state: ZoneState) {
+        if self.worn.add(WornZone { slot, zone: id, state }) {
+            tracing::warn!(slot = slot.0, zone = id.0, ?state, "a zone wore out");
+            self.ctx.tell(EventKind::ZoneWorn { slot, zone: id, state });
+        }
+    }
+
+    /// A physical zone takes no more writes, so the logical zone takes none either. Its parts on the other drives stay
+    /// active, and the zone counts as active. A physical zone that is full too early is not worn: the next mount finds the
+    /// logical zone full, and a reset makes both usable again.
+    pub(crate) fn mark_worn(&self, id: ZoneId, slot: Slot, state: ZoneState, error: &Error) {
+        match state {
+            ZoneState::Full => {
+                tracing::warn!(slot = slot.0, zone = id.0, %error, "a zone is full before its time: it takes no more");
+                self.ctx.tell(EventKind::ZoneWorn { slot, zone: id, state });
+            }
+            _ => self.report_worn(id, slot, state),
+        }
+        let mut limits = self.limits.lock();
+        let mut zone = self.zone(id);
+        if zone.state.is_active() {
+            limits.moved(id, zone.state, ZoneState::Closed);
+            zone.worn_active = true;
+        }
+        // A failed zone stays offline.
+        if zone.state != ZoneState::Offline {
+            zone.state = ZoneState::ReadOnly;
+        }
+    }
+
+    /// True if a zone was reset since it had this generation, or a reset is under way.
+    pub(crate) fn was_reset(&self, id: ZoneId, generation: u64) -> bool {
+        let zone = self.zone(id);
+        zone.generation != generation || zone.resetting
+    }
+}

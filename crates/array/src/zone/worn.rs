@@ -1,0 +1,54 @@
+//! Physical zones that wore out.
+
+use parking_lot::Mutex;
+use zoned::{ZoneId, ZoneState};
+
+use crate::layout::Slot;
+
+/// A physical zone that takes no writes any more, or cannot be read either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WornZone {
+    /// The drive.
+    pub slot: Slot,
+    /// The logical zone that the physical zone is a part of.
+    pub zone: ZoneId,
+    /// Read-only or offline.
+    pub state: ZoneState,
+}
+
+/// The worn physical zones of an array.
+#[derive(Debug, Default)]
+pub(crate) struct WornZones(Mutex<Vec<WornZone>>);
+
+impl WornZones {
+    pub(crate) fn new(worn: Vec<WornZone>) -> WornZones {
+        WornZones(Mutex::new(worn))
+    }
+
+    /// Adds a zone. False if the zone is known already.
+    pub(crate) fn add(&self, worn: WornZone) -> bool {
+        let mut known = self.0.lock();
+        let is_new = !known.iter().any(|other| (other.zone, other.slot) == (worn.zone, worn.slot));
+        if is_new {
+            known.push(worn);
+        }
+        is_new
+    }
+
+    /// The first worn part of a logical zone.
+    pub(crate) fn part_of(&self, id: ZoneId) -> Option<WornZone> {
+        self.0.lock().iter().find(|worn| worn.zone == id).copied()
+    }
+
+    /// The drive in `slot` was replaced: none of its zones is worn.
+    pub(crate) fn forget(&self, slot: Slot) {
+        self.0.lock().retain(|worn| worn.slot != slot);
+    }
+
+    /// All worn zones, by zone and slot.
+    pub(crate) fn all(&self) -> Vec<WornZone> {
+        let mut all = self.0.lock().clone();
+        all.sort_by_key(|worn| (worn.zone, worn.slot));
+        all
+    }
+}
