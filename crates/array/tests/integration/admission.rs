@@ -1,5 +1,4 @@
 //! A new drive that becomes a member while clients fill its log.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Checking, dumping and ending an array that nobody has assembled.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use crate::common::{Bench, device, furnish};
 use array::{Array, CheckOptions, MemberState, OpenOptions, Severity, Slot, check, destroy, dump, status};

@@ -1,5 +1,4 @@
 //! The conformance suite over arrays of emulated drives, in many shapes.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Power cuts at random moments, each drive with an outcome of its own, with and without a lost drive. What was
 //! durable is there, what was acknowledged below the pointer is right, a reset happened wholly or not at all, and a
 //! mount that is cut again does no harm.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

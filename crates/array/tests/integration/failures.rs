@@ -1,5 +1,4 @@
 //! A drive that is lost while it is written, at every point; and a second one.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Reads beside writes whose blocks are not on their drives yet, and after writes that were refused.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;

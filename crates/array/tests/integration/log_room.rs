@@ -1,6 +1,5 @@
 //! Metadata logs that come to their end: what is to be written then, and to which drive.
 
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

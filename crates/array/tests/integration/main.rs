@@ -1,5 +1,6 @@
 //! Integration tests of the array. They are one program, because linking a program for each file takes longer than the
 //! tests of most files.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod admission;
 mod check;

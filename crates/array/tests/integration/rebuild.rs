@@ -1,5 +1,4 @@
 //! A new drive in the place of a lost one: how fast, beside which clients, and what happens to it on the way.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! A rebuild whose sources cannot be read, for a moment or for good.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,5 @@
 //! Drives that take no writes, flushes or zone commands while an array is opened: it is opened without one, and two are an
 //! error in clear words that changes nothing for the worse.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
 //! Blocks that a drive cannot read, or reads wrongly: repaired when a client reads them, and by a scrub.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,5 @@
 //! What stripes cost: whole ones are written without a read and without a log, neighbours in flight that fill one count as
 //! whole, and what is kept in memory of those that are not full is bounded.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

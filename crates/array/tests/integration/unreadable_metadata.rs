@@ -1,6 +1,5 @@
 //! Blocks of the metadata logs that a drive cannot read at a mount: the drive is left out, whatever stood there, nothing of it
 //! is overwritten before it is replaced, and nothing is lost.
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

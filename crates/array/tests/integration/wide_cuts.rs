@@ -1,7 +1,6 @@
 //! Mounts of what a power cut can leave when more lies in the drives' caches than may be in flight, and of drives that
 //! were replaced.
 
-#![expect(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
 use std::time::Duration;
