@@ -357,7 +357,7 @@ impl Target {
                     Ok(data) => xor(&mut sum, &data),
                     Err(e) => {
                         if let Err(e) = self.give_up(core, id, row, e) {
-                            return Err(unrecoverable(&core, id, self.slot, *slot, e).await);
+                            return Err(unrecoverable(core, id, self.slot, *slot, e).await);
                         }
                         sum.fill(0);
                         break;

@@ -147,7 +147,7 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 #[test]
 fn a_marked_batch_leaves_the_log_with_its_mark_whatever_its_families_say() {
     let world = World::new(DEFAULT);
-    world.write(How::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
+    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
     // The family's table ends before the batch: the single delete and its put left nothing.
     world.parallel_wal.flushed(Family(0), Sequence(0));
     assert_eq!(world.log.len(), 1);
