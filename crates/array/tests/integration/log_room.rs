@@ -1,6 +1,5 @@
 //! Metadata logs that come to their end: what is to be written then, and to which drive.
 
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Mounts of what a power cut can leave when more lies in the drives' caches than may be in flight, and of drives that
 //! were replaced.
 
-
 use std::sync::Arc;
 use std::time::Duration;
 
