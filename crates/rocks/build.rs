@@ -14,6 +14,7 @@ const SHIM: &[&str] = &[
     "unlogged.cc",
     "db.cc",
     "parallel_db.cc",
+    "visible_listener.cc",
     "perf.cc",
 ];
 const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";

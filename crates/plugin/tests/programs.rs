@@ -238,6 +238,15 @@ fn a_flush_does_not_wait_for_compactions() {
 }
 
 #[test]
+fn a_program_sees_neither_events_nor_counts_of_the_hidden_family() {
+    for (program, wal) in
+        [(Program::Stranger, "waltz"), (Program::Linked, "auto"), (Program::Stranger, "group")]
+    {
+        program.works(&tempfile::tempdir().unwrap(), wal, "own families");
+    }
+}
+
+#[test]
 fn the_hidden_family_holds_up_no_writes() {
     Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
 }

@@ -18,6 +18,7 @@
 #include "rocksdb/utilities/stackable_db.h"
 #include "rocksdb/version.h"
 #include "status.h"
+#include "visible_listener.h"
 
 namespace furrow {
 
@@ -251,6 +252,14 @@ class ParallelDb : public rocksdb::StackableDB {
     db_->GetAllColumnFamilyMetaData(families);
     const auto hidden = [](const rocksdb::ColumnFamilyMetaData& family) { return family.name == kMarksFamily; };
     families->erase(std::remove_if(families->begin(), families->end(), hidden), families->end());
+  }
+  using DB::GetAggregatedIntProperty;
+  bool GetAggregatedIntProperty(const Slice& property, uint64_t* value) override {
+    const bool known = db_->GetAggregatedIntProperty(property, value);
+    if (known) {
+      *value -= std::min(*value, unlogged_->MarksProperty(property));
+    }
+    return known;
   }
   void GetLiveFilesMetaData(std::vector<rocksdb::LiveFileMetaData>* files) override {
     db_->GetLiveFilesMetaData(files);
@@ -539,6 +548,9 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   Opening inside;
   KnowsParallelLog knows;
   DBOptions options = given;
+  for (std::shared_ptr<rocksdb::EventListener>& listener : options.listeners) {
+    listener = VisibleListener(std::move(listener));
+  }
   FurrowFlushEvents events = {};
   FurrowHub* hub = furrow_hub_new(&events);
   bool has_marks = false;

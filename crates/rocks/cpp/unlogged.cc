@@ -298,6 +298,12 @@ void Unlogged::LetGo() {
   others_ = true;
 }
 
+uint64_t Unlogged::MarksProperty(const Slice& property) {
+  std::shared_lock<std::shared_mutex> lock(handles_);
+  uint64_t value = 0;
+  return marks_ != nullptr && db_->GetIntProperty(marks_, property, &value) ? value : 0;
+}
+
 Status Unlogged::DropMarks() {
   std::unique_lock<std::shared_mutex> lock(handles_);
   if (marks_ == nullptr) {

@@ -93,6 +93,8 @@ class Unlogged {
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
   rocksdb::Status DropMarks();
+  // The hidden family's share of an aggregated property; 0 where there is none.
+  uint64_t MarksProperty(const rocksdb::Slice& property);
   // Before the database closes: it is to have no handle of the hidden family open then.
   void LetGo();
 

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -159,6 +161,43 @@ inline void Count(World& world) {
 }
 
 inline bool IsParallel(World& world) { return dynamic_cast<StackableDB*>(world.db) != nullptr; }
+
+// Notes the families that it is told of.
+class Noting : public EventListener {
+ public:
+  void OnFlushBegin(DB*, const FlushJobInfo& info) override { Note(info.cf_name); }
+  void OnFlushCompleted(DB*, const FlushJobInfo& info) override { Note(info.cf_name); }
+  void OnTableFileCreated(const TableFileCreationInfo& info) override { Note(info.cf_name); }
+  void OnMemTableSealed(const MemTableInfo& info) override { Note(info.cf_name); }
+  std::set<std::string> Families() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return families_;
+  }
+
+ private:
+  void Note(const std::string& family) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    families_.insert(family);
+  }
+  std::mutex mutex_;
+  std::set<std::string> families_;
+};
+
+// Listeners and counts are those of the program's own families, though every batch has a mark.
+inline void SeeOwnFamilies(World& world) {
+  auto noting = std::make_shared<Noting>();
+  world.options.listeners.push_back(noting);
+  world.Open("/db");
+  for (int n = 0; n < 10; ++n) {
+    Ok(world.db->Merge(Synced(), "merged", "1"), "merge");
+  }
+  uint64_t entries = 0;
+  Expect(world.db->GetAggregatedIntProperty(DB::Properties::kNumEntriesActiveMemTable, &entries) && entries == 10,
+         std::to_string(entries) + " entries are in memory");
+  Ok(world.db->Flush(FlushOptions()), "flush");
+  world.Close();
+  Expect(noting->Families() == std::set<std::string>{kDefaultColumnFamilyName}, "other families are seen");
+}
 
 // Everything that a database offers besides writes; then the process ends as if it were killed.
 inline void Features(World& world) {
@@ -626,7 +665,8 @@ inline int Run(int argc, char** argv) {
   const std::pair<const char*, void (*)(World&)> ways[] = {
       {"refused", Refused},         {"level", FlushFullLevel}, {"without flushes", WriteWithoutFlushes},
       {"closes", Closes},           {"loaded", OpenLoaded},    {"best efforts", OpenByBestEfforts},
-      {"fork", Fork},               {"repair", Repair},        {"close broken", CloseBroken},
+      {"fork", Fork},               {"own families", SeeOwnFamilies},
+                    {"repair", Repair},        {"close broken", CloseBroken},
   };
   for (const auto& way : ways) {
     if (command == way.first) {
