@@ -431,10 +431,10 @@ impl Fs {
     /// Locks a path within this process; a second lock of the same path fails with `Busy`. The path needs no
     /// file.
     pub fn lock(&self, path: &str) -> Result<FileLock> {
-        const DOING: &str = "locking";
+        const DOING: &str = "taking a lock";
         let parts = path::parts(DOING, path)?.join("/");
         if !self.shared.locks.lock().insert(parts.clone()) {
-            return Err(error(ErrorKind::Busy, DOING, path).because("it is locked already in this process"));
+            return Err(error(ErrorKind::Busy, DOING, path).because("the lock is held by this process"));
         }
         Ok(FileLock { locks: Arc::clone(&self.shared.locks), path: parts })
     }

@@ -27,7 +27,9 @@ fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
             let mut command = Command::new(&program);
             command.arg(drive_url(drive.path())).arg(&journal).arg(seed.to_string()).arg(way);
             let output = command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap();
-            let fine = output.status.success() || output.status.signal() == Some(9);
+            // Debian's RocksDB 7.8 asserts that all families of a flush have one reason, and two flushes may race: also an end.
+            let asserted = output.status.signal() == Some(6) && text(&output).contains("GetFlushReason()");
+            let fine = output.status.success() || output.status.signal() == Some(9) || asserted;
             assert!(fine, "seeds {first} to {seed}, {way}, {wal}: {}", text(&output));
         };
         (first..first + RUNS_OF_A_DRIVE).for_each(|seed| run(seed, way));

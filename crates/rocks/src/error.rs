@@ -41,6 +41,11 @@ impl Error {
         Error { kind, retryable: kind == ErrorKind::Busy, text: text.into() }
     }
 
+    /// An error with its whole sentence, of a call that may succeed later.
+    pub(crate) fn retryable(kind: ErrorKind, text: String) -> Error {
+        Error { kind, retryable: true, text }
+    }
+
     /// A file system error met while `doing` something.
     pub(crate) fn fs(doing: String, error: &fs::Error) -> Error {
         let kind = match error.class() {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::time::Duration;
 
 use array::Array;
 use fs::{FormatOptions, Fs, MountOptions};
 use parking_lot::Mutex;
-use units::{Driver, RealDriver, block_on};
+use units::{Driver, RealDriver, block_on, sleep_until};
 use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::counters::{self, COUNTERS, Tally};
@@ -42,16 +42,21 @@ fn is_forked() -> bool {
     owner != 0 && owner != std::process::id()
 }
 
-/// A share in a mounted file system; the last one to go unmounts it.
+/// How long an unmount waits for tasks of the file system that end to let go of the device.
+const DEVICE_RELEASE: Duration = Duration::from_secs(5);
+const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
+
+/// A share in a mounted file system. Dropping the last one unmounts the file system and closes the device.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    fs: Fs,
+    /// `None` only while the share is dropped.
+    fs: Option<Fs>,
     url: String,
 }
 
 impl Mount {
     pub(crate) fn fs(&self) -> &Fs {
-        &self.fs
+        self.fs.as_ref().expect("a share has its file system until it is dropped")
     }
 }
 
@@ -77,7 +82,7 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
         }
     };
     entry.users += 1;
-    Ok(Mount { fs: entry.mounted.fs.clone(), url: url.to_owned() })
+    Ok(Mount { fs: Some(entry.mounted.fs.clone()), url: url.to_owned() })
 }
 
 impl Drop for Mount {
@@ -86,6 +91,7 @@ impl Drop for Mount {
             return;
         }
         let mut mounts = MOUNTS.lock();
+        self.fs = None;
         let last = mounts.get_mut(&self.url).is_some_and(|entry| {
             entry.users -= 1;
             entry.users == 0
@@ -108,10 +114,12 @@ pub(crate) fn unmount_all() {
     }
 }
 
-/// On a thread of its own: at the end of a process the calling thread may have lost its thread-local state.
+/// Unmounts on a thread of its own: at the end of a process the calling thread may have lost its thread-local state. Returns
+/// when the device is closed, so that the next mount of the URL can open it.
 fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
+    let (device, of_the_task) = (Arc::downgrade(fs.device()), Arc::clone(&driver));
     driver.spawn(
         "unmount",
         Box::pin(async move {
@@ -119,11 +127,21 @@ fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
             if let Some(tally) = tally {
                 tally.write();
             }
+            drop(fs);
+            wait_until_closed(&*of_the_task, &device).await;
             let _nobody_waits = done.send(ended);
         }),
     );
     if let Ok(Err(error)) = wait.recv() {
         eprintln!("furrow: unmounting {url}: {error}");
+    }
+}
+
+/// Waits until the last task that uses the device has dropped it.
+async fn wait_until_closed(driver: &dyn Driver, device: &Weak<dyn ZonedDevice>) {
+    let deadline = driver.now().after(DEVICE_RELEASE);
+    while device.strong_count() > 0 && driver.now() < deadline {
+        sleep_until(driver, driver.now().after(DEVICE_RELEASE_PAUSE)).await;
     }
 }
 
@@ -136,7 +154,7 @@ fn bring_up(url: &str) -> Result<Mounted> {
     let counters = counters::named()?;
     let options = MountOptions { log: log_options()?, ..MountOptions::default() };
     let driver = driver();
-    let (device, array) = open(url, &driver)?;
+    let (device, array) = open_again(url, &driver)?;
     if counters.is_some() && array.is_none() {
         let text = format!("mounting {url}: {COUNTERS} is set, and only an array counts: unset it");
         return Err(Error::new(ErrorKind::Invalid, text));
@@ -168,6 +186,20 @@ fn bring_up(url: &str) -> Result<Mounted> {
 /// A device, and the array that it is.
 type Opened = (Arc<dyn ZonedDevice>, Option<Arc<Array>>);
 
+/// Opens the device; waits while an earlier mount of this process still closes it.
+fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
+    let deadline = driver.now().after(DEVICE_RELEASE);
+    loop {
+        match open(url, driver) {
+            Err(error) if error.is_retryable() && driver.now() < deadline => {
+                let at = driver.now().after(DEVICE_RELEASE_PAUSE);
+                block_on(&**driver, sleep_until(&**driver, at));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// Makes the drive file where there is none, if it can be formatted.
 fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |e: zoned::Error| Error::device(url, &e);
@@ -193,12 +225,20 @@ fn is_blank(device: &dyn ZonedDevice) -> Result<bool> {
 
 impl Error {
     fn device(url: &str, error: &zoned::Error) -> Error {
-        let mut text = format!("opening {url}: {error}");
-        if let zoned::ErrorKind::Held { pid } = error.kind() {
-            text.push_str(&format!(
-                "; one process holds a device at a time: stop process {pid} or wait for it"
-            ));
+        let text = format!("opening {url}: {error}");
+        match error.kind() {
+            // Retryable while a mount of this process is being closed.
+            zoned::ErrorKind::Held { pid } if pid == std::process::id() => Error::retryable(
+                ErrorKind::Io,
+                format!(
+                    "{text}; this process has the device mounted by another URL: use one URL for one device"
+                ),
+            ),
+            zoned::ErrorKind::Held { pid } => Error::new(
+                ErrorKind::Io,
+                format!("{text}; one process holds a device at a time: stop process {pid} or wait for it"),
+            ),
+            _ => Error::new(ErrorKind::Io, text),
         }
-        Error::new(ErrorKind::Io, text)
     }
 }

@@ -38,7 +38,7 @@ namespace {
 constexpr int kWriters = 3;
 constexpr int kKeys = 8;
 constexpr int kFamilies = 3;
-constexpr int kMostMillis = 600;
+constexpr int kMostMillis = 800;
 
 void Expect(bool fine, const std::string& what) {
   if (!fine) {
@@ -283,7 +283,7 @@ class World {
   // Works until a moment that the seed gives; kills the process then, or closes the database.
   void Work() {
     std::mt19937_64 random(seed_);
-    const bool kill_it = random() % 5 != 0;
+    const bool kill_it = random() % 3 != 0;
     const useconds_t micros = static_cast<useconds_t>(50 + random() % kMostMillis) * 1000;
     std::vector<std::thread> threads;
     for (int writer = 0; writer < kWriters; ++writer) {
@@ -371,7 +371,7 @@ class World {
   void ChangeFamilies() {
     std::mt19937_64 random = Random(10);
     while (!stop_) {
-      usleep(static_cast<useconds_t>(random() % 40000));
+      usleep(static_cast<useconds_t>(random() % 80000));
       const int family = 1 + static_cast<int>(random() % kFamilies);
       std::unique_lock<std::shared_mutex> lock(families_);
       ColumnFamilyHandle*& handle = handles_[family];
@@ -395,18 +395,24 @@ class World {
     std::mt19937_64 random = Random(11);
     while (!stop_) {
       filter_.hold = true;
-      usleep(static_cast<useconds_t>(random() % 120000));
+      usleep(static_cast<useconds_t>(random() % 300000));
       filter_.hold = false;
-      usleep(static_cast<useconds_t>(random() % 60000));
+      usleep(static_cast<useconds_t>(random() % 30000));
     }
   }
 
   void Maintain() {
     std::mt19937_64 random = Random(12);
     while (!stop_) {
-      usleep(static_cast<useconds_t>(random() % 20000));
+      usleep(static_cast<useconds_t>(random() % 15000));
       switch (random() % 8) {
-        case 0: case 1: case 2: Durable([this] { Ok(db_->Flush(FlushOptions()), "flush"); }); break;
+        case 0: case 1: case 2:
+          Durable([this] { Ok(db_->Flush(FlushOptions()), "flush"); });
+          if (random() % 8 == 0) {
+            // The log has given up what the flush wrote, or what it should have written.
+            kill(getpid(), SIGKILL);
+          }
+          break;
         case 3: Ok(db_->CompactRange(CompactRangeOptions(), nullptr, nullptr), "compaction"); break;
         case 4: Copy(); break;
         case 5: Durable([this] { Ok(db_->SyncWAL(), "SyncWAL"); }); break;

@@ -1,0 +1,34 @@
+//! Programs that open, lock, release and reopen what the plug-in mounts.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+mod common;
+use common::{compile, plugin, text};
+
+fn program() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| compile("environment.cc", "environment", &[]))
+}
+
+fn run(settings: &str, args: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("emu:{}?{settings}", directory.path().join("drive.img").display());
+    Command::new(program()).arg(url).args(args).env("LD_PRELOAD", plugin()).output().unwrap()
+}
+
+#[test]
+fn a_drive_that_was_released_can_be_mounted_again_at_once() {
+    let output = run("zones=64&zone-size=1MiB", &["remount", "30"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
+}
+
+/// RocksDB's own tests look for the word.
+#[test]
+fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {
+    let output = run("zones=64&zone-size=1MiB", &["open twice"]);
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("IO error: ") && said.contains("lock "), "{said}");
+}

@@ -1,0 +1,101 @@
+// An unmodified program that opens and releases Envs and databases of one process again and again.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+
+using namespace rocksdb;  // NOLINT: a test program
+
+namespace {
+
+void Ok(const Status& status, const std::string& what) {
+  if (!status.ok()) {
+    fprintf(stderr, "FAILED: %s: %s\n", what.c_str(), status.ToString().c_str());
+    _exit(1);
+  }
+}
+
+std::shared_ptr<Env> Mount(const std::string& uri) {
+  std::shared_ptr<Env> guard;
+  Env* env = nullptr;
+  Ok(Env::CreateFromUri(ConfigOptions(), "", uri, &env, &guard), "mounting");
+  return guard;
+}
+
+Options Settings(const std::shared_ptr<Env>& env) {
+  Options options;
+  options.create_if_missing = true;
+  options.env = env.get();
+  return options;
+}
+
+// Each round mounts the drive, writes a database on every second mount, and releases both.
+void Remount(const std::string& uri, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const std::shared_ptr<Env> env = Mount(uri);
+    if (round % 2 == 0) {
+      DB* db = nullptr;
+      Ok(DB::Open(Settings(env), "/db", &db), "opening");
+      Ok(db->Put(WriteOptions(), "key", "value"), "put");
+      delete db;
+    }
+  }
+}
+
+// Opens a database that is open.
+void OpenTwice(const std::string& uri) {
+  const std::shared_ptr<Env> env = Mount(uri);
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), "/db", &db), "opening");
+  DB* again = nullptr;
+  printf("%s\n", DB::Open(Settings(env), "/db", &again).ToString().c_str());
+  delete db;
+}
+
+// Flushes memtables while file deletions are disabled, as backups and checkpoints have them while they copy.
+void FlushWithoutDeletions(const std::string& uri, bool sync) {
+  const std::shared_ptr<Env> env = Mount(uri);
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), "/db", &db), "opening");
+  Ok(db->DisableFileDeletions(), "disabling file deletions");
+  WriteOptions options;
+  options.sync = sync;
+  for (int n = 0; n < 40; ++n) {
+    Ok(db->Put(options, "key" + std::to_string(n), std::string(1000, 'v')), "put " + std::to_string(n));
+    Ok(db->Flush(FlushOptions()), "flush " + std::to_string(n));
+  }
+  Ok(db->EnableFileDeletions(true), "enabling file deletions");
+  Ok(db->Put(options, "last", "value"), "put");
+  delete db;
+  Ok(DB::Open(Settings(env), "/db", &db), "opening");
+  for (int n = 0; n < 40; ++n) {
+    std::string value;
+    Ok(db->Get(ReadOptions(), "key" + std::to_string(n), &value), "get");
+  }
+  delete db;
+}
+
+}  // namespace
+
+// PROGRAM URL COMMAND [ARGUMENT]
+int main(int argc, char** argv) {
+  const std::string uri = std::string("furrow://") + argv[1];
+  const std::string argument = argc > 3 ? argv[3] : "";
+  if (strcmp(argv[2], "remount") == 0) {
+    Remount(uri, atoi(argument.c_str()));
+  } else if (strcmp(argv[2], "open twice") == 0) {
+    OpenTwice(uri);
+  } else if (strcmp(argv[2], "no deletions") == 0) {
+    FlushWithoutDeletions(uri, argument == "synced");
+  } else {
+    return 2;
+  }
+  return 0;
+}
