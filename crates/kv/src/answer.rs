@@ -12,7 +12,7 @@ pub trait Answer {
     fn integer(&mut self, value: i64);
     /// A string.
     fn bulk(&mut self, value: &[u8]);
-    /// Nothing there.
+    /// The null reply.
     fn null(&mut self);
     /// The next `len` replies belong together.
     fn array(&mut self, len: usize);
@@ -20,9 +20,9 @@ pub trait Answer {
     fn map(&mut self, len: usize);
     /// The place behind the last reply.
     fn mark(&self) -> usize;
-    /// Takes back what was written after `mark`.
+    /// Removes the replies written after `mark`.
     fn rollback(&mut self, mark: usize);
-    /// Whether more replies than a client may have are waiting already: what can stop, should.
+    /// Whether the replies have reached the bound for one client: a pipeline should stop.
     fn is_full(&self) -> bool {
         false
     }
@@ -39,7 +39,7 @@ pub enum Reply {
     Integer(i64),
     /// A string.
     Bulk(Bytes),
-    /// Nothing there.
+    /// The null reply.
     Null,
     /// The head of an array.
     Array(usize),

@@ -11,7 +11,7 @@ pub struct Span {
     pub end: u32,
 }
 
-/// The words of one command; the first is its name. Borrows; a word is copied by nobody.
+/// The words of one command, borrowed; the first is its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     buffer: &'a Bytes,

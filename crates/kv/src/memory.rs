@@ -16,7 +16,7 @@ use crate::store::{Room, Store, Visit, Writing};
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Bytes it may hold; 0: no limit.
+    /// Bytes that the store may hold; 0: no limit.
     capacity: u64,
     reserve: u64,
     wal: WalMode,
@@ -36,7 +36,7 @@ impl MemoryStore {
         MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::new() }
     }
 
-    /// The same, taking batches as a store with such a log does.
+    /// The store, taking batches as a store with such a log does.
     pub fn with_wal(self, wal: WalMode) -> MemoryStore {
         MemoryStore { wal, ..self }
     }

@@ -19,7 +19,7 @@ pub const HEADER_LEN: usize = size_of::<RecordHeader>();
 /// `kind` of a plain string.
 const KIND_STRING: u8 = 1;
 
-/// What stands before a value.
+/// The bytes before a value.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
@@ -77,7 +77,7 @@ impl Record {
         out
     }
 
-    /// A view of it.
+    /// A borrowed view of the record.
     pub fn as_ref(&self) -> RecordRef<'_> {
         RecordRef { expires: self.expires, value: &self.value }
     }

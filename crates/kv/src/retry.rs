@@ -1,4 +1,4 @@
-//! When something that failed for want of room is tried again.
+//! Paces attempts at tasks that fail for want of room.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ pub(crate) struct Retry {
 /// The last attempt.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
-    /// What was free then.
+    /// Bytes that were free.
     free: u64,
     at: Instant,
     pause: Duration,
 }
 
 impl Retry {
-    /// Whether to try, with `free` bytes. After a failure that is so when there is more than there was then, or after a pause.
+    /// Whether to try with `free` bytes free: after a failure only if more is free than at the failure, or after a pause.
     pub(crate) fn is_due(&self, now: Instant, free: u64) -> bool {
         self.failed.is_none_or(|failed| free > failed.free || now >= failed.at.after(failed.pause))
     }
 
-    /// What was tried with `free` bytes came to an end.
+    /// Notes the end of an attempt that began with `free` bytes free.
     pub(crate) fn ended(&mut self, now: Instant, free: u64, well: bool) {
         let pause = self.failed.map_or(FIRST, |failed| (failed.pause * 2).min(MOST));
         self.failed = (!well).then_some(Failed { free, at: now, pause });
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_tried_again_after_longer_and_longer_pauses_or_when_there_is_more_room() {
+    fn a_failed_attempt_is_repeated_after_doubling_pauses_or_when_more_is_free() {
         let mut now = Instant::ORIGIN;
         let mut retry = Retry::default();
         assert!(retry.is_due(now, 100));

@@ -34,7 +34,7 @@ const FORMAT_KEY: &[u8] = b"mformat";
 /// The version of the layout.
 const FORMAT: u32 = 1;
 
-/// Bounds of the memtable that is picked by itself, and its share of the drive.
+/// Bounds of the default memtable size, and its share of the drive.
 const WRITE_BUFFER_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_MAX: u64 = 64 << 20;
 const WRITE_BUFFER_SHARE: u64 = 64;
@@ -42,9 +42,11 @@ const WRITE_BUFFER_SHARE: u64 = 64;
 /// Memtables.
 const WRITE_BUFFERS: i32 = 4;
 
-/// The reserve: every memtable twice (its log and its table; a parallel log has a bound of its own), and the output of one compaction, which is bounded at
-/// about 12 tables and which keeps its input until it is done; half of that where half of it is dead. Never more than
-/// a third of the drive.
+/// The reserve is the sum of three parts, and never more than a third of the drive:
+/// - every memtable as a table;
+/// - the logs: every memtable once more, or the limit of a parallel log;
+/// - half the output of one compaction, which has about 12 tables and keeps its input until it is done (half: a compaction for
+///   room drops about half of its input).
 const COMPACTION_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
@@ -54,14 +56,14 @@ const LEVEL1: u64 = 4;
 /// A compaction for room waits until the deletes are this share of the keys that are left.
 const COMPACT_SHARE: u64 = 3;
 
-/// Clearing everything counts as so many deletes: more than any drive has keys.
+/// Deletes that a clearing of the database counts as: more than any drive has keys.
 const CLEARED: u64 = 1 << 48;
 
-/// Batches that are kept, and the longest.
+/// Number of empty batches kept for reuse, and the longest that is kept.
 const BATCHES: usize = 64;
 const BATCH_KEPT: usize = 256 << 10;
 
-/// What RocksDB's wrapper makes of a zone for a table's size.
+/// Bounds of a table's size, which follows the size of a zone (`rocks` sets it).
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
 
@@ -75,7 +77,7 @@ pub struct RocksStoreOptions {
     pub write_buffer: Option<usize>,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Which log; a database may be opened with another than it had. Default: `auto`.
+    /// Which log. A database may be opened with another log than before. Default: `auto`.
     pub wal: WalMode,
 }
 
@@ -93,12 +95,12 @@ pub struct RocksStore {
     reserve: Bytes,
     /// Batches to be used again.
     batches: Mutex<Vec<WriteBatch>>,
-    /// Deletes since the last compaction that was asked for to find room.
+    /// Deletes since the last compaction for room.
     deletes: Arc<AtomicU64>,
-    /// The same, when the room was looked at last.
+    /// `deletes` when the room was last read.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
-    /// When a compaction that failed for want of room is begun again.
+    /// Decides when a compaction is tried again that found no room.
     retry: Arc<Mutex<Retry>>,
     compacting_task: Mutex<Option<Spawned<()>>>,
     /// Bytes of a memtable, of a table, and of a zone.
@@ -111,7 +113,7 @@ impl RocksStore {
     /// Opens the database in `path`, or creates it.
     ///
     /// # Errors
-    /// What RocksDB says; `Version` for another layout's database; `Store` for another program's.
+    /// RocksDB's; `Version` for another layout's database; `Store` for another program's.
     pub fn open(fs: &Fs, path: &str, options: &RocksStoreOptions) -> Result<RocksStore> {
         let capacity = fs.statfs().capacity.0;
         let picked = (capacity / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_MIN, WRITE_BUFFER_MAX);
@@ -156,9 +158,9 @@ impl RocksStore {
             zone,
         };
         if let Err(error) = store.check_format() {
-            // As it was found: without a parallel log.
+            // Closing removes the parallel log that the opening made.
             if let Err(error) = store.close() {
-                tracing::warn!(%error, "closing a database that is not ours failed");
+                tracing::warn!(%error, "closing a database of another program failed");
             }
             return Err(error);
         }
@@ -189,7 +191,7 @@ impl RocksStore {
         self.database.write(&mut batch, true)
     }
 
-    /// A property of RocksDB's that is a number; 0 where there is none.
+    /// A numeric property of RocksDB; 0 if it is unknown.
     fn number(&self, property: &str) -> u64 {
         self.database.db().property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
@@ -233,7 +235,7 @@ impl RocksStore {
         });
     }
 
-    /// Sets the bound of compactions back, where a compaction for room could not: that takes room as well.
+    /// Resets the bound of compactions, if a compaction for room could not: the reset needs room as well.
     fn unbind(&self) {
         let database = Arc::clone(&self.database);
         self.in_background(self.fs.statfs().free.0, move || {
@@ -241,7 +243,7 @@ impl RocksStore {
         });
     }
 
-    /// Does what may free some of the `free` bytes, or needs them, unless something like it is under way, or failed just now.
+    /// Runs a task that frees or needs room, unless another one runs or failed a short time ago. `free`: bytes free now.
     fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
         if self.compacting.load(Ordering::Acquire)
             || !self.retry.lock().is_due(self.driver().now(), free)
@@ -262,7 +264,7 @@ impl RocksStore {
         *self.compacting_task.lock() = Some(task);
     }
 
-    /// What `overlay` says, as a batch.
+    /// RocksDB's batch of `overlay`.
     fn batch(&self, overlay: &Overlay) -> WriteBatch {
         let mut batch = self.batches.lock().pop().unwrap_or_default();
         let (mut key, mut value) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a command sees and changes: the store, with the decided writes of the group laid over it.
+//! The state that a command reads and changes: the store, under the writes that the group has made so far.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cursor::CursorCache;
 use crate::watch::{Watch, Watches};
 use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store};
 
-/// Bounds on what is stored.
+/// Bounds on keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest key in bytes.
@@ -30,9 +30,9 @@ impl Default for Limits {
 /// Why writes are refused at the moment.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The error that a client gets.
+    /// The error reply.
     pub text: Arc<str>,
-    /// Refuse only what grows the data; deletes go on.
+    /// Only commands that grow the data are refused.
     pub growth_only: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Txn<'a> {
     shared: &'a TxnShared,
     now_ms: u64,
     refusal: Option<Refusal>,
-    /// What the pipeline said that it touches.
+    /// The keys that the pipeline claimed.
     #[cfg(debug_assertions)]
     claims: Option<Claims>,
 }
@@ -83,7 +83,7 @@ impl<'a> Txn<'a> {
         Txn { overlay: Some(overlay), refusal, ..Txn::reading(store, shared, now_ms) }
     }
 
-    /// From here on, every key that is touched has to be among the claims.
+    /// From here on, the claims must cover every key that a command touches.
     #[cfg(debug_assertions)]
     pub(crate) fn claim(&mut self, claims: Claims) {
         self.claims = Some(claims);
@@ -156,7 +156,7 @@ impl<'a> Txn<'a> {
         mut each: impl FnMut(usize, Option<RecordRef<'_>>),
     ) -> Result<()> {
         if self.overlay.is_some() {
-            // Nobody else writes to these keys while this transaction lives.
+            // The claims keep other writers from these keys while this transaction lives.
             for (n, key) in keys.iter().enumerate() {
                 self.read(key, |record| each(n, record))?;
             }
@@ -179,12 +179,12 @@ impl<'a> Txn<'a> {
         })
     }
 
-    /// When `key` goes, if it is there.
+    /// The expiry of `key`, if the key exists.
     pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
         self.read(key, |record| record.map(|r| r.expires))
     }
 
-    /// Whether `key` is there.
+    /// Whether `key` exists.
     pub fn exists(&self, key: &[u8]) -> Result<bool> {
         self.read(key, |record| record.is_some())
     }
@@ -266,14 +266,14 @@ impl<'a> Txn<'a> {
         self.overlay().put(key, Record { expires, value });
     }
 
-    /// Deletes `key`, there or not.
+    /// Deletes `key`, whether it exists or not.
     pub fn delete(&mut self, key: Bytes) {
         self.touch(Some(&key));
         self.shared.watches.written(&key);
         self.overlay().delete(key);
     }
 
-    /// Deletes `key`, whose time is past: no change for its watchers, who see that by themselves.
+    /// Deletes an expired key. No change for its watches: they compare the expiry themselves.
     pub(crate) fn delete_expired(&mut self, key: Bytes) {
         self.touch(Some(&key));
         self.overlay().delete(key);

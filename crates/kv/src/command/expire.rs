@@ -55,7 +55,7 @@ impl Only {
         Ok(only)
     }
 
-    /// A key that never goes counts as one that goes last of all.
+    /// A key without an expiry compares as later than every expiry.
     fn allows(&self, old: Expiry, new_ms: i64) -> bool {
         let old = old.unix_ms().map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         let at = old.unwrap_or(i64::MAX);
@@ -140,7 +140,7 @@ pub(super) fn pexpiretime(call: &mut Call<'_, '_>) -> Outcome {
     show(call, |at, _| at)
 }
 
-/// -2: no such key; -1: it stays.
+/// -2: no such key; -1: no expiry.
 fn show(call: &mut Call<'_, '_>, form: impl Fn(u64, u64) -> u64) -> Outcome {
     let now = call.txn.now_ms();
     call.out.integer(match call.txn.expiry(call.args.get(1))? {

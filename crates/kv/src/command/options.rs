@@ -3,7 +3,7 @@
 use super::call::{Failure, NOT_AN_INTEGER, SYNTAX};
 use crate::{Args, Expiry, parse_integer};
 
-/// When a client wants a key to go.
+/// The expiry that a client gave a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct When {
     /// Which word has the number.
@@ -13,12 +13,12 @@ pub(super) struct When {
 }
 
 impl When {
-    /// Whether it was given at all.
+    /// Whether the client gave an expiry.
     pub fn is_given(self) -> bool {
         self.word > 0
     }
 
-    /// Whether it is a time rather than a span.
+    /// Whether the expiry is a point in time rather than a time to live.
     pub fn is_absolute(self) -> bool {
         self.absolute
     }

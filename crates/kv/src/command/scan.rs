@@ -8,13 +8,13 @@ use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::cursor::{cursor_of, is_beyond, lower_bound};
 use crate::{Txn, glob, parse_integer};
 
-/// Keys that one SCAN looks at when it is not told.
+/// Keys that one SCAN visits without COUNT.
 const COUNT: i64 = 10;
 
-/// Keys that one SCAN looks at, whatever it is told: COUNT is a hint, and others wait.
+/// Most keys that one SCAN visits: COUNT is a hint, and other clients wait.
 const COUNT_LIMIT: i64 = 10_000;
 
-/// Exact, and so as slow as a walk over the whole database: RocksDB keeps estimates only.
+/// Exact, by a walk over the whole database: RocksDB keeps only estimates.
 pub(super) fn dbsize(call: &mut Call<'_, '_>) -> Outcome {
     let mut count = 0;
     call.txn.scan(b"", |_, record| {

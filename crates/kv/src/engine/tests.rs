@@ -270,7 +270,7 @@ fn async_writes_are_made_durable_within_a_second_or_so() {
 }
 
 #[test]
-fn after_close_nothing_is_taken_and_what_was_queued_is_done() {
+fn a_closed_engine_refuses_pipelines_and_finishes_the_queued_ones() {
     let store = Arc::new(MemoryStore::new());
     let engine = engine(&store, EngineOptions::default());
     let answers: Vec<Answers> = (0..100).map(|n| begin(&engine, &[&format!("SET k{n} v")])).collect();
@@ -285,7 +285,7 @@ fn after_close_nothing_is_taken_and_what_was_queued_is_done() {
 }
 
 #[test]
-fn expired_keys_leave_the_store_though_nobody_reads_them() {
+fn expired_keys_that_no_client_reads_leave_the_store() {
     let store = Arc::new(MemoryStore::new());
     let day = Day::new();
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
@@ -344,11 +344,11 @@ fn expiry_now(engine: &Engine) {
 struct Slow {
     memory: MemoryStore,
     wal: WalMode,
-    /// Keys of the batches on their way.
+    /// Keys of the batches in flight.
     flying: Mutex<Vec<Vec<String>>>,
     /// The writes that may land: those that have this key, or all.
     landing: Mutex<Vec<String>>,
-    /// It takes no more than what is on its way.
+    /// Takes no batch beside those in flight.
     full: AtomicBool,
     moved: units::sync::Event,
 }
@@ -382,7 +382,7 @@ impl Slow {
         flying.remove(at);
     }
 
-    /// Waits until these batches are on their way; keys in order within a batch, batches in any.
+    /// Waits until these batches are in flight; keys in order within a batch, batches in any.
     fn wait_for(&self, expected: &[&[&str]]) {
         let mut expected: Vec<Vec<String>> =
             expected.iter().map(|batch| batch.iter().map(|k| k.to_string()).collect()).collect();
@@ -539,7 +539,7 @@ fn while_the_store_takes_no_more_pipelines_wait_and_go_together_when_a_batch_has
 }
 
 #[test]
-fn what_touches_everything_goes_alone_and_is_not_starved() {
+fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
     let (store, engine) = slow(WalMode::Auto, 2);
     let before = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);

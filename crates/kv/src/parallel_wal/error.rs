@@ -1,4 +1,4 @@
-//! What goes wrong in the engine above RocksDB.
+//! Errors of the parallel WAL.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum LogErrorKind {
     Busy,
     /// This record will never come back; the log goes on.
     Failed,
-    /// The log takes nothing any more; opening it again decides what became of the record.
+    /// The log takes no more records; the next opening decides whether this one is replayed.
     Poisoned,
-    /// What the log or the tables hold is damaged.
+    /// The log or the tables are damaged.
     Corrupt,
 }
 
@@ -23,7 +23,7 @@ pub enum LogErrorKind {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct LogError {
-    /// What to do.
+    /// How the caller can go on.
     pub kind: LogErrorKind,
     /// The whole sentence.
     pub text: String,
@@ -36,18 +36,18 @@ impl LogError {
     }
 }
 
-/// Why a write did not happen. `E` is the error of whoever applies batches.
+/// Why a write did not happen. `E` is the error of the caller's `apply`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteError<E> {
     /// Nothing was written: the batch cannot be taken.
     Batch(BatchError),
-    /// Nothing was written: it asks for what makes no sense.
+    /// Nothing was written: the options contradict each other or the batch.
     Invalid(String),
-    /// The log did not take it; see its kind for whether anything was written.
+    /// The log did not take the batch; the error's kind tells whether anything was written.
     Log(LogError),
-    /// The tables refused it, and a durable void keeps it from coming back.
+    /// The tables refused the batch, and a durable void keeps it from a replay.
     Apply(E),
-    /// The tables refused it, and so did the log the void: opening again decides whether it happened.
+    /// The tables refused the batch, and the log refused the void: the next opening decides whether the batch happened.
     Unknown(E, LogError),
 }
 

@@ -1,4 +1,4 @@
-//! A log in memory that can lose its power: for tests.
+//! A log in memory that simulates power cuts, for tests.
 
 use fs::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::error::{LogError, LogErrorKind};
 use super::log::{TicketLog, VisitRecord};
 
-/// What of the unsynced entries a power cut leaves: asked for each entry.
+/// Decides for each unsynced entry whether it survives a power cut.
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
 
 #[derive(Clone, Debug)]
@@ -23,21 +23,21 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 struct State {
     entries: BTreeMap<u64, Entry>,
-    /// Taken back.
+    /// Voided tickets.
     void: BTreeSet<u64>,
     next: u64,
     /// Tickets below were decided when the log was opened.
     settled: u64,
     mark: u64,
-    /// The mark that a crash cannot lose.
+    /// The last retirement that a crash cannot lose.
     durable_mark: u64,
     failure: Option<LogError>,
     removed: bool,
-    /// Records that it has room for; none: for all.
+    /// Bound on unretired records; none: no bound.
     room: Option<usize>,
 }
 
-/// A parallel log in memory, which keeps and loses what the one on a drive does.
+/// A parallel log in memory, which keeps and loses the same records as one on a drive.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     state: Mutex<State>,
@@ -58,7 +58,7 @@ impl MemoryLog {
             ticket < state.settled || state.entries.contains_key(&ticket) || state.void.contains(&ticket)
         };
         let missing = (state.settled..state.next).find(|t| !exists(&state, *t)).unwrap_or(state.next);
-        // As recovery does: what follows something missing ends the log.
+        // As in recovery, an entry that needs a missing one ends the log.
         let stop = state.entries.iter().find(|(_, entry)| entry.needs > missing).map(|(ticket, _)| *ticket);
         stop.map(|ticket| state.entries.split_off(&ticket));
         let void = std::mem::take(&mut state.void);
@@ -78,12 +78,12 @@ impl MemoryLog {
         MemoryLog { state: Mutex::new(state) }
     }
 
-    /// From now on everything fails, as on a drive that is gone.
+    /// Makes every operation from now on fail, as on a removed drive.
     pub fn poison(&self) {
         self.state.lock().failure = Some(LogError::new(LogErrorKind::Poisoned, "the log was told to fail"));
     }
 
-    /// From now on there is room for so many records that are not retired.
+    /// Bounds the number of unretired records from now on.
     pub fn limit(&self, records: usize) {
         self.state.lock().room = Some(records);
     }

@@ -24,7 +24,7 @@ enum Step {
     Take,
     /// Puts back what is behind so many.
     TakeSome(usize),
-    /// One of the groups on their way is over.
+    /// A group in flight ends.
     Release(usize),
 }
 
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whoever_shares_a_key_goes_in_the_order_of_arrival_and_everybody_goes(
+    fn pipelines_that_share_a_key_run_in_the_order_of_arrival_and_all_run(
         steps in steps(),
         wal in prop_oneof![Just(WalMode::Group), Just(WalMode::Auto), Just(WalMode::Waltz)],
     ) {

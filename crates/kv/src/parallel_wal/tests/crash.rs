@@ -202,7 +202,7 @@ fn nothing_acknowledged_is_lost_torn_or_doubled_by_a_cut() {
 
 /// What the runs look for, without chance. The steps whose want brings it about each have a test in `protocol.rs`.
 #[test]
-fn what_is_lost_torn_doubled_or_comes_back_is_noticed() {
+fn lost_torn_doubled_and_returning_batches_are_noticed() {
     let mut history = History { refused: vec![7], ..History::default() };
     history.registers.insert(0, vec![Op::answered(Did::Write(Some(1)), 0, 1)]);
     history.counters.insert(0, (1, 1));

@@ -71,7 +71,7 @@ fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
 }
 
 #[test]
-fn what_can_be_seen_to_fail_is_refused_before_the_log_has_it() {
+fn a_batch_that_is_certain_to_fail_is_refused_before_the_log_has_it() {
     let world = World::new(DEFAULT);
     let merges = FamilyInfo { merges: false, one_stripe: false };
     world.parallel_wal.exclusive(|| world.parallel_wal.set_family(Family(0), Some(merges)));
@@ -207,7 +207,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn whoever_is_to_be_alone_waits_for_writes_that_take_no_stripes_and_those_for_him() {
+fn exclusive_sections_and_ordered_writes_wait_for_each_other() {
     let alone: [fn(&World); 3] = [
         |world| world.parallel_wal.exclusive(|| ()),
         |world| world.parallel_wal.exactly_once().unwrap(),
