@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// Has SIGTERM, SIGINT and SIGHUP begin the shutdown; SIGHUP not where the process was started with it ignored, as by
-    /// nohup. A signal that comes [`REPEAT_AFTER`] or more after the first one ends the process at once.
+    /// nohup. A signal that comes a second or more after the first one ends the process at once.
     pub fn stop_on_signals(&self) -> Result<()> {
         let _guard = self.runtime.enter();
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
