@@ -25,6 +25,15 @@ fn a_drive_that_was_released_can_be_mounted_again_at_once() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
 }
 
+/// A write-ahead log that RocksDB keeps, and writes no more, keeps no zone open.
+#[test]
+fn forty_memtables_are_flushed_while_file_deletions_are_disabled() {
+    for sync in ["synced", "unsynced"] {
+        let output = run("zones=200&zone-size=1MiB", &["no deletions", sync]);
+        assert!(output.status.success(), "{sync}: {}", text(&output));
+    }
+}
+
 /// RocksDB's own tests look for the word.
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {

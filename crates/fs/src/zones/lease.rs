@@ -24,6 +24,9 @@ const MAX_RESTS: usize = 1;
 /// switched its log closes the old one in a moment.
 const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
 
+/// How long a log waits before another one, which is idle, gives back its zone.
+const WAIT_FOR_A_CLOSE: Duration = Duration::from_millis(20);
+
 /// Keeps the rest of a log zone for the next log, or has the zone finished.
 pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
     let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
@@ -114,6 +117,29 @@ impl State {
         Found::Segment(segment, both)
     }
 
+    /// Takes the zone of a log that is open, idle and synced: the zone is finished, and its slot is free. A log that RocksDB keeps
+    /// open and writes no more (file deletions are disabled, or an idle column family needs it) holds a slot otherwise.
+    fn release_idle_log(&mut self, but: u64) -> bool {
+        let leased: Vec<(u64, ZoneId)> = self
+            .places
+            .leases
+            .iter()
+            .filter(|(ino, lease)| **ino != but && lease.active)
+            .map(|(ino, lease)| (*ino, lease.zone))
+            .collect();
+        for (ino, zone) in leased {
+            let Some(file) = self.file(ino) else { continue };
+            let writer = file.content.read().log.writer.clone();
+            let Some(rest) = writer.and_then(|writer| writer.release_segment()) else { continue };
+            self.places.leases.remove(&ino);
+            self.zones.note(zone, ZoneState::ImplicitOpen, rest.start.0);
+            self.places.finishing.push(zone);
+            tracing::debug!(ino, %zone, "an idle log gives back its zone to another log");
+            return true;
+        }
+        false
+    }
+
     /// Ends a log's lease. The zone's pointer is at block `pointer`, `u64::MAX` at its end; `None` where unknown.
     pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
         // Its last entries are written, or never will be.
@@ -150,6 +176,7 @@ impl Shared {
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut waits: Option<Waits<'_>> = None;
         let mut give_up: Option<units::Instant> = None;
+        let mut release: Option<units::Instant> = None;
         self.zones_before_a_log().await?;
         loop {
             let seen = self.space.version();
@@ -165,12 +192,19 @@ impl Shared {
                         Some((segment, upto, beside))
                     }
                     Found::Starved if state.places.hopeless => return Err(no_space(&state)),
+                    Found::TooMany
+                        if release.is_some_and(|at| self.driver.now() >= at)
+                            && state.release_idle_log(ino) =>
+                    {
+                        None
+                    }
                     Found::TooMany if give_up.is_some_and(|at| self.driver.now() >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
                     }
                     Found::TooMany => {
                         waits.get_or_insert_with(|| Waits::begin(self, &mut state));
+                        release.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_CLOSE));
                         give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
                         None
                     }

@@ -193,6 +193,13 @@ impl Fill {
         self.segment.map(|s| Segment { start: self.next, ..s }).filter(|s| s.start < s.end)
     }
 
+    /// Gives up the unused rest of the segment: the next entry needs another one. `None` where there is none.
+    pub(super) fn release(&mut self) -> Option<Segment> {
+        let rest = self.rest();
+        self.segment = None;
+        rest
+    }
+
     fn len(&self) -> usize {
         self.data.as_ref().map_or(0, |d| d.len())
     }

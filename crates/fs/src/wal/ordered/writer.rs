@@ -245,6 +245,14 @@ impl LogWriter {
         self.state.lock().fill.rest()
     }
 
+    /// Gives up the unused rest of the current segment, if everything appended is safe from a power cut: the next append asks
+    /// for another segment.
+    pub(crate) fn release_segment(&self) -> Option<Segment> {
+        let mut state = self.state.lock();
+        let idle = state.failed.is_none() && state.durable == state.size && state.flights.is_empty();
+        if idle { state.fill.release() } else { None }
+    }
+
     /// A copy of the index of what is on the device.
     pub fn index(&self) -> LogIndex {
         self.state.lock().written.clone()
