@@ -7,5 +7,16 @@ use_cargo
 step "formatting" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layering" cargo xtask layering
+# The feature is named where tests have it: a new name must not pass for its absence.
+no_broken_rules() {
+  local package found
+  found=$(cargo tree --locked -p furrow-sim -f '{p} {f}' | grep -c broken-rules) || true
+  [ "$found" -gt 0 ] || die "no crate has the feature broken-rules any more: this check looks for it"
+  for package in furrow-cli furrow-plugin; do
+    found=$(cargo tree --locked -p "$package" -e no-dev -f '{p} {f}' | grep broken-rules) || true
+    [ -z "$found" ] || die "$package is built with rules that tests break: $found"
+  done
+}
+step "no rules to break in what is released" no_broken_rules
 step "RocksDB 10's headers" sh crates/rocks/tests/headers.sh
 step "a statically linked RocksDB" sh crates/rocks/tests/static_link.sh

@@ -2,7 +2,7 @@
 //! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--on-array] [--break RULE] [--trace FILE]`
 
 use fs::BrokenRule;
-use sim::{CrashOptions, Target, crash};
+use sim::{BrokenRules, CrashOptions, Target, crash};
 use units::{Driver, RealDriver};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,8 +42,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = word(3).map(str::parse).transpose()?;
     let clock = RealDriver::new();
     let begun = clock.now();
+    let broken_rules = BrokenRules { fs: broken_rule, ..BrokenRules::default() };
     let options =
-        CrashOptions { broken_rule, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
+        CrashOptions { broken_rules, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
     let report = crash(&options)?;
     let seconds = clock.now().since(begun).as_secs_f64();
     println!("{} in {seconds:.1} s", serde_json::to_string_pretty(&report)?);

@@ -1,11 +1,11 @@
-//! Outcomes of a power cut by chance. [`zoned::emu::Exhaustive`] goes through all of them.
+//! Random outcomes of a power cut. [`zoned::emu::Exhaustive`] enumerates all outcomes instead.
 
 use zoned::emu::Choose;
 
 use crate::Rng;
 
-/// One outcome by chance. The seed also decides the temper: even chances, mostly the first choice, mostly the
-/// last, or one of the two with rare exceptions, because defects hide near the extremes.
+/// One random outcome. The seed also decides the distribution: even chances, mostly the first choice, mostly the last, or one of
+/// the two with rare exceptions, since many defects show near the extremes.
 #[derive(Debug)]
 pub struct Sample {
     rng: Rng,
@@ -13,7 +13,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The outcome that belongs to a generator.
+    /// The outcome that a random generator gives.
     pub fn new(mut rng: Rng) -> Sample {
         let temper = rng.below(6);
         Sample { rng, temper }

@@ -1,4 +1,4 @@
-//! Building the recorded drive again.
+//! Builds the drive of a trace.
 
 use zoned::Blocks;
 use zoned::emu::{EmuOptions, Latency, Media};
@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 impl Drive {
     /// A drive with tiny zones: a zone is full after a few appends, the metadata log rolls after a dozen commits,
-    /// and what is removed must be reclaimed within a workload.
+    /// and a workload needs the space of removed files again.
     pub(crate) fn tiny(volatile_cache: bool) -> Drive {
         Drive {
             block_size: 4096,
@@ -25,7 +25,7 @@ impl Drive {
         }
     }
 
-    /// The drive of a workload: sometimes so few open zones that everything has to share.
+    /// The drive of a workload. Some drives have so few open zones that all files share zones.
     pub(crate) fn of_workload(volatile_cache: bool, workload: u64) -> Drive {
         let tiny = Drive::tiny(volatile_cache);
         match workload % 3 {

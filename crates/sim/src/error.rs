@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::Target;
-
 /// The result of an exploration.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -29,6 +27,11 @@ pub enum Error {
     /// A state's name does not fit the workload.
     #[error("state {0} does not exist in this workload")]
     NoState(String),
+    /// A state's workload is another than the trace's.
+    #[error(
+        "state {0} is of another workload than the trace, which holds workload {1}: name the trace that was saved with the state"
+    )]
+    OtherWorkload(String, u64),
     /// A state of the engine without its trace.
     #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
     NeedsTrace(String),
@@ -38,8 +41,8 @@ pub enum Error {
     )]
     NoTrace,
     /// A target that runs on one drive only.
-    #[error("the target {0} runs on one drive: on an array there are fs, log and engine")]
-    NotOnArray(Target),
+    #[error("the target {0} runs on one drive: take fs, log or engine on an array")]
+    NotOnArray(String),
     /// A target's name cannot be read.
     #[error("'{0}' is no target: take fs, log, waltz, array or engine")]
     Target(String),

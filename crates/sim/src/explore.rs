@@ -10,9 +10,10 @@ use zoned::{Op, ZoneId};
 
 use crate::array;
 use crate::choose::Sample;
-use crate::engine::{self, Broken, EngineOracle};
+use crate::engine::{self, EngineOracle};
 use crate::files::{self, FilesOracle};
-use crate::model::{Fault, Progress};
+use crate::model::Progress;
+use crate::oracle::{Oracle, Probe, TWICE};
 use crate::plan::Plan;
 use crate::replay::{Fates, Replay};
 use crate::trace::{Event, OpNumber, Trace};
@@ -24,40 +25,24 @@ use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 const ENUMERATED: u64 = 16;
 /// Samples of a cut that has more.
 const SAMPLED: u64 = 12;
-/// One state in this many is written on and cut again; on arrays, as many have their mount cut.
-pub(crate) const TWICE: u64 = 4;
-/// An exploration spreads over about this many workloads. Those of logs and engines come in many shapes.
+/// Workloads that an exploration spreads over, about. Logs and engines have more, as their workloads differ in shape.
 const WORKLOADS: u64 = 10;
 const LOG_WORKLOADS: u64 = 60;
-/// But looks at this many images of each at least.
+/// Least number of images of each workload.
 const SHARE: u64 = 500;
-/// Images that a cut gives, about: what decides how many cuts of a workload are taken.
+/// Images that a cut gives, about. Decides how many cuts of a workload are taken.
 const PER_CUT: u64 = 6;
 /// A seed is spent when this many workloads in a row show no new image.
 const BARREN: u32 = 8;
-
-/// Judges images of one workload.
-pub(crate) trait Oracle: Sync {
-    /// Mounts the image, compares it with the model, checks it.
-    fn probe(&self, image: Media, progress: &Progress, probe: Probe) -> Vec<Fault>;
-}
-
-/// How to look at an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe {
-    pub twice: bool,
-    pub seed: u64,
-    /// The event after which the power is cut.
-    pub event: usize,
-}
 
 /// A point at which the power is cut.
 struct Cut {
     /// The event after which.
     event: usize,
-    /// Begun by then, and promised before anything else happens at the device: the strictest pair.
+    /// The steps that had begun at the cut, and the steps that were promised before the next event at the device: the
+    /// strictest pair.
     progress: Arc<Progress>,
-    /// How many promises that is: equal images under equal promises are checked once.
+    /// Number of promised steps. Equal images under equal promises are checked once.
     promises: u64,
     /// Appends to several zones are in flight.
     crossing: bool,
@@ -65,9 +50,9 @@ struct Cut {
 
 /// Explores; see [`CrashOptions`].
 ///
-/// Defects are in the report. An error means that the exploration itself could not run.
+/// The report holds the defects. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
-    // The engine's workloads are not functions of the seed, on an array neither: they are saved, and explored below.
+    // The engine's workloads, on an array too, are not functions of the seed: their traces are saved and explored below.
     if options.target == Target::Array || options.on_array && options.target != Target::Engine {
         return match (options.trace.is_some(), options.target) {
             (true, _) => Err(Error::NoTrace),
@@ -75,10 +60,9 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
             (false, _) => array::stack::crash(options),
         };
     }
-    let existing = options.trace.as_deref().filter(|path| path.exists());
-    if let Some(path) = existing {
-        let trace = Trace::load(path)?;
-        return explore(options, &trace, Some(path), options.states);
+    if let Some(path) = options.trace.as_deref().filter(|path| path.exists()) {
+        let (path, trace) = trace_of(path, options.only)?;
+        return explore(options, &trace, Some(&path), options.states);
     }
     if let Some(only) = options.only {
         if options.target == Target::Engine {
@@ -122,7 +106,21 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     Ok(report)
 }
 
-/// The first trace has the name that was asked for, the others a number behind it.
+/// Loads the trace that holds the workload of state `only`: the file itself, or the one beside it with the workload's number.
+fn trace_of(path: &Path, only: Option<StateId>) -> Result<(PathBuf, Trace)> {
+    let fits = |trace: &Trace| only.is_none_or(|only| only.workload == trace.workload);
+    let trace = Trace::load(path)?;
+    if fits(&trace) {
+        return Ok((path.to_owned(), trace));
+    }
+    let beside = only.map(|only| numbered(path, only.workload)).filter(|path| path.exists());
+    let loaded = beside.map(|path| Trace::load(&path).map(|trace| (path, trace))).transpose()?;
+    let wrong =
+        || Error::OtherWorkload(only.map_or_else(String::new, |only| only.to_string()), trace.workload);
+    loaded.filter(|(_, trace)| fits(trace)).ok_or_else(wrong)
+}
+
+/// The file of a workload's trace: `path` for workload 0, `path` with the number appended for any other.
 fn numbered(path: &Path, workload: u64) -> PathBuf {
     if workload == 0 { path.to_owned() } else { PathBuf::from(format!("{}.{workload}", path.display())) }
 }
@@ -131,12 +129,12 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     let volatile = options.volatile_cache.unwrap_or(workload % 4 != 3);
     let run = || match options.target {
         Target::Fs | Target::Log => {
-            files::record(options.target, options.seed, workload, volatile, options.broken_rule)
+            files::record(options.target, options.seed, workload, volatile, options.broken_rules)
         }
         Target::Engine if options.on_array => array::engine::record(options, workload, volatile),
-        Target::Engine => engine::record(options.seed, workload, volatile, broken(options)),
+        Target::Engine => engine::record(options.seed, workload, volatile, options.broken_rules),
         Target::Array => unreachable!("it records for itself"),
-        Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rule),
+        Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -144,21 +142,12 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
     })
 }
 
-/// The rules that are broken.
-pub(crate) fn broken(options: &CrashOptions) -> Broken {
-    Broken {
-        fs: options.broken_rule,
-        #[cfg(feature = "broken-rules")]
-        engine: options.engine_broken_rule,
-    }
-}
-
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     match trace.target {
-        Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.broken_rule)),
-        Target::Engine => Box::new(EngineOracle::new(trace, broken(options))),
+        Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.broken_rules)),
+        Target::Engine => Box::new(EngineOracle::new(trace, options.broken_rules)),
         Target::Array => unreachable!("a trace is of one drive"),
-        Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rule)),
+        Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rules)),
     }
 }
 
@@ -235,8 +224,8 @@ fn walk(
     Walk::new(options, cuts, states).run(|walk| taker.run(walk))
 }
 
-/// Few states wanted: keeps `wanted` cuts at random. Of the engine's, whose logs leave few zones, a half are cuts that find
-/// appends to several zones in flight.
+/// Keeps `wanted` cuts, chosen at random. The engine's logs seldom replace a zone: half of its cuts find appends to several
+/// zones in flight.
 fn take_some(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
     let seed = trace.seed ^ trace.workload;
     if trace.target != Target::Engine {
@@ -358,6 +347,7 @@ mod tests {
     use zoned::{Buf, BufMut, Durability, Lba, ZonedDevice};
 
     use super::*;
+    use crate::model::Fault;
     use crate::report::FailureKind;
     use crate::trace::Drive;
     use crate::{Recorder, Step};
@@ -433,6 +423,24 @@ mod tests {
             let again = run(&trace, Some(failure.state));
             assert_eq!((again.states, again.lost), (1, 1), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn a_state_is_looked_for_in_the_trace_of_its_workload() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("blocks.trace");
+        for workload in [0, 3] {
+            let trace = Trace { workload, ..blocks(true, true) };
+            trace.save(&numbered(&path, workload)).expect("saved");
+        }
+        let state = |id: &str| Some(id.parse::<StateId>().expect("a state"));
+        for (id, workload) in [(None, 0), (state("0.4.e0"), 0), (state("3.4.e0"), 3)] {
+            assert_eq!(trace_of(&path, id).expect("there").1.workload, workload);
+        }
+        let (file, trace) = trace_of(&numbered(&path, 3), state("3.4.e0")).expect("there");
+        assert_eq!((file, trace.workload), (numbered(&path, 3), 3));
+        let error = trace_of(&path, state("2.4.e0")).expect_err("no trace of workload 2");
+        assert!(matches!(error, Error::OtherWorkload(_, 0)), "{error}");
     }
 
     #[test]

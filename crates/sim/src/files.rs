@@ -1,37 +1,38 @@
-//! The targets `fs` and `log`: running a plan on a recorded drive, and looking at what a power cut left.
+//! The targets `fs` and `log`: run a plan on a recorded drive, and judge the images that power cuts leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fs::wal::LogOptions;
-use fs::{BrokenRule, CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Uuid, Writer};
+use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
-use crate::explore::{Oracle, Probe};
+use crate::act::{Act, FileNo};
 use crate::model::{Fault, Model, Progress, Seen, Snapshot};
-use crate::plan::{Act, FileNo, Plan, SHARED};
+use crate::oracle::{Oracle, Probe};
+use crate::plan::{Plan, SHARED};
 use crate::recut::Recut;
 use crate::report::FailureKind;
 use crate::shape::Shape;
 use crate::trace::Trace;
-use crate::{Error, Recorder, Result, Rng, Target};
+use crate::{BrokenRules, Error, Recorder, Result, Rng, Target};
 
 /// Steps of each task.
 const STEPS: usize = 110;
-/// The longest a task idles between two steps.
+/// Longest pause of a task between two steps.
 const IDLE: Duration = Duration::from_micros(200);
-/// Acknowledgements come up to this much later than the drive's own delay.
+/// Longest extra delay of an acknowledgement.
 const JITTER: Duration = Duration::from_micros(60);
 /// The file that is written after a recovery.
 const AFTER: &str = "/after";
 
 /// Buffers small enough that files hand out data before they are synced.
-fn mount_options(log: LogOptions, broken_rule: Option<BrokenRule>) -> MountOptions {
-    MountOptions { log, write_buffer: 16 << 10, broken_rule, ..MountOptions::default() }
+fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
+    broken.of_mount(MountOptions { log, write_buffer: 16 << 10, ..MountOptions::default() })
 }
 
 fn latency() -> Latency {
@@ -52,7 +53,7 @@ pub(crate) fn record(
     seed: u64,
     workload: u64,
     volatile_cache: bool,
-    broken_rule: Option<BrokenRule>,
+    broken: BrokenRules,
 ) -> Result<Trace> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
@@ -60,22 +61,22 @@ pub(crate) fn record(
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken_rule)))
+    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)))
         .map_err(failed)?;
     Ok(Trace { target, seed, workload, drive: shape.drive, ordered: false, events: recorder.take() })
 }
 
-/// Does the workload's work on a device that is there.
+/// Runs the workload on a given device.
 pub(crate) async fn work(
     target: Target,
     (seed, workload): (u64, u64),
     volatile_cache: bool,
     recorder: Arc<Recorder>,
-    broken_rule: Option<BrokenRule>,
+    broken: BrokenRules,
 ) -> fs::Result<()> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
-    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken_rule)).await
+    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)).await
 }
 
 /// The workload's plan.
@@ -111,9 +112,9 @@ async fn run(
     if salt.is_multiple_of(2) { fs.unmount().await } else { Ok(()) }
 }
 
-/// What has been done and what is promised, over all tasks.
+/// The completed and the promised steps of all tasks.
 struct Ledger {
-    /// Per task: steps that have returned.
+    /// Per task: the number of completed steps.
     done: Vec<usize>,
     promised: BTreeSet<(usize, usize)>,
 }
@@ -145,7 +146,7 @@ impl Runner {
             self.recorder.attempt(step);
             if let Err(error) = self.act(act, index).await {
                 self.recorder.failed(step);
-                // A full drive, or more open logs than zones, is no defect: the task ends, and its last step may be there or not.
+                // A full drive, or more open logs than zones, is no defect. The task ends; a cut may keep or drop its last step.
                 let full = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Busy);
                 tracing::debug!(task = self.task, index, %error, "a step failed");
                 return if full { Ok(()) } else { Err(error) };
@@ -173,7 +174,7 @@ impl Runner {
         Ok(())
     }
 
-    /// What is promised when `act` returns: decided when it begins.
+    /// The steps that the return of `act` promises, computed when `act` begins.
     fn covered(&self, acts: &[Act], index: usize, act: &Act) -> Vec<(usize, usize)> {
         match act {
             Act::Sync { file } => {
@@ -254,11 +255,11 @@ pub(crate) struct FilesOracle {
 }
 
 impl FilesOracle {
-    pub(crate) fn new(trace: &Trace, broken_rule: Option<BrokenRule>) -> FilesOracle {
+    pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> FilesOracle {
         let shape = Shape::of(trace.target, trace.seed, trace.workload, trace.drive.volatile_cache);
         let plan = plan_of(trace.target, trace.seed, trace.workload, &shape);
         let model = Model::new(&plan, trace.target == Target::Log);
-        FilesOracle { plan, model, options: mount_options(shape.log, broken_rule) }
+        FilesOracle { plan, model, options: mount_options(shape.log, broken) }
     }
 
     /// Tasks of the workload.
@@ -266,7 +267,7 @@ impl FilesOracle {
         self.plan.tasks.len()
     }
 
-    /// How the workload mounts.
+    /// The mount options of the workload.
     pub(crate) fn options(&self) -> &MountOptions {
         &self.options
     }
@@ -277,7 +278,7 @@ impl FilesOracle {
         self.mounted(&device, progress).await
     }
 
-    /// Mounts a device, compares what it holds with the model, checks it.
+    /// Mounts a device, compares its content with the model, and checks its structures.
     pub(crate) async fn mounted(&self, device: &Arc<dyn ZonedDevice>, progress: &Progress) -> Vec<Fault> {
         let fs = match Fs::mount(Arc::clone(device), &self.options).await {
             Ok(fs) => fs,
@@ -292,7 +293,7 @@ impl FilesOracle {
         faults
     }
 
-    /// Mounts, writes on, cuts again anywhere in that, and looks again.
+    /// Mounts, writes on, cuts the power again during that, and judges the image of the second cut.
     async fn twice(
         &self,
         image: Media,
@@ -308,7 +309,7 @@ impl FilesOracle {
         let between = match first {
             Ok(seen) => Some(seen),
             Err(e) => {
-                // A drive that was full before the cut may be full after it.
+                // A drive that was full before the cut may be full after the cut.
                 if e.kind() != ErrorKind::NoSpace {
                     faults.push(fault(FailureKind::Mount, e));
                     return faults;
@@ -347,7 +348,7 @@ impl FilesOracle {
         faults
     }
 
-    /// Mounts, looks, writes the file [`AFTER`]. Marks `Ready` when the mount is through.
+    /// Mounts, reads everything, writes the file [`AFTER`]. Records `Ready` after the mount.
     async fn write_on(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -373,7 +374,7 @@ impl FilesOracle {
     }
 }
 
-/// How far the writing after a recovery had got.
+/// Progress of the writes after a recovery.
 struct AfterProgress {
     created: bool,
     appended: bool,
@@ -432,7 +433,7 @@ fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
     Fault { kind, what: what.to_string() }
 }
 
-/// What `check` says.
+/// The problems that `check` reports.
 async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
     match Fs::check(device).await {
         Ok(report) => {
@@ -443,7 +444,7 @@ async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
     }
 }
 
-/// Reads everything.
+/// Reads all names and all contents.
 async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
     let (mut seen, mut faults) = (Snapshot::new(), Vec::new());
     let mut directories = vec![String::new()];
@@ -466,7 +467,7 @@ async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
                 }
                 fs::Kind::Data => FileKind::Data,
                 fs::Kind::Log => FileKind::Log,
-                // This target makes none.
+                // The workloads make no other kind.
                 fs::Kind::ParallelLog => FileKind::ParallelLog,
             };
             match content(fs, &path).await {
@@ -488,7 +489,7 @@ async fn content(fs: &Fs, path: &str) -> fs::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Where two views of the same file system differ.
+/// The differences between two snapshots of one file system.
 fn difference(before: &Snapshot, after: &Snapshot) -> Option<String> {
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let path = paths.into_iter().find(|path| before.get(*path) != after.get(*path))?;
@@ -509,7 +510,7 @@ mod tests {
 
     /// What happens in some workloads, counted.
     fn count(target: Target, matches: impl Fn(&Event) -> bool) -> usize {
-        let trace = |workload| record(target, 5, workload, true, None).expect("runs");
+        let trace = |workload| record(target, 5, workload, true, BrokenRules::default()).expect("runs");
         (0..4).map(|workload| trace(workload).events.iter().filter(|e| matches(e)).count()).sum()
     }
 
@@ -536,7 +537,7 @@ mod tests {
     #[test]
     fn a_recording_is_a_function_of_its_seed() {
         for target in [Target::Fs, Target::Log] {
-            let trace = || record(target, 6, 1, true, None).expect("runs").encode();
+            let trace = || record(target, 6, 1, true, BrokenRules::default()).expect("runs").encode();
             assert!(trace() == trace(), "two recordings differ");
         }
     }

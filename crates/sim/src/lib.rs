@@ -9,10 +9,11 @@
 //!     mount a copy ---> compare with the model ---> check ---> write on, cut again, mount again
 //! ```
 //!
-//! [`crash`] runs it. Everything is a function of the seed, but for the engine's trace: RocksDB has threads of
-//! its own, so that its trace is saved, and a replay reads it.
+//! [`crash`] runs an exploration. Workloads, samples and outcomes are functions of the seed, except those of the target
+//! `engine`: RocksDB runs threads of its own, so that its trace is saved, and a replay reads the file.
 #![forbid(unsafe_code)]
 
+mod act;
 mod array;
 mod choose;
 mod drive;
@@ -23,12 +24,14 @@ mod files;
 mod linear;
 mod model;
 mod options;
+mod oracle;
 mod plan;
 mod recorder;
 mod recut;
 mod replay;
 mod report;
 mod rng;
+mod rules;
 mod shape;
 mod state;
 mod trace;
@@ -43,5 +46,6 @@ pub use options::{CrashOptions, Target};
 pub use recorder::Recorder;
 pub use report::{Failure, FailureKind, Report};
 pub use rng::Rng;
+pub use rules::BrokenRules;
 pub use state::{Outcome, StateId};
 pub use trace::{Drive, Event, OpNumber, Step, Trace};

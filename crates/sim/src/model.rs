@@ -1,23 +1,24 @@
-//! What a file system may look like after a power cut, given what was promised and what was attempted.
+//! The names and contents that a file system may show after a power cut, given the promised and the attempted steps.
 //!
-//! Each task owns its names, so that tasks are judged one by one. A task's names must be those after one of its
-//! steps, between the last promised and the last attempted: operations on names survive as a prefix. A file's
-//! content must be that after one of *its* steps, the last append perhaps in part: content survives as a prefix
-//! too, independent of the names. In the log target a later log with content means that the earlier ones are whole.
+//! Each task owns its names, so that tasks are judged one by one. A task's names must be the names after one of the task's
+//! steps, between the last promised and the last attempted step: operations on names survive as a prefix. A file's content
+//! must be the content after one of the *file's* steps, the last append perhaps in part: content survives as a prefix too,
+//! independently of the names. In the target `log` a later log with content means that the earlier logs are whole.
 
 use std::collections::BTreeMap;
 
 use fs::FileKind;
 
-use crate::plan::{Act, FileNo, Plan, SHARED};
+use crate::act::{Act, FileNo};
+use crate::plan::{Plan, SHARED};
 use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::tree::{Node, Tree};
 
-/// What a mount shows: every path, the root excluded.
+/// The paths that a mount shows, without the root.
 pub(crate) type Snapshot = BTreeMap<String, Seen>;
 
-/// What is found at a path.
+/// The object at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     Directory,
@@ -33,26 +34,26 @@ pub(crate) struct Fault {
 
 /// A step of a file's content.
 struct Change {
-    /// The task's step that does it.
+    /// The index of the task's step.
     step: usize,
     appends: bool,
-    /// The content afterwards.
+    /// The content after the step.
     after: Vec<u8>,
 }
 
-/// What one task may leave.
+/// The names and contents that one task may leave.
 struct TaskModel {
     /// The names before step 0, and after each step.
     trees: Vec<Tree>,
     files: BTreeMap<FileNo, Vec<Change>>,
 }
 
-/// How far the workload had got when the power was cut.
+/// Progress of the workload at the cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Per task: the number of steps begun.
     pub attempted: Vec<usize>,
-    /// Per task: which steps are promised.
+    /// Per task: the promised steps.
     pub promised: Vec<Vec<bool>>,
 }
 
@@ -61,7 +62,7 @@ impl Progress {
         Progress { attempted: vec![0; tasks], promised: vec![Vec::new(); tasks] }
     }
 
-    /// Takes in what a workload marked.
+    /// Applies an event of the workload.
     pub(crate) fn did(&mut self, event: &Event) {
         match event {
             Event::Attempt { step } => {
@@ -112,7 +113,7 @@ impl Model {
         Model { tasks, logs_in_order }
     }
 
-    /// Every rule that `seen` breaks.
+    /// The rules that `seen` breaks.
     pub(crate) fn judge(&self, plan: &Plan, progress: &Progress, seen: &Snapshot) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut parts: Vec<BTreeMap<&str, &Seen>> = self.tasks.iter().map(|_| BTreeMap::new()).collect();
@@ -259,7 +260,7 @@ impl TaskModel {
         faults
     }
 
-    /// Whether a content is one that the file may have.
+    /// Whether the file may have this content.
     fn content(
         &self,
         task: usize,

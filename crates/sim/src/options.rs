@@ -4,9 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use fs::BrokenRule;
-
-use crate::{Error, StateId};
+use crate::{BrokenRules, Error, StateId};
 
 /// What to explore, and how far.
 #[derive(Clone, Debug)]
@@ -15,52 +13,33 @@ pub struct CrashOptions {
     pub target: Target,
     /// The targets `fs`, `log` and `engine` on an array of drives, one of which may be lost, instead of on one drive.
     pub on_array: bool,
-    /// What workloads and samples are functions of.
+    /// The seed of all workloads and samples.
     pub seed: u64,
     /// Distinct images to check at least.
     pub states: u64,
-    /// A rule to break, to prove that it would be noticed.
-    pub broken_rule: Option<BrokenRule>,
-    /// A rule of the array to break.
-    #[cfg(feature = "broken-rules")]
-    pub array_broken_rule: Option<array::BrokenRule>,
-    /// A rule of the parallel WAL above RocksDB to break.
-    #[cfg(feature = "broken-rules")]
-    pub engine_broken_rule: Option<kv::parallel_wal::BrokenRule>,
-    /// Whether the drive has a volatile cache; `None`: three workloads of four have one.
+    /// Rules to break, to prove that the explorer notices. Default none.
+    pub broken_rules: BrokenRules,
+    /// Whether the drive has a volatile cache. `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,
-    /// The trace to explore instead of recording one; where no file is there yet, the recorded one goes there.
+    /// A trace file to explore instead of recording a workload. If the file does not exist, the recorded trace is saved there.
     pub trace: Option<PathBuf>,
     /// Check this state alone.
     pub only: Option<StateId>,
     /// End at the first failure.
     pub first_failure: bool,
-    /// Threads that check states; `None`: as many as the machine has processors.
+    /// Threads that check states. `None`: one for each processor.
     pub threads: Option<usize>,
 }
 
 impl CrashOptions {
-    /// How to open an array: with the rule that a test breaks.
-    pub(crate) fn array_open(&self) -> array::OpenOptions {
-        array::OpenOptions {
-            #[cfg(feature = "broken-rules")]
-            broken_rule: self.array_broken_rule,
-            ..array::OpenOptions::default()
-        }
-    }
-
-    /// All of `target` by `seed`, until `states` images are checked.
+    /// Explores `target` with `seed` until `states` images are checked, with every other option at its default.
     pub fn new(target: Target, seed: u64, states: u64) -> CrashOptions {
         CrashOptions {
             target,
             on_array: false,
             seed,
             states,
-            broken_rule: None,
-            #[cfg(feature = "broken-rules")]
-            array_broken_rule: None,
-            #[cfg(feature = "broken-rules")]
-            engine_broken_rule: None,
+            broken_rules: BrokenRules::default(),
             volatile_cache: None,
             trace: None,
             only: None,
@@ -81,12 +60,12 @@ pub enum Target {
     Engine,
     /// An array of drives, one of which may be lost.
     Array,
-    /// A parallel log: many writers, zones that are left, records that are taken back.
+    /// A parallel log: many writers, zone replacement, void entries.
     Waltz,
 }
 
 impl Target {
-    /// All of them.
+    /// All targets, in the order in which `furrow crash` explores them.
     pub const ALL: [Target; 5] = [Target::Fs, Target::Log, Target::Engine, Target::Array, Target::Waltz];
 
     pub(crate) fn number(self) -> u32 {

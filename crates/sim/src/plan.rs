@@ -1,94 +1,15 @@
-//! Workloads: what several tasks do, as a function of a seed.
+//! Plans of the targets `fs` and `log`: the steps of several tasks, as a function of a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fs::{FileKind, Lifetime};
 
+use crate::act::{Act, FileNo};
 use crate::shape::Style;
 use crate::tree::{Node, Tree};
 use crate::{Rng, Step, Target};
 
-/// A file of a task, by the order of creation: names come and go, this stays.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct FileNo(pub u32);
-
-/// One step of a task.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Act {
-    Mkdir {
-        path: String,
-    },
-    Rmdir {
-        path: String,
-    },
-    Create {
-        file: FileNo,
-        path: String,
-        kind: FileKind,
-        lifetime: Lifetime,
-    },
-    Reopen {
-        file: FileNo,
-        path: String,
-    },
-    Append {
-        file: FileNo,
-        len: usize,
-    },
-    Flush {
-        file: FileNo,
-    },
-    Sync {
-        file: FileNo,
-    },
-    Close {
-        file: FileNo,
-    },
-    /// Through the writer, or by path when the file is closed.
-    Truncate {
-        file: FileNo,
-        size: usize,
-        path: Option<String>,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Link {
-        from: String,
-        to: String,
-    },
-    Unlink {
-        path: String,
-    },
-    SyncAll,
-}
-
-impl Act {
-    /// The file whose content the step changes.
-    pub(crate) fn data_of(&self) -> Option<FileNo> {
-        match self {
-            Act::Append { file, .. } | Act::Truncate { file, .. } => Some(*file),
-            _ => None,
-        }
-    }
-
-    /// Whether the step is a metadata operation, which [`fs::Fs::sync`] makes durable.
-    pub(crate) fn is_metadata(&self) -> bool {
-        match self {
-            Act::Mkdir { .. }
-            | Act::Rmdir { .. }
-            | Act::Create { .. }
-            | Act::Rename { .. }
-            | Act::Link { .. }
-            | Act::Unlink { .. } => true,
-            Act::Truncate { path, .. } => path.is_some(),
-            _ => false,
-        }
-    }
-}
-
-/// What each task does. Every step is legal where it stands.
+/// The steps of each task. Every step is legal after the steps before.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub seed: u64,
@@ -102,7 +23,7 @@ pub(crate) const SHARED: &str = "/shared";
 const OPEN_FILES: usize = 3;
 /// Logs that a task writes at a time, where they overlap.
 const OPEN_LOGS: usize = 2;
-/// Bytes that a task's files may hold; what is above is removed before more is written.
+/// Most bytes of a task's files. Above this a task removes files before it writes more.
 const LIVE_LIMIT: usize = 64 << 10;
 
 impl Plan {
@@ -145,7 +66,7 @@ impl Plan {
     }
 }
 
-/// Makes one task's steps, keeping track of what is legal.
+/// Makes the steps of one task, and tracks which steps are legal.
 struct Maker {
     rng: Rng,
     acts: Vec<Act>,
@@ -357,7 +278,7 @@ impl Maker {
 
     fn rename(&mut self) {
         if self.rng.chance(15) {
-            // A directory moves with all that it holds.
+            // A directory moves with its content.
             let home = self.home();
             let movable: Vec<String> = self.directories().into_iter().filter(|d| *d != home).collect();
             if let Some(from) = self.pick(&movable) {
@@ -375,7 +296,7 @@ impl Maker {
         self.push(Act::Rename { from, to });
     }
 
-    /// Makes room: removes, cuts or replaces something.
+    /// Makes room: removes, truncates or replaces a file.
     fn shrink(&mut self) {
         let files = self.named(false);
         match self.pick(&files) {
@@ -398,7 +319,7 @@ impl Maker {
         let current = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         let full = current.and_then(|file| self.sizes.get(&file)).is_some_and(|size| *size > 40 << 10);
         let oldest = (self.logs.len() > 3).then(|| self.logs.first().cloned()).flatten();
-        // An older log is written on, now and then.
+        // Some appends go to an older log.
         let older = self.older_log().filter(|_| self.rng.chance(35));
         let current = current.map(|file| older.unwrap_or(file));
         match (self.rng.below(100), current) {
@@ -455,7 +376,7 @@ impl Maker {
     fn new_log(&mut self) {
         let old = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         if self.style.overlap {
-            // Only one more fits.
+            // One more log fits.
             while self.open.len() >= OPEN_LOGS
                 && let Some(file) = self.open.first().copied()
             {

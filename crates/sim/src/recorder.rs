@@ -1,4 +1,4 @@
-//! A device that writes down what happens to it.
+//! A device that records its operations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub struct Recorder {
     jitter: Duration,
     /// One append in [`LATE`] is acknowledged up to this much later, and one in [`LATE_AT_END`] at a zone's end.
     tail: Duration,
-    /// Where events go instead of the log.
+    /// Takes the events, instead of the recorder's own list.
     sink: Option<Sink>,
 }
 
 /// See [`Recorder::with_tail`].
 const LATE: u64 = 24;
-/// Appends within so many blocks of their zone's end are late more often: whoever goes on in the next zone has some in flight.
+/// Appends within this many blocks of their zone's end are late more often, so that a zone replacement finds appends in flight.
 const AT_END: u64 = 8;
 const LATE_AT_END: u64 = 2;
 
@@ -45,12 +45,12 @@ impl Recorder {
         Recorder::with_tail(inner, jitter, Duration::ZERO)
     }
 
-    /// A recorder with which some appends take very long, so that whole jobs go by while they are in flight.
+    /// A recorder that delays some appends for very long, so that background jobs run while these appends are in flight.
     pub(crate) fn with_tail(inner: Arc<dyn ZonedDevice>, jitter: Duration, tail: Duration) -> Arc<Recorder> {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: None })
     }
 
-    /// A recorder that hands its events on, in an order of its own: above drives that are recorded together.
+    /// A recorder that passes its events to `sink`, with numbers of its own. For a device above several recorded drives.
     pub(crate) fn above(
         inner: Arc<dyn ZonedDevice>,
         jitter: Duration,
@@ -60,7 +60,7 @@ impl Recorder {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: Some(sink) })
     }
 
-    /// A recorder of another drive that numbers its operations together with this one's.
+    /// A recorder of another drive. Both recorders draw their operation numbers from one counter.
     pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: Sink) -> Arc<Recorder> {
         let log = Arc::clone(&self.log);
         Arc::new(Recorder { inner, log, jitter: self.jitter, tail: self.tail, sink: Some(sink) })
@@ -81,12 +81,12 @@ impl Recorder {
         self.mark(Event::Failed { step });
     }
 
-    /// The file system stands: cuts are taken from here on.
+    /// The file system is formatted and mounted: cuts are taken from here on.
     pub fn ready(&self) {
         self.mark(Event::Ready);
     }
 
-    /// Takes the events so far out.
+    /// Takes the events recorded so far.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.log.lock().events)
     }

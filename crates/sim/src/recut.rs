@@ -1,39 +1,41 @@
-//! The second power cut, anywhere in what a recovery and the work after it did.
+//! The second power cut of a state: at any event of a recovery or of the work after the recovery.
 
 use zoned::emu::Media;
 
-use crate::array::Images;
 use crate::choose::Sample;
 use crate::replay::{Fates, Replay};
 use crate::trace::Event;
 use crate::{Rng, Step};
 
-/// Second cuts in a hundred that come at the very end: what a recovery left must carry what comes after it.
+/// Percentage of second cuts that come after the last event.
 const AT_THE_END: u64 = 30;
 
-/// What a second cut leaves.
+/// Images of drives, with the drives' numbers.
+pub(crate) type Images = Vec<(usize, Media)>;
+
+/// The images and the steps that a second cut leaves.
 pub(crate) struct Recut {
     /// The drives, by their numbers.
     pub images: Images,
-    /// Steps that had begun.
+    /// Steps that had begun at the cut.
     pub begun: Vec<Step>,
-    /// Steps that were promised.
+    /// Steps that were promised at the cut.
     pub promised: Vec<Step>,
-    /// Whether [`Event::Ready`] had passed.
+    /// Whether [`Event::Ready`] had passed at the cut.
     pub ready: bool,
     at: usize,
     of: usize,
 }
 
 impl Recut {
-    /// Cuts in `events` of one drive, which began with `image`.
+    /// Cuts within `events` of one drive; `image` is the drive before the first event.
     pub(crate) fn of(image: Media, events: Vec<Event>, rng: &mut Rng) -> Recut {
         let events: Vec<(usize, Event)> = events.into_iter().map(|event| (0, event)).collect();
         Recut::of_drives(vec![(0, image)], &events, rng)
     }
 
-    /// Cuts in `events`, which began with `images`. Marks behind the last operation that counts are seen too, whichever
-    /// drive they have.
+    /// Cuts within `events` of several drives; `images` are the drives before the first event. Steps marked after the last
+    /// operation before the cut count too, whatever their drive.
     pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> Recut {
         let of = events.iter().filter(|(_, e)| e.is_io()).count();
         let at = if rng.chance(AT_THE_END) { of } else { rng.index(of + 1) };
@@ -60,12 +62,12 @@ impl Recut {
         Recut { images, begun, promised, ready, at, of }
     }
 
-    /// Takes the only drive out.
+    /// Takes the image of the only drive.
     pub(crate) fn image(&mut self) -> Media {
         self.images.pop().map(|(_, image)| image).expect("there is one drive")
     }
 
-    /// Where it was, for a fault's words.
+    /// The place of the cut, for the description of a fault.
     pub(crate) fn place(&self) -> String {
         format!(" (second cut after {} of {} events)", self.at, self.of)
     }

@@ -1,8 +1,8 @@
-//! Doing a trace again on a medium, one event at a time.
+//! Replays a trace on a medium, one event at a time.
 //!
-//! A drive gives appends in flight their addresses in any order, so that an append is done here when the medium's
-//! pointer is at the address that it got, and is in flight until then. A cut finds it landed too: where is the
-//! cut's to choose.
+//! A drive gives appends in flight their addresses in any order. The replay therefore executes an append when the medium's
+//! write pointer reaches the address that the drive gave, and keeps the append in flight until then. A cut may also find an
+//! append in flight landed, at an address that the cut chooses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use zoned::{Blocks, Buf, Done, Durability, Lba, Op, ZoneId, ZoneState};
 
 use crate::trace::{Event, OpNumber};
 
-/// What became of each operation.
+/// The outcome of each operation of the trace.
 #[derive(Debug, Default)]
 pub(crate) struct Fates(BTreeMap<OpNumber, Fate>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// It was an append, and got this address.
+    /// The operation is an append that got this address.
     At(Lba),
-    /// It succeeded; what more is known is in the operation itself.
+    /// The operation succeeded and has no result of its own.
     Done,
-    /// It never had an effect.
+    /// The operation had no effect.
     Refused,
 }
 
@@ -42,7 +42,7 @@ impl Fates {
     }
 }
 
-/// A medium on which a trace is being done.
+/// A medium on which a trace is replayed.
 pub(crate) struct Replay<'a> {
     media: Media,
     fates: &'a Fates,
@@ -52,7 +52,7 @@ pub(crate) struct Replay<'a> {
 /// An append that is not on the medium yet.
 struct Append {
     id: OpId,
-    /// Its address; unknown of one whose completion nobody saw.
+    /// The address; `None` where the trace has no completion of the append.
     at: Option<Lba>,
     data: Buf,
     how: Durability,
@@ -64,7 +64,7 @@ impl<'a> Replay<'a> {
         Replay { media, fates, held: BTreeMap::new() }
     }
 
-    /// The medium after what was done so far, appends in flight included.
+    /// The medium after the replayed events, with the appends in flight.
     pub(crate) fn image(&self) -> Cow<'_, Media> {
         if self.held.is_empty() {
             return Cow::Borrowed(&self.media);
@@ -81,14 +81,14 @@ impl<'a> Replay<'a> {
         self.media.wear(zone, state);
     }
 
-    /// Does one event.
+    /// Replays one event.
     pub(crate) fn step(&mut self, event: &Event) {
         match event {
             Event::Submit { op, what: Op::Append { zone, data, how } } => {
                 let at = match self.fates.get(*op) {
                     Some(Fate::Refused) => return,
                     Some(Fate::At(at)) => Some(at),
-                    // Of a trace without addresses: the order of submission is all there is.
+                    // A trace without addresses has the order of submission alone.
                     Some(Fate::Done) => {
                         let _address =
                             self.media.append_late(OpId(op.0), *zone, data, *how, self.media.moment());
@@ -129,7 +129,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Does the appends whose addresses the pointer has come to.
+    /// Executes the appends whose addresses the write pointer has reached.
     fn land(&mut self, zone: ZoneId) {
         while let Some(appends) = self.held.get_mut(&zone) {
             let pointer = pointer(&self.media, zone);
@@ -142,8 +142,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Takes the appends out of which it is not known that they come later: some have no address, but lie below
-    /// others that have one. Gives those that are left.
+    /// Takes the appends that may come first: those without an address may lie below those with one. Gives the remaining
+    /// appends.
     fn settle(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
         loop {
             self.land(zone);
@@ -165,7 +165,7 @@ impl Append {
     }
 }
 
-/// Where the next append of a zone goes.
+/// The address of a zone's next append.
 fn pointer(media: &Media, zone: ZoneId) -> Lba {
     let zones = zone.0..zone.0.saturating_add(1);
     let reported = match media.submit(OpId::default(), &Op::Report { zones }) {

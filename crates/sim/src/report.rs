@@ -1,4 +1,4 @@
-//! What an exploration found.
+//! The report of an exploration.
 
 use serde::Serialize;
 
@@ -9,13 +9,13 @@ use crate::StateId;
 pub struct Report {
     /// Distinct images mounted and checked.
     pub states: u64,
-    /// Images that lack something promised.
+    /// Images that lack promised content.
     pub lost: u64,
-    /// Images that hold something never attempted.
+    /// Images that hold content of no attempted step.
     pub invented: u64,
     /// Images that do not mount.
     pub mount_failures: u64,
-    /// Images that mount, and that `check` finds fault with.
+    /// Images that mount, and in which `check` finds problems.
     pub check_failures: u64,
     /// The first failures of each kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -30,9 +30,9 @@ pub struct Failure {
     /// The state's name.
     #[serde(serialize_with = "as_text")]
     pub state: StateId,
-    /// What was found and what was expected.
+    /// The content found and the content expected.
     pub what: String,
-    /// The command that replays it.
+    /// The command that replays the state.
     pub replay_command: String,
 }
 
@@ -40,9 +40,9 @@ pub struct Failure {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// Something promised is missing.
+    /// Promised content is missing.
     Lost,
-    /// Something is there that was never attempted.
+    /// Content of no attempted step is present.
     Invented,
     /// The mount fails.
     Mount,
@@ -55,7 +55,7 @@ fn as_text<S: serde::Serializer>(state: &StateId, serializer: S) -> Result<S::Ok
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether no image failed.
     pub fn is_clean(&self) -> bool {
         (self.lost, self.invented, self.mount_failures, self.check_failures) == (0, 0, 0, 0)
     }

@@ -1,5 +1,4 @@
-//! What the workloads of the targets `fs` and `log` run on, as a function of the seed: the drive, the settings of the
-//! logs, and how many tasks there are.
+//! Drive, log settings and number of tasks of a workload of the targets `fs` and `log`, as a function of the seed.
 
 use fs::wal::{IoMode, LogOptions};
 
@@ -14,12 +13,12 @@ pub(crate) struct Shape {
     pub style: Style,
 }
 
-/// How a plan is made.
+/// Parameters of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
     /// Concurrent tasks.
     pub tasks: usize,
-    /// A log is opened, and written, while the one before it is still written.
+    /// Logs overlap: the task writes a new log while it still writes the log before.
     pub overlap: bool,
 }
 
@@ -53,12 +52,12 @@ impl Shape {
                 let drive = Drive { zones: 48, zone_size: 64, zone_capacity: 60, max_append: 4, ..small };
                 (drive, Style { tasks: 3, overlap: rng.chance(50) })
             }
-            // An entry has several parts, and many logs do not fit one zone.
+            // Entries have several parts, and many logs are longer than a zone.
             5..7 => {
                 let drive = Drive { zones: 64, zone_size: 32, zone_capacity: 28, max_append: 2, ..small };
                 (drive, Style { tasks: 3, overlap: rng.chance(50) })
             }
-            // As few open zones as a file system takes.
+            // The fewest open zones that a file system accepts.
             7 => {
                 let drive = Drive { max_open: 4, max_active: 4, ..tiny };
                 (drive, Style { tasks: 1, overlap: true })

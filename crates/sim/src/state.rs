@@ -1,9 +1,9 @@
-//! The name of one crash state: what a replay command carries.
+//! The name of a crash state, as replay commands have it.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the power was cut, and which of the outcomes was taken.
+/// The place of the power cut and the outcome.
 ///
 /// As text: `3.120.e5` is workload 3, cut after event 120, enumerated outcome 5; `3.120.s5` the same with sampled
 /// outcome 5; a trailing `x` adds the second cut during or after the recovery.

@@ -1,4 +1,4 @@
-//! What happened at a device, in order: the input of the explorer.
+//! The events at a device, in order: the input of the explorer.
 
 mod format;
 
@@ -16,14 +16,14 @@ pub struct OpNumber(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Step(pub u64);
 
-/// One thing that happened.
+/// An event at a device, or a mark of the workload.
 #[derive(Debug)]
 pub enum Event {
     /// An operation that changes the medium or makes it durable was submitted.
     Submit {
         /// Its number.
         op: OpNumber,
-        /// What was asked for; never a read or a report.
+        /// The operation; never a read or a report.
         what: Op,
     },
     /// The caller saw the operation succeed.
@@ -53,11 +53,11 @@ pub enum Event {
         /// The step.
         step: Step,
     },
-    /// The file system is made and mounted: cuts are taken from here on.
+    /// The file system is formatted and mounted: cuts are taken from here on.
     Ready,
-    /// What drives are asked and answer from here on is of this one: there are several below an array.
+    /// The operations after this event are those of this drive, one of several below an array.
     Drive {
-        /// Its number among those that were recorded.
+        /// The drive's number in the recording.
         drive: u32,
     },
 }
@@ -88,7 +88,7 @@ impl Clone for Event {
     }
 }
 
-/// The properties of the drive that a trace was recorded on: what an emulator needs to build it again.
+/// The properties of the recorded drive, from which an emulator builds the drive again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drive {
     /// Bytes in a block.
@@ -111,24 +111,24 @@ pub struct Drive {
     pub atomic_write: u32,
     /// Whether the cache is volatile.
     pub volatile_cache: bool,
-    /// Whether appends in flight take their addresses in any order.
+    /// Whether appends in flight get their addresses in any order.
     pub reorders: bool,
 }
 
 /// A recorded workload.
 #[derive(Debug)]
 pub struct Trace {
-    /// What ran.
+    /// The target of the workload.
     pub target: Target,
-    /// The seed that the workload is a function of.
+    /// The seed of the workload.
     pub seed: u64,
-    /// Which workload of that seed.
+    /// The workload's number among those of the seed.
     pub workload: u64,
-    /// What it ran on.
+    /// The drive of the workload.
     pub drive: Drive,
-    /// Of the target `engine`: the writes go as the server's do, by whoever keeps their order.
+    /// Target `engine` only: the writer keeps the order of its batches, as the server does.
     pub ordered: bool,
-    /// What happened.
+    /// The events.
     pub events: Vec<Event>,
 }
 

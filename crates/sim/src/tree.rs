@@ -1,25 +1,25 @@
-//! Names and what they refer to: the model of the namespace.
+//! The model of the namespace: names and the objects that they refer to.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use fs::FileKind;
 
-use crate::plan::{Act, FileNo};
+use crate::act::{Act, FileNo};
 
-/// What a name refers to.
+/// The object of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
     Directory,
     File { file: FileNo, kind: FileKind },
 }
 
-/// Every path of a task. The parents of the first ones are not in it.
+/// All paths of a task, without the directories that the task did not make.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tree(BTreeMap<String, Node>);
 
 impl Tree {
-    /// Does a step. A step that does not change names does nothing; it is legal by construction.
+    /// Applies a step, which is legal by construction. A step that changes no name does nothing.
     pub(crate) fn apply(&mut self, act: &Act) {
         match act {
             Act::Mkdir { path } => {
@@ -65,7 +65,7 @@ impl Tree {
         self.0.len()
     }
 
-    /// How many names a file has.
+    /// The number of a file's names.
     pub(crate) fn links(&self, file: FileNo) -> usize {
         self.0.values().filter(|node| matches!(node, Node::File { file: f, .. } if *f == file)).count()
     }

@@ -1,4 +1,5 @@
-//! What every exploration does: threads that take cut after cut, states counted once, failures described.
+//! The walk over the cuts of one workload, for every target: threads take cut after cut, count each state once and describe
+//! failures.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,7 @@ use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
 
 /// Failures that a report describes.
 pub(crate) const DESCRIBED: usize = 20;
-/// How often the replay of an engine's second cut is tried.
+/// Times that a replay repeats an engine's second cut.
 const REPLAYS: u32 = 64;
 
 /// A walk over the cuts of one workload.
@@ -45,8 +46,8 @@ impl<'a, C: Sync> Walk<'a, C> {
         }
     }
 
-    /// Lets as many threads as the options say do `work`, which takes cuts until there are none. Each state has a
-    /// clock of its own: the threads share nothing but the list of what is left to do.
+    /// Runs `work` on as many threads as the options say; `work` takes cuts until none is left. Each state has a clock of
+    /// its own: the threads share the list of cuts alone.
     pub(crate) fn run(self, work: impl Fn(&Walk<'a, C>) -> Result<()> + Sync) -> Result<Report> {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads =
@@ -63,17 +64,17 @@ impl<'a, C: Sync> Walk<'a, C> {
         Ok(report)
     }
 
-    /// The next cut to look at, unless the walk is at its end.
+    /// The next cut; `None` at the end of the walk.
     pub(crate) fn next(&self) -> Option<&C> {
         if self.is_over() { None } else { self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) }
     }
 
-    /// Whether enough was seen.
+    /// Whether the walk has checked enough states, or ends at its first failure.
     pub(crate) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a state is to be checked: equal ones under equal promises are checked once. Counts it.
+    /// Counts a state. True if it must be checked: equal states under equal promises are checked once.
     pub(crate) fn is_new(&self, state: u128, promises: u64) -> bool {
         let mut found = self.found.lock();
         let new = found.checked.insert((state, promises));
@@ -84,7 +85,7 @@ impl<'a, C: Sync> Walk<'a, C> {
         new
     }
 
-    /// Adds what is wrong with a state. `told` makes one sentence of several, `command` replays it.
+    /// Adds the faults of a state. `told` adds the context to a description; `command` gives the command that replays the state.
     pub(crate) fn add(
         &self,
         state: StateId,
@@ -114,13 +115,13 @@ impl<'a, C: Sync> Walk<'a, C> {
     }
 }
 
-/// The first failures in order, and no more than are described.
+/// Sorts the failures and keeps the first [`DESCRIBED`].
 pub(crate) fn tidy(report: &mut Report) {
     report.failures.sort();
     report.failures.truncate(DESCRIBED);
 }
 
-/// Few states wanted: keeps `wanted` cuts at random, from beginning to end, rather than the first ones.
+/// Keeps `wanted` cuts, chosen at random over the whole workload.
 pub(crate) fn thin<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
     let mut rng = Rng::at(seed, &[0xc07]);
     let mut left = cuts.len();
@@ -133,20 +134,20 @@ pub(crate) fn thin<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
     });
 }
 
-/// What a probe finds; a panic is a state that does not mount.
+/// The faults that a probe finds. A panic counts as a failed mount.
 pub(crate) fn caught(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
     catch_unwind(AssertUnwindSafe(probe)).unwrap_or_else(|panic| {
         vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
     })
 }
 
-/// How often a state is looked at: what a second cut meets in the engine is up to RocksDB's threads, so that a replay tries
-/// again.
+/// Times that a state is probed. RocksDB's threads decide what a second cut of the engine meets, so that a replay repeats the
+/// cut.
 pub(crate) fn tries(options: &CrashOptions, twice: bool) -> u32 {
     if options.only.is_some() && twice && options.target == Target::Engine { REPLAYS } else { 1 }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")

@@ -1,43 +1,42 @@
 //! The target `waltz`: writers of one parallel log, each with its own records, on a recorded drive.
 //!
-//! What must hold at any cut: a record that was promised is there; with each record that is there, all that were acknowledged
-//! before it was begun; nothing else, nothing twice, in ticket order; a record that was taken back is not there.
+//! Rules at every cut: a promised record is found. If a record is found, every record acknowledged before the submission of the
+//! first is found too. No other record is found, none twice, and all in the order of their tickets. A voided record is not found.
 //!
-//! A trace tells what the model needs by attempts of steps of tasks that do not exist: those of task `WRITERS + n` are the
-//! tickets of writer `n`, in the order in which it heard of them; those of `2 * WRITERS + n` the marks that it retired.
+//! A trace carries two more kinds of numbers as attempts of steps of tasks that do not exist: a step of task `WRITERS + n` is a
+//! ticket of writer `n`, in the order of the acknowledgements; a step of task `2 * WRITERS + n` is a ticket up to which writer
+//! `n` retired records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::{
-    BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, Uuid,
-};
+use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, Uuid};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
-use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Progress};
+use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
 use crate::recut::Recut;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
-use crate::{Error, Recorder, Result, Rng, Step, Target};
+use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
 /// Writers of the log.
 const WRITERS: usize = 5;
-/// Steps of each.
+/// Steps of each writer.
 const STEPS: usize = 60;
-/// The longest a writer idles between two steps.
+/// Longest pause of a writer between two steps.
 const IDLE: Duration = Duration::from_micros(120);
-/// Acknowledgements come up to this much later than the drive's own delay.
+/// Longest extra delay of an acknowledgement.
 const JITTER: Duration = Duration::from_micros(50);
 const PATH: &str = "/waltz";
 /// Records that are appended after a recovery.
 const AFTER: usize = 4;
-/// The place of chances of [`Use`].
+/// The random stream that [`Use`] is drawn from.
 const USE: u64 = 7;
 
 /// A step of a writer.
@@ -47,9 +46,9 @@ enum Act {
         len: usize,
         sync: bool,
     },
-    /// Takes the writer's last record back.
+    /// Voids the writer's last record.
     Void,
-    /// Gives up everything but the last so many tickets.
+    /// Retires all tickets but the last `keep`.
     Retire {
         keep: u64,
     },
@@ -68,8 +67,8 @@ fn latency() -> Latency {
     }
 }
 
-fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
-    MountOptions { broken_rule, ..MountOptions::default() }
+fn options(broken: BrokenRules) -> MountOptions {
+    broken.of_mount(MountOptions::default())
 }
 
 /// The drive of a workload.
@@ -95,7 +94,7 @@ fn plan(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
             n => {
                 let most = [1, 1, 1, 2, 2, 5, 9, 70];
                 let most = most.get(rng.index(most.len())).copied().unwrap_or(1);
-                // Those longer than a zone are few.
+                // Few records are longer than a zone.
                 let most = if most > 9 && n > 5 { 3 } else { most };
                 Act::Append { len: rng.index(most * block), sync: rng.chance(25) }
             }
@@ -116,19 +115,14 @@ fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
 }
 
 /// Runs a workload and records it.
-pub(crate) fn record(
-    seed: u64,
-    workload: u64,
-    volatile_cache: bool,
-    broken_rule: Option<BrokenRule>,
-) -> Result<Trace> {
+pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
     let drive = drive(seed, workload, volatile_cache);
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
     let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, JITTER);
     let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
     let plan = plan(seed, workload, drive.block_size as usize);
-    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(broken_rule))).map_err(failed)?;
+    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(broken))).map_err(failed)?;
     Ok(Trace { target: Target::Waltz, seed, workload, drive, ordered: false, events: recorder.take() })
 }
 
@@ -169,15 +163,15 @@ async fn run(
     Ok(())
 }
 
-/// How a log is used: each by a chance of its own, for some come together with some drives only.
+/// How a workload uses its log. Each field is drawn by itself, independently of the drive.
 struct Use {
     log: ParallelOptions,
-    /// Whether it is closed in the end.
+    /// Whether the workload closes the log at its end.
     close: bool,
 }
 
 impl Use {
-    /// Of a recording, and of what is done after a recovery from it.
+    /// The use of a log in the recording of a workload, and after a recovery from the recording.
     fn of(salt: u64, place: u64) -> Use {
         let mut rng = Rng::at(salt, &[USE, place]);
         Use {
@@ -192,13 +186,13 @@ impl Use {
     }
 }
 
-/// What the writers share.
+/// State shared by the writers.
 struct Shared {
     seed: u64,
     log: ParallelLog,
     recorder: Arc<Recorder>,
     driver: Arc<dyn Driver>,
-    /// Steps whose records the drive has, not yet promised.
+    /// Steps whose records are on the drive and not yet promised.
     acknowledged: Mutex<BTreeSet<Step>>,
 }
 
@@ -222,7 +216,7 @@ impl Shared {
                             }
                         }
                         Err(error) if error.kind() == ErrorKind::NoSpace => {
-                            // So that the n-th note is that of the n-th append.
+                            // The n-th note belongs to the n-th append.
                             self.recorder.attempt(note(WRITERS + me, u64::from(u32::MAX)));
                             self.retire(me, 0)?;
                         }
@@ -233,7 +227,7 @@ impl Shared {
                     if let Some(ticket) = last.take() {
                         match self.log.void(ticket).await {
                             Ok(()) => self.recorder.acknowledged(step),
-                            // A full drive has no room for it: the record may come back.
+                            // A full drive has no room for the void entry: the record may come back.
                             Err(error) if error.kind() == ErrorKind::NoSpace => {}
                             Err(error) => return Err(error),
                         }
@@ -268,12 +262,12 @@ impl Shared {
     }
 }
 
-/// A number in the place of a step.
+/// A number recorded as a step.
 fn note(task: usize, number: u64) -> Step {
     Plan::step(task, usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// A record as the trace tells of it; places count events.
+/// A record of the trace. Places are indices of events.
 #[derive(Debug)]
 struct Note {
     writer: usize,
@@ -281,7 +275,7 @@ struct Note {
     begun: usize,
     acknowledged: Option<usize>,
     ticket: Option<Ticket>,
-    /// The step that takes it back, and its place.
+    /// The step that voids the record, and the step's place.
     void: Option<(usize, usize)>,
 }
 
@@ -294,7 +288,7 @@ pub(crate) struct WaltzOracle {
 type Found = Vec<(Ticket, Vec<u8>)>;
 
 impl WaltzOracle {
-    pub(crate) fn new(trace: &Trace, broken_rule: Option<BrokenRule>) -> WaltzOracle {
+    pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> WaltzOracle {
         let plan = plan(trace.seed, trace.workload, trace.drive.block_size as usize);
         let salt = trace.seed ^ trace.workload;
         let mut notes = BTreeMap::new();
@@ -332,10 +326,10 @@ impl WaltzOracle {
                 notes.insert(record, note);
             }
         }
-        WaltzOracle { notes, options: options(broken_rule) }
+        WaltzOracle { notes, options: options(broken) }
     }
 
-    /// Every rule that what was found breaks.
+    /// The rules that the found records break.
     fn judge(&self, progress: &Progress, found: &Found) -> Vec<Fault> {
         let mut faults = Vec::new();
         let attempted = |task: usize| progress.attempted.get(task).copied().unwrap_or(0);
@@ -391,7 +385,7 @@ impl WaltzOracle {
         }
     }
 
-    /// Opens the log as a program would, and closes everything.
+    /// Opens the log, reads all records, and closes the log and the file system.
     async fn look(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
         let (log, found) = open(&fs, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
@@ -400,7 +394,7 @@ impl WaltzOracle {
         Ok(found)
     }
 
-    /// Opens, writes on, cuts again anywhere in that, and looks again.
+    /// Opens the log, appends, cuts the power again during that, and judges the image of the second cut.
     async fn twice(
         &self,
         image: Media,
@@ -436,7 +430,7 @@ impl WaltzOracle {
         if cut.ready && between.is_some_and(|between| between != before) {
             faults.push(fault(FailureKind::Lost, "an opening had shown other records"));
         }
-        // They were appended one after the other.
+        // The records were appended one after the other.
         let wanted = (0..cut.begun.len()).map(after_record);
         if !after.iter().map(|(_, record)| record.clone()).eq(wanted.take(after.len())) {
             faults.push(fault(FailureKind::Invented, "what was written after the recovery is not as it was"));
@@ -453,7 +447,7 @@ impl WaltzOracle {
         faults
     }
 
-    /// Opens and appends. Marks `Ready` when the log is open.
+    /// Opens the log and appends. Records `Ready` once the log is open.
     async fn write_on(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -525,8 +519,8 @@ mod tests {
     #[test]
     fn workloads_leave_zones_and_rarely_fill_the_drive() {
         for workload in 0..6 {
-            let trace = record(5, workload, true, None).expect("runs");
-            let oracle = WaltzOracle::new(&trace, None);
+            let trace = record(5, workload, true, BrokenRules::default()).expect("runs");
+            let oracle = WaltzOracle::new(&trace, BrokenRules::default());
             let acknowledged = oracle.notes.values().filter(|note| note.acknowledged.is_some()).count();
             let voided = oracle.notes.values().filter(|note| note.void.is_some()).count();
             let promised = trace.events.iter().filter(|e| matches!(e, Event::Acknowledged { .. })).count();
@@ -546,7 +540,7 @@ mod tests {
 
     #[test]
     fn a_recording_is_a_function_of_its_seed() {
-        let trace = || record(6, 1, true, None).expect("runs").encode();
+        let trace = || record(6, 1, true, BrokenRules::default()).expect("runs").encode();
         assert!(trace() == trace(), "two recordings differ");
     }
 }

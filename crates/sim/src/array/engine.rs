@@ -1,15 +1,16 @@
-//! The target `engine` on an array: RocksDB, the file system and the array, every drive of it cut, and one of them lost.
+//! The target `engine` on an array: RocksDB and the file system on an array, power cuts of all drives, and the failure of one
+//! of them.
 //!
-//! The workload and what judges it are the engine's; the events are those of the drives below the array, with the
-//! steps of the workload among them. RocksDB has threads of its own: the recording is saved, and a replay reads it. Cuts
-//! and losses are those of the target `array`. In one state of a few the mount is cut too, and in as many the
-//! database is written on and the power cut again, anywhere in that.
+//! Workload and oracle are the engine's. The events are those of the drives below the array, with the steps of the workload
+//! among them. RocksDB runs threads of its own: the recording is saved, and a replay reads the file. Cuts and failures are
+//! those of the target `array`. In one state of a few the mount is cut too; in as many the database is written on and the
+//! power is cut again during that.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::Array;
+use ::array::{Array, OpenOptions};
 use parking_lot::Mutex;
 use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -19,15 +20,16 @@ use super::probe::Bench;
 use super::record::{Entry, Record, Stand};
 use super::shape::{Loss, Shape};
 use super::stack::{WITH_LESS, cuts, mounts_cut, open, steps, tell_cuts};
-use super::states::{self, Cut, Images};
+use super::states::{self, Cut};
 use crate::engine::{self, EngineOracle, Ground, JITTER, Recorded, TAIL};
-use crate::explore::{Probe, TWICE, broken};
 use crate::model::Fault;
+use crate::oracle::{Probe, TWICE};
+use crate::recut::Images;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
-/// What befalls a drive does so within this time, in us.
+/// Latest time at which a drive fails, in us.
 const SOON: u64 = 60_000;
 
 /// Runs a workload on an array and records it. Threads make every recording different.
@@ -42,7 +44,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
-        let open = options.array_open();
+        let open = options.broken_rules.of_array(OpenOptions::default());
         let stand = block_on(&*driver, Stand::new(&shape, &drives, JITTER, open, sink))?;
         let sink = Arc::clone(&journal);
         let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
@@ -50,7 +52,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(SOON));
         std::thread::scope(|scope| {
             let befallen = scope.spawn(|| block_on(&*driver, stand.befall(&shape, &drives, when)));
-            engine::work((seed, workload), volatile_cache, &recorder, broken(options))?;
+            engine::work((seed, workload), volatile_cache, &recorder, options.broken_rules)?;
             befallen.join().unwrap_or_else(|_| Err("a panic".into())).map(|_| ())
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
@@ -76,9 +78,9 @@ pub(crate) fn explore(
     }
     let record = Record { shape, entries: entries(trace), trace: saved.map(Path::to_owned) };
     let options = &CrashOptions { seed: trace.seed, on_array: true, ..options.clone() };
-    let stack = Stack { options, oracle: EngineOracle::new(trace, broken(options)) };
+    let stack = Stack { options, oracle: EngineOracle::new(trace, options.broken_rules) };
     let judge = |cut: &Cut<()>, loss, images, seed| stack.judge(cut.entry, loss, images, seed);
-    // What had happened by a cut, the judge finds by its place.
+    // The judge finds the steps before a cut by the cut's place among the events.
     let cuts = cuts(&record, (), |(), _| {}, |(), ()| {});
     states::explore(options, (&record, trace.workload), states, cuts, &judge)
 }
@@ -108,7 +110,7 @@ fn drive_of(shape: &Shape) -> Drive {
     }
 }
 
-/// A trace's events: whose they are is said where that changes.
+/// The events of a trace: an [`Event::Drive`] stands before the events of each drive.
 fn events(entries: Vec<Entry>) -> Vec<Event> {
     let mut events = Vec::with_capacity(entries.len());
     let mut of = None;
@@ -127,7 +129,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
     events
 }
 
-/// And back.
+/// The entries of a trace: the reverse of [`events`].
 fn entries(trace: &Trace) -> Vec<Entry> {
     let mut of = 0;
     let mut entries = Vec::with_capacity(trace.events.len());
@@ -151,7 +153,7 @@ struct Stack<'a> {
 impl Stack<'_> {
     fn judge(&self, cut: usize, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
-        let mount = engine::mount_options(self.options.broken_rule);
+        let mount = engine::mount_options(self.options.broken_rules);
         let cuts = mounts_cut(&mut images, &mut rng, self.options, &mount);
         let mut faults = match loss {
             Loss::After(drive) => {
@@ -181,7 +183,7 @@ impl Stack<'_> {
     }
 }
 
-/// RocksDB's threads want the real clock.
+/// RocksDB's threads need the real clock.
 fn bench(images: Images) -> Bench {
     Bench::on(RealDriver::new(), images, 0, Latency::NONE)
 }
@@ -203,7 +205,7 @@ impl Ground for Stack<'_> {
             first.sibling(drive, Arc::new(write)) as Arc<dyn ZonedDevice>
         };
         let devices = numbers.into_iter().zip(drives).map(sibling).collect();
-        let options = self.options.array_open();
+        let options = self.options.broken_rules.of_array(OpenOptions::default());
         let array = block_on(&**first.driver(), Array::open(devices, options));
         let array = array.map_err(|e| format!("the array: {e}"))?;
         let sink = Arc::clone(&journal);

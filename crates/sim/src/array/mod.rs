@@ -1,25 +1,25 @@
-//! The target `array`: every point at which the power may go, times an outcome of its own for each drive, times one
-//! lost drive.
+//! The target `array`: every point at which the power may fail, times an outcome for each drive, times one failed drive.
 //!
-//! A workload runs on an array of recorded drives, alike or not: all there, one never there, one lost on the way, one
-//! replaced by a new drive meanwhile, one whose part of a zone wears out before the cut, at it or after the mount. Each cut is taken in as many variants as there are drives to lose: none, each *at* the cut,
-//! each *after* the mount; where a drive was replaced the old one may come back. Every state is mounted, compared with
-//! the model and read again; one in a few is written on, or rebuilt, cut again, and mounted again, and in one in a few
-//! the mount itself is cut. In some rebuilds another drive cannot read a few blocks: what two drives lack may be an error from
-//! then on, and nothing else. Where all drives are there a zone is lost at the beginning, as if two drives lacked their part of it,
-//! and comes back with a reset.
+//! A workload runs on an array of recorded drives, alike or not. Either all drives are present, or one drive is missing from
+//! the start, fails during the workload, is replaced during the workload, or has a zone that wears out before the cut, at the
+//! cut or after the mount. Each cut is taken once without a further failure, once for each drive that fails *at* the cut, and
+//! once for each drive that fails *after* the mount; a replaced drive may come back.
 //!
-//! A state is what the mount finds: the images of the drives that are there, and the drive that is lost after it. It
-//! is counted once, at however many points the same one comes up.
+//! Every state is mounted, compared with the model and read again. One state in a few is written on or rebuilt, cut again and
+//! mounted again; in one in a few the mount itself is cut. In some rebuilds another drive cannot read a few blocks: a row that
+//! two drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a lost
+//! zone, as if two drives lacked their parts of the zone; a reset gives the zone back.
+//!
+//! A state is the images of the present drives and the drive that fails after the mount. Equal states count once.
 
 pub(crate) mod engine;
 mod model;
 mod probe;
 mod record;
 mod shape;
-mod spoilt;
 pub(crate) mod stack;
 mod states;
+mod unreadable;
 mod workload;
 
 use crate::array::model::ZonesModel;
@@ -27,7 +27,6 @@ use crate::array::probe::{Probe, State};
 use crate::array::record::{Entry, Record};
 use crate::array::shape::ZONES;
 use crate::array::states::Cut;
-pub(crate) use crate::array::states::Images;
 use crate::{CrashOptions, Report, Result};
 
 /// Explores; see [`CrashOptions`].
@@ -35,8 +34,8 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     states::spread(options, |workload, share| {
         let record = Record::of(options, workload)?;
         let judge = |cut: &Cut<ZonesModel>, loss, images, seed| {
-            let (shape, open) = (&record.shape, &options.array_open());
-            Probe::new(&State { shape, loss, model: &cut.model, open }, seed).run(images)
+            let (shape, broken) = (&record.shape, options.broken_rules);
+            Probe::new(&State { shape, loss, model: &cut.model, broken }, seed).run(images)
         };
         states::explore(options, (&record, workload), share, cuts(&record), &judge)
     })

@@ -1,4 +1,4 @@
-//! What the zones of an array may hold after a power cut: the device contract, seen from above.
+//! The states and contents that the device contract allows each zone of an array after a power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use super::workload::UNREADABLE;
 use crate::model::Fault;
 use crate::report::FailureKind;
 
-/// Something that the workload did, or learned.
+/// A step of the workload, or the answer to one.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
-    /// Blocks were submitted at a zone's pointer; what stands for their contents.
+    /// Blocks were submitted at a zone's pointer; a digest of each.
     Write {
         zone: usize,
         blocks: Vec<u64>,
     },
-    /// Everything below `end` of a life is acknowledged; `durable` if it will survive.
+    /// All blocks below `end` of a zone's life are acknowledged. `durable`: a power cut keeps them.
     Acked {
         zone: usize,
         life: usize,
         end: usize,
         durable: bool,
     },
-    /// A flush began.
+    /// A flush was submitted.
     Flushing {
         id: u64,
     },
-    /// And is done.
+    /// A flush completed.
     Flushed {
         id: u64,
     },
@@ -44,21 +44,21 @@ pub(crate) enum Mark {
     Finished {
         zone: usize,
     },
-    /// What the zone holds is about to be lost, and is.
+    /// The zone's content is about to be declared lost.
     Losing {
         zone: usize,
     },
     Lost {
         zone: usize,
     },
-    /// The reset of a lost zone was refused: a drive is lacking.
+    /// The reset of a lost zone was refused, as a drive is missing.
     Refused {
         zone: usize,
     },
 }
 
 impl Mark {
-    /// Whether this is a promise, not an attempt.
+    /// Whether the mark is a promise to the caller.
     pub(crate) fn is_promise(&self) -> bool {
         matches!(
             self,
@@ -71,52 +71,52 @@ impl Mark {
     }
 }
 
-/// One life of a zone.
+/// One life of a zone: the time between two resets.
 #[derive(Clone, Debug, Default)]
 struct Life {
     number: usize,
-    /// Shared with the models of the cuts before, which are many.
+    /// Shared with the models of earlier cuts.
     blocks: Arc<Vec<u64>>,
     acked: usize,
     durable: usize,
     finishing: bool,
     finished: bool,
-    /// A reset was begun, is done, and cannot be undone.
+    /// A reset was submitted (`ending`), completed (`ended`), and is durable (`gone`).
     ending: bool,
     ended: bool,
     gone: bool,
-    /// A mount showed it full, with whatever lies behind its end.
+    /// A mount showed the zone full: blocks above the content's end read as any value.
     full: bool,
-    /// Its content may be lost, and is.
+    /// The content may be declared lost (`losing`), and is (`lost`).
     losing: bool,
     lost: bool,
 }
 
-/// Lives that a zone may still be in: a reset that no flush covers may not have happened.
+/// Lives that are kept of a zone. A power cut may undo a reset that no flush covers.
 const KEPT: usize = 3;
 
 /// What a mount shows of a zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     pub state: ZoneState,
-    /// What stands for each block below the pointer.
+    /// A digest of each block below the pointer.
     pub blocks: Vec<u64>,
 }
 
-/// A zone of which a part wore out, as a mount may show it.
+/// A zone with a worn physical zone, as a mount may show the zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WornZone {
     pub zone: usize,
-    /// Another drive lacks its part too: it may be lost.
+    /// Another drive lacks its physical zone too: the zone may be offline.
     pub offline: bool,
-    /// A drive filled its part as the power went: nobody can tell how much was written.
+    /// A drive filled its physical zone as the power failed: the number of written blocks is unknown.
     pub filled: bool,
 }
 
 /// The zones of an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZonesModel {
-    /// A part of a zone wore out by then.
+    /// A physical zone has worn out.
     pub worn: bool,
     zones: Vec<Vec<Life>>,
     flushes: BTreeMap<u64, Vec<(usize, usize, bool)>>,
@@ -128,7 +128,7 @@ impl ZonesModel {
         ZonesModel { zones: vec![vec![Life::default()]; zones], ..ZonesModel::default() }
     }
 
-    /// What a mount showed is what there is: durable, for it was read back.
+    /// The model after a mount: all content that the mount showed is durable, since it was read back.
     pub(crate) fn shown(shown: &[Shown]) -> ZonesModel {
         let life = |shown: &Shown| {
             let known = shown.blocks.len();
@@ -209,7 +209,7 @@ impl ZonesModel {
         }
     }
 
-    /// Compares. `strict`: what was acknowledged below the pointer is right, durable or not.
+    /// Compares the model with what a mount shows. `strict`: acknowledged blocks below the pointer must be right, durable or not.
     pub(crate) fn judge(&self, shown: &[Shown], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
@@ -232,7 +232,7 @@ impl ZonesModel {
         faults
     }
 
-    /// Compares what two mounts show, the second without a drive: what the first showed stays.
+    /// Compares two mounts, the second without a drive: the second must show the content of the first.
     pub(crate) fn judge_again(first: &[Shown], second: &[Shown], worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
@@ -257,7 +257,7 @@ impl ZonesModel {
     }
 }
 
-/// What is wrong with a zone if it is in this life.
+/// The fault of a zone, supposing that the zone is in this life; `None` where the contract allows the zone.
 fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Option<(FailureKind, String)> {
     let (state, pointer) = (shown.state, shown.blocks.len());
     let about = || {

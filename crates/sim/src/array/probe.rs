@@ -1,4 +1,4 @@
-//! Looking at a state: mounted, compared, read again, written on, rebuilt, cut again.
+//! Judges a state of the target `array`: mounts the images, compares, reads again, writes on, rebuilds, cuts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 use super::model::{Mark, Shown, WornZone, ZonesModel};
 use super::record::STEPS;
 use super::shape::{Loss, Shape, When, Worn, ZONES, latency};
-use super::spoilt::{Bad, Spoilt};
-use super::states::Images;
+use super::unreadable::{UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, show};
-use crate::Rng;
 use crate::choose::Sample;
-use crate::explore::TWICE;
 use crate::model::Fault;
+use crate::oracle::TWICE;
+use crate::recut::Images;
 use crate::report::FailureKind;
+use crate::{BrokenRules, Rng};
 
-/// What a state is of.
+/// The workload and the failure that a state belongs to.
 pub(super) struct State<'a> {
     pub shape: &'a Shape,
     pub loss: Loss,
     pub model: &'a ZonesModel,
-    pub open: &'a OpenOptions,
+    pub broken: BrokenRules,
 }
 
-/// Looks at a state.
+/// Judges one state.
 pub(super) struct Probe<'a> {
     state: &'a State<'a>,
     rng: Rng,
@@ -47,7 +47,7 @@ impl Probe<'_> {
     /// Mounts, compares, goes on.
     pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
         let (shape, loss, model) = (self.state.shape, self.state.loss, self.state.model);
-        // The mount is cut, perhaps more than once.
+        // Some mounts are cut, a few of them several times.
         while self.rng.below(TWICE) == 0 {
             let bench = Bench::over(images, self.rng.draw(), latency());
             bench.wear(shape.worn().filter(|worn| worn.when == When::At));
@@ -60,7 +60,7 @@ impl Probe<'_> {
             images = bench.cut(&mut self.rng);
         }
         let goes_on = !matches!(loss, Loss::After(_)) && self.rng.below(TWICE) == 0;
-        // Time is of use only where something is cut.
+        // Operations take time only where a later cut must find them in flight.
         let bench = Bench::over(images, self.rng.draw(), if goes_on { latency() } else { Latency::NONE });
         bench.wear(shape.worn().filter(|worn| worn.when == When::At));
         let found = self.worn(&bench);
@@ -91,7 +91,7 @@ impl Probe<'_> {
         }
     }
 
-    /// The zone of which a part is worn, on a drive that is there.
+    /// The zone with a worn physical zone on a present drive.
     fn worn(&self, bench: &Bench) -> Option<WornZone> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| bench.is_worn(*worn))?;
@@ -103,7 +103,7 @@ impl Probe<'_> {
     /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
-        OpenOptions { rebuild_above, ..self.state.open.clone() }
+        self.state.broken.of_array(OpenOptions { rebuild_above, ..OpenOptions::default() })
     }
 
     fn mount(&self, bench: &Bench, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {
@@ -118,7 +118,7 @@ impl Probe<'_> {
                 unit: u64::from(unit),
                 zone_capacity: self.state.shape.capacity,
             };
-            // Of a row of which a drive cannot read its part no other may be had either.
+            // A row with one unreadable block may lack a second drive's block too: then every block of the row may be a media error.
             let may = |zone: ZoneId, n: u64| {
                 let piece = layout.locate(zone, Blocks(n));
                 bench.bad.was(zone, layout.row(piece.stripe) + piece.row)
@@ -128,11 +128,11 @@ impl Probe<'_> {
         })
     }
 
-    /// Writes on after the mount, perhaps on a new drive meanwhile, cuts the power again, perhaps with a drive less,
-    /// and mounts again.
+    /// Writes on after the mount, beside a rebuild in half of the degraded arrays, cuts the power again, fails a drive in half
+    /// of the whole arrays, and mounts again.
     fn write_on(&mut self, bench: &Bench, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
         let shape = self.state.shape;
-        // Asked before anything goes on: to ask lets the clock run.
+        // Before any task starts: the report advances the clock.
         let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && bench.is_worn(*worn));
         let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
         let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
@@ -140,7 +140,7 @@ impl Probe<'_> {
         let error = Arc::new(Mutex::new(None));
         let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
         let rebuilt = missing.filter(|_| self.rng.chance(50));
-        // One that a cut ended goes on by itself.
+        // A rebuild that the cut interrupted resumes by itself.
         let resumed = array.rebuild();
         let new = rebuilt
             .filter(|_| resumed.is_none())
@@ -200,7 +200,7 @@ impl Probe<'_> {
         bench.bad = bad;
         let mut worn = self.worn(&bench);
         if let Some(gone) = gone.filter(|_| missing.is_some()) {
-            // It may have been lost with the drive that was missing, whether the worn drive is there now or not.
+            // The zone may have been declared lost while another drive was missing, whether the worn drive is present now or not.
             worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
         let mut faults = match self.mount(&bench, None) {
@@ -222,7 +222,7 @@ impl Probe<'_> {
     }
 }
 
-/// Puts a new drive into a slot, as fast as it goes.
+/// Rebuilds a new drive in a slot, without regard for clients.
 pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice>) -> zoned::Result<()> {
     let slot = Slot(u32::try_from(slot).expect("a small number"));
     let options = RebuildOptions { pace: Pace::UNBOUNDED };
@@ -234,9 +234,9 @@ pub(super) struct Bench {
     pub driver: Arc<dyn Driver>,
     drives: Vec<(usize, Arc<Emu>)>,
     seed: u64,
-    /// What one of them cannot read.
-    bad: Bad,
-    /// The clock, where it is this bench's own.
+    /// The blocks that one of the drives cannot read.
+    bad: UnreadableBlocks,
+    /// The clock, if the bench made the clock.
     own: Option<Arc<VirtualDriver>>,
 }
 
@@ -256,16 +256,18 @@ impl Bench {
         bench
     }
 
-    /// On a clock that is there.
+    /// On a given clock.
     pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> Bench {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
         let drives: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
         let bad = drives.get(seed as usize % drives.len().max(1));
-        let bad = bad.map_or_else(Bad::default, |(drive, emu)| Bad::of(*drive, emu.geometry().zone_size));
+        let bad = bad.map_or_else(UnreadableBlocks::default, |(drive, emu)| {
+            UnreadableBlocks::of(*drive, emu.geometry().zone_size)
+        });
         Bench { drives, driver, seed, bad, own: None }
     }
 
-    /// Makes a few blocks of a drive unreadable, below what its zones hold.
+    /// Makes a few written blocks of a drive unreadable.
     fn spoil(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
         if missing == Some(self.bad.drive) {
             return;
@@ -280,7 +282,7 @@ impl Bench {
         }
     }
 
-    /// Wears a part of a zone out, where its drive is there.
+    /// Wears a physical zone out, if its drive is present.
     fn wear(&self, worn: Option<Worn>) {
         let Some(worn) = worn else { return };
         if let Some((_, emu)) = self.drives.iter().find(|(drive, _)| *drive == worn.slot) {
@@ -288,13 +290,13 @@ impl Bench {
         }
     }
 
-    /// Whether it is worn out.
+    /// Whether the physical zone has worn out.
     fn is_worn(&self, worn: Worn) -> bool {
         let drive = self.drives.iter().find(|(drive, _)| *drive == worn.slot);
         drive.is_some_and(|(_, emu)| self.part(emu, worn) == Some(worn.state))
     }
 
-    /// The state of a drive's part of the zone.
+    /// The state of a drive's physical zone.
     fn part(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
         let (number, device) = (worn.part().0, &**emu as &dyn ZonedDevice);
         let report = block_on(&*self.driver, device.report(number..number + 1)).ok()?;
@@ -305,7 +307,7 @@ impl Bench {
         let all = self.drives.iter().filter(|(drive, _)| Some(*drive) != without);
         let device = |(drive, emu): &(usize, Arc<Emu>)| {
             let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
-            if *drive == self.bad.drive { Spoilt::over(device, &self.bad) } else { device }
+            if *drive == self.bad.drive { UnreadableDrive::over(device, &self.bad) } else { device }
         };
         all.map(device).collect()
     }

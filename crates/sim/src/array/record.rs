@@ -1,4 +1,4 @@
-//! Running a workload on an array of recorded drives.
+//! Runs a workload of the target `array` on recorded drives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ use super::probe::replace;
 use super::shape::{Lost, Shape, When, ZONES, latency};
 use super::workload::Task;
 use crate::trace::Event;
-use crate::{CrashOptions, Error, Recorder, Result, Rng, Target};
+use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
 /// Steps of each of two tasks.
 pub(super) const STEPS: usize = 90;
-/// A drive that is late does what it is asked up to this much later.
+/// Longest time by which a late drive delays the execution of an operation.
 const LATE: Duration = Duration::from_micros(50);
-/// Acknowledgements come up to this much later than the drive's own delay.
+/// Longest extra delay of an acknowledgement.
 const JITTER: Duration = Duration::from_micros(30);
 
-/// What happened, on which drive.
+/// An event of the recording.
 pub(super) enum Entry {
     Io(usize, Event),
     Did(Mark),
-    /// Of the workload above a file system.
+    /// A step of the workload above a file system.
     Step(Event),
     Ready,
-    /// The new drive is a member.
+    /// The new drive became a member.
     Replaced,
-    /// A part of a zone wore out.
+    /// A physical zone wore out.
     Worn,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Entry {
 pub(super) struct Record {
     pub shape: Shape,
     pub entries: Vec<Entry>,
-    /// Where it is saved, if it is no function of the seed.
+    /// The file of the trace, where the workload is no function of the seed.
     pub trace: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl Record {
                 .map(|index| Emu::memory(shape.drive(index, latency()), Arc::clone(&driver)))
                 .collect();
             let journal = Journal::default();
-            block_on(&*driver, run(&shape, seed, &drives, &journal, options.array_open()))?;
+            block_on(&*driver, run(&shape, seed, &drives, &journal, options.broken_rules))?;
             Ok(std::mem::take(&mut *journal.lock()))
         };
         let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
@@ -69,7 +69,7 @@ impl Record {
         Ok(Record { shape, entries, trace: None })
     }
 
-    /// What happened at one drive.
+    /// The events at one drive.
     pub(super) fn events(&self, drive: usize) -> impl Iterator<Item = &Event> {
         self.entries.iter().filter_map(move |entry| match entry {
             Entry::Io(of, event) if *of == drive => Some(event),
@@ -83,9 +83,10 @@ async fn run(
     seed: u64,
     drives: &[Arc<Emu>],
     journal: &Journal,
-    open: OpenOptions,
+    broken: BrokenRules,
 ) -> std::result::Result<(), String> {
     let sink = Arc::clone(journal);
+    let open = broken.of_array(OpenOptions::default());
     let stand = Stand::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
     let (driver, device) = (Arc::clone(stand.first.driver()), stand.device());
     journal.lock().push(Entry::Ready);
@@ -95,7 +96,7 @@ async fn run(
             let sink = Arc::new(move |mark| sink.lock().push(Entry::Did(mark)));
             let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
             let (array, first) = (Arc::clone(&stand.array), ZoneId(zones.start));
-            // Where all drives are there one zone is lost first: cuts around that, and around its reset.
+            // With all drives present the workload first declares a zone lost: cuts fall around that and around the zone's reset.
             let loses = shape.lost == Lost::None && task == 0;
             let task =
                 Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS).wears(shape.worn());
@@ -117,14 +118,14 @@ async fn run(
 
 /// An array over recorded drives.
 pub(super) struct Stand {
-    /// Numbers the operations of all.
+    /// Numbers the operations of all drives.
     pub first: Arc<Recorder>,
     pub array: Arc<Array>,
     new: Option<Arc<dyn ZonedDevice>>,
 }
 
 impl Stand {
-    /// Makes the array; what its drives are asked goes to `sink`.
+    /// Creates and opens the array; the operations of its drives go to `sink`.
     pub(super) async fn new(
         shape: &Shape,
         drives: &[Arc<Emu>],
@@ -140,7 +141,7 @@ impl Stand {
             let sink = Arc::clone(&sink);
             let write = move |event| sink(Entry::Io(index, event));
             let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
-            // Above the recorder: what is recorded is what the drive does, and when.
+            // Above the recorder, so that the recording has each operation at the time of its execution.
             devices.push(if shape.late { DeferredDevice::over(device, LATE) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
@@ -158,7 +159,7 @@ impl Stand {
         Arc::clone(&self.array) as Arc<dyn ZonedDevice>
     }
 
-    /// What happens to the drives while the workload runs, `when` it is to: says whether one was replaced, or wore out.
+    /// Fails, wears out or replaces a drive at the time `when` of the workload. Gives the event of a replacement or of wear.
     pub(super) async fn befall(
         &self,
         shape: &Shape,
@@ -191,7 +192,7 @@ impl Stand {
     }
 }
 
-/// Everything that the drive is asked from now on fails.
+/// Fails every later operation of the drive.
 fn fail(emu: &Emu) {
     for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
         emu.fail(FaultSpec::all(op));

@@ -1,4 +1,4 @@
-//! What a workload of the target `array` runs on, and which drives it loses: a function of the seed and its number.
+//! The drives of a workload of the target `array`, and which of them fails: a function of the seed and the workload's number.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use zoned::{Blocks, ZoneId, ZoneState};
 
 use crate::{CrashOptions, Rng};
 
-/// Metadata zones of a drive: logical zone 0 is the physical one behind them.
+/// Metadata zones of a drive, before the physical zone of logical zone 0.
 pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones.
 pub(crate) const ZONES: u32 = 6;
 
-/// Which drive is lost before the cut.
+/// Which drive fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lost {
     None,
-    /// The array never had it.
+    /// The drive is missing from the first mount on.
     Before(usize),
-    /// It fails in the middle of the workload; at the mount it is there again, or not.
+    /// The drive fails during the workload. True if the drive is present again at the mount.
     During(usize, bool),
-    /// The array never had it, and a new drive takes its place while the workload runs.
+    /// The drive is missing from the first mount on, and a new drive replaces it during the workload.
     Replaced(usize),
-    /// All drives are there, and a part of a zone wears out.
+    /// All drives are present, and one drive's zone wears out.
     Worn(Worn),
 }
 
-/// A drive's part of a zone that takes no more writes, or cannot be read either.
+/// A physical zone that becomes read-only or offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Worn {
     pub slot: usize,
@@ -55,14 +55,14 @@ impl Worn {
     }
 }
 
-/// Which drive is lost, or comes back, at or after a cut. Drives are counted as they were recorded: the members by
-/// slot, and behind them the one that takes a lost one's place.
+/// Which drive fails, or comes back, at or after a cut. Drives have the numbers of the recording: members by slot, then the
+/// new drive of a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loss {
     None,
     At(usize),
     After(usize),
-    /// The one that was replaced is there again.
+    /// The replaced drive is present again.
     Back,
 }
 
@@ -78,13 +78,13 @@ pub(crate) struct Shape {
     pub zones: u32,
     /// Zones that a drive may have open.
     pub open: u32,
-    /// The drives do what they are asked when they complete it, no earlier.
+    /// The drives execute an operation as they complete it, and no earlier.
     pub late: bool,
-    /// A seed of what the drives differ in; `None` where they are alike.
+    /// The seed of the differences between the drives; `None` where all drives are alike.
     pub uneven: Option<u64>,
 }
 
-/// The delays of drives, so that operations overlap.
+/// Delays of the drives' operations, long enough for operations to overlap.
 pub(crate) fn latency() -> Latency {
     Latency { flush: Duration::from_micros(30), ..Latency::all(Duration::from_micros(10)) }
 }
@@ -131,7 +131,7 @@ impl Shape {
     /// The shape below a file system: more zones, and more of them open.
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of(options, workload);
-        // What wears out is the array's own target's, and so are drives that differ.
+        // The target `array` alone has worn zones and drives that differ.
         let lost = match shape.lost {
             Lost::Worn(worn) => Lost::Before(worn.slot),
             lost => lost,
@@ -140,7 +140,7 @@ impl Shape {
         Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), lost, uneven: None, ..shape }
     }
 
-    /// The shape below a database. Nothing is replaced there: that is the array's own target's.
+    /// The shape below a database. The target `array` alone replaces drives.
     pub(crate) fn below_engine(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::below(options, workload);
         let lost = match shape.lost {
@@ -157,7 +157,7 @@ impl Shape {
 
     /// The settings of a drive.
     pub(crate) fn drive(&self, index: usize, latency: Latency) -> EmuOptions {
-        // One drive has the least zones, another one the shortest, a third one the lowest limits: what the array has.
+        // One drive has the fewest zones, another the shortest zones, a third the lowest limits: the array has the least of each.
         let more = |of: u64, most: u64| match self.uneven {
             Some(seed) if (seed.wrapping_add(of) % self.drives as u64) as usize != index => {
                 Rng::at(seed, &[index as u64, of]).below(most)
@@ -183,7 +183,7 @@ impl Shape {
         }
     }
 
-    /// What may be lost at a cut, or after it. `replaced`: the new drive is a member by then.
+    /// The failures to try at a cut. `replaced`: the new drive is a member by then.
     pub(crate) fn losses(&self, replaced: bool) -> Vec<Loss> {
         let each = |of: std::ops::Range<usize>| of.clone().map(Loss::At).chain(of.map(Loss::After));
         match self.lost {
@@ -198,7 +198,7 @@ impl Shape {
         }
     }
 
-    /// The drives that are there at the mount after a cut.
+    /// The drives that are present at the mount after a cut.
     pub(crate) fn present(&self, loss: Loss) -> Vec<usize> {
         let away = match self.lost {
             Lost::Before(slot) | Lost::During(slot, false) => Some(slot),
@@ -209,7 +209,7 @@ impl Shape {
         (0..self.recorded()).filter(there).collect()
     }
 
-    /// Whether the array has had all its drives all along, and has them at the mount.
+    /// Whether no drive has been missing at any time, the mount included.
     pub(crate) fn is_whole(&self, loss: Loss) -> bool {
         self.lost == Lost::None && !matches!(loss, Loss::At(_))
     }

@@ -1,14 +1,14 @@
-//! The targets `fs` and `log` on an array: the whole stack, every drive of it cut, and one of them lost.
+//! The targets `fs` and `log` on an array: power cuts of all drives, and the failure of one of them.
 //!
-//! The workload and what judges it are those of the target; the events are those of the drives below the array, with
-//! the steps of the workload among them. Cuts and losses are those of the target `array`. In one state of a few the
-//! mount, of the array and of the file system, is cut too.
+//! Workload and oracle are those of the target. The events are those of the drives below the array, with the steps of the
+//! workload among them. Cuts and failures are those of the target `array`. In one state of a few the mounts of the array and
+//! of the file system are cut too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::Array;
+use ::array::{Array, OpenOptions};
 use fs::MountOptions;
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
@@ -18,11 +18,12 @@ use zoned::emu::{Emu, Latency};
 use super::probe::Bench;
 use super::record::{Entry, Record, Stand};
 use super::shape::{Loss, Shape, latency};
-use super::states::{self, Cut, Images};
-use crate::explore::TWICE;
+use super::states::{self, Cut};
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
+use crate::oracle::TWICE;
 use crate::recorder::Sink;
+use crate::recut::Images;
 use crate::report::FailureKind;
 use crate::trace::{Drive, Event, Trace};
 use crate::walk::words;
@@ -30,23 +31,23 @@ use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Acknowledgements come up to this much later than the drive's own delay.
 const JITTER: Duration = Duration::from_micros(40);
-/// Of a fault: when it showed.
+/// Added to the description of a fault that a mount without a drive shows.
 pub(super) const WITH_LESS: &str = " (with a drive less, after the mount)";
-/// What befalls a drive does so within this time.
+/// Latest time at which a drive fails or is replaced, in us.
 const SOON: u64 = 20_000;
 
 /// Explores; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     if !matches!(options.target, Target::Fs | Target::Log) {
-        return Err(Error::NotOnArray(options.target));
+        return Err(Error::NotOnArray(options.target.to_string()));
     }
     states::spread(options, |workload, share| {
         let record = record(options, workload)?;
         let (target, seed) = (options.target, options.seed);
-        // What the oracle is made from: the plan is a function of it, the events are the drives'.
+        // The oracle derives the plan from the trace's header. The events are the drives' and stay in the record.
         let drive = Drive::tiny(record.shape.cache);
         let trace = Trace { target, seed, workload, drive, ordered: false, events: Vec::new() };
-        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rule) };
+        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rules) };
         let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);
         let cuts = cuts(&record, Progress::new(stack.oracle.tasks()), Progress::did, promised);
@@ -67,13 +68,13 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
-            let open = options.array_open();
+            let open = options.broken_rules.of_array(OpenOptions::default());
             let stand =
                 Stand::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
             let sink = Arc::clone(&journal);
             let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
             let recorder = Recorder::above(stand.device(), JITTER, Duration::ZERO, steps);
-            let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rule);
+            let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rules);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
             if let Some(entry) = stand.befall(&shape, &drives, when).await? {
@@ -89,7 +90,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
     Ok(Record { shape, entries, trace: None })
 }
 
-/// Takes the steps out of what a recorder above an array writes down: the operations are the drives'.
+/// Passes on the steps that a recorder above an array sees, without the operations: those are recorded at the drives.
 pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
     Arc::new(move |event| {
         if !event.is_io() && !matches!(event, Event::Refused { .. }) {
@@ -98,8 +99,8 @@ pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
     })
 }
 
-/// Every point at which the power may be cut. `did` takes a step into the model; what is promised before anything else
-/// happens at the drives, `promised` takes from the second to the first.
+/// Every point at which the power may be cut. `did` applies a step to the model. `promised` copies the promises of the second
+/// model, made before the next event at a drive, to the first.
 pub(super) fn cuts<M: Clone>(
     record: &Record,
     mut model: M,
@@ -129,8 +130,8 @@ pub(super) fn cuts<M: Clone>(
     cuts
 }
 
-/// Mounts the array and the file system on it, in one state of a few, and cuts the power meanwhile; perhaps more than once.
-/// Says how often.
+/// In one state of a few, mounts the array and the file system and cuts the power during the mount, in a few of these several
+/// times. Gives the number of cuts.
 pub(super) fn mounts_cut(
     images: &mut Images,
     rng: &mut Rng,
@@ -156,7 +157,7 @@ pub(super) fn mounts_cut(
     cuts
 }
 
-/// Adds to faults how often a mount had been cut before.
+/// Adds the number of cut mounts to the descriptions of faults.
 pub(super) fn tell_cuts(faults: &mut [Fault], cuts: u32) {
     if cuts > 0 {
         faults.iter_mut().for_each(|fault| fault.what += &format!(" (a mount was cut before: {cuts} times)"));
@@ -169,7 +170,7 @@ pub(super) fn open(
     without: Option<usize>,
     options: &CrashOptions,
 ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
-    let open = options.array_open();
+    let open = options.broken_rules.of_array(OpenOptions::default());
     let devices = bench.devices(without);
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }

@@ -6,35 +6,33 @@ use super::record::{Entry, Record};
 use super::shape::Loss;
 use crate::choose::Sample;
 use crate::model::Fault;
+use crate::recut::Images;
 use crate::replay::{Fates, Replay};
 use crate::walk::{Walk, caught, thin, tidy, tries};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
-/// An exploration spreads over about so many workloads.
+/// Workloads that an exploration spreads over, about.
 const WORKLOADS: u64 = 24;
-/// But looks at so many states of each at least.
+/// Least number of states of each workload.
 const SHARE: u64 = 300;
-/// An exploration of so many states takes every cut of one workload of each kind.
+/// From this many states on, an exploration takes every cut of one workload of each kind.
 const THOROUGH: u64 = 80_000;
-/// One of each kind of lost drive; parts that wear out come with the workloads after them.
+/// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
 const KINDS: u64 = 4;
-/// The most outcomes that a cut with the same drive lost is given.
+/// Most outcomes of one cut with one failed drive.
 const ROUNDS: u64 = 24;
 
-/// Images with the numbers of their drives.
-pub(crate) type Images = Vec<(usize, Media)>;
-
-/// A point at which the power is cut, and the model then: begun by then, and promised before anything else happens.
+/// A point at which the power is cut. The model holds the steps that had begun, and the promises made before the next event.
 pub(super) struct Cut<M> {
     pub entry: usize,
     pub model: M,
-    /// How many promises that is.
+    /// Number of promises in the model.
     pub promises: u64,
-    /// The new drive is a member.
+    /// The new drive has become a member.
     pub replaced: bool,
 }
 
-/// Looks at one state: the cut, the loss, the images of the drives that are there, a seed.
+/// Judges one state: the cut, the failed drive, the images of the present drives, a seed.
 pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, Loss, Images, u64) -> Vec<Fault> + Sync);
 
 /// Explores one workload after the other until there are enough states.
@@ -58,7 +56,7 @@ pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Resul
     Ok(report)
 }
 
-/// Explores one workload; `u64::MAX` states: each cut once with each loss.
+/// Explores one workload. With `u64::MAX` states each cut is taken once with each failed drive.
 pub(super) fn explore<M: Send + Sync>(
     options: &CrashOptions,
     (record, workload): (&Record, u64),
@@ -139,7 +137,7 @@ impl<M: Sync> Taker<'_, M> {
             None => 0..self.rounds,
         };
         for round in rounds {
-            // The variants of a round share their outcome: what the loss makes of it is to be seen.
+            // The variants of a round share the outcome of the cut and differ in the failed drive alone.
             let place = [self.workload, cut.entry as u64, round];
             let images: Vec<Media> = replays
                 .iter()

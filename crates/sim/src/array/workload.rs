@@ -1,5 +1,5 @@
-//! What is done to an array until the power goes: writes and appends of every length, several in flight, flushes, durable
-//! writes, resets, finishes.
+//! The workload of the target `array`: writes and appends of every length, several in flight, flushes, durable writes, resets,
+//! finishes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::Rng;
 /// Where marks go.
 pub(crate) type Sink = Arc<dyn Fn(Mark) + Send + Sync>;
 
-/// One zone, as its task knows it.
+/// A zone of a task.
 struct Ours {
     zone: ZoneId,
     life: usize,
     written: usize,
     over: bool,
-    /// What it held is lost: it takes a reset only, and none while a drive is lacking.
+    /// The zone is lost: it takes a reset only, and no reset while a drive is missing.
     lost: bool,
-    /// A part of it wears out sooner or later, and a reset was refused for that.
+    /// A physical zone wears out during the workload (`wears`), and a reset was refused for that (`stuck`).
     wears: bool,
     stuck: bool,
 }
@@ -39,15 +39,15 @@ pub(crate) struct Task {
     flushes: u64,
 }
 
-/// What stands for a block's content.
+/// The digest of a block's content.
 pub(crate) fn digest(block: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, block)
 }
 
-/// What stands for a block that cannot be read, and need not be.
+/// The digest of a block whose read may fail, and does.
 pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
 
-/// What an array shows. `may`: the blocks of a zone that need not be readable.
+/// Reads the state and the content of all zones. `may`: whether the read of a block may be a media error.
 pub(crate) async fn show(
     device: &Arc<dyn ZonedDevice>,
     may: &(dyn Fn(ZoneId, u64) -> bool + Sync),
@@ -85,7 +85,7 @@ pub(crate) async fn show(
 }
 
 impl Task {
-    /// A task on `zones`, of which `shown` is what they hold.
+    /// A task on `zones`; `shown` is the content of all zones of the array.
     pub(crate) fn new(
         device: &Arc<dyn ZonedDevice>,
         sink: Sink,
@@ -111,7 +111,7 @@ impl Task {
         }
     }
 
-    /// What wears out may refuse.
+    /// Operations on the worn zone may be refused.
     pub(crate) fn wears(mut self, worn: Option<Worn>) -> Task {
         for ours in &mut self.zones {
             ours.wears = worn.is_some_and(|worn| worn.zone == ours.zone.index());
@@ -119,7 +119,7 @@ impl Task {
         self
     }
 
-    /// Writes to its first zone, which loses all of that: `lose` makes it.
+    /// Writes to the first zone of the task, then runs `lose`, which declares the zone lost.
     pub(crate) async fn loses(
         mut self,
         lose: impl Future<Output = zoned::Result<()>>,
@@ -136,12 +136,12 @@ impl Task {
         Ok(self)
     }
 
-    /// Runs to its end. The error is what the array should not have answered.
+    /// Runs all steps. The error is an answer that the array must not give.
     pub(crate) async fn run(mut self) -> Result<(), String> {
         for _ in 0..self.steps {
             let at = self.rng.index(self.zones.len());
             if self.zones.get(at).is_some_and(|ours| ours.lost) {
-                // Nothing else can be done with it.
+                // A lost zone takes a reset only.
                 self.reset(at).await?;
                 continue;
             }
@@ -179,7 +179,7 @@ impl Task {
             }
             Err(e) if ours.wears && is_worn(&e) => {
                 (ours.stuck, ours.over) = (true, true);
-                // Refused before anything was done; else nobody knows how far it came.
+                // The array refused before it reset any drive. Any other error leaves the extent of the reset unknown.
                 if e.to_string().contains("it cannot be reset") {
                     (self.sink)(Mark::Refused { zone });
                 }
@@ -203,7 +203,7 @@ impl Task {
             Err(e) if ours.wears && is_worn(&e) => return Ok(()),
             Err(e) => return Err(format!("a finish: {e}")),
         }
-        // Of a zone that was written full it changes nothing: what is not durable may still go.
+        // The finish of a full zone changes nothing: a power cut may still take blocks that are not durable.
         if !was_full {
             (self.sink)(Mark::Finished { zone });
         }
@@ -225,7 +225,7 @@ impl Task {
             let how = if self.rng.chance(15) { Durability::Durable } else { Durability::Cached };
             let blocks = data.chunks(size).map(digest).collect();
             let data = Buf::copy_from(&data);
-            // Before it is submitted: from then on it may be seen.
+            // Before the submission: from the submission on a cut may leave the blocks on a drive.
             (self.sink)(Mark::Write { zone: ours.zone.index(), blocks });
             let io = if self.rng.chance(50) {
                 self.device.submit(Op::Append { zone: ours.zone, data, how })
@@ -242,7 +242,7 @@ impl Task {
             match io.await {
                 Ok(Done::Unit | Done::At(_)) => (self.sink)(Mark::Acked { zone, life, end, durable }),
                 Ok(other) => return Err(format!("a write gave {other:?}")),
-                // More zones than may be active: what was said to come does not.
+                // Too many active zones: the blocks were not written.
                 Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
                 Err(e) if ours.wears && is_worn(&e) => ours.over = true,
                 Err(e) => return Err(format!("a write: {e}")),
@@ -252,7 +252,7 @@ impl Task {
     }
 }
 
-/// Whether a zone refuses because a part of it wore out.
+/// Whether an error says that a physical zone has worn out.
 fn is_worn(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline)
 }

@@ -1,9 +1,9 @@
-//! What a database may hold after a power cut.
+//! The contents that a database may have after a power cut.
 //!
 //! Every key is a register of its own: [`linear`](crate::linear) says whether the writes and reads before the cut and the read
-//! after it have an order. A write must be there if it was promised, if any of its batch is there, or if it was answered
-//! before one began that is there.
-//! A merge sets a digit of its counter that no other merge sets: it shows whether it is there, and how often.
+//! after the cut have an order. A write must be found if the write was promised, if another write of its batch is found, or if
+//! the write was answered before the beginning of a write that is found.
+//! A merge sets a digit of its counter that no other merge sets: the digit shows how often the merge was applied.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::{Recorder, Step};
 
-/// A number that a mark can carry with the index of a step.
+/// Factor that packs a number and the index of a step into one mark.
 const NUMBER_BITS: u32 = 20;
 
-/// What a trace's marks tell of one step; places count events.
+/// The marks of one step in a trace. Places are indices of events.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     begun: Option<usize>,
     answered: Option<usize>,
-    /// What a read saw.
+    /// The result of a read.
     saw: Value,
     promised: Option<usize>,
     refused: Option<usize>,
 }
 
-/// Marks in a trace. An answer is the attempt of a step of a writer that does not exist.
+/// Marks in a trace. An answer is recorded as the attempt of a step of a writer that does not exist.
 pub(super) fn mark_begun(recorder: &Recorder, writer: usize, index: usize) {
     recorder.attempt(Plan::step(writer, index));
 }
 
-/// The step was answered; `saw` is what a read found.
+/// Records that the step was answered; `saw`: the result of a read.
 pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, saw: Value) {
     let number = (index as u64) << NUMBER_BITS | saw.unwrap_or(0);
     recorder.attempt(Plan::step(WRITERS + writer, usize::try_from(number).unwrap_or(usize::MAX)));
 }
 
-/// Judges what is found after cuts of one workload.
+/// Judges the content found after cuts of one workload.
 pub(super) struct Judge {
     salt: u64,
     plan: Vec<Vec<Act>>,
@@ -51,13 +51,13 @@ pub(super) struct Judge {
     next_io: Vec<usize>,
 }
 
-/// One cut's view.
+/// The history as one cut sees it.
 struct View<'a> {
     judge: &'a Judge,
     cut: usize,
     until: usize,
     found: &'a Content,
-    /// When the last write that is there began.
+    /// The place at which the last found write began.
     latest: usize,
 }
 
@@ -101,9 +101,9 @@ impl Judge {
         Judge { salt, plan, done, next_io }
     }
 
-    /// Every rule that breaks what is found after a cut behind the event `cut`.
+    /// The rules that the content found after a cut behind the event `cut` breaks.
     pub(super) fn judge(&self, cut: usize, found: &Content) -> Vec<Fault> {
-        // What happens until the drive changes next is before the cut as well as after it: promises count, new writes not.
+        // Marks up to the drive's next change lie before the cut as well as after: promises count, new writes do not.
         let until = self.next_io.get(cut).copied().unwrap_or(cut);
         let mut view = View { judge: self, cut, until, found, latest: 0 };
         view.latest = view.latest();
@@ -166,7 +166,7 @@ impl View<'_> {
         there.filter_map(|(_, done, _)| done.begun).filter(|begun| *begun < self.cut).max().unwrap_or(0)
     }
 
-    /// Whether the step's batch must be there: all of it, if any of it is.
+    /// Whether the whole batch of the step must be found, as a part of the batch is found.
     fn certain(&self, act: &Act, done: &Done, step: (usize, usize)) -> bool {
         self.before(done.promised)
             || done.answered.is_some_and(|at| at < self.latest)
@@ -183,7 +183,7 @@ impl View<'_> {
         Some(Op { did, called: begun as u64, returned, certain: self.certain(act, done, step) })
     }
 
-    /// What happened to each key by the cut.
+    /// The operations on each key before the cut.
     fn registers(&self) -> BTreeMap<Key, Vec<Op>> {
         let mut registers: BTreeMap<Key, Vec<Op>> = BTreeMap::new();
         for (act, done, step) in self.judge.steps() {
@@ -260,7 +260,7 @@ impl View<'_> {
     }
 }
 
-/// The last operations of a history, for a fault's words.
+/// The last operations of a history, for the description of a fault.
 fn told(ops: &[Op]) -> String {
     let mut ops = ops.to_vec();
     ops.sort_by_key(|op| op.called);

@@ -1,8 +1,8 @@
-//! The target `engine`: RocksDB on the file system, by a third each with its own log, with a parallel one, and with one
-//! that joins records.
+//! The target `engine`: RocksDB on the file system. A third of the workloads each has RocksDB's own WAL, a parallel WAL, and a
+//! parallel WAL that batches records.
 //!
 //! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and
-//! not), read, sync and flush, while RocksDB's own threads flush and compact. [`judge`] says what must hold at any cut.
+//! not), read, sync and flush, while RocksDB's own threads flush and compact. [`judge`] has the rules at every cut.
 
 mod judge;
 mod order;
@@ -23,20 +23,18 @@ use zoned::emu::{Emu, Latency, Media};
 
 use self::judge::{Judge, fault, mark_answered, mark_begun};
 use self::plan::{Act, Key, Mode, Shape, WRITERS};
-pub(crate) use self::world::Broken;
 pub(crate) use self::world::mount_options;
 use self::world::{Content, Outcome, World};
-use crate::array::Images;
-use crate::explore::{Oracle, Probe};
 use crate::model::{Fault, Progress};
+use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
-use crate::recut::Recut;
+use crate::recut::{Images, Recut};
 use crate::report::FailureKind;
 use crate::trace::{Event, Trace};
-use crate::{Error, Recorder, Result, Rng, Step, Target};
+use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
-/// Acknowledgements come up to this much later, so that operations of several threads overlap; a few appends so much
-/// later that a memtable may be flushed meanwhile.
+/// Longest extra delay of an acknowledgement, so that operations of several threads overlap; and of a few appends, so that a
+/// memtable may be flushed while these are in flight.
 pub(crate) const JITTER: Duration = Duration::from_micros(30);
 pub(crate) const TAIL: Duration = Duration::from_millis(12);
 /// Keys that are written after a recovery, each synced.
@@ -47,7 +45,7 @@ fn after_key(n: u64) -> Vec<u8> {
 }
 
 /// Runs a workload on a drive and records it. Threads make every recording different.
-pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Broken) -> Result<Trace> {
+pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
     let Shape { drive, ordered, .. } = Shape::of(seed, workload, volatile_cache);
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
     let recorder = Recorder::with_tail(emu, JITTER, TAIL);
@@ -56,17 +54,17 @@ pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Bro
     Ok(Trace { target: Target::Engine, seed, workload, drive, ordered, events: recorder.take() })
 }
 
-/// What a trace's header says of a workload: see [`Trace::ordered`].
+/// Whether the writer keeps the order of its batches: see [`Trace::ordered`].
 pub(crate) fn is_ordered(seed: u64, workload: u64, volatile_cache: bool) -> bool {
     Shape::of(seed, workload, volatile_cache).ordered
 }
 
-/// Does a workload's work on a device that is there, and marks its steps.
+/// Runs a workload on a given device and records its steps.
 pub(crate) fn work(
     (seed, workload): (u64, u64),
     volatile_cache: bool,
     recorder: &Arc<Recorder>,
-    broken: Broken,
+    broken: BrokenRules,
 ) -> std::result::Result<(), String> {
     let shape = Shape::of(seed, workload, volatile_cache);
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
@@ -92,7 +90,7 @@ pub(crate) fn work(
     run.world.close(shape.closes)
 }
 
-/// What the writers share.
+/// State shared by the writers.
 struct Run {
     salt: u64,
     world: World,
@@ -104,7 +102,7 @@ struct Run {
 }
 
 impl Run {
-    /// Some of the writers on this thread.
+    /// Runs some of the writers on this thread.
     fn write_all(&self, writers: &[(usize, &Vec<Act>)]) -> std::result::Result<(), String> {
         let writers = join_all(writers.iter().map(|(writer, acts)| self.write(*writer, acts)));
         self.world.finish(async { writers.await.into_iter().collect() })
@@ -145,7 +143,7 @@ impl Run {
                 }
                 Act::Flush => {
                     self.world.flush(index.is_multiple_of(4)).await?;
-                    // RocksDB's own flush is of one family.
+                    // RocksDB's own flush covers one family.
                     let group = self.mode == Mode::Group;
                     self.promise(if group { self.of_default(before) } else { before });
                 }
@@ -154,7 +152,7 @@ impl Run {
         Ok(())
     }
 
-    /// Those that are in tables when the default family is.
+    /// Steps that a flush of the default family makes durable.
     fn of_default(&self, mut steps: BTreeSet<Step>) -> BTreeSet<Step> {
         steps.retain(|step| {
             let (writer, index) = Plan::place(*step);
@@ -172,20 +170,20 @@ impl Run {
     }
 }
 
-/// What a database stands on when a state is looked at: one drive, or an array of them.
+/// The device below the database while a state is judged: one drive, or an array.
 pub(crate) trait Ground {
     /// The device over these drives.
     fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
 
-    /// The same, with what happens written down.
+    /// The device over these drives, recorded.
     fn recorded(&self, images: Images) -> std::result::Result<Recorded, String>;
 }
 
-/// A device that writes down what happens.
+/// A recorded device.
 pub(crate) struct Recorded {
-    /// The device; it takes marks too.
+    /// The device, which takes marks too.
     pub recorder: Arc<Recorder>,
-    /// What happened so far, at which drive.
+    /// The events recorded so far, each with its drive.
     pub events: Box<dyn FnOnce() -> Vec<(usize, Event)>>,
 }
 
@@ -210,21 +208,21 @@ impl Ground for OneDrive {
 pub(crate) struct EngineOracle {
     shape: Shape,
     judge: Judge,
-    broken: Broken,
+    broken: BrokenRules,
 }
 
 impl EngineOracle {
-    pub(crate) fn new(trace: &Trace, broken: Broken) -> EngineOracle {
+    pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> EngineOracle {
         let shape = Shape::of_trace(trace);
         let plan = plan::plan(trace.seed, trace.workload, &shape);
-        // A cut is named by its place among these.
+        // A cut is named by its index among these.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
         let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
         EngineOracle { shape, judge, broken }
     }
 
-    /// Mounts, opens in one mode or another, does something with the content, closes, checks.
+    /// Mounts, opens in the mode of `shape`, calls `with` with the content, closes, checks.
     fn session(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -251,7 +249,7 @@ impl EngineOracle {
         faults
     }
 
-    /// Opens what a cut behind the event `cut` left, in a mode that the seed gives, and compares.
+    /// Opens the image of a cut behind the event `cut`, in a mode that the seed gives, and judges the content.
     pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
         let shape = self.shape.reopened(seed, 0);
         let mut faults = self.session(device, &shape, |_, content| self.judge.judge(cut, &content));
@@ -259,7 +257,7 @@ impl EngineOracle {
         faults
     }
 
-    /// Opens, writes on, cuts again anywhere in that, and opens again.
+    /// Opens, writes on, cuts the power again during that, and opens again.
     pub(crate) fn twice(&self, images: Images, ground: &dyn Ground, probe: Probe) -> Vec<Fault> {
         let recorded = match ground.recorded(images.clone()) {
             Ok(recorded) => recorded,
@@ -298,7 +296,7 @@ impl EngineOracle {
             if there.len() < cut.promised.len() {
                 faults.push(fault(FailureKind::Lost, "what was synced after the first recovery is gone"));
             }
-            // They were written one after the other.
+            // The keys were written one after the other.
             if !(0..cut.begun.len() as u64).take(there.len()).eq(there.iter().copied()) {
                 faults.push(fault(FailureKind::Invented, format!("after the first recovery: {there:?}")));
             }
@@ -316,7 +314,7 @@ impl EngineOracle {
     }
 }
 
-/// A fault's words say how the database was opened.
+/// Adds the mode in which the database was opened to the descriptions of faults.
 fn tell_mode(faults: &mut [Fault], shape: &Shape) {
     for fault in faults {
         fault.what += &format!(" (opened in {:?})", shape.mode);

@@ -1,4 +1,4 @@
-//! Which batches may be on their way together, where nothing below sees to it: what the server's schedule does.
+//! The order of batches where the parallel WAL does not keep it: the counterpart of the server's schedule.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use kv::parallel_wal::{BatchError, RecordKind, parse};
 use parking_lot::Mutex;
 use units::sync::Event;
 
-/// Of two batches that share a key, the one that came first goes first, and is over before the other begins.
+/// Of two batches that share a key, the second begins after the end of the first.
 #[derive(Default)]
 pub(super) struct Order {
     queue: Mutex<Queue>,
@@ -16,15 +16,15 @@ pub(super) struct Order {
 #[derive(Default)]
 struct Queue {
     next: u64,
-    /// In the order in which they came; those on their way stay until they are over.
+    /// The waiting and the running batches, in the order of their arrival.
     claims: Vec<(u64, Claim)>,
 }
 
-/// What a batch touches.
+/// The keys of a batch.
 #[derive(PartialEq, Eq, Debug)]
 enum Claim {
     Keys(BTreeSet<(u32, Vec<u8>)>),
-    /// Whatever there is: it deletes a range.
+    /// All keys: the batch deletes a range.
     All,
 }
 
@@ -50,14 +50,14 @@ impl Claim {
     }
 }
 
-/// A batch whose turn it is. Dropped, it is over.
+/// The turn of a running batch. The batch ends when the turn is dropped.
 pub(super) struct Turn<'a> {
     order: &'a Order,
     number: u64,
 }
 
 impl Order {
-    /// Waits until the batch may go.
+    /// Waits until the batch may begin.
     pub(super) async fn turn(&self, batch: &[u8]) -> Result<Turn<'_>, BatchError> {
         let claim = Claim::of(batch)?;
         let number = {

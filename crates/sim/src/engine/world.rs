@@ -1,10 +1,10 @@
-//! RocksDB on a mounted file system, with its own log or under a parallel one.
+//! RocksDB on a mounted file system, with its own WAL or under a parallel WAL.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fs::wal::LogOptions;
-use fs::{BrokenRule, Fs, MountOptions, ParallelOptions};
+use fs::{Fs, MountOptions, ParallelOptions};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{
     Family, FamilyInfo, FsLog, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables, TicketLog,
@@ -16,30 +16,13 @@ use zoned::ZonedDevice;
 
 use super::order::Order;
 use super::plan::{FAMILIES, Mode, Shape};
+use crate::BrokenRules;
 
 const DIRECTORY: &str = "/db";
-/// Records that may be in flight: more than there are writers.
+/// Most records in flight: more than the number of writers.
 const OPEN: usize = 64;
 
-/// Rules that are broken, to see that it is noticed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Broken {
-    pub fs: Option<BrokenRule>,
-    #[cfg(feature = "broken-rules")]
-    pub engine: Option<kv::parallel_wal::BrokenRule>,
-}
-
-impl Broken {
-    /// Whether two writes of one key go one after the other.
-    fn keeps_key_order(&self) -> bool {
-        #[cfg(feature = "broken-rules")]
-        return self.engine != Some(kv::parallel_wal::BrokenRule::KeyLocks);
-        #[cfg(not(feature = "broken-rules"))]
-        true
-    }
-}
-
-/// What a database holds.
+/// The content of a database, by family and key.
 pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
 /// An open database.
@@ -47,26 +30,25 @@ pub(super) struct World {
     fs: Fs,
     db: Arc<Db>,
     engine: Option<(Arc<ParallelWal>, Arc<RocksTables>)>,
-    /// Writes go as the server's do, in this order.
+    /// Keeps the order of batches, as the server does; `None` where the parallel WAL keeps the order.
     order: Option<Order>,
-    broken: Broken,
+    broken: BrokenRules,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Written,
-    /// Taken back, as asked for.
+    /// The tables refused the batch, as the step asked, and the log voided the record.
     Refused,
 }
 
-pub(crate) fn mount_options(broken_rule: Option<BrokenRule>) -> MountOptions {
-    MountOptions {
+pub(crate) fn mount_options(broken: BrokenRules) -> MountOptions {
+    broken.of_mount(MountOptions {
         log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
         write_buffer: 32 << 10,
-        broken_rule,
         ..MountOptions::default()
-    }
+    })
 }
 
 fn words(error: impl std::fmt::Display) -> String {
@@ -78,9 +60,9 @@ impl World {
     pub(super) fn open(
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
-        broken: Broken,
+        broken: BrokenRules,
     ) -> Result<World, String> {
-        let options = mount_options(broken.fs);
+        let options = mount_options(broken);
         let mount = Fs::mount(Arc::clone(device), &options);
         let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
         if shape.mode == Mode::Group && fs.stat(&format!("{DIRECTORY}/{LOG_FILE}")).is_ok() {
@@ -90,7 +72,7 @@ impl World {
         World::open_on(&fs, shape, broken)
     }
 
-    fn open_on(fs: &Fs, shape: &Shape, broken: Broken) -> Result<World, String> {
+    fn open_on(fs: &Fs, shape: &Shape, broken: BrokenRules) -> Result<World, String> {
         let fs = fs.clone();
         let options = DbOptions {
             write_buffer: 64 << 10,
@@ -111,12 +93,8 @@ impl World {
         let log = FsLog::open(&fs, DIRECTORY, &log).map_err(words)?;
         let info = FamilyInfo { merges: true, one_stripe: false };
         let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));
-        let options = ParallelWalOptions {
-            log_limit: shape.log_limit,
-            #[cfg(feature = "broken-rules")]
-            broken_rule: broken.engine,
-            ..ParallelWalOptions::default()
-        };
+        let options = ParallelWalOptions { log_limit: shape.log_limit, ..ParallelWalOptions::default() };
+        let options = broken.of_parallel_wal(options);
         let parallel_wal = ParallelWal::open(
             Arc::new(log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
@@ -129,7 +107,7 @@ impl World {
         Ok(World { fs, db, engine: Some((parallel_wal, tables)), order, broken })
     }
 
-    /// Writes a batch; `refused` has the tables refuse it once the log has it.
+    /// Writes a batch. `refused`: the tables refuse the batch after the log has it.
     pub(super) async fn write(&self, batch: &[u8], sync: bool, refused: bool) -> Result<Outcome, String> {
         let Some((parallel_wal, tables)) = &self.engine else {
             self.db.write(&WriteBatch::from_data(batch), sync).map_err(words)?;
@@ -162,12 +140,13 @@ impl World {
         }
     }
 
-    /// A key's value, of the default family.
+    /// The value of a key of the default family.
     pub(super) fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         Ok(self.db.get(key.as_bytes()).map_err(words)?.map(|value| value.to_vec()))
     }
 
-    /// Does something to its end on this thread. But where writes go as the server's do, it blocks and never waits.
+    /// Runs a future to its end on this thread. Where [`Order`] keeps the order the thread blocks; else the future must never
+    /// wait.
     pub(super) fn finish<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         if self.order.is_some() {
             return block_on(&**self.fs.driver(), what);
@@ -175,7 +154,7 @@ impl World {
         what.now_or_never().unwrap_or_else(|| Err("it was left waiting".into()))
     }
 
-    /// Runs what blocks: on a thread of its own where other writes hang on this one.
+    /// Runs a blocking call, on a thread of its own where this thread serves other writes too.
     async fn apart(&self, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
         if self.order.is_none() {
             return run();
@@ -193,7 +172,7 @@ impl World {
         }
     }
 
-    /// Writes memtables to tables; `alone`: writes as the server's are kept out meanwhile.
+    /// Writes memtables to tables. `alone`: no ordered write runs during the flush.
     pub(super) async fn flush(&self, alone: bool) -> Result<(), String> {
         match &self.engine {
             Some((parallel_wal, tables)) => {
@@ -207,7 +186,7 @@ impl World {
         }
     }
 
-    /// A flush of the default family, as somebody asks for it who goes past the engine: beside writes, too.
+    /// A flush of the default family that bypasses the engine, concurrent with writes.
     pub(super) async fn flush_past(&self) -> Result<(), String> {
         let db = Arc::clone(&self.db);
         self.apart(move || db.flush().map_err(words)).await
@@ -226,7 +205,7 @@ impl World {
         Ok(content)
     }
 
-    /// Closes everything; without `cleanly`, a parallel log stays with what it holds.
+    /// Closes the database and unmounts. Without `cleanly` a parallel log keeps its records.
     pub(super) fn close(self, cleanly: bool) -> Result<(), String> {
         let fs = self.fs.clone();
         self.close_database(cleanly)?;

@@ -8,54 +8,56 @@ use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, Zon
 
 use super::shape::METADATA_ZONES;
 
-/// Blocks that one of several drives cannot read, over all its lives.
+/// The blocks that one of an array's drives cannot read, whichever mounts come between.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bad {
-    /// The drive, and the distance of its zones.
+pub(super) struct UnreadableBlocks {
+    /// The number of that drive.
     pub drive: usize,
+    /// Blocks between the starts of its zones.
     zone_size: Blocks,
+    /// The blocks that it cannot read now.
     now: Arc<Mutex<BTreeSet<Lba>>>,
-    /// Also those whose zone was reset since: a power cut may undo that.
+    /// `now`, and the blocks whose zone was reset since: a power cut may undo the reset.
     ever: Arc<Mutex<BTreeSet<Lba>>>,
 }
 
-impl Bad {
-    pub(super) fn of(drive: usize, zone_size: Blocks) -> Bad {
-        Bad { drive, zone_size, ..Bad::default() }
+impl UnreadableBlocks {
+    pub(super) fn of(drive: usize, zone_size: Blocks) -> UnreadableBlocks {
+        UnreadableBlocks { drive, zone_size, ..UnreadableBlocks::default() }
     }
 
-    /// Where a row of a logical zone lies on the drive.
+    /// The address of a row of a logical zone on the drive.
     fn place(&self, zone: ZoneId, row: u64) -> Lba {
         Lba(u64::from(zone.0 + METADATA_ZONES) * self.zone_size.0 + row)
     }
 
-    /// A row of a logical zone.
+    /// Makes a row of a logical zone unreadable.
     pub(super) fn add(&self, zone: ZoneId, row: u64) {
         let at = self.place(zone, row);
         self.now.lock().insert(at);
         self.ever.lock().insert(at);
     }
 
-    /// Whether the row could not be read once.
+    /// Whether the row was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
         self.ever.lock().contains(&self.place(zone, row))
     }
 }
 
-/// The drive.
+/// A drive with unreadable blocks, over one without.
 #[derive(Debug)]
-pub(super) struct Spoilt {
+pub(super) struct UnreadableDrive {
     inner: Arc<dyn ZonedDevice>,
-    bad: Bad,
+    bad: UnreadableBlocks,
 }
 
-impl Spoilt {
-    pub(super) fn over(inner: Arc<dyn ZonedDevice>, bad: &Bad) -> Arc<dyn ZonedDevice> {
-        Arc::new(Spoilt { inner, bad: bad.clone() })
+impl UnreadableDrive {
+    pub(super) fn over(inner: Arc<dyn ZonedDevice>, bad: &UnreadableBlocks) -> Arc<dyn ZonedDevice> {
+        Arc::new(UnreadableDrive { inner, bad: bad.clone() })
     }
 }
 
-impl ZonedDevice for Spoilt {
+impl ZonedDevice for UnreadableDrive {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }

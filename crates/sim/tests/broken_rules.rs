@@ -2,7 +2,7 @@
 
 use fs::BrokenRule;
 use kv::parallel_wal::BrokenRule as WalRule;
-use sim::{CrashOptions, Report, Target, crash};
+use sim::{BrokenRules, CrashOptions, Report, Target, crash};
 
 /// A broken rule must show within this many states.
 const STATES: u64 = 4000;
@@ -10,8 +10,9 @@ const STATES: u64 = 4000;
 const CLEAN: u64 = 400;
 
 fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) -> Report {
+    let broken_rules = BrokenRules { fs: broken_rule, ..BrokenRules::default() };
     let options =
-        CrashOptions { broken_rule, first_failure: true, ..CrashOptions::new(target, seed, states) };
+        CrashOptions { broken_rules, first_failure: true, ..CrashOptions::new(target, seed, states) };
     crash(&options).expect("the exploration runs")
 }
 
@@ -98,7 +99,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = CrashOptions {
         on_array,
-        broken_rule: Some(BrokenRule::Sync),
+        broken_rules: BrokenRules { fs: Some(BrokenRule::Sync), ..BrokenRules::default() },
         first_failure: true,
         trace: Some(directory.path().join("engine.trace")),
         ..CrashOptions::new(Target::Engine, 16, STATES)
@@ -119,7 +120,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
 #[test]
 fn a_failure_names_the_command_that_replays_it() {
     let options = CrashOptions {
-        broken_rule: Some(BrokenRule::Sync),
+        broken_rules: BrokenRules { fs: Some(BrokenRule::Sync), ..BrokenRules::default() },
         first_failure: true,
         ..CrashOptions::new(Target::Fs, 11, STATES)
     };
@@ -137,13 +138,12 @@ fn is_found_in_the_engine(
     seeds: impl IntoIterator<Item = u64>,
     states: u64,
     broken_rule: Option<BrokenRule>,
-    engine_broken_rule: Option<WalRule>,
+    broken_engine: Option<WalRule>,
 ) {
     let mut looked_at = 0;
     for seed in seeds {
         let options = CrashOptions {
-            broken_rule,
-            engine_broken_rule,
+            broken_rules: BrokenRules { fs: broken_rule, engine: broken_engine, ..BrokenRules::default() },
             first_failure: true,
             ..CrashOptions::new(Target::Engine, seed, states)
         };
@@ -156,12 +156,12 @@ fn is_found_in_the_engine(
             return;
         }
     }
-    panic!("{broken_rule:?} and {engine_broken_rule:?} were not noticed in {looked_at} states");
+    panic!("{broken_rule:?} and {broken_engine:?} were not noticed in {looked_at} states");
 }
 
 /// And with whatever workloads a seed begins with.
-fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, engine_broken_rule: Option<WalRule>) {
-    is_found_in_the_engine([seed], 10 * STATES, broken_rule, engine_broken_rule);
+fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
+    is_found_in_the_engine([seed], 10 * STATES, broken_rule, broken_engine);
 }
 
 #[test]
@@ -213,18 +213,18 @@ fn an_engine_whose_log_writes_no_voids_is_found() {
     shows_in_any_engine(48, Some(BrokenRule::Void), None);
 }
 
-/// Breaks a rule of the array, and asserts that the exploration notices.
-fn is_found_in_an_array(seed: u64, rule: array::BrokenRule) {
-    let run = |array_broken_rule, states| {
+/// The same of a rule of the array.
+fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
+    let run = |array, states| {
+        let broken_rules = BrokenRules { array, ..BrokenRules::default() };
         let options = CrashOptions::new(Target::Array, seed, states);
-        crash(&CrashOptions { array_broken_rule, first_failure: true, ..options })
-            .expect("the exploration runs")
+        crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
     };
-    let report = run(Some(rule), 10 * STATES);
-    assert!(!report.is_clean(), "{rule:?} was not noticed in {} states", report.states);
+    let report = run(Some(broken_rule), 10 * STATES);
+    assert!(!report.is_clean(), "{broken_rule:?} was not noticed in {} states", report.states);
     // It is the broken rule that fails: as many states are clean with it intact.
     let clean = run(None, report.states.max(CLEAN));
-    assert!(clean.is_clean(), "{rule:?}, with the rule intact: {clean:?}");
+    assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }
 
 #[test]
@@ -253,12 +253,12 @@ fn a_write_hole_that_an_array_leaves_is_found() {
 }
 
 #[test]
-fn stale_rows_that_an_array_does_not_record_are_found() {
+fn hidden_blocks_that_an_array_forgets_are_found() {
     is_found_in_an_array(36, array::BrokenRule::StaleRows);
 }
 
 #[test]
-fn the_copy_of_a_rewritten_zone_that_an_array_does_not_record_is_found() {
+fn a_zone_in_the_swap_zone_that_an_array_forgets_is_found() {
     is_found_in_an_array(37, array::BrokenRule::ZoneRewrite);
 }
 
@@ -277,13 +277,12 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
 const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
 /// Broken rules of the log show there, too.
-fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_broken_rule: Option<WalRule>) {
+fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
     for seed in ORDERED {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ordered.trace");
         let options = CrashOptions {
-            broken_rule,
-            engine_broken_rule,
+            broken_rules: BrokenRules { fs: broken_rule, engine: broken_engine, ..BrokenRules::default() },
             first_failure: true,
             trace: Some(path.clone()),
             ..CrashOptions::new(Target::Engine, seed, 500)
@@ -298,7 +297,7 @@ fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, engine_broken_rul
             return;
         }
     }
-    panic!("{broken_rule:?} and {engine_broken_rule:?} were not noticed");
+    panic!("{broken_rule:?} and {broken_engine:?} were not noticed");
 }
 
 #[test]
