@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fs::wal::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
-use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
+use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, RealDriver, ZoneId, block_on};
 use zoned::emu::{Emu, EmuOptions};
@@ -53,12 +53,12 @@ fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
 }
 
 /// A parallel log, and the file system that it is in.
-fn parallel(driver: &Arc<dyn Driver>, join: bool) -> (Fs, ParallelLog) {
+fn parallel(driver: &Arc<dyn Driver>, batching: Batching) -> (Fs, ParallelLog) {
     let dev = drive(driver, FS_ZONES);
     block_on(&**driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.expect("a new drive");
         let fs = Fs::mount(dev, &MountOptions::default()).await.expect("formatted");
-        let options = ParallelOptions { join, ..ParallelOptions::default() };
+        let options = ParallelOptions { batching, ..ParallelOptions::default() };
         let (log, _) = fs.parallel_log("/log", &options).await.expect("a new log");
         (fs, log)
     })
@@ -83,7 +83,7 @@ fn log(criterion: &mut Criterion) {
             });
         }
     }
-    for (join, name) in [(false, "waltz"), (true, "auto")] {
+    for (batching, name) in [(Batching::Each, "waltz"), (Batching::Auto, "auto")] {
         group.bench_function(format!("parallel/{name}"), |b| {
             let fill = |(fs, log): (Fs, ParallelLog)| {
                 for _ in 0..RECORDS {
@@ -91,7 +91,7 @@ fn log(criterion: &mut Criterion) {
                 }
                 (fs, log)
             };
-            b.iter_batched(|| parallel(&driver, join), fill, BatchSize::PerIteration);
+            b.iter_batched(|| parallel(&driver, batching), fill, BatchSize::PerIteration);
         });
     }
     // What the drive alone takes for the same bytes: to be taken off.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::wal::{self, LogMode, Sync, WalLoad, WalOutcome};
-use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
+use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::Bytes;
 
@@ -103,7 +103,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
         let rates = block_on(&*driver, async {
             Fs::format(&drive, &FormatOptions::default()).await.expect("a new drive");
             let fs = Fs::mount(drive, &MountOptions::default()).await.expect("formatted");
-            let options = ParallelOptions { join: true, ..ParallelOptions::default() };
+            let options = ParallelOptions { batching: Batching::Auto, ..ParallelOptions::default() };
             let (log, _) = fs.parallel_log("/log", &options).await.expect("a new log");
             let log = Arc::new(log);
             log.append(b"first", true).await.expect("room");

@@ -43,4 +43,4 @@ pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions
 pub use rules::BrokenRule;
 pub use units::{Blocks, Bytes, ZoneId};
 pub use uuid::Uuid;
-pub use wal::parallel::{ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
+pub use wal::parallel::{Batching, ParallelLog, ParallelOptions, Replay, Ticket};

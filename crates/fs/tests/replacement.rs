@@ -1,9 +1,8 @@
-//! What writers and the keeper of a parallel log may do to each other while one zone follows another: loom goes through the
-//! interleavings.
+//! Writers and maintenance of a parallel log during zone replacement: loom explores the interleavings.
 //!
-//! The files under test are compiled a second time here, on loom's atomics and locks. What lies below them (devices, segments,
-//! the keeper's loop) is a model of a few lines; what they rest on (`arc_swap`, `units::sync::Event`) is a loom mutex, and
-//! a condition that is waited for: nobody told means a deadlock, which loom finds.
+//! The files under test are compiled a second time here, on loom's atomics and locks. The modules below them (devices, segments,
+//! the maintenance loop) are models of a few lines. `arc_swap` and `units::sync::Event` are loom mutexes and condition variables:
+//! a notification that is missing is a deadlock, which loom finds.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -16,21 +15,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use fs::{Error, Result};
-use inner::Inner;
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use zone::Zone;
+use replacement::Replacement;
+use zone::LogZone;
 
-/// Stands for the mount's `Rules`.
-#[derive(Clone, Copy, Debug)]
-struct Rules {
-    early: bool,
+mod error {
+    pub(super) use fs::{Error, Result};
 }
 
-impl Rules {
-    fn leaves_zones_early(self) -> bool {
-        self.early
+mod rules {
+    /// Stands for the mount's rules.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Rules {
+        pub(super) early: bool,
+    }
+
+    impl Rules {
+        pub(super) fn leaves_zones_early(self) -> bool {
+            self.early
+        }
     }
 }
 
@@ -38,16 +42,56 @@ mod atomic {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[path = "../src/wal/parallel/exchange.rs"]
-mod exchange;
 #[path = "../src/wal/parallel/gate.rs"]
 mod gate;
-#[path = "../src/wal/parallel/spread.rs"]
-mod spread;
+#[path = "../src/wal/parallel/replacement.rs"]
+mod replacement;
+#[path = "../src/wal/parallel/stripe.rs"]
+mod stripe;
 #[path = "../src/wal/parallel/tickets.rs"]
 mod tickets;
 
-/// What stands for `arc_swap`, `parking_lot` and `units::sync` under loom.
+mod counters {
+    use std::sync::atomic::AtomicU64;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Counters {
+        pub(super) replaced: AtomicU64,
+        pub(super) waits: AtomicU64,
+    }
+}
+
+mod health {
+    use fs::Result;
+
+    /// A log that never fails and is not closed.
+    #[derive(Debug)]
+    pub(super) struct Health;
+
+    impl Health {
+        pub(super) fn check_usable(&self) -> Result<()> {
+            Ok(())
+        }
+        pub(super) fn is_closed(&self) -> bool {
+            false
+        }
+    }
+}
+
+mod order {
+    use crate::tickets::Tickets;
+
+    #[derive(Debug)]
+    pub(super) struct Order(pub(super) Tickets);
+
+    impl Order {
+        pub(super) fn all_done(&self) -> bool {
+            self.0.low() == self.0.next()
+        }
+    }
+}
+
+/// Stands for `arc_swap`, `parking_lot` and `units::sync`.
 mod sync {
     use std::ops::Deref;
     use std::sync::Arc;
@@ -71,7 +115,7 @@ mod sync {
         }
     }
 
-    /// What was there when it was looked at.
+    /// A loaded value.
     pub(super) struct Seen<T>(T);
 
     impl<T> Deref for Seen<T> {
@@ -114,25 +158,28 @@ mod sync {
         }
     }
 
+    #[derive(Clone, Debug, Default)]
+    pub(super) struct Event(Arc<Versions>);
+
     #[derive(Debug, Default)]
-    pub(super) struct Event {
+    struct Versions {
         version: Mutex<u64>,
         changed: Condvar,
     }
 
     impl Event {
         pub(super) fn version(&self) -> u64 {
-            *self.version.lock()
+            *self.0.version.lock()
         }
         pub(super) fn notify(&self) {
-            *self.version.lock() += 1;
-            self.changed.notify_all();
+            *self.0.version.lock() += 1;
+            self.0.changed.notify_all();
         }
-        /// Blocks the thread: each has one thing to do.
+        /// Blocks the thread: every thread runs one future.
         pub(super) async fn changed_since(&self, seen: u64) {
-            let mut version = self.version.lock();
+            let mut version = self.0.version.lock();
             while *version == seen {
-                version = self.changed.wait(version).unwrap();
+                version = self.0.changed.wait(version).unwrap();
             }
         }
     }
@@ -148,7 +195,7 @@ mod zone {
 
     /// A zone of a drive, and its gate.
     #[derive(Debug)]
-    pub(super) struct Zone {
+    pub(super) struct LogZone {
         pub(super) gate: Gate,
         pub(super) beside: bool,
         pub(super) landed: AtomicUsize,
@@ -158,9 +205,9 @@ mod zone {
         pub(super) top: Mutex<u64>,
     }
 
-    impl Zone {
-        pub(super) fn new(capacity: u64, beside: bool) -> Arc<Zone> {
-            Arc::new(Zone {
+    impl LogZone {
+        pub(super) fn new(capacity: u64, beside: bool) -> Arc<LogZone> {
+            Arc::new(LogZone {
                 gate: Gate::new(capacity),
                 beside,
                 landed: AtomicUsize::new(0),
@@ -168,10 +215,14 @@ mod zone {
                 top: Mutex::default(),
             })
         }
-        pub(super) fn turn(&self) -> u64 {
+        pub(super) fn load(&self) -> u64 {
             self.gate.used()
         }
-        pub(super) fn begin_at(&self, _: u64) {}
+        pub(super) fn set_base(&self, _: u64) {}
+        pub(super) fn set_failed(&self) {}
+        pub(super) fn finish(&self) {
+            self.finished.store(true, Ordering::Release);
+        }
         pub(super) fn land(&self) {
             assert!(!self.finished.load(Ordering::Acquire), "an append lands in a zone that is finished");
             self.landed.fetch_add(1, Ordering::AcqRel);
@@ -179,91 +230,41 @@ mod zone {
     }
 }
 
-mod inner {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-
-    use loom::sync::atomic::{AtomicBool, Ordering};
-
-    use crate::exchange::{Starved, Switch};
-    use crate::spread::Spread;
-    use crate::sync::{ArcSwapOption, Event, Mutex};
-    use crate::tickets::Tickets;
-    use crate::zone::Zone;
-    use crate::{Result, Rules};
-
-    #[derive(Debug, Default)]
-    pub(super) struct Counters {
-        pub(super) replaced: AtomicU64,
-        pub(super) waits: AtomicU64,
-    }
-
-    #[derive(Debug)]
-    pub(super) struct Cutting {
-        pub(super) longest: u64,
-    }
-
-    /// The fields that the exchange knows, by their names; and what there is of a device.
-    #[derive(Debug)]
-    pub(super) struct Inner {
-        pub(super) active: ArcSwapOption<Zone>,
-        pub(super) switch: Mutex<Switch>,
-        pub(super) spread: Spread,
-        pub(super) switched: Event,
-        pub(super) work: Event,
-        pub(super) behind: AtomicBool,
-        pub(super) asked: AtomicBool,
-        pub(super) closed: AtomicBool,
-        pub(super) starved: Mutex<Starved>,
-        pub(super) tickets: Tickets,
-        pub(super) volatile: bool,
-        pub(super) counters: Counters,
-        pub(super) cutting: Cutting,
-        pub(super) rules: Rules,
-        /// Segments that the keeper can have.
-        pub(super) pool: Mutex<Vec<Arc<Zone>>>,
-        /// The zones in the order in which records may have gone to them, and which of them were written.
-        pub(super) zones: Vec<Arc<Zone>>,
-        pub(super) stopping: AtomicBool,
-    }
-
-    impl Inner {
-        pub(super) fn check_usable(&self) -> Result<()> {
-            Ok(())
-        }
-        pub(super) async fn fill(&self, zone: &Zone) {
-            zone.finished.store(true, Ordering::Release);
-        }
-        pub(super) async fn make_durable(&self) -> Result<()> {
-            Ok(())
-        }
-    }
+/// The replacement under test, and a model of the device.
+#[derive(Debug)]
+struct Log {
+    replacement: Replacement,
+    /// Segments that maintenance can fetch.
+    pool: sync::Mutex<Vec<Arc<LogZone>>>,
+    /// All zones, in the order in which they become active.
+    zones: Vec<Arc<LogZone>>,
+    stopping: sync::AtomicBool,
 }
 
-/// A future that never waits: what it waits for blocks its thread.
+/// Runs a future that blocks its thread where it would wait.
 fn run<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("it was left waiting"),
+        Poll::Pending => panic!("the future waits"),
     }
 }
 
-/// What is explored.
+/// A log and what its writers do.
 #[derive(Clone, Copy)]
 struct Case {
     /// Records of each of two writers, a block each, and blocks of each zone.
     records: [usize; 2],
     capacity: usize,
-    /// What is acknowledged may be lost.
+    /// The device has a volatile cache.
     volatile: bool,
     /// A zone may be written beside the one that is left.
     beside: bool,
-    /// Zones at a time.
-    wide: usize,
-    rules: Rules,
-    /// The keeper finishes what was left.
+    /// Zones written side by side.
+    width: usize,
+    rules: rules::Rules,
+    /// Maintenance finishes zones that were left.
     finishes: bool,
-    /// How often threads are preempted, at most.
+    /// The most preemptions.
     preemptions: usize,
 }
 
@@ -272,8 +273,8 @@ const PLAIN: Case = Case {
     capacity: 1,
     volatile: false,
     beside: true,
-    wide: 1,
-    rules: Rules { early: false },
+    width: 1,
+    rules: rules::Rules { early: false },
     finishes: true,
     preemptions: 2,
 };
@@ -287,27 +288,30 @@ impl Case {
 
     fn once(self) {
         let all = self.records.iter().sum::<usize>();
-        let zones: Vec<_> = (0..all.div_ceil(self.capacity) + self.wide - 1)
-            .map(|_| Zone::new(self.capacity as u64, self.beside))
+        let zones: Vec<_> = (0..all.div_ceil(self.capacity) + self.width - 1)
+            .map(|_| LogZone::new(self.capacity as u64, self.beside))
             .collect();
         let mut pool = zones.clone();
         let first = pool.remove(0);
         pool.reverse();
-        let log = Arc::new(Inner {
-            active: sync::ArcSwapOption::new(Some(first)),
-            switch: Default::default(),
-            spread: spread::Spread::new(self.wide, 99, 99, self.volatile),
-            switched: Default::default(),
-            work: Default::default(),
-            behind: sync::AtomicBool::new(false),
-            asked: sync::AtomicBool::new(false),
-            closed: sync::AtomicBool::new(false),
-            starved: Default::default(),
-            tickets: tickets::Tickets::new(0, 8),
-            volatile: self.volatile,
-            counters: inner::Counters::default(),
-            cutting: inner::Cutting { longest: 1 },
-            rules: self.rules,
+        let (work, order) = (sync::Event::default(), order::Order(tickets::Tickets::new(0, 8)));
+        let log = Arc::new(Log {
+            replacement: Replacement {
+                active: sync::ArcSwapOption::new(Some(first)),
+                spare: Default::default(),
+                stripe: stripe::Stripe::new(self.width, 99, 99, self.volatile),
+                changed: Default::default(),
+                blocked: sync::AtomicBool::new(false),
+                wanted: sync::AtomicBool::new(false),
+                shortage: Default::default(),
+                order: Arc::new(order),
+                health: Arc::new(health::Health),
+                counters: Arc::default(),
+                work,
+                volatile: self.volatile,
+                longest: 1,
+                rules: self.rules,
+            },
             pool: sync::Mutex::from(pool),
             zones,
             stopping: sync::AtomicBool::new(false),
@@ -316,32 +320,34 @@ impl Case {
             let log = Arc::clone(&log);
             thread::spawn(move || (0..records).for_each(|_| log.append()))
         });
-        let kept = Arc::clone(&log);
-        let keeper = thread::spawn(move || kept.keep_on(self.finishes));
+        let maintained = Arc::clone(&log);
+        let maintenance = thread::spawn(move || maintained.maintain(self.finishes));
         for writer in writers {
             writer.join().unwrap();
         }
         log.stopping.store(true, Ordering::Release);
-        log.work.notify();
-        keeper.join().unwrap();
+        log.replacement.work.notify();
+        maintenance.join().unwrap();
         let in_zones: usize = log.zones.iter().map(|zone| zone.landed.load(Ordering::Acquire)).sum();
         let given: u64 = log.zones.iter().map(|zone| zone.gate.used()).sum();
         assert_eq!((in_zones, given), (all, all as u64), "every record is in one zone");
-        assert_eq!((log.tickets.low(), log.tickets.next()), (all as u64, all as u64));
+        let tickets = &log.replacement.order.0;
+        assert_eq!((tickets.low(), tickets.next()), (all as u64, all as u64));
     }
 }
 
-impl Inner {
-    /// One record, as `submit` does it.
+impl Log {
+    /// Appends one record, as `append` does.
     fn append(&self) {
-        let zone = match self.try_enter(1) {
+        let (replacement, tickets) = (&self.replacement, &self.replacement.order.0);
+        let zone = match replacement.try_enter(1) {
             Ok(zone) => zone,
-            Err(_) => run(self.enter(1)).unwrap(),
+            Err(_) => run(replacement.enter(1)).unwrap(),
         };
-        let low = self.tickets.low();
-        let ticket = self.tickets.take(1).unwrap();
-        if self.volatile {
-            // The order of what lies in two zones: by what the later one says that it follows.
+        let low = tickets.low();
+        let ticket = tickets.take(1).unwrap();
+        if replacement.volatile {
+            // Records in two zones are ordered by the `needs` of the later one.
             for before in self.zones.iter().take_while(|other| !Arc::ptr_eq(other, &zone)) {
                 assert!(*before.top.lock() <= low, "a record follows those of the zones before its own");
             }
@@ -351,43 +357,50 @@ impl Inner {
             *top = (ticket + 1).max(*top);
         }
         zone.land();
-        self.tickets.done(ticket, 1);
+        tickets.done(ticket, 1);
         if zone.gate.leave() {
-            self.drained(&zone);
+            replacement.drained(&zone);
         }
     }
 
-    /// The keeper's loop; with nothing to void, nor to retire.
-    fn keep_on(&self, finishes: bool) {
+    /// The maintenance loop, without void entries and retirement.
+    fn maintain(&self, finishes: bool) {
+        let work = &self.replacement.work;
         loop {
-            let seen = self.work.version();
-            if self.keep(finishes) {
+            let seen = work.version();
+            if self.step(finishes) {
                 continue;
             }
             if self.stopping.load(Ordering::Acquire) {
                 return;
             }
-            run(self.work.changed_since(seen));
+            run(work.changed_since(seen));
         }
     }
 
-    fn keep(&self, finishes: bool) -> bool {
-        if let Some(zone) = self.take_left() {
+    fn step(&self, finishes: bool) -> bool {
+        let replacement = &self.replacement;
+        if let Some(zone) = replacement.take_left() {
             if finishes {
-                run(self.fill(&zone));
+                zone.finish();
             }
             return true;
         }
         let wants = {
-            let switch = self.switch.lock();
-            switch.next.is_none() && switch.old.is_empty()
+            let spare = replacement.spare.lock();
+            spare.next.is_none() && spare.left.is_empty()
         };
         if wants && let Some(zone) = self.pool.lock().pop() {
-            self.give(zone);
-            self.switched.notify();
+            replacement.give(zone);
+            replacement.changed.notify();
             return true;
         }
-        run(self.turn_late()).unwrap()
+        let Some((active, beside)) = replacement.drained_active() else { return false };
+        if !beside {
+            active.finish();
+        }
+        replacement.install_next();
+        true
     }
 }
 
@@ -409,19 +422,19 @@ fn what_follows_acknowledged_records_of_another_zone_says_so() {
 
 #[test]
 fn zones_that_are_written_at_a_time_are_left_one_by_one() {
-    Case { wide: 2, ..PLAIN }.explore();
+    Case { width: 2, ..PLAIN }.explore();
 }
 
 /// The rule broken: zones are left with appends in flight.
 #[test]
 #[should_panic(expected = "an append lands in a zone that is finished")]
-fn a_keeper_that_does_not_wait_for_appends_in_flight_is_found() {
-    Case { rules: Rules { early: true }, ..PLAIN }.explore();
+fn maintenance_that_does_not_wait_for_appends_in_flight_is_found() {
+    Case { rules: rules::Rules { early: true }, ..PLAIN }.explore();
 }
 
 /// Likewise, and on a volatile cache the next zone is written before the one before it is drained.
 #[test]
 #[should_panic(expected = "a record follows those of the zones before its own")]
-fn a_switch_that_does_not_wait_for_acknowledgements_is_found() {
-    Case { rules: Rules { early: true }, volatile: true, finishes: false, ..PLAIN }.explore();
+fn a_replacement_that_does_not_wait_for_acknowledgements_is_found() {
+    Case { rules: rules::Rules { early: true }, volatile: true, finishes: false, ..PLAIN }.explore();
 }

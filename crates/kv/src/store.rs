@@ -20,7 +20,7 @@ pub type Writing<'s> = Pin<Box<dyn Future<Output = Result<()>> + Send + 's>>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogReport {
     /// What the log did since it was opened.
-    pub log: fs::ParallelStats,
+    pub log: fs::wal::LogStats,
     /// What a crash would make the store replay.
     pub held: HeldRecords,
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, Uuid};
+use fs::{Batching, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, Uuid};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
@@ -177,7 +177,7 @@ impl Use {
         Use {
             log: ParallelOptions {
                 open: 64,
-                join: rng.chance(75),
+                batching: if rng.chance(75) { Batching::Auto } else { Batching::Each },
                 zones: 1 + rng.index(3),
                 ..ParallelOptions::default()
             },
@@ -534,7 +534,7 @@ mod tests {
     fn every_use_of_a_log_comes_on_drives_without_a_volatile_cache() {
         // Those alone have logs over several zones, and the explorer gives them to every fourth workload.
         let used = (3..400).step_by(4).map(|workload| Use::of(1 ^ workload, 0));
-        let seen: BTreeSet<_> = used.map(|used| (used.log.join, used.log.zones, used.close)).collect();
+        let seen: BTreeSet<_> = used.map(|used| (used.log.batching, used.log.zones, used.close)).collect();
         assert_eq!(seen.len(), 2 * 3 * 2, "{seen:?}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fs::{Fs, ParallelLog, ParallelOptions, Result, Ticket};
+use fs::{Batching, Fs, ParallelLog, ParallelOptions, Result, Ticket};
 use units::Bytes;
 
 const PATH: &str = "/parallel";
@@ -18,7 +18,8 @@ pub(super) struct Parallel {
 impl Parallel {
     /// Makes the log, with `record` durable in it. Records more than `roll` bytes behind the newest one are retired.
     pub(super) async fn open(fs: &Fs, join: bool, roll: Bytes, record: &[u8]) -> Result<Parallel> {
-        let options = ParallelOptions { join, ..ParallelOptions::default() };
+        let batching = if join { Batching::Auto } else { Batching::Each };
+        let options = ParallelOptions { batching, ..ParallelOptions::default() };
         let (log, _) = fs.parallel_log(PATH, &options).await?;
         log.append(record, true).await?;
         // An entry has a header, and may fill its last block with padding.

@@ -1,19 +1,36 @@
 //! Counters of a log.
 
-/// What a writer did on the device.
+/// What a log did on the device since it was opened. A field that only the other kind of log counts is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
     /// Writes at the pointer.
     pub writes: u64,
-    /// Appends.
+    /// Zone appends.
     pub appends: u64,
     /// Blocks of both.
     pub blocks: u64,
-    /// Operations that may be in flight at the moment.
+    /// Operations that may be in flight at the moment (ordered log).
     pub window: usize,
+    /// Records (parallel log; so are all below).
+    pub records: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Void entries.
+    pub voids: u64,
+    /// Zones that were left for the next one.
+    pub replaced: u64,
+    /// How often a record waited for a zone.
+    pub waits: u64,
+    /// Zones that are written side by side at the moment.
+    pub zones: u64,
 }
 
 impl LogStats {
+    /// Device operations that carried entries: writes and appends.
+    pub fn operations(&self) -> u64 {
+        self.writes + self.appends
+    }
+
     pub(super) fn count(&mut self, write: bool, blocks: usize) {
         self.writes += u64::from(write);
         self.appends += u64::from(!write);

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::common::parallel::{self, PATH, Records, all};
 use crate::common::{Drive, bytes};
-use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, ParallelStats, Ticket};
+use fs::wal::LogStats;
+use fs::{Batching, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
 use units::{Blocks, Driver, RealDriver, VirtualDriver, block_on, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency};
@@ -20,7 +21,7 @@ fn options() -> EmuOptions {
 
 async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
     let (log, _) = fs
-        .parallel_log(PATH, &ParallelOptions { open, join: true, ..ParallelOptions::default() })
+        .parallel_log(PATH, &ParallelOptions { open, batching: Batching::Auto, ..ParallelOptions::default() })
         .await
         .unwrap();
     log.append(b"first", true).await.unwrap();
@@ -34,7 +35,7 @@ async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize, len
 }
 
 /// Writes, closes, and looks whether everything is there; gives what was done.
-fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len: usize) -> ParallelStats {
+fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len: usize) -> LogStats {
     let (drive, fs) = Drive::formatted(options);
     let stats = drive.run(async {
         let log = log_on(&fs, open).await;
@@ -55,7 +56,10 @@ fn records_that_go_together_come_back_one_by_one() {
         for (writers, each, len) in [(2, 200, 100), (16, 60, 3000), (40, 12, 7000), (3, 20, 90_000)] {
             let stats = round_trip(EmuOptions { volatile_cache, ..options() }, 4096, writers, each, len);
             assert_eq!(stats.records, 1 + (writers * each) as u64);
-            assert!(len > 7000 || stats.appends * 10 < stats.records * 7, "{writers} writers: {stats:?}");
+            assert!(
+                len > 7000 || stats.operations() * 10 < stats.records * 7,
+                "{writers} writers: {stats:?}"
+            );
             assert!(len < 3000 || stats.replaced > 5, "{writers} writers: {stats:?}");
         }
     }
@@ -145,7 +149,7 @@ fn a_writer_that_is_dropped_leaves_the_others_their_records() {
         assert!(follows.as_mut().poll(&mut cx).is_pending());
         drop((leads, gone));
         assert_eq!((flies.await.unwrap(), follows.await.unwrap()), (Ticket(1), Ticket(4)));
-        assert_eq!((log.stats().appends, log.acknowledged()), (3, Ticket(5)));
+        assert_eq!((log.stats().operations(), log.acknowledged()), (3, Ticket(5)));
         log.close().await.unwrap();
         let found = all(fs.read_parallel_log(PATH).await.unwrap()).await;
         let found: Vec<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use crate::common::parallel::{self, PATH, all};
 use crate::common::{Drive, bytes, data};
-use fs::{ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
+use fs::{Batching, ErrorKind, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
 use units::Driver;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
@@ -91,7 +91,7 @@ fn those_who_follow_a_leader_that_panics_are_told() {
     let drive = Drive::new(parallel::options());
     drive.format();
     drive.run(async {
-        let joined = ParallelOptions { join: true, ..ParallelOptions::default() };
+        let joined = ParallelOptions { batching: Batching::Auto, ..ParallelOptions::default() };
         let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
         // The first one flies alone; the second one leads the others, and their entry has three records.
         let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
@@ -116,11 +116,11 @@ fn those_who_follow_a_leader_that_panics_are_told() {
 
 #[test]
 fn a_writer_that_panics_alone_holds_up_nobody() {
-    for join in [false, true] {
+    for batching in [Batching::Each, Batching::Auto] {
         let drive = Drive::new(parallel::options());
         drive.format();
         drive.run(async {
-            let options = ParallelOptions { join, ..ParallelOptions::default() };
+            let options = ParallelOptions { batching, ..ParallelOptions::default() };
             let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
             let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
             assert!(outcomes[0].is_none(), "it panicked");
@@ -136,7 +136,7 @@ fn a_writer_that_panics_alone_holds_up_nobody() {
 }
 
 #[test]
-fn a_keeper_that_panics_poisons_the_log_and_whoever_waits_for_it_is_told() {
+fn maintenance_that_panics_poisons_the_log_and_all_waiting_calls_get_the_error() {
     let drive = Drive::new(parallel::options());
     drive.format();
     drive.run(async {
@@ -151,7 +151,7 @@ fn a_keeper_that_panics_poisons_the_log_and_whoever_waits_for_it_is_told() {
         ] {
             assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
             let words = format!("{error} {:?}", error);
-            assert!(words.contains("keeper panicked"), "{words}");
+            assert!(words.contains("maintenance task panicked"), "{words}");
         }
         assert_eq!(log.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
         let (log, replay) = fs.parallel_log(PATH, &options).await.unwrap();

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::Drive;
-use fs::{BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket};
+use fs::{
+    Batching, BrokenRule, ErrorKind, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket,
+};
 use parking_lot::Mutex;
 use units::{Blocks, Driver, VirtualDriver, sleep_until, spawn};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
@@ -252,8 +254,8 @@ async fn writer(
 
 type Found = Vec<(Ticket, Vec<u8>)>;
 
-async fn open(fs: &Fs, join: bool, zones: usize) -> fs::Result<(ParallelLog, Found)> {
-    let options = ParallelOptions { open: 64, join, zones, ..ParallelOptions::default() };
+async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(ParallelLog, Found)> {
+    let options = ParallelOptions { open: 64, batching, zones, ..ParallelOptions::default() };
     let (log, mut replay) = fs.parallel_log(PATH, &options).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
@@ -276,9 +278,8 @@ fn run(shape: Shape) -> Result<usize, String> {
     let mut survived = 0;
     for round in 1..4 {
         let fs = drive.run(Fs::mount(drive.dev(), &shape.mount())).map_err(|e| format!("mount: {e}"))?;
-        let (log, found) = drive
-            .run(open(&fs, shape.seed.is_multiple_of(2), shape.zones()))
-            .map_err(|e| format!("open: {e}"))?;
+        let batching = if shape.seed.is_multiple_of(2) { Batching::Auto } else { Batching::Each };
+        let (log, found) = drive.run(open(&fs, batching, shape.zones())).map_err(|e| format!("open: {e}"))?;
         survived += found.len();
         model.lock().judge(found)?;
         let log = Arc::new(log);
@@ -298,7 +299,7 @@ fn run(shape: Shape) -> Result<usize, String> {
             let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
             drop(spawn(&*drive.driver, "opener", async move {
                 let Ok(fs) = Fs::mount(dev, &mount).await else { return };
-                let found = open(&fs, true, 1).await;
+                let found = open(&fs, Batching::Auto, 1).await;
                 *to.lock() = found.ok().map(|(log, found)| {
                     std::mem::forget(log);
                     found

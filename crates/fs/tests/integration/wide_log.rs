@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::parallel::{self, PATH, Records, all, append_all};
 use crate::common::{Drive, bytes};
-use fs::{FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
+use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions, Ticket, ZoneRole};
 use units::{Blocks, Driver, VirtualDriver, block_on};
 use zoned::emu::EmuOptions;
 
@@ -13,8 +13,8 @@ fn drive(volatile_cache: bool) -> (Drive, Fs) {
     Drive::formatted(EmuOptions { volatile_cache, ..parallel::options() })
 }
 
-async fn open(fs: &Fs, zones: usize, join: bool) -> (Arc<ParallelLog>, Records) {
-    let options = ParallelOptions { zones, join, ..ParallelOptions::default() };
+async fn open(fs: &Fs, zones: usize, batching: Batching) -> (Arc<ParallelLog>, Records) {
+    let options = ParallelOptions { zones, batching, ..ParallelOptions::default() };
     let (log, replay) = fs.parallel_log(PATH, &options).await.unwrap();
     (Arc::new(log), all(replay).await)
 }
@@ -31,10 +31,10 @@ fn log_zones(fs: &Fs) -> usize {
 
 #[test]
 fn records_that_went_to_several_zones_come_back_in_ticket_order() {
-    for (zones, join) in [(2, false), (3, false), (3, true)] {
+    for (zones, batching) in [(2, Batching::Each), (3, Batching::Each), (3, Batching::Auto)] {
         let (drive, fs) = drive(false);
         let written = drive.run(async {
-            let (log, _) = open(&fs, zones, join).await;
+            let (log, _) = open(&fs, zones, batching).await;
             let mut written = write(&fs, &log, 8, 5).await;
             // The drive's next operations are the keeper's.
             units::sleep_until(&**fs.driver(), fs.driver().now().after(std::time::Duration::from_millis(2)))
@@ -52,7 +52,7 @@ fn records_that_went_to_several_zones_come_back_in_ticket_order() {
         drive.run(fs.unmount()).unwrap();
         drive.check();
         let fs = drive.mount();
-        let (log, found) = drive.run(open(&fs, 1, join));
+        let (log, found) = drive.run(open(&fs, 1, batching));
         assert!(found == written);
         drive.run(async {
             log.retire(log.next_ticket()).unwrap();
@@ -66,7 +66,7 @@ fn records_that_went_to_several_zones_come_back_in_ticket_order() {
 fn with_a_volatile_cache_one_zone_is_written_at_a_time() {
     let (drive, fs) = drive(true);
     drive.run(async {
-        let (log, _) = open(&fs, 3, false).await;
+        let (log, _) = open(&fs, 3, Batching::Each).await;
         write(&fs, &log, 4, 2).await;
         assert_eq!(log.stats().zones, 1);
     });
@@ -76,14 +76,14 @@ fn with_a_volatile_cache_one_zone_is_written_at_a_time() {
 fn a_kill_of_the_process_loses_nothing_of_several_zones() {
     let (drive, fs) = drive(false);
     let written = drive.run(async {
-        let (log, _) = open(&fs, 3, false).await;
+        let (log, _) = open(&fs, 3, Batching::Each).await;
         let written = write(&fs, &log, 8, 40).await;
         // Neither closed nor unmounted.
         std::mem::forget(log);
         written
     });
     let fs = drive.mount();
-    let (log, found) = drive.run(open(&fs, 3, false));
+    let (log, found) = drive.run(open(&fs, 3, Batching::Each));
     assert!(found == written);
     drive.run(log.close()).unwrap();
 }
@@ -92,7 +92,7 @@ fn a_kill_of_the_process_loses_nothing_of_several_zones() {
 fn zones_are_given_up_as_their_records_are_retired() {
     let (drive, fs) = drive(false);
     drive.run(async {
-        let (log, _) = open(&fs, 3, true).await;
+        let (log, _) = open(&fs, 3, Batching::Auto).await;
         // Far more than the drive holds.
         for round in 0..30 {
             let written = write(&fs, &log, if round % 3 == 0 { 1 } else { 4 }, 20).await;
@@ -115,7 +115,7 @@ fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
     block_on(&*driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
-        let (log, _) = open(&fs, zones, false).await;
+        let (log, _) = open(&fs, zones, Batching::Each).await;
         let begin = fs.driver().now();
         append_all(&fs, &log, (writers, 500), 1, |_, n| bytes(3800, n as u8)).await;
         let took = fs.driver().now().since(begin).as_secs_f64();

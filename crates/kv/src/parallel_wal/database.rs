@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fs::{Fs, ParallelStats};
+use fs::Fs;
+use fs::wal::LogStats;
 use rocks::{Db, DbOptions, WriteBatch};
 
 use super::batch::Family;
@@ -148,7 +149,7 @@ impl Database {
     }
 
     /// What the parallel log did since the opening, if there is one.
-    pub fn log_stats(&self) -> Option<ParallelStats> {
+    pub fn log_stats(&self) -> Option<LogStats> {
         self.parallel.as_ref().map(|parallel| parallel.log.stats())
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fs::{Fs, ParallelLog, ParallelOptions, ParallelStats, Replay, Ticket};
+use fs::wal::LogStats;
+use fs::{Fs, ParallelLog, ParallelOptions, Replay, Ticket};
 use parking_lot::Mutex;
 use units::block_on;
 
@@ -51,7 +52,7 @@ impl FsLog {
     }
 
     /// What the log did since it was opened.
-    pub fn stats(&self) -> ParallelStats {
+    pub fn stats(&self) -> LogStats {
         self.log.stats()
     }
 

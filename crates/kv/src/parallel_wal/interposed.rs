@@ -137,8 +137,10 @@ mod tests {
 
     #[test]
     fn the_environment_names_a_parallel_log_or_is_refused() {
-        for (value, join) in [(None, true), (Some(""), true), (Some("auto"), true), (Some("waltz"), false)] {
-            assert_eq!(asked(value).unwrap().join, join, "{value:?}");
+        use fs::Batching::{Auto, Each};
+        for (value, batching) in [(None, Auto), (Some(""), Auto), (Some("auto"), Auto), (Some("waltz"), Each)]
+        {
+            assert_eq!(asked(value).unwrap().batching, batching, "{value:?}");
         }
         for wrong in ["group", "walz"] {
             let error = asked(Some(wrong)).unwrap_err();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fs::ParallelOptions;
+use fs::{Batching, ParallelOptions};
 use serde::{Deserialize, Serialize};
 
 /// Says which log an unmodified program's database has; the plug-in reads it.
@@ -29,12 +29,12 @@ impl WalMode {
 
     /// The parallel log's settings; none where there is no such log.
     pub fn parallel(self) -> Option<ParallelOptions> {
-        let join = match self {
+        let batching = match self {
             WalMode::Group => return None,
-            WalMode::Waltz => false,
-            WalMode::Auto => true,
+            WalMode::Waltz => Batching::Each,
+            WalMode::Auto => Batching::Auto,
         };
-        Some(ParallelOptions { join, spare: true, ..ParallelOptions::default() })
+        Some(ParallelOptions { batching, spare: true, ..ParallelOptions::default() })
     }
 }
 
@@ -88,6 +88,7 @@ mod tests {
         let error = "Auto".parse::<WalMode>().unwrap_err().to_string();
         assert!(error.contains("'Auto'") && error.contains("group, waltz or auto"), "{error}");
         assert_eq!(WalMode::Group.parallel(), None);
-        assert!(!WalMode::Waltz.parallel().unwrap().join && WalMode::Auto.parallel().unwrap().join);
+        assert_eq!(WalMode::Waltz.parallel().unwrap().batching, Batching::Each);
+        assert_eq!(WalMode::Auto.parallel().unwrap().batching, Batching::Auto);
     }
 }

@@ -124,7 +124,7 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
                 put("log_held_records", log.held.records.to_string());
                 put("log_held_bytes", log.held.bytes.to_string());
                 put("log_records", log.log.records.to_string());
-                put("log_appends", log.log.appends.to_string());
+                put("log_appends", log.log.operations().to_string());
                 put("log_drive_flushes", log.log.flushes.to_string());
                 put("log_voids", log.log.voids.to_string());
                 put("log_replacements", log.log.replaced.to_string());

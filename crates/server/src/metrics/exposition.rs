@@ -107,7 +107,11 @@ impl Now {
         if let Some(kv::LogReport { log, held }) = shared.engine.log() {
             counters.extend([
                 (LOG_RECORDS, "Records of the parallel log", log.records),
-                (LOG_APPENDS, "Appends of the parallel log; records beyond that went together", log.appends),
+                (
+                    LOG_APPENDS,
+                    "Appends of the parallel log; records beyond that went together",
+                    log.operations(),
+                ),
                 (LOG_DRIVE_FLUSHES, "Flushes of the drive by the parallel log", log.flushes),
                 (LOG_VOIDS, "Records that the parallel log marked as never written", log.voids),
                 (LOG_REPLACEMENTS, "Zones that the parallel log left for the next one", log.replaced),

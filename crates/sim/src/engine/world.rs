@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fs::wal::LogOptions;
-use fs::{Fs, MountOptions, ParallelOptions};
+use fs::{Batching, Fs, MountOptions, ParallelOptions};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{
     Family, FamilyInfo, FsLog, LOG_FILE, ParallelWal, ParallelWalOptions, RocksTables, Tables, TicketLog,
@@ -88,8 +88,10 @@ impl World {
             return Ok(World { fs, db, engine: None, order: None, broken });
         }
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
-        let log =
-            ParallelOptions { open: OPEN, join: shape.mode == Mode::Auto, spare: true, zones: shape.zones };
+        let log = {
+            let batching = if shape.mode == Mode::Auto { Batching::Auto } else { Batching::Each };
+            ParallelOptions { open: OPEN, batching, spare: true, zones: shape.zones }
+        };
         let log = FsLog::open(&fs, DIRECTORY, &log).map_err(words)?;
         let info = FamilyInfo { merges: true, one_stripe: false };
         let families = (0..=u32::from(FAMILIES)).map(|n| (Family(n), info));

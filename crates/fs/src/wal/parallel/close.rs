@@ -1,158 +1,161 @@
-//! Closing a parallel log, and what becomes of its zones.
+//! Closing a parallel log: its zones go back to the file system.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use units::Blocks;
 
 use crate::error::Result;
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
-use crate::wal::parallel::inner::Inner;
-use crate::wal::parallel::zone::{Top, Zone};
+use crate::wal::parallel::parts::Parts;
+use crate::wal::parallel::segments::{SegmentTickets, Segments};
+use crate::wal::parallel::zone::LogZone;
 use crate::zones::table::Phase;
 
-impl Inner {
-    /// See [`ParallelLog::close`](super::ParallelLog::close). Done once; one that was dropped half way is done again.
-    pub(super) async fn close(self: &Arc<Inner>) -> Result<()> {
-        let _turn = self.closing.acquire().await;
-        if self.settled.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.closed.store(true, Ordering::Release);
-        let zones = || {
-            let switch = self.switch.lock();
-            let (old, sides, active) = (switch.old.clone(), self.spread.sides(), self.active.load_full());
-            drop(switch);
-            old.into_iter().chain(sides).chain(active).collect::<Vec<_>>()
-        };
-        self.may_pay();
-        // What is in flight lands, and the keeper writes what voids that takes.
-        let quiet = || self.voids.lock().is_empty() || self.is_dead() || self.starved.lock().why.is_some();
-        self.until(|| zones().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
-        self.stopping.store(true, Ordering::Release);
-        self.until(|| self.keeper_gone.load(Ordering::Acquire)).await;
-        let active = self.active.load_full();
-        for zone in zones() {
-            let _drained = zone.gate.close();
-        }
-        // After a failure too: what still lands is not to surprise who opens the log again.
-        self.until(|| zones().iter().all(|zone| zone.gate.is_drained())).await;
-        let result = match self.check() {
-            Ok(()) => self.let_go(active.as_ref()).await,
-            Err(error) => {
-                self.give_up(active.as_ref());
-                Err(error)
-            }
-        };
-        let shared = self.shared();
-        {
-            let mut state = shared.state.lock();
-            if let Some(node) = state.file_node(self.identity.log) {
-                node.writing = false;
-            }
-            state.places.wide -= self.spread.more();
-        }
-        self.settled.store(true, Ordering::Release);
-        shared.kick_cleaner();
-        shared.space.notify();
-        result
+/// See [`ParallelLog::close`](crate::ParallelLog::close). Does nothing the second time; a close that was dropped half way is
+/// done again.
+pub(super) async fn close(parts: &Parts) -> Result<()> {
+    let _turn = parts.closing.acquire().await;
+    if parts.settled.load(Ordering::Acquire) {
+        return Ok(());
     }
-
-    async fn until(&self, done: impl Fn() -> bool) {
-        loop {
-            let seen = self.switched.version();
-            self.work.notify();
-            if done() {
-                return;
-            }
-            self.switched.changed_since(seen).await;
-        }
+    let replacement = &parts.replacement;
+    parts.health.close();
+    parts.maintenance.room_was_freed();
+    // Operations in flight land, and maintenance writes the void entries that follow from their failures.
+    let quiet = || parts.voids.is_empty() || parts.health.is_poisoned() || replacement.is_short();
+    until(parts, || replacement.all().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
+    parts.maintenance.stop();
+    until(parts, || parts.maintenance.has_ended()).await;
+    let active = replacement.active.load_full();
+    for zone in replacement.all() {
+        let _drained = zone.gate.close();
     }
-
-    /// Nothing failed: what was not used goes back.
-    async fn let_go(&self, active: Option<&Arc<Zone>>) -> Result<()> {
-        let (old, sides) = {
-            let mut switch = self.switch.lock();
-            (std::mem::take(&mut switch.old), self.spread.take())
-        };
-        for zone in &old {
-            self.leave(zone).await;
+    // After a failure too: nothing may land after the log is opened again.
+    until(parts, || replacement.all().iter().all(|zone| zone.gate.is_drained())).await;
+    let result = match parts.health.check() {
+        Ok(()) => return_zones(parts, active.as_ref()).await,
+        Err(error) => {
+            abandon_zones(parts, active.as_ref());
+            Err(error)
         }
-        for zone in &sides {
-            self.let_side_go(zone)?;
+    };
+    let shared = &parts.handle.shared;
+    {
+        let mut state = shared.state.lock();
+        if let Some(node) = state.file_node(parts.handle.file.ino) {
+            node.writing = false;
         }
-        let next = self.switch.lock().next.take();
-        if next.is_some()
-            && let Some(active) = active
-        {
-            // The log's slot is the next one's by now.
-            self.leave(active).await;
-        }
-        let ino = self.identity.log;
-        let shared = self.shared();
-        if let Some(last) = next.as_ref().or(active) {
-            let pointer = units::Blocks(last.segment.start.0 + last.gate.used());
-            let known = !last.is_broken();
-            // In the order in which a retirement beside this takes them.
-            let mut tops = self.tops.0.lock();
-            let mut state = shared.state.lock();
-            if known {
-                let segment = u32::try_from(tops.len().saturating_sub(1)).expect("few");
-                state.commit(Record::Trim { ino, segment, end: pointer })?;
-                if pointer == last.segment.start {
-                    tops.pop();
-                }
-            }
-            if let Some(top) = tops.last_mut() {
-                top.top = top.top.or(Some(self.tickets.next()));
-            }
-            drop(tops);
-            state.end_lease(ino, known.then_some(pointer.0));
-        }
-        self.retire_now(self.retired.load(Ordering::Acquire) > 0)
+        state.places.wide -= replacement.stripe.extra();
     }
+    parts.settled.store(true, Ordering::Release);
+    shared.kick_cleaner();
+    shared.space.notify();
+    result
+}
 
-    /// What a zone beside the newest one has left goes back when the zone is finished, in the background.
-    fn let_side_go(&self, zone: &Arc<Zone>) -> Result<()> {
-        let mut tops = self.tops.0.lock();
-        let mine = |top: &Top| top.zone.as_ref().is_some_and(|z| Arc::ptr_eq(z, zone));
-        let Some(at) = tops.iter().position(mine) else { return Ok(()) };
-        let mut state = self.shared().state.lock();
-        if !zone.is_broken() {
-            let end = units::Blocks(zone.segment.start.0 + zone.gate.used());
-            let segment = u32::try_from(at).expect("few");
-            state.commit(Record::Trim { ino: self.identity.log, segment, end })?;
-            if end == zone.segment.start {
-                tops.remove(at);
-            }
+async fn until(parts: &Parts, done: impl Fn() -> bool) {
+    loop {
+        let seen = parts.replacement.changed.version();
+        parts.work.notify();
+        if done() {
+            return;
         }
-        if let Some(top) = tops.iter_mut().find(|top| mine(top)) {
-            top.top = top.top.or(Some(self.tickets.next()));
-        }
-        finish_later(&mut state, zone);
-        Ok(())
-    }
-
-    /// Something failed: the zones hold what nobody knows, and are finished in the background.
-    fn give_up(&self, active: Option<&Arc<Zone>>) {
-        let mut switch = self.switch.lock();
-        let mut zones = std::mem::take(&mut switch.old);
-        zones.extend(self.spread.take());
-        zones.extend(active.cloned());
-        drop(switch);
-        let ino = self.identity.log;
-        let mut state = self.shared().state.lock();
-        state.end_lease(ino, None);
-        for zone in zones {
-            finish_later(&mut state, &zone);
-        }
+        parts.replacement.changed.changed_since(seen).await;
     }
 }
 
-/// Has the cleaner finish a zone, unless that is done or waits to be.
-fn finish_later(state: &mut State, zone: &Zone) {
+/// Nothing failed: the unused rest of each zone goes back.
+async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()> {
+    let replacement = &parts.replacement;
+    let (left, neighbours) = {
+        let mut spare = replacement.spare.lock();
+        (std::mem::take(&mut spare.left), replacement.stripe.take())
+    };
+    for zone in &left {
+        parts.maintenance.leave(zone).await;
+    }
+    for zone in &neighbours {
+        return_neighbour(parts, zone)?;
+    }
+    let next = replacement.spare.lock().next.take();
+    if next.is_some()
+        && let Some(active) = active
+    {
+        // The log's slot belongs to the next zone by now.
+        parts.maintenance.leave(active).await;
+    }
+    let ino = parts.handle.file.ino;
+    if let Some(last) = next.as_ref().or(active) {
+        let pointer = Blocks(last.segment.start.0 + last.gate.used());
+        let known = !last.has_failed();
+        // First the list, then the state: a retirement that runs beside this locks them in that order.
+        let mut list = parts.segments.lock();
+        let mut state = parts.handle.shared.state.lock();
+        if known {
+            let segment = u32::try_from(list.len().saturating_sub(1)).expect("few");
+            state.commit(Record::Trim { ino, segment, end: pointer })?;
+            if pointer == last.segment.start {
+                list.pop();
+            }
+        }
+        end_tickets(parts, list.last_mut());
+        drop(list);
+        state.end_lease(ino, known.then_some(pointer.0));
+    }
+    if parts.segments.give_up(parts.segments.has_retired())? {
+        parts.maintenance.room_was_freed();
+    }
+    Ok(())
+}
+
+/// No entry is added to a segment any more.
+fn end_tickets(parts: &Parts, segment: Option<&mut SegmentTickets>) {
+    if let Some(segment) = segment {
+        segment.end = segment.end.or(Some(parts.order.next()));
+    }
+}
+
+/// Returns the rest of a zone beside the newest one. The cleaner finishes the zone.
+fn return_neighbour(parts: &Parts, zone: &Arc<LogZone>) -> Result<()> {
+    let mut list = parts.segments.lock();
+    let Some(at) = Segments::position(&list, zone) else { return Ok(()) };
+    let mut state = parts.handle.shared.state.lock();
+    if !zone.has_failed() {
+        let end = Blocks(zone.segment.start.0 + zone.gate.used());
+        let segment = u32::try_from(at).expect("few");
+        state.commit(Record::Trim { ino: parts.handle.file.ino, segment, end })?;
+        if end == zone.segment.start {
+            list.remove(at);
+        }
+    }
+    if let Some(at) = Segments::position(&list, zone) {
+        end_tickets(parts, list.get_mut(at));
+    }
+    finish_later(&mut state, zone);
+    Ok(())
+}
+
+/// Something failed, so that the ends of the zones are unknown: the cleaner finishes them.
+fn abandon_zones(parts: &Parts, active: Option<&Arc<LogZone>>) {
+    let mut spare = parts.replacement.spare.lock();
+    let mut zones = std::mem::take(&mut spare.left);
+    zones.extend(parts.replacement.stripe.take());
+    zones.extend(active.cloned());
+    drop(spare);
+    let mut state = parts.handle.shared.state.lock();
+    state.end_lease(parts.handle.file.ino, None);
+    for zone in zones {
+        finish_later(&mut state, &zone);
+    }
+}
+
+/// Has the cleaner finish a zone, unless it is filled already or waits for the cleaner.
+fn finish_later(state: &mut State, zone: &LogZone) {
     let id = zone.segment.zone;
-    if zone.fill() && !state.places.finishing.contains(&id) {
+    if zone.begin_fill() && !state.places.finishing.contains(&id) {
         state.zones.set(id, Phase::Log, ZoneRole::Log);
         state.places.finishing.push(id);
     }

@@ -5,63 +5,67 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wal::parallel::inner::{Inner, ParallelStats};
-use crate::wal::parallel::submit::Body;
+use crate::wal::parallel::append::Body;
+use crate::wal::parallel::close::close;
+use crate::wal::parallel::parts::Parts;
 use crate::wal::parallel::ticket::Ticket;
+use crate::wal::stats::LogStats;
 
 /// The writer of a parallel log. Any number of threads may call it at once; share it in an [`Arc`].
 ///
 /// Dropping it closes the log in the background.
 pub struct ParallelLog {
-    inner: Arc<Inner>,
+    parts: Arc<Parts>,
 }
 
 impl ParallelLog {
-    pub(super) fn new(inner: Arc<Inner>) -> ParallelLog {
-        ParallelLog { inner }
+    pub(super) fn new(parts: Arc<Parts>) -> ParallelLog {
+        ParallelLog { parts }
     }
 
     /// Appends a record, and gives its ticket. With `sync`, the record and everything that was acknowledged before it is
     /// safe from a power cut on return; without, the record survives a kill of the process.
     ///
-    /// Of unsynced records, a power cut leaves none whose predecessors it took: all that were acknowledged before one was
-    /// submitted survive with it. Once the record is handed to the device, dropping the future changes nothing.
+    /// If unsynced record A was acknowledged before record B was submitted, a power cut that loses A also loses B. Once the
+    /// record is submitted to the device, dropping the future changes nothing.
     ///
     /// # Errors
-    /// `NoSpace` and `Busy`: nothing was written, and it can be tried again. `TooLarge`: longer than 2 GiB, or more parts
-    /// than an entry has. A device's error: a void of the ticket is durable, so the record will never be replayed; the log
-    /// goes on. `Poisoned`: that failed too, or a flush did; what became of the record is seen when the log is opened again.
+    /// `NoSpace` and `Busy`: nothing was written, and the call can be repeated. `TooLarge`: longer than 2 GiB, or more parts
+    /// than an entry has. A device's error: a void entry of the ticket is durable, so the record will never be replayed; the
+    /// log goes on. `Poisoned`: the void entry failed too, or a flush did; the next opening of the log decides what became of
+    /// the record.
     pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
         self.append_for(record, sync, 1).await
     }
 
-    /// [`append`](ParallelLog::append) of what `writers` have, which their owner has put together: a log that joins records
-    /// does not wait for more, and counts so many. It is one record all the same.
+    /// [`append`](ParallelLog::append) of one record that holds the data of `writers` callers, put together by their owner: under
+    /// [`Batching::Auto`](crate::Batching::Auto) the log does not wait for more records to join it.
     pub async fn append_for(&self, record: &[u8], sync: bool, writers: usize) -> Result<Ticket> {
-        let ticket = match self.inner.join {
-            true => self.inner.append_auto(record, writers.max(1)).await?,
-            false => self.inner.append(Body::Record(record), None).await.0?,
+        let ticket = match &self.parts.batcher {
+            Some(batcher) => batcher.append(record, writers.max(1)).await?,
+            None => self.parts.appender.append(Body::Record(record), None).await.0?,
         };
         if sync {
-            self.inner.make_durable().await?;
+            self.parts.durability.make_durable().await?;
         }
         Ok(Ticket(ticket))
     }
 
-    /// Whether a record would go to the drive at once; otherwise as many operations are in flight as pay, and it would wait.
-    /// An owner of many writers puts together what comes until then. Without `join` it is always so.
+    /// Whether a record would go to the device at once; otherwise as many operations are in flight as pay, and an owner of many
+    /// writers can put their data together meanwhile. Always true under [`Batching::Each`](crate::Batching::Each).
     pub fn goes_at_once(&self) -> bool {
-        !self.inner.join || self.inner.goes_at_once()
+        self.parts.batcher.as_ref().is_none_or(|batcher| batcher.goes_at_once())
     }
 
-    /// Takes an acknowledged record back, durably: for a writer that could not apply what the log has.
+    /// Takes an acknowledged record back, durably: for a writer that could not apply it.
     ///
     /// # Errors
-    /// `NoSpace` and `Busy`: there is no room for the void yet, and until there is the record may come back in a recovery; it is
-    /// written as soon as there is, and nothing else is written before it. A device's error poisons
-    /// the log. `Invalid`: this opening of the log did not give the ticket; what an earlier one left was decided when it was replayed.
+    /// `NoSpace` and `Busy`: there is no room for the void entry yet, and until there is the record may come back in a recovery;
+    /// the entry is written as soon as there is room, before anything else. A device's error poisons the log. `Invalid`: the
+    /// ticket is not of this opening of the log; an earlier one's records were decided when they were replayed.
     pub async fn void(&self, ticket: Ticket) -> Result<()> {
-        let (first, next) = (self.inner.first, self.inner.tickets.next());
+        let order = &self.parts.order;
+        let (first, next) = (order.first, order.next());
         if !(first..next).contains(&ticket.0) {
             let why = format!(
                 "ticket {} is not among {first} to {next}, which this opening of the log has given",
@@ -69,56 +73,60 @@ impl ParallelLog {
             );
             return Err(Error::new(ErrorKind::Invalid, "taking a record back").because(why));
         }
-        self.inner.check_usable()?;
-        self.inner.void(ticket.0, 1, false).wait().await
+        self.parts.health.check_usable()?;
+        self.parts.voids.request(ticket.0, 1, false).wait().await
     }
 
     /// Makes everything acknowledged before the call safe from a power cut.
     pub async fn sync(&self) -> Result<()> {
-        self.inner.make_durable().await
+        self.parts.durability.make_durable().await
     }
 
-    /// Says that no ticket below is needed any more: what is in it is durable elsewhere. Zones come free by that when the log
-    /// has left them. Marks only go up; one may be lost in a crash, which costs a longer replay.
+    /// Retires all tickets below: their records are durable elsewhere. Zones that the log has left come free by that. Marks only
+    /// go up; a crash may lose the last one, which makes the next replay longer.
     pub fn retire(&self, below: Ticket) -> Result<()> {
-        self.inner.retire(below.0)
+        if self.parts.segments.retire(below.0)? {
+            self.parts.maintenance.room_was_freed();
+        }
+        Ok(())
     }
 
     /// The ticket that comes next: everything in the log is below.
     pub fn next_ticket(&self) -> Ticket {
-        Ticket(self.inner.tickets.next())
+        Ticket(self.parts.order.next())
     }
 
-    /// Every ticket below is acknowledged.
+    /// The lowest open ticket: every ticket below is acknowledged.
     pub fn acknowledged(&self) -> Ticket {
-        Ticket(self.inner.tickets.low())
+        Ticket(self.parts.order.low())
     }
 
     /// Why the log takes no more records, if it does not.
     pub fn failed(&self) -> Option<Error> {
-        self.inner.failed.lock().clone()
+        self.parts.health.error()
     }
 
-    /// What was done so far.
-    pub fn stats(&self) -> ParallelStats {
-        ParallelStats { zones: self.inner.spread.zones() as u64, ..self.inner.counters.stats() }
+    /// What the log did so far.
+    pub fn stats(&self) -> LogStats {
+        self.parts.counters.stats(self.parts.replacement.stripe.zones())
     }
 
-    /// Refuses further records, waits for all that is in flight, and lets go of the zones. What is retired is given up; the
-    /// rest is there when the log is opened again. Nothing is promised of a power cut: `sync` before it, if need be.
+    /// Refuses further records, waits for all operations in flight, and returns the zones. Segments whose records are all
+    /// retired are given up; the others are there when the log is opened again. Not a flush: records that a power cut must not
+    /// take need [`sync`](ParallelLog::sync) first.
     pub async fn close(&self) -> Result<()> {
-        self.inner.close().await
+        close(&self.parts).await
     }
 }
 
 impl Drop for ParallelLog {
     fn drop(&mut self) {
-        if self.inner.settled.load(Ordering::Acquire) {
+        if self.parts.settled.load(Ordering::Acquire) {
             return;
         }
-        let inner = Arc::clone(&self.inner);
-        self.inner.driver().drive(Box::pin(async move {
-            if let Err(error) = inner.close().await {
+        let parts = Arc::clone(&self.parts);
+        self.parts.appender.dev.driver().drive(Box::pin(async move {
+            if let Err(error) = close(&parts).await {
                 tracing::warn!(%error, "closing a parallel log whose writer was dropped failed");
             }
         }));
@@ -127,7 +135,8 @@ impl Drop for ParallelLog {
 
 impl fmt::Debug for ParallelLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ino, epoch) = (self.inner.identity.log, self.inner.identity.epoch);
-        write!(f, "parallel log {ino}, epoch {epoch}, next ticket {}", self.inner.tickets.next())
+        let headers = &self.parts.appender.headers;
+        let next = self.parts.order.next();
+        write!(f, "parallel log {}, epoch {}, next ticket {next}", headers.log, headers.epoch)
     }
 }

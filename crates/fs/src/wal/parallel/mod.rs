@@ -1,50 +1,49 @@
-//! The parallel log: every writer appends its own record, with a ticket that says its place. docs/adr/0012 has the
-//! design.
+//! The parallel log, after WALTZ: every writer appends its own record, and the record's ticket is its place in the order of the
+//! log. docs/adr/0012 has the design.
 //!
 //! ```text
-//!   append --> a place in the zone's gate --> a ticket --> copy, checksum --> zone append --> acknowledged
-//!     (the calling thread, no lock)                                                |
-//!   sync                                                             one flush for all who wait for it
-//!   keeper (a task)   takes the next zone ahead of need, fills the one that was left, writes voids, gives segments up
-//!   recovery          all entries are found, the rule decides, what counts is read in ticket order
+//!   ParallelLog --> batching, joiner   whether records join one entry
+//!     append        a place in a zone (gate), tickets (order), copy and checksum (payload), zone append: no lock
+//!     replacement   which zone an append goes to, and how the next zone takes over; stripe, striping: several zones
+//!     durability    one flush for all callers of sync
+//!     maintenance   a task: fetches segments ahead of need, fills zones that were left, writes void entries (void)
+//!     segments      which tickets each segment holds: retired segments are given up
+//!     health        the first error that poisoned the log
+//!   open --> recover: finds all entries, decides which count --> replay: reads them in the order of tickets
 //! ```
 
-pub(crate) mod close;
-pub(crate) mod exchange;
-pub(crate) mod flush;
-pub(crate) mod gate;
-pub(crate) mod inner;
-pub(crate) mod join;
-pub(crate) mod keeper;
+mod append;
+mod atomic;
+mod batching;
+mod close;
+mod counters;
+mod durability;
+mod gate;
+mod headers;
+mod health;
+mod joiner;
 pub(crate) mod known;
 pub(crate) mod log;
+mod maintenance;
 pub(crate) mod open;
 pub(crate) mod options;
+mod order;
+mod parts;
 pub(crate) mod payload;
 pub(crate) mod recover;
+mod replacement;
 pub(crate) mod replay;
-pub(crate) mod spread;
-pub(crate) mod submit;
+mod segments;
+mod stripe;
+mod striping;
+mod sync;
 pub(crate) mod ticket;
-pub(crate) mod tickets;
-pub(crate) mod widen;
-pub(crate) mod zone;
+mod tickets;
+mod void;
+mod zone;
 
-/// What the exchange of zones stands on: tests put loom's in its place.
-mod sync {
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-
-    pub(super) use arc_swap::ArcSwap;
-}
-
-/// What the counters stand on: tests put loom's in its place.
-mod atomic {
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
-}
-
-pub use inner::ParallelStats;
 pub use log::ParallelLog;
-pub use options::ParallelOptions;
+pub use options::{Batching, ParallelOptions};
 pub use replay::Replay;
 pub use ticket::Ticket;
 

@@ -1,4 +1,4 @@
-//! Opening a parallel log: what it holds is found and decided, and a new epoch begins.
+//! Opening a parallel log: recovery decides which entries count, and a new epoch begins.
 
 use std::sync::Arc;
 
@@ -6,26 +6,25 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::options::FileKind;
 use crate::shared::Handle;
-use crate::wal::parallel::inner::Inner;
-use crate::wal::parallel::keeper;
 use crate::wal::parallel::log::ParallelLog;
+use crate::wal::parallel::maintenance;
 use crate::wal::parallel::options::ParallelOptions;
+use crate::wal::parallel::parts::{Opening, Parts};
 use crate::wal::parallel::recover::{Verdict, recover};
 use crate::wal::parallel::replay::Replay;
 use crate::wal::parallel::ticket::Epoch;
-use crate::wal::parallel::zone::{Top, Tops};
 
 /// Opens the log for writing.
 ///
-/// The new epoch, with what was decided of the one before, is durable before anything is appended.
+/// The record of the new epoch, with the ticket at which recovery of the old one stopped, is durable before the first append.
 pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Result<(ParallelLog, Replay)> {
     let shared = Arc::clone(&handle.shared);
     let ino = handle.file.ino;
     if handle.file.content.read().log.segments.iter().any(|s| s.start < s.end) {
-        // What is decided now holds from now on.
+        // What recovery finds must not change: the decision holds from now on.
         shared.flush_device("flushing before a parallel log is recovered").await?;
     }
-    let verdict = found(&handle).await?;
+    let verdict = recovered(&handle).await?;
     let epoch = handle.file.content.read().log.epochs.last().map_or(1, |epoch| epoch.epoch + 1);
     let (first, settled) = (verdict.next, verdict.stop);
     let (record, retired) = {
@@ -34,29 +33,28 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
         (state.journal.applied, handle.file.content.read().log.retired)
     };
     shared.commit_upto(record).await?;
-    let tops = verdict.tops.iter().map(|top| Top { zone: None, top: Some(*top) }).collect();
-    let tops = Tops(parking_lot::Mutex::new(tops));
-    let inner = Inner::new(Arc::clone(&handle), epoch, first, retired, options, tops);
-    let keeper = keeper::run(Arc::downgrade(&inner), inner.work.clone());
-    shared.driver.spawn("parallel-log", Box::pin(keeper));
-    Ok((ParallelLog::new(inner), Replay::new(&handle, verdict, retired)))
+    let opening = Opening { epoch, first, retired, ends: verdict.tops.clone() };
+    let parts = Parts::new(Arc::clone(&handle), &opening, options);
+    let maintenance = maintenance::run(Arc::downgrade(&parts.maintenance), parts.work.clone());
+    shared.driver.spawn("parallel-log", Box::pin(maintenance));
+    Ok((ParallelLog::new(parts), Replay::new(&handle, verdict, retired)))
 }
 
-/// Reads what the log holds, without changing anything.
+/// Reads the log's records, without changing anything.
 pub(crate) async fn read(handle: Arc<Handle>) -> Result<Replay> {
-    let verdict = found(&handle).await?;
+    let verdict = recovered(&handle).await?;
     let retired = handle.file.content.read().log.retired;
     Ok(Replay::new(&handle, verdict, retired))
 }
 
-/// What recovery decides; fails where the log is damaged.
-async fn found(handle: &Arc<Handle>) -> Result<Verdict> {
+/// Recovers the log; fails if it is damaged.
+async fn recovered(handle: &Arc<Handle>) -> Result<Verdict> {
     let shared = &handle.shared;
     let (epochs, retired, segments) = {
         let log = &handle.file.content.read().log;
         (log.epochs.clone(), log.retired, log.segments.clone())
     };
-    debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by who opened it");
+    debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by Fs");
     let (uuid, ino, rules) = (shared.superblock.uuid, handle.file.ino, shared.options.rules());
     let verdict = recover(&shared.dev, uuid, ino, &epochs, retired, &segments, rules).await?;
     if verdict.dropped > 0 {
@@ -72,7 +70,7 @@ async fn found(handle: &Arc<Handle>) -> Result<Verdict> {
     }
 }
 
-/// What is said of a log that lost what was durable.
+/// The error of a log that lost a durable record.
 pub(crate) fn damaged(ino: u64, missing: u64) -> Error {
     Error::new(ErrorKind::Corrupt, "recovering a parallel log").because(format!(
         "log {ino} lost the record of ticket {missing}, which was durable: the medium lost it; restore the database from a \

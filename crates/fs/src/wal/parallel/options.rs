@@ -1,18 +1,27 @@
 //! The settings of a parallel log.
 
+/// Whether the records of several writers join one entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Batching {
+    /// No: every record is an entry of its own, as in WALTZ.
+    #[default]
+    Each,
+    /// Where more operations in flight make the drive no faster, records join; elsewhere each is an entry of its own.
+    Auto,
+}
+
 /// The settings of a parallel log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParallelOptions {
     /// Records that may be in flight at a time; more wait. From 1 to 65,536. Default 4,096.
     pub open: usize,
-    /// Whether records go out together where the drive has no parallelism to spare (`auto`); otherwise each goes alone
-    /// (`waltz`). Default false.
-    pub join: bool,
-    /// Whether the log leaves as much room as it has: for an engine whose tables hold everything once more before a record can
-    /// be retired. Default false.
+    /// Whether records join. Default: each goes alone.
+    pub batching: Batching,
+    /// Whether the log leaves as much room free as it holds: for an engine whose tables hold every record once more before the
+    /// record can be retired. Default false.
     pub spare: bool,
-    /// Zones that are written at a time; 0: one for a lone writer, up to eight for several, where the drive allows many open zones. On a
-    /// drive with a volatile cache always one; elsewhere fewer while there are none to spare. Default 0.
+    /// Zones written side by side; 0: one for a single writer, up to eight for several, where the drive allows many open zones.
+    /// On a drive with a volatile cache always one; elsewhere fewer while no zones can be spared. Default 0.
     pub zones: usize,
 }
 
@@ -23,6 +32,6 @@ impl ParallelOptions {
 
 impl Default for ParallelOptions {
     fn default() -> ParallelOptions {
-        ParallelOptions { open: 4096, join: false, spare: false, zones: 0 }
+        ParallelOptions { open: 4096, batching: Batching::Each, spare: false, zones: 0 }
     }
 }

@@ -3,83 +3,80 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use uuid::Uuid;
 
 use crate::wal::entry::Home;
 use crate::wal::parallel::gate::Gate;
 use crate::wal::segment::{Next, Segment};
 
-/// A segment, and who is in it.
+/// A zone is nearly full with less than this fraction of its capacity left, or less than so many of the longest appends.
+const NEARLY_FULL_FRACTION: u64 = 32;
+const NEARLY_FULL_APPENDS: u64 = 4;
+
+/// A segment, the gate that hands its blocks out, and the zone's state.
 #[derive(Debug)]
-pub(super) struct Zone {
+pub(super) struct LogZone {
     pub(super) segment: Segment,
     pub(super) home: Home,
     pub(super) gate: Gate,
-    /// Blocks that it counts as having been given before its first, among zones that are written at a time.
-    begins_at: AtomicU64,
-    /// It may be active beside the one that the log leaves.
+    /// Blocks added to those handed out when zones of a stripe are compared.
+    base: AtomicU64,
+    /// The zone may be active beside the zone that the log leaves for it.
     pub(super) beside: bool,
-    /// An operation failed: nobody knows where the pointer is.
-    broken: AtomicBool,
-    /// The keeper was told that little is left.
-    warned: AtomicBool,
-    /// What was left is filled: the device counts the zone as full.
+    /// A device operation failed, so that the zone's write pointer is unknown.
+    failed: AtomicBool,
+    /// Maintenance was told that the zone is nearly full.
+    announced: AtomicBool,
+    /// The rest of the zone was filled, or is being filled.
     filled: AtomicBool,
 }
 
-impl Zone {
-    pub(super) fn new(next: Next, uuid: uuid::Uuid) -> Arc<Zone> {
+impl LogZone {
+    pub(super) fn new(next: Next, uuid: Uuid) -> Arc<LogZone> {
         let Next { segment, beside } = next;
-        Arc::new(Zone {
+        Arc::new(LogZone {
             segment,
             home: Home { uuid, zone: segment.zone },
             gate: Gate::new(segment.end.minus(segment.start).0),
-            begins_at: AtomicU64::new(0),
+            base: AtomicU64::new(0),
             beside,
-            broken: AtomicBool::new(false),
-            warned: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            announced: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         })
     }
 
-    /// What it was given, for a comparison with others that are written at a time.
-    pub(super) fn turn(&self) -> u64 {
-        self.begins_at.load(Ordering::Relaxed) + self.gate.used()
+    /// Blocks handed out, plus the base: the zone of a stripe with the smallest sum is written next.
+    pub(super) fn load(&self) -> u64 {
+        self.base.load(Ordering::Relaxed) + self.gate.used()
     }
 
-    /// Its first block is to count as so many.
-    pub(super) fn begin_at(&self, blocks: u64) {
-        self.begins_at.store(blocks, Ordering::Relaxed);
+    pub(super) fn set_base(&self, blocks: u64) {
+        self.base.store(blocks, Ordering::Relaxed);
     }
 
-    pub(super) fn set_broken(&self) {
-        self.broken.store(true, Ordering::Release);
+    pub(super) fn set_failed(&self) {
+        self.failed.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
-    /// True the first time.
-    pub(super) fn warn(&self) -> bool {
-        !self.warned.load(Ordering::Relaxed) && !self.warned.swap(true, Ordering::AcqRel)
+    /// Whether so little is left that the next segment should be fetched. `longest`: blocks of the longest append.
+    pub(super) fn is_nearly_full(&self, longest: u64) -> bool {
+        let capacity = self.segment.end.minus(self.segment.start).0;
+        let least = (capacity / NEARLY_FULL_FRACTION).max(NEARLY_FULL_APPENDS * longest);
+        self.gate.left() <= least.min(capacity / 2)
     }
 
-    /// True the first time.
-    pub(super) fn fill(&self) -> bool {
+    /// Notes that maintenance knows the zone is nearly full. True for the first caller.
+    pub(super) fn announce(&self) -> bool {
+        !self.announced.load(Ordering::Relaxed) && !self.announced.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that the caller fills the rest of the zone. True for the first caller.
+    pub(super) fn begin_fill(&self) -> bool {
         !self.filled.swap(true, Ordering::AcqRel)
     }
-}
-
-/// Which tickets are in which segment, in the order of the log's segments in the metadata.
-#[derive(Debug)]
-pub(super) struct Tops(pub(super) Mutex<Vec<Top>>);
-
-/// A segment of the log.
-#[derive(Debug)]
-pub(super) struct Top {
-    /// The zone, where it is being written or was by this writer.
-    pub(super) zone: Option<Arc<Zone>>,
-    /// Above every ticket in it; `None` while that may grow.
-    pub(super) top: Option<u64>,
 }

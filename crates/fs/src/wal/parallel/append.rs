@@ -1,0 +1,481 @@
+//! Appends: an entry's place in a zone, its tickets, its parts in flight, and its outcome.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use units::Blocks;
+use units::sync::Event;
+use zoned::{Done, Durability, Io, Op, ZonedDevice};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::rules::Rules;
+use crate::wal::entry::{EntryHeader, Home};
+use crate::wal::parallel::counters::Counters;
+use crate::wal::parallel::gate::Entered;
+use crate::wal::parallel::headers::Headers;
+use crate::wal::parallel::health::Health;
+use crate::wal::parallel::joiner::Slot;
+use crate::wal::parallel::known::Known;
+use crate::wal::parallel::order::Order;
+use crate::wal::parallel::payload::{Cutting, Joined, MAX_RECORD, Parts, payload_len, seal};
+use crate::wal::parallel::replacement::Replacement;
+use crate::wal::parallel::striping::Striping;
+use crate::wal::parallel::void::VoidQueue;
+use crate::wal::parallel::zone::LogZone;
+
+const APPENDING: &str = "appending to a parallel log";
+
+/// Appends entries.
+#[derive(Debug)]
+pub(super) struct Appender {
+    pub(super) dev: Arc<dyn ZonedDevice>,
+    pub(super) cutting: Cutting,
+    pub(super) headers: Headers,
+    pub(super) order: Arc<Order>,
+    pub(super) replacement: Arc<Replacement>,
+    pub(super) striping: Arc<Striping>,
+    pub(super) voids: Arc<VoidQueue>,
+    pub(super) health: Arc<Health>,
+    pub(super) counters: Arc<Counters>,
+    /// Wakes maintenance.
+    pub(super) work: Event,
+    pub(super) rules: Rules,
+}
+
+/// A place in a zone, for one operation.
+#[derive(Clone, Debug)]
+struct Place {
+    zone: Arc<LogZone>,
+    blocks: u64,
+    /// The block of the zone's write pointer, if the operation has the zone for itself alone: the operation is a write then.
+    pointer: Option<Blocks>,
+}
+
+impl Place {
+    /// The operation has ended. True if the zone is drained by that.
+    fn leave(&self, replacement: &Replacement) -> bool {
+        if self.pointer.is_none() {
+            return self.zone.gate.leave();
+        }
+        let drained = self.zone.gate.leave_alone();
+        replacement.unblock();
+        drained
+    }
+
+    /// No operation was submitted: the blocks go back. True if the zone is drained by that.
+    fn turn_back(&self, replacement: &Replacement) -> bool {
+        if self.pointer.is_none() {
+            return self.zone.gate.turn_back(self.blocks);
+        }
+        let drained = self.zone.gate.turn_back_alone(self.blocks);
+        replacement.unblock();
+        drained
+    }
+}
+
+/// A part in flight.
+#[derive(Debug)]
+struct Part {
+    io: Io,
+    place: Place,
+}
+
+/// An entry that has its tickets, and a place for its first part.
+struct Begun {
+    first: u64,
+    /// The lowest open ticket before the entry took its own.
+    low: u64,
+    place: Place,
+    cut: Parts,
+    parts: u16,
+}
+
+/// The records of an entry.
+pub(super) enum Body<'a> {
+    Record(&'a [u8]),
+    Joined(Joined),
+}
+
+impl Body<'_> {
+    /// Bytes of payload.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Body::Record(record) => payload_len(std::iter::once(record.len())),
+            Body::Joined(joined) => joined.len(),
+        }
+    }
+
+    fn records(&self) -> u64 {
+        match self {
+            Body::Record(_) => 1,
+            Body::Joined(joined) => u64::from(joined.count()),
+        }
+    }
+
+    /// One part. `known`: the list of a single record's entry; joined records hold theirs already.
+    fn seal(
+        &mut self,
+        header: EntryHeader,
+        known: &Known,
+        skip: usize,
+        home: &Home,
+        block_size: usize,
+    ) -> zoned::Buf {
+        match self {
+            Body::Record(record) => seal(header, known, &[record], skip, home, block_size),
+            Body::Joined(joined) => joined.seal(header, skip, home, block_size),
+        }
+    }
+}
+
+/// An entry whose first part is submitted. If the task that waits for it is dropped, the entry finishes by itself.
+struct Entry {
+    log: Arc<Appender>,
+    first: u64,
+    count: u64,
+    /// The place of the part that goes next. Kept here so that a panic while the part is made releases it.
+    held: Option<Place>,
+    in_flight: Vec<Part>,
+    /// The entry's slot in the joiner, until the entry has ended.
+    slot: Option<Slot>,
+    /// Every part is submitted.
+    complete: bool,
+    error: Option<Error>,
+    /// Nothing is left to do.
+    ended: bool,
+}
+
+impl Appender {
+    /// Appends records as one entry, of any length; gives the ticket of the first record. The records are acknowledged on
+    /// return, and the caller has its `slot` again.
+    pub(super) async fn append(
+        self: &Arc<Appender>,
+        mut body: Body<'_>,
+        slot: Option<Slot>,
+    ) -> (Result<u64>, Option<Slot>) {
+        let before = match self.postponed_voids_written().await {
+            Ok(()) => self.order.acknowledged().await,
+            Err(error) => Err(error),
+        };
+        let (known_from, known) = match before {
+            Ok(before) => before,
+            Err(error) => return (Err(error), slot),
+        };
+        let len = match &mut body {
+            Body::Record(_) => body.len() + known.bytes().len(),
+            Body::Joined(joined) => {
+                joined.know(&known, self.cutting.block_size);
+                joined.len()
+            }
+        };
+        let count = body.records();
+        let write = slot.as_ref().is_some_and(Slot::is_exclusive);
+        let begun = match self.health.check_usable().and_then(|()| self.check_length(len)) {
+            Ok(()) => self.begin(len, count, write).await,
+            Err(error) => Err(error),
+        };
+        let Begun { first, low, place, cut, parts } = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(error), slot),
+        };
+        // Between the tickets and the submission of the first part nothing can fail, and the future cannot be dropped.
+        let mut entry = self.entry(first, count, slot, usize::from(parts));
+        entry.held = Some(place);
+        let knows = !known.bytes().is_empty();
+        let needs = if knows { known_from } else { low };
+        let header = EntryHeader { parts, needs, known: knows, ..self.headers.of(first) };
+        for part in 0..parts {
+            let length = cut.length(part);
+            if part > 0 {
+                let blocks = self.cutting.blocks(length);
+                let zone = match self.enter_next(blocks) {
+                    Some(zone) => zone,
+                    None => match entry.enter_later(blocks).await {
+                        Ok(zone) => zone,
+                        Err(error) => return (Err(error), entry.slot.take()),
+                    },
+                };
+                entry.held = Some(Place { zone, blocks, pointer: None });
+            }
+            let Place { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
+            let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
+            let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
+            let data = body.seal(header, &known, cut.skip(part), &zone.home, self.cutting.block_size);
+            entry.submit(data);
+        }
+        let finished = entry.finish().await;
+        if finished.is_ok() {
+            self.counters.records.fetch_add(count, Ordering::Relaxed);
+        }
+        (finished.map(|()| first), entry.slot.take())
+    }
+
+    /// Waits until no void entry is postponed, or until there is no room for one again. Postponed void entries come first: a
+    /// record acknowledged before them could be followed, in a recovery, by the record that they take back.
+    async fn postponed_voids_written(&self) -> Result<()> {
+        let mut times = None;
+        while self.voids.has_postponed() {
+            let seen = self.replacement.changed.version();
+            self.health.check_usable()?;
+            if let Some(why) = self.replacement.failed_since(&mut times) {
+                let first = "a record that failed is to be taken back first, and there is no room for that; nothing is \
+                             written until there is";
+                return Err(Error::new(why.kind(), APPENDING).because(first).caused_by(why));
+            }
+            if !self.voids.has_postponed() {
+                break;
+            }
+            self.replacement.request();
+            self.replacement.changed.changed_since(seen).await;
+        }
+        Ok(())
+    }
+
+    /// Fails if no entry holds `len` bytes of payload, however it is cut.
+    pub(super) fn check_length(&self, len: usize) -> Result<()> {
+        let most = (usize::from(u16::MAX) - 1) * self.cutting.room();
+        if len <= most && len as u64 <= MAX_RECORD.0 {
+            return Ok(());
+        }
+        let why = format!("a record of {len} bytes: at most {} fit here", MAX_RECORD.0.min(most as u64));
+        Err(Error::new(ErrorKind::TooLarge, APPENDING).because(why))
+    }
+
+    fn entry(self: &Arc<Appender>, first: u64, count: u64, slot: Option<Slot>, parts: usize) -> Entry {
+        Entry {
+            log: Arc::clone(self),
+            first,
+            count,
+            held: None,
+            in_flight: Vec::with_capacity(parts),
+            slot,
+            complete: false,
+            error: None,
+            ended: false,
+        }
+    }
+
+    /// A place for the first part of an entry with `len` bytes of payload, and `count` tickets. `alone`: in a zone without any
+    /// other operation if there is one, provided that the entry has a single part.
+    async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<Begun> {
+        self.postponed_voids_written().await?;
+        loop {
+            let mut cut = self.cut(len);
+            let blocks = |cut: &Parts| self.cutting.blocks(cut.length(0));
+            let alone = alone && cut.count() == Some(1);
+            let place = match alone.then(|| self.replacement.try_enter_alone(blocks(&cut))).flatten() {
+                Some((zone, used)) => {
+                    let pointer = Blocks(zone.segment.start.0 + used);
+                    Place { zone, blocks: blocks(&cut), pointer: Some(pointer) }
+                }
+                None => {
+                    let zone = match self.replacement.try_enter(blocks(&cut)) {
+                        Ok(zone) => zone,
+                        Err(_) => {
+                            cut = self.cutting.whole(len);
+                            self.replacement.enter(blocks(&cut)).await?
+                        }
+                    };
+                    Place { zone, blocks: blocks(&cut), pointer: None }
+                }
+            };
+            if place.zone.gate.in_flight() > 1 {
+                self.striping.widen();
+            }
+            // After the place: tickets acknowledged before the zone became active are below `low` (see
+            // `Replacement::try_install`). And before the entry's own tickets.
+            let low = self.order.low();
+            if let Some(first) = self.order.take(count) {
+                let parts = cut.count().expect("checked against the most parts of an entry");
+                return Ok(Begun { first, low, place, cut, parts });
+            }
+            if place.turn_back(&self.replacement) {
+                self.replacement.drained(&place.zone);
+            }
+            self.order.wait_for(count).await?;
+        }
+    }
+
+    /// How an entry is cut into parts. If the active zone has less room than the first part would take, the first part fills
+    /// the zone. Not with a volatile cache: an entry that goes on in another zone waits until its parts in the old zone are
+    /// durable.
+    fn cut(&self, len: usize) -> Parts {
+        if self.replacement.stripe.is_wide() {
+            return self.cutting.dealt(len, self.replacement.stripe.zones());
+        }
+        let whole = self.cutting.whole(len);
+        if self.replacement.volatile {
+            return whole;
+        }
+        let left = self.replacement.active.load().as_ref().map_or(0, |zone| zone.gate.left());
+        if left >= self.cutting.blocks(whole.length(0)) { whole } else { self.cutting.filling(len, left) }
+    }
+
+    /// A place for a further part: in the active zone, or in the next one if that can become active at once.
+    fn enter_next(&self, blocks: u64) -> Option<Arc<LogZone>> {
+        let replacement = &self.replacement;
+        match replacement.try_enter(blocks) {
+            Ok(zone) => Some(zone),
+            Err(Entered::Shut) if !replacement.volatile => {
+                let active = replacement.active.load_full();
+                if replacement.replace(active.as_ref()) { replacement.try_enter(blocks).ok() } else { None }
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Entry {
+    /// Submits a part to the place that is held for it.
+    fn submit(&mut self, data: zoned::Buf) {
+        let Some(place) = &self.held else { return };
+        let (zone, how) = (place.zone.segment.zone, Durability::Cached);
+        let op = match place.pointer {
+            None => Op::Append { zone, data, how },
+            Some(pointer) => Op::Write { at: self.log.dev.geometry().start(zone).plus(pointer), data, how },
+        };
+        if let Some(slot) = &mut self.slot {
+            slot.sent(place.pointer.is_some());
+        }
+        let io = self.log.dev.submit(op);
+        self.in_flight.extend(self.held.take().map(|place| Part { io, place }));
+    }
+
+    /// A place for a further part in the next zone. All parts in flight land first: the next zone may become active only then.
+    async fn enter_later(&mut self, blocks: u64) -> Result<Arc<LogZone>> {
+        poll_fn(|cx| self.land(cx)).await;
+        if let Some(error) = self.error.take() {
+            let _void = self.log.voids.request(self.first, self.count, true).wait().await;
+            self.ended = true;
+            return Err(error);
+        }
+        let got = self.log.replacement.enter(blocks).await;
+        if got.is_err() {
+            // With a part missing the entry does not count. The void entry, once there is room for it, lets the tickets be done.
+            self.ended = true;
+            let _later = self.log.voids.request(self.first, self.count, true);
+        }
+        got
+    }
+
+    /// Takes the results of the parts that the device has ended.
+    fn land(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut at = 0;
+        while let Some(part) = self.in_flight.get_mut(at) {
+            let Poll::Ready(result) = Pin::new(&mut part.io).poll(cx) else {
+                at += 1;
+                continue;
+            };
+            let part = self.in_flight.swap_remove(at);
+            let zone = &part.place.zone;
+            if let Err(error) = self.landed(&part, result) {
+                self.error.get_or_insert(error);
+                self.log.replacement.zone_failed(zone);
+            }
+            if self.complete && self.in_flight.is_empty() && self.error.is_none() {
+                // Before the part leaves the zone: a zone that is drained has all its tickets done.
+                self.log.order.done(self.first, self.count);
+                self.ended = true;
+            }
+            if part.place.leave(&self.log.replacement) {
+                self.log.replacement.drained(zone);
+            }
+            if zone.is_nearly_full(self.log.cutting.longest) && zone.announce() {
+                self.log.work.notify();
+            }
+            if self.log.health.is_closed() {
+                self.log.replacement.changed.notify();
+            }
+        }
+        if self.in_flight.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn landed(&self, part: &Part, result: zoned::Result<Done>) -> Result<()> {
+        let zone = part.place.zone.segment.zone;
+        let done = result.map_err(|e| Error::device(APPENDING, e))?;
+        let counters = &self.log.counters;
+        match (part.place.pointer, done) {
+            (Some(_), _) => counters.writes.fetch_add(1, Ordering::Relaxed),
+            (None, Done::At(at)) if self.log.dev.geometry().zone_of(at) == Some(zone) => {
+                counters.appends.fetch_add(1, Ordering::Relaxed)
+            }
+            (None, Done::At(at)) => {
+                let why = format!("the device put an entry for zone {zone} at {at:?}");
+                return Err(Error::new(ErrorKind::Invalid, APPENDING).because(why));
+            }
+            (None, other) => {
+                let why = format!("the device answered {other:?} to an append");
+                return Err(Error::new(ErrorKind::Invalid, APPENDING).because(why));
+            }
+        };
+        counters.blocks.fetch_add(part.place.blocks, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for all parts. If one failed, a void entry is durable before the error is given.
+    async fn finish(&mut self) -> Result<()> {
+        self.complete = true;
+        poll_fn(|cx| self.land(cx)).await;
+        let Some(error) = self.error.take() else {
+            if let Some(slot) = &mut self.slot {
+                slot.landed();
+            }
+            return Ok(());
+        };
+        self.ended = true;
+        let void = self.log.voids.request(self.first, self.count, true);
+        if self.log.rules.omits_voids() {
+            return Err(error);
+        }
+        match void.wait().await {
+            Ok(()) => Err(error),
+            Err(_) => {
+                // Not the device's error: a caller would take that for a record that certainly failed.
+                let why = "nor could its record be taken back: it may come back when the log is opened again";
+                Err(Error::new(ErrorKind::Poisoned, APPENDING).because(why).caused_by(error))
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Some(place) = self.held.take() {
+            // A panic while a part was made or submitted: the zone's write pointer is unknown.
+            self.log.replacement.zone_failed(&place.zone);
+            if place.leave(&self.log.replacement) {
+                self.log.replacement.drained(&place.zone);
+            }
+        }
+        let mut rest = Entry {
+            log: Arc::clone(&self.log),
+            first: self.first,
+            count: self.count,
+            held: None,
+            in_flight: std::mem::take(&mut self.in_flight),
+            slot: self.slot.take(),
+            complete: self.complete,
+            error: self.error.take(),
+            ended: false,
+        };
+        self.ended = true;
+        self.log.dev.driver().drive(Box::pin(async move {
+            if !rest.complete {
+                // Without all its parts on the device the entry does not count.
+                poll_fn(|cx| rest.land(cx)).await;
+                rest.ended = true;
+                let _later = rest.log.voids.request(rest.first, rest.count, true);
+                return;
+            }
+            if let Err(error) = rest.finish().await {
+                tracing::debug!(%error, ticket = rest.first, "an append that nobody waited for failed");
+            }
+        }));
+    }
+}

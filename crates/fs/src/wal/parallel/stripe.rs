@@ -1,0 +1,112 @@
+//! Several zones written side by side: on a drive whose zones lie on one die each, a single zone is slower than the drive.
+//!
+//! ```text
+//!   append --> the zone with the fewest appends in flight --+--> the newest zone
+//!                                                           +--> its neighbours, while they have room
+//!   two appends in flight, or a record of several writers --> maintenance adds zones, up to the width
+//! ```
+//!
+//! Only on drives without a volatile cache: acknowledged is durable there, so that entries in two zones need no order between
+//! them; `needs` says what an entry follows, in any zone. The width stays until the log is closed: the zones fill at the same
+//! pace, so that none of them keeps the others from being given up.
+
+use std::sync::Arc;
+
+use super::sync::{ArcSwap, AtomicBool, AtomicUsize, Ordering};
+use super::zone::LogZone;
+
+/// The largest width that is chosen without being asked for.
+pub(super) const MAX_WIDTH: usize = 8;
+/// A stripe of such a width takes at most one zone in so many of the drive's.
+const SHARE: usize = 8;
+/// A drive that allows so many open zones has more than the file system needs otherwise. Drives with fewer have large zones,
+/// which lie on all dies.
+pub(super) const MANY_SLOTS: usize = 32;
+
+/// What a new zone of a stripe gets before the others get more, in longest appends.
+pub(super) const HEAD_START: u64 = 4;
+
+/// The zones that are written beside the newest one.
+#[derive(Debug)]
+pub(super) struct Stripe {
+    /// The largest width.
+    pub(super) max_width: usize,
+    /// The number of zones that should be written side by side.
+    pub(super) width: AtomicUsize,
+    /// Changed under the lock of the spare zones. Empty while the newest zone is the only one.
+    pub(super) neighbours: ArcSwap<Vec<Arc<LogZone>>>,
+    /// A task waits for a zone to come free, and wakes maintenance then.
+    pub(super) waiting: AtomicBool,
+}
+
+impl Stripe {
+    /// `width`: the width asked for, or 0: one for a single writer, several for more writers where the drive has `slots` open
+    /// zones. The drive has `zones` zones.
+    pub(super) fn new(width: usize, slots: usize, zones: u32, volatile: bool) -> Stripe {
+        let (max_width, width) = match width {
+            _ if volatile => (1, 1),
+            0 if slots >= MANY_SLOTS => (MAX_WIDTH.min(zones as usize / SHARE).max(1), 1),
+            width => (width.max(1), width.max(1)),
+        };
+        Stripe {
+            max_width,
+            width: AtomicUsize::new(width),
+            neighbours: ArcSwap::default(),
+            waiting: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether several zones are written.
+    pub(super) fn is_wide(&self) -> bool {
+        self.max_width > 1 && !self.neighbours.load().is_empty()
+    }
+
+    /// Zones beyond the first that the log wants to write.
+    pub(super) fn extra(&self) -> usize {
+        self.width.load(Ordering::Acquire) - 1
+    }
+
+    /// Zones that are written.
+    pub(super) fn zones(&self) -> usize {
+        self.neighbours.load().len() + 1
+    }
+
+    pub(super) fn neighbours(&self) -> Vec<Arc<LogZone>> {
+        self.neighbours.load().to_vec()
+    }
+
+    /// Whether fewer zones are written than the width.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.max_width > 1 && self.zones() < self.width.load(Ordering::Acquire)
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Arc<LogZone>>)) {
+        let mut neighbours = self.neighbours();
+        change(&mut neighbours);
+        self.neighbours.store(Arc::new(neighbours));
+    }
+
+    /// Takes all neighbours, when the log is closed. The caller holds the lock of the spare zones.
+    pub(super) fn take(&self) -> Vec<Arc<LogZone>> {
+        let neighbours = self.neighbours();
+        self.neighbours.store(Arc::default());
+        neighbours
+    }
+
+    /// Lets a new zone get as much as its neighbours from now on, and `first` blocks before them: the buffer of its die is
+    /// empty, and theirs may be full.
+    pub(super) fn level(&self, zone: &LogZone, first: u64) {
+        if let Some(most) = self.neighbours.load().iter().map(|neighbour| neighbour.load()).max() {
+            zone.set_base(most.saturating_sub(first));
+        }
+    }
+
+    /// Removes a neighbour. False if `zone` is none. The caller holds the lock of the spare zones.
+    pub(super) fn remove(&self, zone: &Arc<LogZone>) -> bool {
+        let found = self.neighbours.load().iter().any(|neighbour| Arc::ptr_eq(neighbour, zone));
+        if found {
+            self.change(|neighbours| neighbours.retain(|neighbour| !Arc::ptr_eq(neighbour, zone)));
+        }
+        found
+    }
+}

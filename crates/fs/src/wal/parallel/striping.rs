@@ -1,0 +1,112 @@
+//! When a log becomes wider, and whether a zone can be had for that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use units::sync::Event;
+
+use crate::metadata::state::State;
+use crate::shared::Handle;
+use crate::wal::parallel::health::Health;
+use crate::wal::parallel::replacement::Replacement;
+
+/// The width of a log against what the file system can spare.
+#[derive(Debug)]
+pub(super) struct Striping {
+    handle: Arc<Handle>,
+    replacement: Arc<Replacement>,
+    health: Arc<Health>,
+    /// Wakes maintenance.
+    work: Event,
+}
+
+impl Striping {
+    pub(super) fn new(
+        handle: Arc<Handle>,
+        replacement: Arc<Replacement>,
+        health: Arc<Health>,
+        work: Event,
+    ) -> Striping {
+        Striping { handle, replacement, health, work }
+    }
+
+    /// There are several writers: from now on as many zones as the largest width.
+    pub(super) fn widen(&self) {
+        let stripe = &self.replacement.stripe;
+        if stripe.width.load(Ordering::Relaxed) == stripe.max_width {
+            return;
+        }
+        let shared = &self.handle.shared;
+        {
+            // Under the lock under which a close gives the extra zones back.
+            let mut state = shared.state.lock();
+            let closed = self.health.is_closed();
+            if closed || stripe.width.swap(stripe.max_width, Ordering::AcqRel) == stripe.max_width {
+                return;
+            }
+            state.places.wide += stripe.max_width - 1;
+        }
+        shared.kick_cleaner();
+        self.replacement.widen_now();
+        self.work.notify();
+    }
+
+    /// Whether a segment should be fetched for one more zone of the stripe: a zone is ready, and nobody has to make room for it.
+    /// If none is ready, maintenance is woken when the space changes. `has_room`: whether the log may take a further zone.
+    pub(super) fn wants_zone(self: &Arc<Striping>, has_room: impl FnOnce() -> bool) -> bool {
+        let replacement = &self.replacement;
+        let ended = self.health.is_poisoned() || self.health.is_closed();
+        let short = replacement.is_short();
+        if !replacement.stripe.is_narrow() || ended || short || replacement.spare.lock().next.is_some() {
+            return false;
+        }
+        let shared = &self.handle.shared;
+        let seen = shared.space.version();
+        let ready = has_room() && has_spare_zone(&shared.state.lock());
+        if !ready && !replacement.stripe.waiting.swap(true, Ordering::AcqRel) {
+            let (me, space) = (Arc::downgrade(self), shared.space.clone());
+            shared.driver.drive(Box::pin(async move {
+                space.changed_since(seen).await;
+                if let Some(me) = me.upgrade() {
+                    me.replacement.stripe.waiting.store(false, Ordering::Release);
+                    me.work.notify();
+                }
+            }));
+        }
+        ready
+    }
+
+    /// Whether a neighbour of the newest zone is nearly full.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        let replacement = &self.replacement;
+        replacement.stripe.neighbours.load().iter().any(|zone| zone.is_nearly_full(replacement.longest))
+    }
+}
+
+/// Whether a log can have one zone more at once, with enough left for everything else.
+fn has_spare_zone(state: &State) -> bool {
+    let places = &state.places;
+    state.has_plenty()
+        && state.lease_allowed()
+        && !places.reserved.is_empty()
+        && !places.generations.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::parallel::stripe::{MANY_SLOTS, MAX_WIDTH, Stripe};
+
+    #[test]
+    fn the_width_is_the_one_asked_for_or_several_where_the_drive_has_open_zones_to_spare() {
+        let of = |asked, slots, zones, volatile| {
+            let stripe = Stripe::new(asked, slots, zones, volatile);
+            (stripe.max_width, stripe.width.load(Ordering::Relaxed))
+        };
+        assert_eq!(of(0, MANY_SLOTS, 1000, false), (MAX_WIDTH, 1));
+        assert_eq!((of(0, MANY_SLOTS, 20, false), of(0, MANY_SLOTS, 4, false)), ((2, 1), (1, 1)));
+        assert_eq!((of(0, MANY_SLOTS - 1, 1000, false), of(0, MANY_SLOTS, 1000, true)), ((1, 1), (1, 1)));
+        assert_eq!((of(3, 4, 4, false), of(1, MANY_SLOTS, 1000, false)), ((3, 3), (1, 1)));
+        assert_eq!(of(3, MANY_SLOTS, 1000, true), (1, 1));
+    }
+}

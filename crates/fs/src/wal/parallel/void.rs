@@ -1,0 +1,154 @@
+//! Requests for void entries: tickets whose records must not be replayed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use units::sync::Event;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Tickets to be voided.
+#[derive(Clone, Debug)]
+pub(super) struct VoidJob {
+    pub(super) first: u64,
+    pub(super) count: u64,
+    /// The tickets are open, and are done once the void entry is written.
+    pub(super) open: bool,
+    /// There was no room for the void entry. The requester has got the error.
+    pub(super) postponed: bool,
+    reply: Arc<Reply>,
+}
+
+impl VoidJob {
+    fn never_written(&self) -> Error {
+        let why = format!(
+            "the log was closed before ticket {} was taken back: its record may come back",
+            self.first
+        );
+        Error::new(ErrorKind::Closed, "taking a record back").because(why)
+    }
+}
+
+/// The outcome of a request.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    result: Mutex<Option<Result<()>>>,
+    changed: Event,
+}
+
+impl Reply {
+    /// Only the first result counts.
+    fn set(&self, result: Result<()>) {
+        self.result.lock().get_or_insert(result);
+        self.changed.notify();
+    }
+
+    pub(super) async fn wait(&self) -> Result<()> {
+        loop {
+            let seen = self.changed.version();
+            if let Some(result) = self.result.lock().clone() {
+                return result;
+            }
+            self.changed.changed_since(seen).await;
+        }
+    }
+}
+
+/// Requests that maintenance has not carried out.
+#[derive(Debug)]
+pub(super) struct VoidQueue {
+    jobs: Mutex<Jobs>,
+    /// Some job is postponed: nothing else may be written before it.
+    postponed: AtomicBool,
+    /// Wakes maintenance.
+    work: Event,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    waiting: Vec<VoidJob>,
+    end: Option<End>,
+}
+
+/// Why no request is carried out any more.
+#[derive(Debug)]
+enum End {
+    Poisoned(Error),
+    Stopped,
+}
+
+impl VoidQueue {
+    pub(super) fn new(work: Event) -> VoidQueue {
+        VoidQueue { jobs: Mutex::default(), postponed: AtomicBool::new(false), work }
+    }
+
+    /// Requests a void entry for `count` tickets from `first` on. `open`: the tickets are done with it.
+    pub(super) fn request(&self, first: u64, count: u64, open: bool) -> Arc<Reply> {
+        let reply: Arc<Reply> = Arc::default();
+        let job = VoidJob { first, count, open, postponed: false, reply: Arc::clone(&reply) };
+        let mut jobs = self.jobs.lock();
+        match &jobs.end {
+            Some(End::Poisoned(error)) => reply.set(Err(error.clone())),
+            Some(End::Stopped) => reply.set(Err(job.never_written())),
+            None => jobs.waiting.push(job),
+        }
+        drop(jobs);
+        self.work.notify();
+        reply
+    }
+
+    /// The newest request. It stays in the queue until [`finish`](VoidQueue::finish), so that a failure answers it.
+    pub(super) fn newest(&self) -> Option<VoidJob> {
+        self.jobs.lock().waiting.last().cloned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.lock().waiting.is_empty()
+    }
+
+    /// Removes a request and answers it.
+    pub(super) fn finish(&self, job: &VoidJob, result: Result<()>) {
+        {
+            let mut jobs = self.jobs.lock();
+            jobs.waiting.retain(|other| !Arc::ptr_eq(&other.reply, &job.reply));
+            if !jobs.waiting.iter().any(|job| job.postponed) {
+                self.postponed.store(false, Ordering::Release);
+            }
+        }
+        job.reply.set(result);
+    }
+
+    /// There is no room for void entries: the requesters get `error`, and the entries are written as soon as there is room.
+    pub(super) fn postpone(&self, error: &Error) {
+        for job in &mut self.jobs.lock().waiting {
+            // Before the requester gets its answer: what it appends next comes after the void entry.
+            self.postponed.store(true, Ordering::Release);
+            job.postponed = true;
+            job.reply.set(Err(error.clone()));
+        }
+    }
+
+    /// Whether a postponed request must be carried out before anything else is written.
+    pub(super) fn has_postponed(&self) -> bool {
+        self.postponed.load(Ordering::Acquire)
+    }
+
+    /// The log is poisoned: answers all requests with `error`, now and later.
+    pub(super) fn fail(&self, error: &Error) {
+        let mut jobs = self.jobs.lock();
+        jobs.end.get_or_insert_with(|| End::Poisoned(error.clone()));
+        for job in jobs.waiting.drain(..) {
+            job.reply.set(Err(error.clone()));
+        }
+    }
+
+    /// Maintenance has ended: answers all requests, now and later, with `Closed`.
+    pub(super) fn stop(&self) {
+        let mut jobs = self.jobs.lock();
+        jobs.end.get_or_insert(End::Stopped);
+        for job in jobs.waiting.drain(..) {
+            job.reply.set(Err(job.never_written()));
+        }
+    }
+}
