@@ -26,7 +26,8 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_SHIM").is_none() {
         return;
     }
-    // A RocksDB elsewhere: its headers; its library goes to the linker by RUSTFLAGS or LIBRARY_PATH.
+    // ROCKSDB_INCLUDE names the header directory of another RocksDB build. RUSTFLAGS or LIBRARY_PATH must tell the
+    // linker where its library is.
     let include = std::env::var_os("ROCKSDB_INCLUDE").map(PathBuf::from);
     let headers = include.clone().unwrap_or_else(|| PathBuf::from("/usr/include"));
     if !headers.join("rocksdb/file_system.h").is_file() {
@@ -44,8 +45,8 @@ fn main() {
     if let Some(include) = include {
         build.include(include);
     }
-    // The registrar is reached by nothing that the linker can see: the archive goes in whole. Cargo's own line
-    // for the archive lacks the modifier, hence none of cc's metadata.
+    // The linker sees no reference to the registrar, so the archive is linked whole. The link line that Cargo would
+    // print for the archive lacks the whole-archive modifier, hence cc's metadata is off.
     build.cargo_metadata(false);
     if let Err(error) = build.try_compile("furrow_rocks_shim") {
         eprintln!("error: compiling the RocksDB shim: {error}\nIf g++ is missing:  {APT_LINE}");

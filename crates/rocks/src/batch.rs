@@ -1,4 +1,4 @@
-//! Several changes that happen together or not at all.
+//! Write batches: several changes that are applied atomically.
 
 use std::ptr::NonNull;
 
@@ -10,7 +10,7 @@ pub struct WriteBatch(NonNull<RocksBatch>);
 
 // SAFETY: the batch is owned, and RocksDB's WriteBatch may be used from any thread, one at a time.
 unsafe impl Send for WriteBatch {}
-// SAFETY: through a shared reference it is only read (const methods, which RocksDB declares thread-safe).
+// SAFETY: a shared reference allows only const methods, which RocksDB declares thread-safe.
 unsafe impl Sync for WriteBatch {}
 
 impl WriteBatch {
@@ -21,28 +21,29 @@ impl WriteBatch {
         WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
     }
 
-    /// A batch in RocksDB's serialisation, as [`data`](WriteBatch::data) gives it. Writing it fails where it is none.
+    /// A batch from RocksDB's serialisation, as [`data`](WriteBatch::data) returns it. Bytes that are no such
+    /// serialisation make the later write fail.
     pub fn from_data(data: &[u8]) -> WriteBatch {
         // SAFETY: the bytes live during the call, which copies them; `new` in C++ never gives null.
         let raw = unsafe { ffi::rocks_batch_of(RocksSlice::of(data)) };
         WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
     }
 
-    /// Sets a key. Keys and values are up to 4 GiB; a longer one is the caller's error, and panics.
+    /// Sets a key. Keys and values are up to 4 GiB; a longer one panics.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        // SAFETY: the batch is alive and ours; the slices live during the call, which copies them.
+        // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status = unsafe { ffi::rocks_batch_put(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
         fits(status.check(|| String::from("adding a put to a batch")));
     }
 
-    /// Removes a key, whether or not it is there.
+    /// Removes a key. A missing key is no error.
     pub fn delete(&mut self, key: &[u8]) {
         // SAFETY: as for `put`.
         let status = unsafe { ffi::rocks_batch_delete(self.raw(), RocksSlice::of(key)) };
         fits(status.check(|| String::from("adding a delete to a batch")));
     }
 
-    /// Removes the keys from `from` (included) to `to` (excluded); nothing if `to` is not above `from`.
+    /// Removes the keys from `from` (included) to `to` (excluded). Adds nothing if `to` is not above `from`.
     pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         if from >= to {
             return;
@@ -53,14 +54,14 @@ impl WriteBatch {
         fits(status.check(|| String::from("adding a range delete to a batch")));
     }
 
-    /// Removes a key that was put once since it was removed last.
+    /// Removes a key that was put exactly once since its last removal (RocksDB's SingleDelete).
     pub fn single_delete(&mut self, key: &[u8]) {
         // SAFETY: as for `put`.
         let status = unsafe { ffi::rocks_batch_single_delete(self.raw(), RocksSlice::of(key)) };
         fits(status.check(|| String::from("adding a single delete to a batch")));
     }
 
-    /// Adds to a key's value by the database's merge operator.
+    /// Adds an operand to a key's value by the database's merge operator.
     pub fn merge(&mut self, key: &[u8], value: &[u8]) {
         // SAFETY: as for `put`.
         let status =
@@ -68,35 +69,36 @@ impl WriteBatch {
         fits(status.check(|| String::from("adding a merge to a batch")));
     }
 
-    /// Adds bytes that go to the log alone.
+    /// Adds bytes that are written to the log and not applied to the database.
     pub fn log_data(&mut self, data: &[u8]) {
         // SAFETY: as for `put`.
         let status = unsafe { ffi::rocks_batch_log_data(self.raw(), RocksSlice::of(data)) };
         fits(status.check(|| String::from("adding log data to a batch")));
     }
 
-    /// Remembers this state for [`rollback`](WriteBatch::rollback).
+    /// Saves the batch's present state for [`rollback`](WriteBatch::rollback).
     pub fn set_save_point(&mut self) {
-        // SAFETY: the batch is alive and ours.
+        // SAFETY: the batch is alive and owned by `self`.
         unsafe { ffi::rocks_batch_set_save_point(self.raw()) };
     }
 
-    /// Goes back to the state that was remembered last, and forgets it. Fails where none was.
+    /// Returns to the state that was saved last, and removes that save point. Fails if there is no save point.
     pub fn rollback(&mut self) -> Result<()> {
-        // SAFETY: the batch is alive and ours.
+        // SAFETY: the batch is alive and owned by `self`.
         unsafe { ffi::rocks_batch_rollback(self.raw()) }
             .check(|| String::from("going back to a batch's save point"))
     }
 
-    /// The batch in RocksDB's serialisation, as its log has it.
+    /// The batch in RocksDB's serialisation, as RocksDB's log stores it.
     pub fn data(&mut self) -> &[u8] {
-        // SAFETY: the bytes stay while the batch is borrowed exclusively: a change or a write needs it itself.
+        // SAFETY: the bytes live while the batch is borrowed exclusively, because every change and every write needs
+        // a borrow.
         unsafe { ffi::rocks_batch_data(self.raw()).bytes() }
     }
 
-    /// Forgets all changes.
+    /// Removes all changes.
     pub fn clear(&mut self) {
-        // SAFETY: the batch is alive and ours.
+        // SAFETY: the batch is alive and owned by `self`.
         unsafe { ffi::rocks_batch_clear(self.raw()) };
     }
 
@@ -106,12 +108,12 @@ impl WriteBatch {
         unsafe { ffi::rocks_batch_count(self.raw()) }
     }
 
-    /// Whether there is no change.
+    /// True if the batch has no change.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes that the log will take.
+    /// The size in bytes of the batch's record in the log.
     pub fn byte_size(&self) -> usize {
         // SAFETY: the batch is alive.
         unsafe { ffi::rocks_batch_bytes(self.raw()) }
@@ -122,7 +124,7 @@ impl WriteBatch {
     }
 }
 
-/// A batch refuses only what is above 4 GiB.
+/// Panics if a batch refused a change: a batch refuses only keys and values above 4 GiB.
 fn fits(added: Result<()>) {
     added.expect("keys and values are below 4 GiB");
 }

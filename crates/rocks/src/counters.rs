@@ -1,7 +1,7 @@
-//! What an array wrote while its file system was mounted, for whoever runs an unmodified program on it.
+//! Counts what an array wrote while its file system was mounted, for measurements of unmodified programs.
 //!
-//! `FURROW_COUNTERS=FILE` adds a line of JSON to a file of the host at the end of each mount: the array's counters
-//! ([`array::Counters`]) without those of assembling it and of mounting.
+//! `FURROW_COUNTERS=FILE` appends a line of JSON to a file of the host at the end of each mount: the array's counters
+//! ([`array::Counters`]) since the mount, without the writes of assembling the array and of mounting.
 
 use std::env;
 use std::fs::File;
@@ -13,10 +13,11 @@ use array::{Array, Counters};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names the file.
+/// Environment variable that names the file.
 pub(crate) const COUNTERS: &str = "FURROW_COUNTERS";
 
-/// The file that the environment names, opened: one that cannot be written is an error before anything is done.
+/// The opened file that the environment names, if any. A file that cannot be opened is an error before the mount
+/// begins.
 pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
     let Some(path) = env::var_os(COUNTERS).map(PathBuf::from) else { return Ok(None) };
     let file = File::options().append(true).create(true).open(&path).map_err(|error| {
@@ -25,7 +26,7 @@ pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
     Ok(Some((path, file)))
 }
 
-/// Counts from now on.
+/// The array's counters at the mount, and the file that gets the difference at the unmount.
 #[derive(Debug)]
 pub(crate) struct Tally {
     array: Arc<Array>,
@@ -35,13 +36,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Of an array that is mounted now.
+    /// Starts the count of a mounted array.
     pub(crate) fn new(array: Arc<Array>, (path, file): (PathBuf, File)) -> Tally {
         let before = array.counters();
         Tally { array, before, path, file }
     }
 
-    /// Adds the line. The program's own work is done: what goes wrong is said, and no more.
+    /// Appends the line. The program's work is done by now, so an error is only printed to stderr.
     pub(crate) fn write(mut self) {
         let line = line(&self.before, &self.array.counters());
         if let Err(error) = self.file.write_all(line.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Walking over keys.
+//! Cursors: iteration over keys in order.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::db::Inner;
 use crate::error::Result;
 use crate::ffi::{self, RocksCursor, RocksSlice};
 
-/// A position in the database, in key order, over the state it had when the cursor was made.
+/// A position in the database, in key order, over a snapshot taken when the cursor was made.
 ///
-/// While a cursor lives its database cannot be closed. A cursor that is not [`valid`](Cursor::valid) is past the
-/// end or has failed: [`status`](Cursor::status) tells.
+/// While a cursor lives its database cannot be closed. A cursor that is not [`valid`](Cursor::valid) is past the end
+/// or has failed: [`status`](Cursor::status) returns the error.
 pub struct Cursor {
     raw: NonNull<RocksCursor>,
     entry: Option<(RocksSlice, RocksSlice)>,
@@ -20,11 +20,11 @@ pub struct Cursor {
 
 // SAFETY: the cursor is owned, and RocksDB's iterators may be used from any thread, one at a time.
 unsafe impl Send for Cursor {}
-// SAFETY: shared access reads the bytes of the entry, which stay until the cursor moves, and the status.
+// SAFETY: shared access reads only the status and the bytes of the entry, which live until the cursor moves.
 unsafe impl Sync for Cursor {}
 
 impl Cursor {
-    /// A cursor that is counted in `db` already.
+    /// Wraps a C++ cursor that `db.cursors` counts already.
     pub(crate) fn from_raw(raw: *mut RocksCursor, db: Arc<Inner>) -> Cursor {
         let raw = NonNull::new(raw).expect("C++'s new gives memory or ends the process");
         let mut cursor = Cursor { raw, entry: None, db };
@@ -32,38 +32,38 @@ impl Cursor {
         cursor
     }
 
-    /// Whether the cursor is at an entry.
+    /// True if the cursor is at an entry.
     pub fn valid(&self) -> bool {
         self.entry.is_some()
     }
 
-    /// The key it is at; empty if it is not valid.
+    /// The entry's key; empty if the cursor is not valid.
     pub fn key(&self) -> &[u8] {
-        // SAFETY: the bytes stay until the cursor moves, which takes it exclusively.
+        // SAFETY: the bytes live until the cursor moves, and a move needs a mutable borrow of the cursor.
         self.entry.map_or(&[], |(key, _)| unsafe { key.bytes() })
     }
 
-    /// The value it is at; empty if it is not valid.
+    /// The entry's value; empty if the cursor is not valid.
     pub fn value(&self) -> &[u8] {
         // SAFETY: as for `key`.
         self.entry.map_or(&[], |(_, value)| unsafe { value.bytes() })
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     pub fn next(&mut self) {
-        // SAFETY: the cursor is alive, and exclusively ours.
+        // SAFETY: the cursor is alive and borrowed exclusively.
         unsafe { ffi::rocks_cursor_next(self.raw.as_ptr()) };
         self.load();
     }
 
-    /// Goes to the first key that is not below `key`.
+    /// Moves to the first key that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) {
-        // SAFETY: the cursor is alive, and exclusively ours; the key lives during the call.
+        // SAFETY: the cursor is alive and borrowed exclusively; the key lives during the call.
         unsafe { ffi::rocks_cursor_seek(self.raw.as_ptr(), RocksSlice::of(key)) };
         self.load();
     }
 
-    /// Whether everything so far could be read.
+    /// The first error of reading so far, if any.
     pub fn status(&self) -> Result<()> {
         // SAFETY: the cursor is alive; the call only reads.
         let status = unsafe { ffi::rocks_cursor_status(self.raw.as_ptr()) };
@@ -72,7 +72,7 @@ impl Cursor {
 
     fn load(&mut self) {
         let (mut key, mut value) = (RocksSlice::EMPTY, RocksSlice::EMPTY);
-        // SAFETY: the cursor is alive, and exclusively ours.
+        // SAFETY: the cursor is alive and borrowed exclusively.
         let valid = unsafe { ffi::rocks_cursor_entry(self.raw.as_ptr(), &raw mut key, &raw mut value) };
         self.entry = (valid != 0).then_some((key, value));
     }

@@ -20,7 +20,7 @@ use crate::unlogged::Hub;
 
 /// An open RocksDB database. All methods may be called from any thread.
 ///
-/// Dropping it closes it, like [`close`](Db::close) but without the outcome.
+/// Dropping a `Db` closes the database, like [`close`](Db::close), and discards the outcome.
 #[derive(Debug)]
 pub struct Db {
     pub(crate) inner: Arc<Inner>,
@@ -29,23 +29,24 @@ pub struct Db {
 /// The C++ database; null once closed.
 pub(crate) struct Handle(pub(crate) *mut RocksDb);
 
-// SAFETY: rocksdb::DB may be used from any thread, by many at once.
+// SAFETY: rocksdb::DB may be used from any thread, by many threads at once.
 unsafe impl Send for Handle {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Handle {}
 
 pub(crate) struct Inner {
     pub(crate) path: String,
     /// Read-locked by every call, so that a close waits for calls and no call meets a closed database.
     handle: RwLock<Handle>,
-    /// Cursors, which use the database without the lock: while there are any, it stays open.
+    /// The number of open cursors. Cursors use the database without the lock, so the database stays open while there
+    /// are any.
     pub(crate) cursors: AtomicUsize,
     replays: Replays,
-    /// Reached by the database's threads until it is closed.
+    /// The receiver of flush events. RocksDB's threads call it until the database is closed.
     pub(crate) hub: Arc<Hub>,
 }
 
-/// What C++ is given, on a device whose zones hold `zone` bytes.
+/// The options for C++, on a device whose zones hold `zone` bytes.
 fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
     RocksOptions {
         write_buffer: options.write_buffer as u64,
@@ -66,7 +67,7 @@ fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
 }
 
 impl Db {
-    /// Opens the database in the directory `path` of `fs`, or creates it. Recovers what the log holds.
+    /// Opens the database in the directory `path` of `fs`, or creates it. Replays RocksDB's log.
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let geometry = fs.device().geometry();
@@ -74,7 +75,7 @@ impl Db {
         let given = given(options, geometry.zone_capacity.bytes(geometry.block_size).0, &hub);
         let mut db = ptr::null_mut();
         let replays = Replays::default();
-        // SAFETY: the handle passes to C++ whatever happens; path and options live during the call.
+        // SAFETY: C++ owns the handle from here on, on failure too; path and options live during the call.
         let status = unsafe {
             ffi::rocks_open(
                 FurrowFs::borrowed(fs.clone(), replays.clone()),
@@ -87,8 +88,8 @@ impl Db {
         Ok(Db::over(db, path, replays, hub))
     }
 
-    /// Opens or creates a database in the host's own directory `path`, with the same settings: what a measurement
-    /// compares with.
+    /// Opens or creates a database in the host's own directory `path`, with the same settings, as a baseline for
+    /// measurements.
     pub fn open_on_host(path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let hub = Arc::new(Hub::default());
@@ -99,7 +100,7 @@ impl Db {
             unsafe { ffi::rocks_open_host(RocksSlice::of(path.as_bytes()), &raw const given, &raw mut db) };
         status.check(|| format!("opening the database in {path} of the host"))?;
         let (replays, mut nanos, mut bytes) = (Replays::default(), 0, 0);
-        // SAFETY: the database is one of the host's, open, and nobody else has it yet.
+        // SAFETY: the database was opened by rocks_open_host, and nothing else uses it yet.
         unsafe { ffi::rocks_host_replay(db, &raw mut nanos, &raw mut bytes) };
         if bytes > 0 {
             let stats = fs::wal::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
@@ -113,36 +114,38 @@ impl Db {
         Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays, hub }) }
     }
 
-    /// The unlogged side of a database that somebody else opened and will close, after this one.
+    /// The write side without a log of a database that the caller opened. The caller must drop this object before it
+    /// closes the database.
     pub(crate) fn adopted(db: *mut RocksDb, path: &str, hub: Arc<Hub>) -> Db {
         Db::over(db, path, Replays::default(), hub)
     }
 
-    /// The logs that opening the database replayed, in order. On the host's own file system they come as one.
+    /// The logs that opening the database replayed, in order. For a database on the host's own file system they are
+    /// summed up in one element.
     pub fn replayed(&self) -> Vec<LogReplay> {
         self.inner.replays.all()
     }
 
-    /// Applies a batch, wholly or not at all. With `sync` it is durable on return, with everything written before.
+    /// Applies a batch atomically. With `sync`, the batch and everything written before it are durable on return.
     pub fn write(&self, batch: &WriteBatch, sync: bool) -> Result<()> {
         let handle = self.inner.open_handle()?;
-        // SAFETY: the database is open while the guard lives, and so is the batch; Write only reads it.
+        // SAFETY: database and batch are alive while the guard lives; Write only reads the batch.
         let status = unsafe { ffi::rocks_write(handle.0, batch.raw(), u8::from(sync)) };
         status.check(|| format!("writing {} changes to {}", batch.len(), self.inner.path))
     }
 
-    /// The value of a key.
+    /// The value of a key, or `None` if the key does not exist.
     pub fn get(&self, key: &[u8]) -> Result<Option<Pinned>> {
         let handle = self.inner.open_handle()?;
         let (mut pin, mut value) = (ptr::null_mut(), RocksSlice::EMPTY);
         // SAFETY: the database is open while the guard lives; the key lives during the call.
         let status = unsafe { ffi::rocks_get(handle.0, RocksSlice::of(key), &raw mut pin, &raw mut value) };
         status.check(|| format!("reading a key of {}", self.inner.path))?;
-        // SAFETY: pin and value come from the call, and nobody else has them.
+        // SAFETY: pin and value come from the call, and nothing else owns them.
         Ok(unsafe { Pinned::from_raw(pin, value) })
     }
 
-    /// The values of several keys, in their order.
+    /// The values of several keys, in the order of `keys`.
     pub fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Pinned>>> {
         let handle = self.inner.open_handle()?;
         let names: Vec<RocksSlice> = keys.iter().map(|key| RocksSlice::of(key)).collect();
@@ -154,21 +157,21 @@ impl Db {
             ffi::rocks_multi_get(handle.0, names, keys.len(), pins, values)
         };
         status.check(|| format!("reading {} keys of {}", keys.len(), self.inner.path))?;
-        // SAFETY: each pin comes from the call with its value, and nobody else has it.
+        // SAFETY: each pin comes from the call with its value, and nothing else owns it.
         Ok(pins.into_iter().zip(values).map(|(pin, value)| unsafe { Pinned::from_raw(pin, value) }).collect())
     }
 
-    /// A cursor at the first key that is not below `from`. It sees the database as it is now.
+    /// A cursor at the first key that is not below `from`, over a snapshot of the database as it is now.
     pub fn iter(&self, from: &[u8]) -> Result<Cursor> {
         self.iter_in(0, from)
     }
 
-    /// The same in a column family: 0 is the default one, the others are those of
+    /// As [`iter`](Db::iter), in a column family: 0 is the default one, the numbers above are those of
     /// [`DbOptions::families`](crate::DbOptions::families).
     pub fn iter_in(&self, family: u32, from: &[u8]) -> Result<Cursor> {
         let handle = self.inner.open_handle()?;
         self.inner.cursors.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the database is open while the guard lives, and then while the cursor is counted.
+        // SAFETY: the database is open while the guard lives, and afterwards because the cursor is counted.
         let raw = unsafe { ffi::rocks_cursor(handle.0, family, RocksSlice::of(from)) };
         if raw.is_null() {
             self.inner.cursors.fetch_sub(1, Ordering::Release);
@@ -178,7 +181,8 @@ impl Db {
         Ok(Cursor::from_raw(raw, Arc::clone(&self.inner)))
     }
 
-    /// One of RocksDB's properties, such as `rocksdb.stats`; none if it knows no such property or is closed.
+    /// One of RocksDB's properties, such as `rocksdb.stats`. `None` if RocksDB has no such property or the database
+    /// is closed.
     pub fn property(&self, name: &str) -> Option<String> {
         let handle = self.inner.open_handle().ok()?;
         let mut len = 0;
@@ -187,14 +191,14 @@ impl Db {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: the call gave `len` bytes that live until they are freed below.
+        // SAFETY: the call returned `len` bytes that live until they are freed below.
         let text = String::from_utf8_lossy(unsafe { RocksSlice { data: raw, len }.bytes() }).into_owned();
         // SAFETY: freed once.
         unsafe { ffi::rocks_free(raw) };
         Some(text)
     }
 
-    /// Writes the memtables to table files, and waits for it.
+    /// Writes the memtables to table files, and waits until they are written.
     pub fn flush(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -209,28 +213,29 @@ impl Db {
         unsafe { ffi::rocks_sync_wal(handle.0) }.check(|| format!("syncing the log of {}", self.inner.path))
     }
 
-    /// Compacts everything to the last level, which drops what is deleted or expired, and waits for it.
+    /// Compacts everything to the last level, which drops deleted and expired entries, and waits until this is done.
     pub fn compact(&self) -> Result<()> {
         self.compact_within(0)
     }
 
-    /// The same in steps that take about `most` bytes each, which are on the drive twice, as far as they live, until the step is
-    /// done. The tables of level 0 are one step. 0: as large as RocksDB makes them. So are those that RocksDB begins by itself
-    /// meanwhile.
+    /// As [`compact`](Db::compact), in steps with an input of about `most` bytes each. Until a step is done, the
+    /// drive holds both its input and its output. The tables of level 0 are one step. With 0, steps are as large as
+    /// RocksDB makes them. While the call runs, the bound applies to automatic compactions too.
     pub fn compact_within(&self, most: u64) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
         unsafe { ffi::rocks_compact(handle.0, most) }.check(|| format!("compacting {}", self.inner.path))
     }
 
-    /// Whether compactions have the bound of [`compact_within`](Db::compact_within): while that runs, and after one that could
-    /// not set it back.
+    /// True if compactions have the bound of [`compact_within`](Db::compact_within): during that call, and after a
+    /// call that could not restore the former bound.
     pub fn is_bound(&self) -> bool {
         // SAFETY: the database is open while the guard lives.
         self.inner.open_handle().is_ok_and(|handle| unsafe { ffi::rocks_is_bound(handle.0) } != 0)
     }
 
-    /// Sets the bound back. Blocks as a write does: nothing that writes waits for.
+    /// Restores the former bound of compactions. May block on a write stall as a write does, so no task that writers
+    /// wait for may call this.
     pub fn unbound(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -238,19 +243,19 @@ impl Db {
             .check(|| format!("setting back the bound of compactions of {}", self.inner.path))
     }
 
-    /// Makes every write durable, waits for calls that are running, stops the background work and closes the
-    /// database; later calls fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing,
-    /// while there are cursors. A second close does nothing.
+    /// Makes every write durable, waits for running calls, stops the background work and closes the database. Later
+    /// calls fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing, while cursors are
+    /// open. A second close does nothing.
     pub fn close(&self) -> Result<()> {
         let mut handle = self.inner.handle.write();
         self.check_unused()?;
         self.inner.close(&mut handle)
     }
 
-    /// Whether [`close`](Db::close) would close it.
+    /// Checks that [`close`](Db::close) would close the database.
     ///
     /// # Errors
-    /// `Busy` while there are cursors.
+    /// `Busy` while cursors are open.
     pub fn check_unused(&self) -> Result<()> {
         let cursors = self.inner.cursors.load(Ordering::Acquire);
         if cursors > 0 {
@@ -276,8 +281,8 @@ impl Inner {
         if db.is_null() {
             return Ok(());
         }
-        // SAFETY: the write lock (or the last reference) means that no call uses it, no cursor is left, and the
-        // pointer was just taken away: it is closed once.
+        // SAFETY: the write lock (or the last reference) excludes other calls, no cursor is left, and the pointer was
+        // just taken out of the handle, so the database is closed once.
         unsafe { ffi::rocks_close(db) }.check(|| format!("closing the database in {}", self.path))
     }
 }

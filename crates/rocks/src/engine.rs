@@ -1,6 +1,7 @@
-//! The engine above a database that a program opened by itself: what C++ asks of it, and who makes one.
+//! The interface to the parallel WAL engine above a database that a program opened by itself: the calls that C++
+//! makes, and the factory of engines.
 //!
-//! The engine lies above this crate; the plug-in installs it with [`install`].
+//! The engine's crate depends on this one, so the plug-in hands it over with [`install`].
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,51 +10,51 @@ use fs::Fs;
 
 use crate::{AppliedMark, Db};
 
-/// How a program wants a batch written.
+/// The write options of a program's batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// Durable on return.
+    /// The batch must be durable on return.
     pub synced: bool,
-    /// Through the log.
+    /// The batch must be written to the log.
     pub logged: bool,
-    /// Records of families that do not exist are left out.
+    /// Records of families that do not exist are skipped.
     pub ignore_missing: bool,
 }
 
 /// What the engine must know of a column family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FamilyFacts {
-    /// Its number.
+    /// RocksDB's number of the family.
     pub id: u32,
-    /// It has a merge operator.
+    /// True if the family has a merge operator.
     pub merges: bool,
-    /// Its comparator may call different bytes equal.
+    /// True if the family's comparator may call different bytes equal: all its keys then use one lock stripe.
     pub one_stripe: bool,
 }
 
-/// What a program is to make of an engine's error.
+/// The class of an engine's error, from which the program's RocksDB status is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineErrorKind {
-    /// RocksDB refused the batch, with a status of its own; the batch never happened.
+    /// RocksDB refused the batch with a status of its own. The batch is not applied, now or after a crash.
     Apply,
-    /// The caller asked for something that makes no sense or is not supported.
+    /// The request is invalid or not supported.
     Invalid,
-    /// There is no room left.
+    /// No space is left.
     NoSpace,
-    /// Try again later.
+    /// The call may succeed later.
     Busy,
-    /// Damaged data.
+    /// Data is damaged.
     Corrupt,
     /// The device or the log failed.
     Io,
 }
 
-/// Why an engine did not do something.
+/// An engine's error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineError {
-    /// What to make of it.
+    /// The class of the error.
     pub kind: EngineErrorKind,
-    /// The whole sentence.
+    /// The whole message.
     pub text: String,
 }
 
@@ -65,8 +66,8 @@ impl fmt::Display for EngineError {
 
 impl std::error::Error for EngineError {}
 
-/// Applies a batch to RocksDB with its log off, with a mark; gives the sequence of its last record, or nothing where
-/// RocksDB refused.
+/// Applies a batch to RocksDB with RocksDB's log off, along with a mark. Returns the sequence number of the batch's
+/// last record, or `None` if RocksDB refused the batch.
 pub type Apply<'a> = dyn FnMut(Option<AppliedMark>) -> Option<u64> + 'a;
 
 /// The engine above one open database.
@@ -77,25 +78,25 @@ pub trait Engine: Send + Sync {
     /// Makes every acknowledged write durable.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// From now on nothing that is in tables is applied again after a crash.
+    /// From this call on, a recovery does not apply again a batch that is in tables.
     fn exactly_once(&self) -> Result<(), EngineError>;
 
-    /// Runs something while no batch is on its way.
+    /// Calls `run` while no batch is being written.
     fn exclusive(&self, run: &mut dyn FnMut());
 
-    /// A family that is there from now on. Within [`exclusive`](Engine::exclusive).
+    /// Adds a column family that was just created. Call within [`exclusive`](Engine::exclusive).
     fn add_family(&self, facts: FamilyFacts);
 
-    /// A family that is gone. Within [`exclusive`](Engine::exclusive).
+    /// Removes a column family that was dropped. Call within [`exclusive`](Engine::exclusive).
     fn remove_family(&self, id: u32);
 
-    /// Brings everything into tables, and ends the log.
+    /// Writes all memtables to tables and removes the parallel log.
     fn close(&self) -> Result<(), EngineError>;
 }
 
-/// Makes engines.
+/// A factory of engines.
 pub trait Engines: Send + Sync {
-    /// Opens the log of the database in `dir`, and applies what it holds. `db` was opened
+    /// Opens the parallel log of the database in `dir` and applies its records. `db` was opened
     /// [`unlogged`](crate::DbOptions::unlogged).
     fn open(
         &self,
@@ -108,7 +109,7 @@ pub trait Engines: Send + Sync {
 
 static ENGINES: OnceLock<&'static dyn Engines> = OnceLock::new();
 
-/// Says who makes the engines of this process. Only the first call counts.
+/// Sets the factory of this process's engines. Calls after the first have no effect.
 pub fn install(engines: &'static dyn Engines) {
     let _only_the_first = ENGINES.set(engines);
 }
@@ -117,14 +118,16 @@ pub(crate) fn installed() -> Option<&'static dyn Engines> {
     ENGINES.get().copied()
 }
 
-/// For the plug-in's library alone: defines RocksDB's opening functions in it, so that a program which preloads it calls
-/// them instead of RocksDB's own, exports what `cpp/parallel_db.h` declares, and installs `$engines`, a static of a type that is [`Engines`].
+/// For the plug-in's library alone. Defines RocksDB's opening functions, so that a program which preloads the library
+/// calls them instead of RocksDB's own. Exports the functions of `cpp/parallel_db.h`. Installs `$engines`, a static
+/// of a type that is [`Engines`].
 ///
-/// Each is a jump to the C++ function of that name in `cpp/interpose.cc`, whatever the calling convention is.
+/// Each exported function is a jump to the C++ function of the same name in `cpp/interpose.cc`, so no calling
+/// convention matters.
 #[macro_export]
 macro_rules! interpose {
     ($engines:path) => {
-        /// Called by the library's constructor.
+        /// The library's constructor calls this function.
         #[unsafe(no_mangle)]
         pub extern "C" fn furrow_install_engines() {
             $crate::engine::install(&$engines);
@@ -146,7 +149,7 @@ macro_rules! interpose {
     };
 }
 
-/// One of [`interpose!`]'s functions.
+/// Defines one exported function of [`interpose!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! jump {
@@ -155,7 +158,7 @@ macro_rules! jump {
             unsafe extern "C" {
                 fn $to();
             }
-            // SAFETY: nothing but a jump: registers and stack are as the caller of the C++ function set them.
+            // SAFETY: the function is a single jump: registers and stack reach the C++ function as the caller set them.
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             extern "C" fn $name() {

@@ -1,33 +1,33 @@
-//! The one error type of the crate.
+//! The crate's error type.
 
 use std::fmt;
 
-/// The result of a call of this crate.
+/// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// The class of an error.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// There is no room left.
+    /// No space is left.
     NoSpace,
-    /// Damaged data.
+    /// Data is damaged.
     Corrupt,
-    /// The caller asked for something that makes no sense, or that RocksDB does not support.
+    /// The request is invalid, or RocksDB does not support it.
     Invalid,
     /// The file system or the device failed, or could not be opened.
     Io,
-    /// Try again later.
+    /// The call may succeed later.
     Busy,
     /// The database is closed.
     Closed,
-    /// A stock program or the plug-in is missing, or they do not fit together.
+    /// A stock program or the plug-in is missing, or their RocksDB versions differ.
     Setup,
-    /// Anything else RocksDB says.
+    /// Any other error of RocksDB.
     Other,
 }
 
-/// Why a call failed: what was being done, to what, and what to do next.
+/// Why a call failed. The text names the operation, its object and the remedy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -36,17 +36,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with its whole sentence.
+    /// An error with its whole message.
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error { kind, retryable: kind == ErrorKind::Busy, text: text.into() }
     }
 
-    /// An error with its whole sentence, of a call that may succeed later.
+    /// An error, with its whole message, of a call that may succeed later.
     pub(crate) fn retryable(kind: ErrorKind, text: String) -> Error {
         Error { kind, retryable: true, text }
     }
 
-    /// A file system error met while `doing` something.
+    /// An error of the file system during the operation `doing`.
     pub(crate) fn fs(doing: String, error: &fs::Error) -> Error {
         let kind = match error.class() {
             fs::Class::NoSpace => ErrorKind::NoSpace,
@@ -57,17 +57,17 @@ impl Error {
         Error { kind, retryable: error.class() == fs::Class::Retry, text: format!("{doing}: {error}") }
     }
 
-    /// Adds to the sentence.
+    /// Appends to the message.
     pub(crate) fn add(&mut self, more: &str) {
         self.text.push_str(more);
     }
 
-    /// What went wrong.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.retryable
     }
@@ -75,7 +75,7 @@ impl Error {
 
 #[cfg(feature = "shim")]
 impl Error {
-    /// What RocksDB answered while `doing` something.
+    /// RocksDB's error `said` during the operation `doing`.
     pub(crate) fn rocksdb(doing: &str, kind: ErrorKind, retryable: bool, said: &str) -> Error {
         Error { kind, retryable, text: format!("{doing}: RocksDB says: {said}") }
     }

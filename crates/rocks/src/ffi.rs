@@ -1,4 +1,4 @@
-//! `cpp/db.h` in Rust's terms.
+//! Rust declarations of the functions and structs in `cpp/db.h`.
 
 use std::ffi::{c_char, c_void};
 use std::marker::{PhantomData, PhantomPinned};
@@ -46,7 +46,7 @@ pub(crate) struct RocksOptions {
     pub events: FlushCalls,
 }
 
-/// `FurrowFlushEvents`.
+/// Rust side of `FurrowFlushEvents` in `cpp/unlogged.h`.
 #[repr(C)]
 pub(crate) struct FlushCalls {
     pub context: *mut c_void,
@@ -57,11 +57,12 @@ pub(crate) struct FlushCalls {
     pub fails: extern "C" fn(*mut c_void),
 }
 
-/// Flags of `rocks_apply`: records of families that do not exist are left out; a write stall is not waited for.
+/// Flags of `rocks_apply`: skip records of families that do not exist; fail with busy instead of waiting in a write
+/// stall.
 pub(crate) const ROCKS_IGNORE_MISSING: u8 = 1;
 pub(crate) const ROCKS_NO_WAIT: u8 = 2;
 
-/// `FurrowMark`.
+/// Rust side of `FurrowMark` in `cpp/unlogged.h`.
 #[repr(C)]
 pub(crate) struct RocksMark {
     pub ticket: u64,
@@ -70,7 +71,7 @@ pub(crate) struct RocksMark {
     pub reserved: [u8; 7],
 }
 
-/// `RocksWriteTimes`.
+/// Rust side of `RocksWriteTimes` in `cpp/perf.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WriteNanos {
@@ -82,7 +83,7 @@ pub(crate) struct WriteNanos {
     pub rest: u64,
 }
 
-/// A borrowed byte string. Valid as long as what it was made of, or as `db.h` says.
+/// A borrowed byte string. Valid as long as the bytes it was made from, or as `db.h` says.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RocksSlice {
@@ -100,7 +101,7 @@ impl RocksSlice {
     /// The bytes.
     ///
     /// # Safety
-    /// What the slice was made of lives, unchanged, as long as `'a`.
+    /// The bytes that the slice was made from live, unchanged, as long as `'a`.
     pub unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.len == 0 {
             return &[];
@@ -198,7 +199,7 @@ unsafe extern "C" {
 }
 
 impl RocksStatus {
-    /// The outcome of `doing` something.
+    /// Converts a status to a result; `doing` names the operation in the error's message.
     pub fn check(self, doing: impl FnOnce() -> String) -> Result<()> {
         if self.code == 0 {
             return Ok(());

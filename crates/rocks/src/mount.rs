@@ -1,4 +1,5 @@
-//! File systems that the plug-in mounts by URL: one mount per URL and process, however often RocksDB asks.
+//! File systems that the plug-in mounts by URL: one mount per URL and process, shared by all of RocksDB's requests
+//! for the URL.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,7 +17,7 @@ use crate::counters::{self, COUNTERS, Tally};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::log_options;
 
-/// Set to `1`, it formats the device whatever it holds.
+/// With the value `1`, the device is formatted whatever it holds.
 const FORMAT: &str = "FURROW_FORMAT";
 
 struct Entry {
@@ -26,15 +27,17 @@ struct Entry {
 
 struct Mounted {
     fs: Fs,
-    /// Where the environment asks for it.
+    /// Set if `FURROW_COUNTERS` is set and the device is an array.
     tally: Option<Tally>,
 }
 
-/// Held while a file system is mounted or unmounted, so that the same URL is not mounted twice.
+/// The mounts of this process by URL. The lock is held during a mount and an unmount, so that one URL is not mounted
+/// twice.
 static MOUNTS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
 
-/// The process that mounted anything, or 0. One that it forked has a copy of the mounted state and none of the threads: it
-/// must leave the drive alone, and the lock above, which another thread may have held.
+/// The id of the process that mounted a file system first, or 0. A forked child has a copy of the mounted state and
+/// none of the threads. The child must not touch the drive, nor the lock of `MOUNTS`, which another thread may have
+/// held at the fork.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 fn is_forked() -> bool {
@@ -42,7 +45,7 @@ fn is_forked() -> bool {
     owner != 0 && owner != std::process::id()
 }
 
-/// How long an unmount waits for tasks of the file system that end to let go of the device.
+/// How long an unmount waits for ending tasks of the file system to release the device.
 const DEVICE_RELEASE: Duration = Duration::from_secs(5);
 const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -60,10 +63,10 @@ impl Mount {
     }
 }
 
-/// Mounts what `url` names, or shares the mount that is there.
+/// Mounts the file system on the device `url`, or shares the mount of the same URL.
 ///
-/// A device with nothing in its zones (new memory, a new drive file) is formatted first. One that holds something
-/// else is refused, unless `FURROW_FORMAT=1` says to format it.
+/// A device with empty zones only (new memory, a new drive file) is formatted first. A device with other content is
+/// refused, unless `FURROW_FORMAT=1` says to format it.
 pub(crate) fn mount(url: &str) -> Result<Mount> {
     if is_forked() {
         return Err(Error::new(
@@ -102,8 +105,8 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts everything: programs leave through `exit` without letting go of their file system.
-/// One that was forked leaves alone what it inherited.
+/// Unmounts every mount, because programs may leave through `exit` without releasing their file system. A forked
+/// child does not touch the mounts that it inherited.
 pub(crate) fn unmount_all() {
     if is_forked() {
         return;
@@ -114,8 +117,8 @@ pub(crate) fn unmount_all() {
     }
 }
 
-/// Unmounts on a thread of its own: at the end of a process the calling thread may have lost its thread-local state. Returns
-/// when the device is closed, so that the next mount of the URL can open it.
+/// Unmounts on a thread of its own: at the end of a process the calling thread's thread-local state may be destroyed
+/// already. Returns when the device is closed, so that the next mount of the URL can open it.
 fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
@@ -183,10 +186,10 @@ fn bring_up(url: &str) -> Result<Mounted> {
     Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| Tally::new(array, file)) })
 }
 
-/// A device, and the array that it is.
+/// A device, and the array behind it if the device is an array.
 type Opened = (Arc<dyn ZonedDevice>, Option<Arc<Array>>);
 
-/// Opens the device; waits while an earlier mount of this process still closes it.
+/// Opens the device. Waits while an earlier mount of this process still closes it.
 fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let deadline = driver.now().after(DEVICE_RELEASE);
     loop {
@@ -200,7 +203,7 @@ fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     }
 }
 
-/// Makes the drive file where there is none, if it can be formatted.
+/// Opens the device of a URL. Creates the drive file if it does not exist and can be formatted.
 fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |e: zoned::Error| Error::device(url, &e);
     let parsed: DeviceUrl = url.parse().map_err(failed)?;
@@ -216,7 +219,7 @@ fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     Ok((parsed.open_or_create(Arc::clone(driver)).map_err(failed)?, None))
 }
 
-/// Whether the device never held anything: a file system has at least its superblock in a zone.
+/// True if no zone was ever written: a formatted device has at least a superblock in a zone.
 fn is_blank(device: &dyn ZonedDevice) -> Result<bool> {
     let zones = device.report_all().map_err(|e| Error::device("the device", &e))?;
     let mut sequential = zones.iter().filter(|zone| zone.kind == ZoneKind::Sequential).peekable();
@@ -227,7 +230,7 @@ impl Error {
     fn device(url: &str, error: &zoned::Error) -> Error {
         let text = format!("opening {url}: {error}");
         match error.kind() {
-            // Retryable while a mount of this process is being closed.
+            // Retryable, because an earlier mount of this process may still be closing the device.
             zoned::ErrorKind::Held { pid } if pid == std::process::id() => Error::retryable(
                 ErrorKind::Io,
                 format!(

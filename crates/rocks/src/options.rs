@@ -2,47 +2,47 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The smallest and the largest table that [`DbOptions::table_size`] picks by itself.
+/// The smallest and the largest default of [`DbOptions::table_size`].
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
-/// Bounds of the number of memtables.
+/// The largest number of memtables.
 const WRITE_BUFFERS_MAX: i32 = 64;
-/// Bound of the number of background threads.
+/// The largest number of background threads.
 const BACKGROUND_JOBS_MAX: i32 = 256;
-/// RocksDB's own lower bound.
+/// RocksDB's own minimum of the memtable size.
 const WRITE_BUFFER_MIN: usize = 64 << 10;
 
 /// How [`Db::open`](crate::Db::open) opens a database.
 #[derive(Clone, Debug)]
 pub struct DbOptions {
-    /// Bytes of a memtable, at least 64 KiB: the log's size, and what a crash must replay. Default: 64 MiB.
+    /// Bytes of a memtable, at least 64 KiB. Bounds the size of a log, which a recovery must replay. Default: 64 MiB.
     pub write_buffer: usize,
-    /// Memtables, the active one included, before writers wait; 2 to 64. Default: 4.
+    /// Memtables, the active one included, at which RocksDB stops writers; 2 to 64. Default: 4.
     pub write_buffers: i32,
     /// Threads for flushes and compactions, 1 to 256. Default: 4.
     pub background_jobs: i32,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Bytes of a table file. Default: none, which takes a zone's capacity within 2 and 64 MiB, so that a file
-    /// fits a zone and a deleted one frees it.
+    /// Bytes of a table file. Default: none, which uses a zone's capacity, but at least 2 and at most 64 MiB, so that
+    /// a file fits a zone and a deleted file frees the zone.
     pub table_size: Option<u64>,
-    /// LZ4. Default: off.
+    /// Compress tables with LZ4. Default: off.
     pub compression: bool,
-    /// Drop values whose 8-byte little-endian header (milliseconds since 1970; 0 is never) is past, in compaction.
-    /// Every value then needs the header. Default: off.
+    /// Compactions drop a value whose expiry time is past. The expiry is the value's 8-byte little-endian header:
+    /// milliseconds since 1970; 0 is never. Every value then needs the header. Default: off.
     pub expiry: bool,
-    /// Keep what the logs held in memory when the database is opened, and the logs with it, instead of writing it to
-    /// tables: opening is faster, and the next opening replays the same. Default: off.
+    /// Keep the replayed log records in memtables when the database is opened, and keep the logs, instead of flushing
+    /// the memtables to tables. Opening is faster, and the next opening replays the same logs. Default: off.
     pub keep_recovered: bool,
-    /// Turn RocksDB's log off: writes come through [`Db::apply`](crate::Db::apply), from an owner who has a log of its
+    /// Turn RocksDB's log off. Writes come through [`Db::apply`](crate::Db::apply), from a caller with a log of its
     /// own. Default: off.
     pub unlogged: bool,
-    /// Values are numbers of 8 bytes in little-endian, and a merge adds to one. Default: off: merges are refused.
+    /// Values are 8-byte little-endian numbers, and a merge adds to a value. Default: off: merges are refused.
     pub adds: bool,
-    /// Column families `family1`, `family2`, ... beside the default one, with the same settings; made where they are not
-    /// there yet. Batches name them by number. Default: none.
+    /// Number of column families `family1`, `family2`, ... besides the default one, with the same settings. Missing
+    /// ones are created. Batches name a family by its number. Default: none.
     pub families: u8,
-    /// Create the database where there is none. Default: on.
+    /// Create the database if it does not exist. Default: on.
     pub create: bool,
 }
 
@@ -66,7 +66,7 @@ impl Default for DbOptions {
 }
 
 impl DbOptions {
-    /// Whether RocksDB will take them; the error names the field.
+    /// Checks the options against RocksDB's and this crate's limits; the error names the field.
     pub fn validate(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::new(ErrorKind::Invalid, format!("database options: {what}")));
         if self.write_buffer < WRITE_BUFFER_MIN {

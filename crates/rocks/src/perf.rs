@@ -1,36 +1,36 @@
-//! Where a thread's writes spend their time, as RocksDB itself counts.
+//! Where a thread's writes spend their time, from RocksDB's own counters.
 
 use std::time::Duration;
 
 use crate::ffi::{self, WriteNanos};
 
-/// Parts of the calling thread's writes. What is in none of them is the caller's.
+/// Parts of the calling thread's writes. Time in none of these parts is the caller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteTimes {
-    /// Until it led its group, or its group was done: the election, and what others wrote meanwhile.
+    /// Waiting to become the leader of a write group, or for the leader to write this thread's batch.
     pub wait: Duration,
-    /// Appending to RocksDB's log and syncing it, as the leader.
+    /// As the leader: appending to RocksDB's log and syncing it.
     pub log: Duration,
     /// Inserting into the memtable.
     pub memtable: Duration,
     /// Write stalls: delays and stops.
     pub delay: Duration,
-    /// Taking another memtable and another log into use, and having flushes begun.
+    /// Switching to another memtable and another log, and scheduling flushes.
     pub schedule: Duration,
-    /// Everything around these.
+    /// The rest of the write path.
     pub rest: Duration,
 }
 
-/// Turns the count on, or off, for the calling thread.
+/// Turns the counters of the calling thread on or off.
 pub fn time_writes(on: bool) {
-    // SAFETY: it touches the thread's own memory in RocksDB.
+    // SAFETY: the call only accesses thread-local memory of RocksDB.
     unsafe { ffi::rocks_time_writes(u8::from(on)) }
 }
 
-/// What the calling thread's writes took since the last call.
+/// Returns the times of the calling thread's writes since the last call, and resets them.
 pub fn take_write_times() -> WriteTimes {
     let mut nanos = WriteNanos::default();
-    // SAFETY: as above, and `nanos` is written to.
+    // SAFETY: the call only accesses thread-local memory of RocksDB, and writes to `nanos`.
     unsafe { ffi::rocks_take_write_times(&raw mut nanos) };
     let WriteNanos { wait, log, memtable, delay, schedule, rest } = nanos;
     let [wait, log, memtable, delay, schedule, rest] =

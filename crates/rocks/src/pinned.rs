@@ -1,12 +1,12 @@
-//! Values as RocksDB holds them.
+//! Values in RocksDB's own memory.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use crate::ffi::{self, RocksPin, RocksSlice};
 
-/// A value, where it can be still in the block cache: nothing was copied. It holds its block until dropped, and may
-/// outlive the database.
+/// A value, borrowed from the block cache without a copy where possible. A `Pinned` holds its block until dropped,
+/// and may outlive the database.
 pub struct Pinned {
     pin: NonNull<RocksPin>,
     value: RocksSlice,
@@ -18,10 +18,10 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// What a get gave: nothing for a missing key.
+    /// Wraps the result of a get: `None` for a missing key.
     ///
     /// # Safety
-    /// `pin` is null or a pin that nobody else frees, and `value` is its value.
+    /// `pin` is null or a pin that nothing else frees, and `value` is its value.
     pub(crate) unsafe fn from_raw(pin: *mut RocksPin, value: RocksSlice) -> Option<Pinned> {
         NonNull::new(pin).map(|pin| Pinned { pin, value })
     }

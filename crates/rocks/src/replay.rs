@@ -1,4 +1,4 @@
-//! What the opening of a database read from its logs.
+//! Statistics of the logs that opening a database replayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use fs::wal::ReadStats;
 use parking_lot::Mutex;
 
-/// Logs that are remembered.
+/// The largest number of logs whose statistics are kept.
 const MOST: usize = 1024;
 
-/// A log that was read from its beginning.
+/// The statistics of one replayed log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogReplay {
-    /// From opening the log until RocksDB let go of it: its last record is in the memtable then.
+    /// Time from opening the log until RocksDB closed it, with its last record in the memtable.
     pub took: Duration,
-    /// Where the time went. On the host's own file system only the bytes are known.
+    /// Parts of that time. On the host's own file system only the bytes are known.
     pub stats: ReadStats,
 }
 
-/// The logs that were read, shared by those who read them.
+/// The statistics of all replayed logs, shared by the readers of the log files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replays(Arc<Mutex<Vec<LogReplay>>>);
 

@@ -1,4 +1,4 @@
-//! How logs are written, from the environment: the one place where an unmodified program can be told.
+//! Settings of the write-ahead logs from the environment, because an unmodified program has no other place for them.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,11 +14,11 @@ const BUFFER: &str = "FURROW_WAL_BUFFER";
 const WINDOW: &str = "FURROW_WAL_WINDOW";
 const BARRIER: &str = "FURROW_WAL_BARRIER";
 
-/// The longest buffer.
+/// The largest log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
 
-/// The log settings of this process's environment; what is not set has its default, and a name that is not known is
-/// refused: it would have no effect, unseen.
+/// The log settings of this process's environment. An unset variable has its default. An unknown variable name is
+/// refused, because it would silently have no effect.
 pub(crate) fn log_options() -> Result<LogOptions> {
     check_names(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))?;
     read(|name| env::var_os(name))

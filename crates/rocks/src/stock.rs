@@ -1,9 +1,9 @@
 //! Running RocksDB's own programs, unmodified, on a zoned device.
 //!
-//! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. Both fail silently or
-//! with a crash where something does not fit, so the same program is first started once as a *probe*: the plug-in
-//! announces itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before its `main`.
-//! Only then the program takes the place of this process, so that signals and exit code are its own.
+//! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. With mismatched versions,
+//! both fail silently or with a crash. So the program is first started once as a *probe*: the plug-in announces
+//! itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before `main`. Only then the
+//! program replaces this process by exec, so that signals and exit code are the program's own.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,22 +21,23 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names the plug-in's shared library, before any other place is looked at.
+/// Environment variable with the path of the plug-in's shared library. It takes precedence over the default places.
 pub const PLUGIN_VARIABLE: &str = "FURROW_PLUGIN";
-/// A host directory for RocksDB's LOG, which else is a file of the zoned file system.
+/// Environment variable with a host directory for RocksDB's LOG. If unset, the LOG is a file of the zoned file
+/// system.
 pub const LOG_DIR_VARIABLE: &str = "FURROW_LOG_DIR";
-/// Set to `1`: format the device, whatever it holds.
+/// Environment variable. With the value `1`, the device is formatted whatever it holds.
 pub const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
-/// The number of a descriptor to announce on. Set for probes only.
+/// Environment variable with the number of the file descriptor for the announcement. Set for probes only.
 const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 const APT_LINE: &str = "apt-get install rocksdb-tools";
-/// How long a program may take until its constructors have run.
+/// How long a probe may take until the program's constructors have run.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest announcement that is read.
+/// The largest number of bytes that are read of an announcement.
 const ANNOUNCEMENT_MAX: u64 = 4096;
-/// Where the database is unless the caller says: the zoned file system has no /tmp.
+/// The database's directory unless the arguments name one: the zoned file system has no /tmp.
 const DEFAULT_DB: &str = "/db";
 
 /// A program of Debian's rocksdb-tools.
@@ -51,7 +52,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program that a command (`db-bench`, `ldb`, `sst-dump`) stands for.
+    /// The program for a command (`db-bench`, `ldb`, `sst-dump`).
     pub fn named(command: &str) -> Option<Program> {
         match command.replace('_', "-").as_str() {
             "db-bench" => Some(Program::DbBench),
@@ -61,7 +62,7 @@ impl Program {
         }
     }
 
-    /// The file to run.
+    /// The name of the program's executable file.
     pub fn file_name(self) -> &'static str {
         match self {
             Program::DbBench => "db_bench",
@@ -74,31 +75,31 @@ impl Program {
 /// How a stock program is run.
 #[derive(Clone, Debug, Default)]
 pub struct StockOptions {
-    /// The plug-in. Default: `FURROW_PLUGIN`, else beside this program, else in `../lib`.
+    /// Path of the plug-in. Default: `FURROW_PLUGIN`, else next to the running executable, else in `../lib`.
     pub plugin: Option<PathBuf>,
-    /// The program's file. Default: searched in `PATH`.
+    /// Path of the program's executable. Default: searched in `PATH`.
     pub program: Option<PathBuf>,
     /// A host directory for RocksDB's LOG. Default: `FURROW_LOG_DIR`, else the LOG is in the zoned file system.
     pub log_dir: Option<PathBuf>,
-    /// Format the device first, whatever it holds. Default: only if it holds nothing.
+    /// Format the device first, whatever it holds. Default: format only an empty device.
     pub format: bool,
 }
 
-/// What the plug-in says of itself: `furrow-rocksdb VERSION compiled=M.N.P runtime=M.N.P registered=yes|no`.
+/// The plug-in's announcement: `furrow-rocksdb VERSION compiled=M.N.P runtime=M.N.P registered=yes|no`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Handshake {
     /// The plug-in's version.
     pub plugin: String,
-    /// The RocksDB it was compiled against.
+    /// The RocksDB version that the plug-in was compiled against.
     pub compiled: String,
-    /// The RocksDB it runs with.
+    /// The RocksDB version that the program runs with.
     pub runtime: String,
-    /// Whether `furrow://` is known to that RocksDB.
+    /// True if the plug-in registered `furrow://` with that RocksDB.
     pub registered: bool,
 }
 
 impl Handshake {
-    /// Reads an announcement; none if it is not one.
+    /// Parses an announcement; `None` if `line` is not one.
     pub fn parse(line: &str) -> Option<Handshake> {
         let mut words = line.trim_end().strip_prefix("furrow-rocksdb ")?.split(' ');
         let plugin = words.next()?.to_owned();
@@ -139,14 +140,14 @@ impl Handshake {
     }
 }
 
-/// Runs a program on the device that `url` names, in the place of this process: it returns errors only.
+/// Replaces this process by the program, on the device `url`. Returns only if that failed.
 pub fn run(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<ExitCode> {
     let mut command = prepare(program, url, args, options)?;
     let error = command.exec();
     setup(format!("running {}: {error}", program.file_name()))
 }
 
-/// The command that runs a program on the device that `url` names. The plug-in was seen to fit.
+/// The command that runs a program on the device `url`. Starts a probe first, and fails if the plug-in does not fit.
 pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<Command> {
     let file = match &options.program {
         Some(file) => file.clone(),
@@ -161,7 +162,7 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
     command.env("LD_PRELOAD", preload).args(arguments(program, url, args)?);
     let log_dir = options.log_dir.clone().or_else(|| std::env::var_os(LOG_DIR_VARIABLE).map(PathBuf::from));
     if let Some(dir) = log_dir {
-        // Said now: RocksDB's programs empty the database first and fail afterwards.
+        // Checked before the start: RocksDB's programs empty the database first and fail afterwards.
         if !dir.is_dir() {
             return setup(format!(
                 "{LOG_DIR_VARIABLE} is {}, which is no directory: make it first",
@@ -176,7 +177,7 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
     Ok(command)
 }
 
-/// The arguments with the device, and with the default database where none is named.
+/// The program's arguments, with the device's URI and, if no database is named, the default database.
 fn arguments(program: Program, url: &str, args: &[OsString]) -> Result<Vec<OsString>> {
     let starts = |prefix: &str| args.iter().any(|arg| arg.as_bytes().starts_with(prefix.as_bytes()));
     for taken in ["--fs_uri", "--env_uri", "-fs_uri", "-env_uri"] {
@@ -239,7 +240,7 @@ fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
     )
 }
 
-/// The value of LD_PRELOAD: the plug-in before what the caller preloads already.
+/// The value of LD_PRELOAD: the plug-in, then the libraries that the caller's LD_PRELOAD names.
 fn preload(plugin: &Path) -> Result<OsString> {
     if plugin.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
         return setup(format!(
@@ -255,14 +256,14 @@ fn preload(plugin: &Path) -> Result<OsString> {
     Ok(value)
 }
 
-/// Starts the program once, to hear what the plug-in says in it, and ends it.
+/// Starts the program once as a probe, checks the plug-in's announcement, and ends the program.
 fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
     let said =
         |e: &dyn fmt::Display| Error::new(ErrorKind::Setup, format!("starting {}: {e}", program.display()));
     let (mut hear, speak) = pipe().map_err(|e| said(&e))?;
     fcntl_setfd(&speak, FdFlags::empty()).map_err(|e| said(&e))?;
     let mut child = Command::new(program)
-        // What a program does without the plug-in must be harmless.
+        // `--help` makes the program harmless if the plug-in is not loaded.
         .arg("--help")
         .env("LD_PRELOAD", preload)
         .env(HANDSHAKE_VARIABLE, speak.as_raw_fd().to_string())
@@ -274,7 +275,7 @@ fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
     drop(speak);
     let mut line = String::new();
     if readable(&hear) {
-        // Ends at the child's end, and the child is a probe: it ends with its announcement.
+        // The read ends when the probe ends, which is right after its announcement.
         let _not_text = hear.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
     }
     let complaint = end(&mut child);
@@ -290,14 +291,14 @@ fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
     }
 }
 
-/// Waits until there is something to read, or the other end is closed.
+/// Waits until the pipe has data or its other end is closed.
 fn readable(pipe: &std::io::PipeReader) -> bool {
     let timeout = Timespec { tv_sec: PROBE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let mut polled = [PollFd::new(pipe, PollFlags::IN)];
     poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends a probe; gives the loader's complaint, if there is one.
+/// Ends a probe. Returns the dynamic loader's error message, if it printed one.
 fn end(child: &mut Child) -> String {
     let _ended_already = child.kill();
     let mut text = String::new();

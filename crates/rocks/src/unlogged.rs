@@ -1,4 +1,4 @@
-//! A database written with RocksDB's log off, under a log that is somebody else's: docs/adr/0013.
+//! A database written with RocksDB's log off, beneath a log that the caller keeps: docs/adr/0013.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,26 +10,27 @@ use crate::db::Db;
 use crate::error::{ErrorKind, Result};
 use crate::ffi::{self, FlushCalls, RocksMark, RocksSlice};
 
-/// Whom a database's flushes are told to. Called from RocksDB's threads, perhaps several at once; must not write to the
-/// database, and must not panic.
+/// A receiver of a database's flush events. Called from RocksDB's threads, perhaps several at once. Must not write to
+/// the database, and must not panic.
 pub trait FlushEvents: Send + Sync {
-    /// Memtables are closed; none of their tables counts yet.
+    /// A flush begins: its memtables are immutable from now on. Its tables are not durable before `family_flushed`.
     fn begins(&self);
 
-    /// Everything of a family up to the sequence `largest` is in tables, durably; of the hidden one where none is named. A
-    /// table may end before its family's last record: `largest` is never too high.
+    /// All records of a family up to the sequence number `largest` are durable in tables. `None` is the hidden
+    /// family. A table may end before its family's last record, so `largest` may be too low but never too high.
     fn family_flushed(&self, family: Option<u32>, largest: u64);
 
-    /// Everything of all families up to the sequence `largest` is in tables, durably: the memtables were seen to be empty.
+    /// All records of all families up to the sequence number `largest` are durable in tables: all memtables were
+    /// found empty.
     fn all_flushed(&self, largest: u64);
 }
 
-/// What goes into the hidden family along with a batch.
+/// The entry that the hidden family gets along with a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppliedMark {
     /// The batch's ticket.
     pub ticket: u64,
-    /// A new floor, and the marks below it go.
+    /// A new floor: written as well, and the marks below it are removed.
     pub floor: Option<u64>,
 }
 
@@ -44,20 +45,20 @@ impl From<AppliedMark> for RocksMark {
     }
 }
 
-/// Where C++ finds the listener, which comes later than the database.
+/// Passes flush events from C++ to the listener, which is set after the database is opened.
 #[derive(Default)]
 pub(crate) struct Hub {
     events: OnceLock<Arc<dyn FlushEvents>>,
-    /// Families whose writes are delayed or stopped.
+    /// The number of families whose writes are delayed or stopped.
     stalled: AtomicI32,
-    /// A flush or a compaction failed, and no write was seen to succeed since.
+    /// True if a flush or a compaction failed and no write succeeded since.
     failing: AtomicBool,
 }
 
-/// `FURROW_MARKS_FAMILY`.
+/// Rust side of `FURROW_MARKS_FAMILY` in `cpp/unlogged.h`.
 const MARKS_FAMILY: u32 = u32::MAX;
 
-/// A batch of nothing, as RocksDB serialises it.
+/// RocksDB's serialisation of an empty batch.
 const EMPTY: [u8; 12] = [0; 12];
 
 extern "C" fn begins(context: *mut c_void) {
@@ -85,8 +86,8 @@ extern "C" fn fails(context: *mut c_void) {
 }
 
 fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
-    // SAFETY: the context is the hub that the database was opened with, and the database's owner keeps it until the
-    // database, and with it its threads, are gone.
+    // SAFETY: the context is the hub that the database was opened with. The database's owner keeps the hub until the
+    // database and its threads are gone.
     let hub = unsafe { &*context.cast::<Hub>() };
     if let Some(events) = hub.events.get()
         && catch_unwind(AssertUnwindSafe(|| what(&**events))).is_err()
@@ -96,14 +97,15 @@ fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
 }
 
 impl Hub {
-    /// So many families more, or fewer, have their writes delayed or stopped. A family that is dropped meanwhile is not told of
-    /// again: see [`is_stalled`](Hub::is_stalled).
+    /// Adds `more` to the number of families whose writes are delayed or stopped. RocksDB sends no further event for
+    /// a family that is dropped while stalled, so the number may be too high: see [`is_stalled`](Hub::is_stalled).
     fn stalls(&self, more: i32) {
         let add = |stalled: i32| Some(stalled.saturating_add(more).max(0));
         let _always = self.stalled.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
     }
 
-    /// Whether writes are delayed or stopped. `look` asks RocksDB, where the counter says so: it has drifted if not.
+    /// True if writes are delayed or stopped. If the counter says so, `look` asks RocksDB; if RocksDB denies it, the
+    /// counter has drifted and is reset.
     fn is_stalled(&self, look: impl FnOnce() -> bool) -> bool {
         let counted = self.stalled.load(Ordering::Acquire);
         if counted <= 0 {
@@ -111,13 +113,13 @@ impl Hub {
         }
         let stalled = look();
         if !stalled {
-            // Unless it was told something meanwhile.
+            // The counter is reset only if no event changed it during `look`.
             let _changed = self.stalled.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Acquire);
         }
         stalled
     }
 
-    /// What C++ is given. The hub must stay until the database is closed.
+    /// The callbacks for C++. The hub must live until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
         FlushCalls {
             context: Arc::as_ptr(self).cast_mut().cast(),
@@ -131,21 +133,21 @@ impl Hub {
 }
 
 impl Db {
-    /// Says whom to tell of flushes from now on. Only the first call counts.
+    /// Sets the receiver of flush events. Calls after the first have no effect.
     pub fn tell_flushes(&self, events: Arc<dyn FlushEvents>) {
         let _only_the_first = self.inner.hub.events.set(events);
     }
 
-    /// Applies a batch in RocksDB's serialisation, with the log off; gives the sequence of its last record.
-    /// `ignore_missing` leaves out records of column families that do not exist. For a database that was opened
-    /// [`unlogged`](crate::DbOptions::unlogged), as all calls here.
+    /// Applies a batch in RocksDB's serialisation, with the log off. Returns the sequence number of the batch's last
+    /// record. `ignore_missing` skips records of column families that do not exist. As all methods in this file, only
+    /// for a database that was opened [`unlogged`](crate::DbOptions::unlogged).
     pub fn apply(&self, batch: &[u8], ignore_missing: bool, mark: Option<AppliedMark>) -> Result<u64> {
         let flags = if ignore_missing { ffi::ROCKS_IGNORE_MISSING } else { 0 };
         self.apply_with(batch, flags, mark)
     }
 
-    /// [`apply`](Db::apply) where RocksDB takes the batch at once; none, and nothing applied, where it would delay the write or
-    /// stop it until a flush or a compaction is done.
+    /// As [`apply`](Db::apply), but without waiting: returns `None`, with nothing applied, if RocksDB would delay the
+    /// write or stop it until a flush or a compaction is done.
     pub fn try_apply(&self, batch: &[u8], mark: Option<AppliedMark>) -> Result<Option<u64>> {
         match self.apply_with(batch, ffi::ROCKS_NO_WAIT, mark) {
             Ok(last) => Ok(Some(last)),
@@ -154,7 +156,7 @@ impl Db {
         }
     }
 
-    /// Whether RocksDB delays or stops writes, as far as it has said: a moment late, perhaps.
+    /// True if RocksDB delays or stops writes. The answer may be slightly out of date.
     pub fn is_stalled(&self) -> bool {
         let none = |name| self.property(name).is_none_or(|number| number == "0");
         self.inner
@@ -162,14 +164,14 @@ impl Db {
             .is_stalled(|| !none("rocksdb.is-write-stopped") || !none("rocksdb.actual-delayed-write-rate"))
     }
 
-    /// Fails while RocksDB refuses writes, after a flush or a compaction failed: with what it says. It goes on by itself, or does
-    /// not; this looks.
+    /// Fails with RocksDB's error while RocksDB refuses writes after a failed flush or compaction. RocksDB may or may
+    /// not recover by itself; this call tries an empty write to find out.
     pub fn check_writable(&self) -> Result<()> {
         let failing = &self.inner.hub.failing;
         if !failing.load(Ordering::Acquire) {
             return Ok(());
         }
-        // Before the look: what fails meanwhile is not to be overlooked.
+        // The flag is cleared before the trial write, so that a failure during that write sets it again.
         failing.store(false, Ordering::Release);
         match self.try_apply(&EMPTY, None) {
             Ok(_) => Ok(()),
@@ -180,8 +182,8 @@ impl Db {
         }
     }
 
-    /// A batch was refused: [`check_writable`](Db::check_writable) is to look. RocksDB tells of a failure before it refuses
-    /// batches for it, and not again.
+    /// Reports that RocksDB refused a batch, so that [`check_writable`](Db::check_writable) tries a write. RocksDB
+    /// reports a background failure once, before it refuses batches for that failure.
     pub fn was_refused(&self) {
         self.inner.hub.failing.store(true, Ordering::Release);
     }
@@ -198,7 +200,7 @@ impl Db {
         Ok(last)
     }
 
-    /// Writes all memtables to tables, the hidden family's too, while no batch is being applied. Success means that
+    /// Writes all memtables to tables, the hidden family's too. No batch may be applied meanwhile. Success means that
     /// everything applied before is in tables.
     pub fn empty_memtables(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
@@ -207,8 +209,8 @@ impl Db {
             .check(|| format!("flushing the memtables of {}", self.inner.path))
     }
 
-    /// Writes all memtables to tables, the hidden family's too, and waits for it. Success proves nothing about one batch:
-    /// [`FlushEvents`] says what is in tables.
+    /// Writes all memtables to tables, the hidden family's too, and waits for the tables. Success does not prove that
+    /// a particular batch is in tables: [`FlushEvents`] does.
     pub fn flush_all(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -216,7 +218,7 @@ impl Db {
             .check(|| format!("flushing the memtables of {}", self.inner.path))
     }
 
-    /// The floor of the marks; none if there are no marks.
+    /// The floor of the marks; `None` if there are no marks.
     pub fn marks_floor(&self) -> Result<Option<u64>> {
         let handle = self.inner.open_handle()?;
         let (mut has, mut floor) = (0, 0);
@@ -226,7 +228,7 @@ impl Db {
         Ok((has != 0).then_some(floor))
     }
 
-    /// Whether the tables have a ticket's mark.
+    /// True if the database has the mark of a ticket.
     pub fn is_marked(&self, ticket: u64) -> Result<bool> {
         let handle = self.inner.open_handle()?;
         let mut marked = 0;
@@ -236,8 +238,8 @@ impl Db {
         Ok(marked != 0)
     }
 
-    /// Writes the floor of the marks, and makes their family if there is none. The next flush makes it durable. Nobody
-    /// may be applying batches.
+    /// Writes the floor of the marks, and creates the hidden family if it does not exist. The next flush makes the
+    /// floor durable. No batch may be applied meanwhile.
     pub fn set_marks_floor(&self, floor: u64) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -245,7 +247,7 @@ impl Db {
             .check(|| format!("writing the marks of {}", self.inner.path))
     }
 
-    /// Removes the marks and their family. Nobody may be applying batches.
+    /// Removes the marks and the hidden family. No batch may be applied meanwhile.
     pub fn drop_marks(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -265,10 +267,10 @@ mod tests {
         hub.stalls(1);
         hub.stalls(1);
         assert!(hub.is_stalled(|| true));
-        // One was told of again, the other one dropped.
+        // One family reported its end of the stall; the other one was dropped.
         hub.stalls(-1);
         assert!(!hub.is_stalled(|| false), "RocksDB says that nothing is stalled");
-        // Nor does it go below zero by what is told late.
+        // A late event must not make the counter negative.
         hub.stalls(-1);
         hub.stalls(1);
         assert!(hub.is_stalled(|| true));

@@ -11,17 +11,17 @@ use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
 use crate::mount::{self, Mount};
 use crate::replay::Replays;
 
-/// A mounted file system, in C++'s hands.
+/// A mounted file system, owned by the C++ shim.
 #[derive(Debug)]
 pub struct FurrowFs {
     fs: Fs,
     replays: Replays,
-    /// Set where the plug-in mounted it: dropping the last one unmounts.
+    /// Set if the plug-in mounted the file system by URL: dropping the last share unmounts.
     _mount: Option<Mount>,
 }
 
 impl FurrowFs {
-    /// A handle over `fs`, which stays mounted when the handle goes.
+    /// A handle over `fs`. Dropping the handle does not unmount.
     #[cfg(feature = "shim")]
     pub(crate) fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
         Box::into_raw(Box::new(FurrowFs { fs, replays, _mount: None }))
@@ -44,7 +44,7 @@ impl FurrowFs {
     }
 }
 
-/// A held lock, in C++'s hands.
+/// A held file lock, owned by the C++ shim.
 #[derive(Debug)]
 pub struct FurrowLock {
     _held: FileLock,
@@ -61,7 +61,7 @@ pub struct FurrowStat {
     is_dir: u8,
 }
 
-/// Mounts what the URL names.
+/// Mounts the file system on the device that the URL names.
 ///
 /// # Safety
 /// `url` and `out` are valid; the result goes to [`furrow_release`].
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn furrow_mount(
     })
 }
 
-/// Lets go of a file system.
+/// Frees a file system handle. The last handle of a mount unmounts.
 ///
 /// # Safety
 /// `fs` came from this library, is not in use and is not released again.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn furrow_release(fs: *mut FurrowFs) {
     entry_or((), || drop(unsafe { Box::from_raw(fs) }));
 }
 
-/// Unmounts whatever is still mounted by URL, when the process ends.
+/// Unmounts every file system that is still mounted by URL. Runs when the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn furrow_unmount_all() {
     entry_or((), mount::unmount_all);
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
     entry_or(0, || unsafe { &*fs }.driver().unix_millis())
 }
 
-/// The bytes that can still be written.
+/// Writes to `bytes` how many bytes can still be written to the file system.
 ///
 /// # Safety
 /// `fs` is alive and `bytes` is valid.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn furrow_free_space(fs: *const FurrowFs, bytes: *mut u64)
     })
 }
 
-/// What is known of a path.
+/// Writes inode number, size, type and times of the file or directory `name` to `out`.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid.
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn furrow_stat(
     })
 }
 
-/// An entry that does one thing to one path.
+/// Defines an exported function that runs one file system operation on one path.
 macro_rules! one_path {
     ($(#[$doc:meta])* $name:ident, $method:ident) => {
         $(#[$doc])*
@@ -170,7 +170,7 @@ macro_rules! one_path {
     };
 }
 
-/// An entry that does one thing to two paths.
+/// Defines an exported function that runs one file system operation on two paths.
 macro_rules! two_paths {
     ($(#[$doc:meta])* $name:ident, $method:ident) => {
         $(#[$doc])*
@@ -204,13 +204,13 @@ one_path!(
     /// Removes a file's name.
     furrow_unlink, unlink);
 two_paths!(
-    /// Renames a file or directory, over a file if one is there.
+    /// Renames a file or directory. An existing file of the new name is replaced.
     furrow_rename, rename);
 two_paths!(
     /// Gives a file a second name.
     furrow_link, link);
 
-/// Cuts a file.
+/// Truncates a file to a size.
 ///
 /// # Safety
 /// `fs` is alive and `name` is valid.
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn furrow_read_dir(
     })
 }
 
-/// Takes the lock of a path, for this process.
+/// Takes the lock file of a path for this process.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_unlock`].
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn furrow_lock(
     })
 }
 
-/// Lets go of a lock.
+/// Releases a lock.
 ///
 /// # Safety
 /// `lock` came from [`furrow_lock`] and is not unlocked again.

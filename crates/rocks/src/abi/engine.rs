@@ -1,4 +1,4 @@
-//! The functions of `cpp/parallel_abi.h`: the engine above a program's own database.
+//! The functions of `cpp/parallel_abi.h`: the parallel WAL engine above a database that a program opened by itself.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -12,17 +12,17 @@ use crate::engine::{Asked, Engine, EngineError, EngineErrorKind, FamilyFacts, in
 use crate::ffi::{FlushCalls, RocksDb, RocksMark};
 use crate::unlogged::{AppliedMark, Hub};
 
-/// An engine, in C++'s hands.
+/// An engine, owned by the C++ shim.
 pub struct FurrowEngine {
     engine: Box<dyn Engine>,
 }
 
-/// Where a database's flushes are told to, in C++'s hands.
+/// The receiver of a database's flush events, owned by the C++ shim.
 pub struct FurrowHub {
     hub: Arc<Hub>,
 }
 
-/// `FurrowFamily`.
+/// Rust side of `FurrowFamily` in `cpp/parallel_abi.h`: what the engine must know of a column family.
 #[repr(C)]
 pub struct FurrowFamily {
     id: u32,
@@ -51,7 +51,7 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// A hub, and what RocksDB's listener calls.
+/// Makes a hub, and writes to `calls` the callbacks that RocksDB's listener makes.
 ///
 /// # Safety
 /// `calls` can be written.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHu
 /// Frees a hub.
 ///
 /// # Safety
-/// It is from [`furrow_hub_new`], is freed once, and no database calls it any more.
+/// `hub` is from [`furrow_hub_new`], is freed once, and no database calls it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_hub_free(hub: *mut FurrowHub) {
     // SAFETY: the caller's promise.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn furrow_hub_free(hub: *mut FurrowHub) {
 /// Opens the engine above a database. Takes over `db`, on failure too.
 ///
 /// # Safety
-/// The pointers are alive, `families` has `n` elements, and `db` is nobody else's.
+/// The pointers are alive, `families` has `n` elements, and nothing else owns `db`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_open(
     hub: *const FurrowHub,
@@ -105,17 +105,18 @@ pub unsafe extern "C" fn furrow_engine_open(
     })
 }
 
-/// Frees an engine, and what it took over.
+/// Frees an engine and the `RocksDb` that [`furrow_engine_open`] took over.
 ///
 /// # Safety
-/// It is from [`furrow_engine_open`], is freed once, and nobody uses it.
+/// `engine` is from [`furrow_engine_open`], is freed once, and no other thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_free(engine: *mut FurrowEngine) {
     // SAFETY: the caller's promise.
     entry_or((), || drop(unsafe { Box::from_raw(engine) }));
 }
 
-/// Writes a batch; `flags`: 1 synced, 2 logged, 4 missing families are ignored. `apply` gives 0 where it refused.
+/// Writes a batch. Bits of `flags`: 1 synced, 2 logged, 4 records of missing families are skipped. `apply` returns 0
+/// if RocksDB refused the batch.
 ///
 /// # Safety
 /// The engine is alive, and so is the batch during the call; `apply` may be called with `context`.
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> Furr
     entry(|| Ok(unsafe { &*engine }.engine.sync()?))
 }
 
-/// From now on nothing that is in tables is applied again after a crash.
+/// From this call on, a recovery does not apply again a batch that is in tables.
 ///
 /// # Safety
 /// The engine is alive.
@@ -162,7 +163,7 @@ pub unsafe extern "C" fn furrow_engine_exactly_once(engine: *const FurrowEngine)
     entry(|| Ok(unsafe { &*engine }.engine.exactly_once()?))
 }
 
-/// Calls `run` while no batch is on its way.
+/// Calls `run` while no batch is being written.
 ///
 /// # Safety
 /// The engine is alive, and `run` may be called with `context`.
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn furrow_engine_exclusive(
     entry_or((), || unsafe { &*engine }.engine.exclusive(&mut || run(context)));
 }
 
-/// A family that is there from now on. Within [`furrow_engine_exclusive`].
+/// Adds a column family that was just created. Call within [`furrow_engine_exclusive`].
 ///
 /// # Safety
 /// The engine and the family's facts are alive.
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, f
     entry_or((), || unsafe { (&*engine).engine.add_family((*family).facts()) });
 }
 
-/// A family that is gone. Within [`furrow_engine_exclusive`].
+/// Removes a column family that was dropped. Call within [`furrow_engine_exclusive`].
 ///
 /// # Safety
 /// The engine is alive.
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine
     entry_or((), || unsafe { &*engine }.engine.remove_family(id));
 }
 
-/// Brings everything into tables, and ends the log.
+/// Writes all memtables to tables and removes the parallel log.
 ///
 /// # Safety
 /// The engine is alive.

@@ -1,5 +1,5 @@
-//! Open files: the hot calls are here. A read into the caller's memory and an append that fits the buffer allocate
-//! nothing.
+//! Open files. Reads and appends are the hot path: a read into the caller's memory and an append that fits the buffer
+//! allocate nothing.
 
 use std::ffi::c_char;
 use std::slice;
@@ -14,14 +14,14 @@ use super::logic::{bytes, lifetime, path};
 use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
 use crate::replay::{LogReplay, Replays};
 
-/// A file being written, in C++'s hands.
+/// A file being written, owned by the C++ shim.
 #[derive(Debug)]
 pub struct FurrowWriter {
     writer: Writer,
     driver: Arc<dyn Driver>,
 }
 
-/// An open file, in C++'s hands.
+/// A file open for reading, owned by the C++ shim.
 #[derive(Debug)]
 pub struct FurrowReader {
     reader: Reader,
@@ -30,7 +30,7 @@ pub struct FurrowReader {
     ino: u64,
 }
 
-/// What a file that is read from its beginning to its end has beside.
+/// Additional state of a file that is read from its beginning to its end.
 #[derive(Debug)]
 struct Sequential {
     ahead: Mutex<SequentialReader>,
@@ -41,7 +41,7 @@ struct Sequential {
 impl FurrowReader {
     fn read(&self, offset: Bytes, into: &mut [u8]) -> fs::Result<usize> {
         match &self.sequential {
-            // Held across the wait: one thread at a time uses such a file.
+            // The lock is held across the wait: one thread at a time uses a sequential file.
             Some(sequential) => block_on(&*self.driver, sequential.ahead.lock().read_at(offset, into)),
             None => block_on(&*self.driver, self.reader.read_at(offset, into)),
         }
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn furrow_open_append(
     })
 }
 
-/// Appends.
+/// Appends `len` bytes to a file.
 ///
 /// # Safety
 /// `writer` is alive and `data` is valid.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn furrow_append(
     })
 }
 
-/// Promises nothing: as POSIX's write.
+/// Writes out what the buffer holds. As with POSIX's write, nothing is durable before [`furrow_sync_file`].
 ///
 /// # Safety
 /// `writer` is alive.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStat
     })
 }
 
-/// Makes what was appended durable.
+/// Makes all appended bytes durable.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> Furrow
     })
 }
 
-/// Writes the buffer out and ends the writing.
+/// Writes the buffer out and closes the file.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStat
     })
 }
 
-/// Cuts the file being written.
+/// Truncates the file being written to `size` bytes.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size:
     })
 }
 
-/// The file's size so far.
+/// The size of the file in bytes, unwritten buffer included.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
     entry_or(0, || unsafe { &*writer }.writer.size().0)
 }
 
-/// Says how long the file is expected to live.
+/// Sets how long the file is expected to live, as RocksDB's WriteLifeTimeHint.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: 
     entry_or((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
 }
 
-/// Closes the file if nobody did, and lets go of it.
+/// Frees a writer. Closes the file first if the caller did not.
 ///
 /// # Safety
 /// `writer` came from this library, is not in use and is not freed again.
@@ -218,7 +218,8 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
     });
 }
 
-/// Opens a file for reading; `sequential`: from its beginning to its end, by one thread at a time.
+/// Opens a file for reading. `sequential` is not 0 for a file that one thread at a time reads from its beginning to
+/// its end.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_reader_free`].
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn furrow_open(
 /// Reads `n` bytes, fewer only at the end of the file.
 ///
 /// # Safety
-/// `reader` is alive, `into` has `n` bytes to write to that nobody else uses, and `got` is valid.
+/// `reader` is alive, `into` has `n` writable bytes that nothing else uses, and `got` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_read(
     reader: *const FurrowReader,
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn furrow_read(
     })
 }
 
-/// The number that names the file while it is open.
+/// The inode number of the file, unique while the file is open.
 ///
 /// # Safety
 /// `reader` is alive.
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
     entry_or(0, || unsafe { &*reader }.ino)
 }
 
-/// Lets go of an open file.
+/// Frees a reader.
 ///
 /// # Safety
 /// `reader` came from [`furrow_open`], is not in use and is not freed again.

@@ -1,4 +1,4 @@
-//! Paths and slices, from C++'s terms to ours.
+//! Converts paths, byte strings and lifetime hints from C++'s form.
 
 use std::borrow::Cow;
 use std::ffi::c_char;
@@ -11,7 +11,7 @@ use super::status::{Code, Failure};
 /// The bytes at `data`.
 ///
 /// # Safety
-/// `data` points to `len` readable bytes that stay as they are while the result lives; null with length 0 is fine.
+/// `data` points to `len` readable bytes that do not change during `'a`. Null with length 0 is allowed.
 pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 || data.is_null() {
         return &[];
@@ -34,8 +34,8 @@ pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a,
     Ok(normal(text))
 }
 
-/// RocksDB joins directories and names as they come: `//`, `/./` and trailing slashes go, and a relative path
-/// begins at the root. A path that is fine already, the usual case, is borrowed.
+/// Normalises a path. RocksDB concatenates directories and names, so `//`, `/./` and trailing slashes are removed,
+/// and a relative path begins at the root. A path in normal form, the usual case, is borrowed.
 fn normal(path: &str) -> Cow<'_, str> {
     let fine = path.starts_with('/')
         && (path.len() == 1
@@ -54,7 +54,7 @@ fn normal(path: &str) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
-/// From RocksDB's WriteLifeTimeHint.
+/// The lifetime for a value of RocksDB's WriteLifeTimeHint.
 pub(super) fn lifetime(hint: u8) -> Lifetime {
     match hint {
         1 => Lifetime::None,

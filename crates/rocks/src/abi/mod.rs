@@ -1,5 +1,5 @@
-//! The functions of `cpp/furrow_abi.h`: what the C++ shim calls. Every entry is a thin translation; a panic becomes
-//! an I/O error and never crosses into C++.
+//! The functions of `cpp/furrow_abi.h`, which the C++ shim calls. Each function only converts arguments and results.
+//! A panic becomes an I/O error and never crosses into C++.
 
 mod dir;
 #[cfg(feature = "shim")]

@@ -1,4 +1,4 @@
-//! Outcomes, as C++ sees them.
+//! Outcomes of calls, in the form that C++ receives.
 
 use std::any::Any;
 use std::ffi::c_char;
@@ -27,13 +27,13 @@ pub(super) enum Code {
     IoError = 3,
     Invalid = 4,
     Busy = 5,
-    /// What C++ was asked to do failed; it has a status of its own.
+    /// The C++ callback refused to apply a batch; the callback keeps its own RocksDB status.
     #[cfg(feature = "shim")]
     Applying = 6,
 }
 
-/// Why a call of the shim failed. No failure is called retryable: a failed write poisons its file until it is reopened,
-/// and RocksDB would go on with the same file and wait for its own recovery for ever.
+/// Why a call of the shim failed. No failure is marked retryable: a failed write poisons its file until the file is
+/// reopened, and RocksDB would retry its own recovery on the same file for ever.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub code: Code,
@@ -77,7 +77,7 @@ impl FurrowStatus {
     }
 }
 
-/// Runs the body of an entry. Success allocates nothing; a panic is an I/O error that says what panicked.
+/// Runs the body of an entry. Success allocates nothing. A panic becomes an I/O error with the panic's message.
 pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
@@ -89,7 +89,7 @@ pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus 
     }
 }
 
-/// Runs the body of an entry that cannot fail; `otherwise` stands in after a panic.
+/// Runs the body of an entry that cannot fail. Returns `otherwise` after a panic.
 pub(super) fn entry_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
@@ -109,7 +109,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_message_free(message: *mut c_char, len: usize) {
     if !message.is_null() {
-        // SAFETY: by the caller's promise this is the box that `failed` leaked, with its own length.
+        // SAFETY: by the caller's promise, `message` is the box that `failed` leaked, with its own length.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.cast::<u8>(), len)) });
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn take(status: FurrowStatus) -> (i32, String) {
-        // SAFETY: a status's message and length belong together, and it is read before it is freed.
+        // SAFETY: a status's message and length belong together, and the message is read before it is freed.
         let text = unsafe { std::slice::from_raw_parts(status.message.cast::<u8>(), status.message_len) };
         let text = String::from_utf8(text.to_vec()).unwrap();
         // SAFETY: freed once.
