@@ -27,18 +27,19 @@
 using rocksdb::Slice;
 using rocksdb::Status;
 
-// Members are destroyed from the last to the first: the database goes before its Env, and that before the mount.
+// Members are destroyed from the last to the first: the database before its Env, and the Env before the mount.
 struct RocksDb {
   std::shared_ptr<rocksdb::FileSystem> fs;
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::Cache> cache;
   std::unique_ptr<furrow::LogsStayEmpty> empty;
   std::unique_ptr<rocksdb::DB> db;
-  // Beside the default one.
+  // Handles of the column families besides the default one.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   std::unique_ptr<furrow::Unlogged> unlogged;
-  // Of max_compaction_bytes: what it was when the database was opened, whether it is something else now, and how many
-  // compactions want that.
+  // State of the bound on max_compaction_bytes. `usual`: the value before the bound was set. `narrow`: the value
+  // differs from `usual` now. `bounded`: the number of running compactions that need the bound. The mutex `bound`
+  // guards the others.
   std::mutex bound;
   uint64_t usual = 0;
   std::atomic<bool> narrow{false};
@@ -61,7 +62,7 @@ struct RocksDb {
   }
 };
 
-// A value in the block cache; holds the cache, so that it may outlive the database.
+// A value in the block cache. Holds the cache, so the value may outlive the database.
 struct RocksPin {
   std::shared_ptr<rocksdb::Cache> cache;
   rocksdb::PinnableSlice slice;
@@ -77,16 +78,17 @@ struct RocksBatch {
 
 namespace {
 
-// The LOG of a database: this many files of this size.
+// The number and the size in bytes of a database's LOG files.
 constexpr size_t kLogFiles = 4;
 constexpr size_t kLogFileBytes = 8 << 20;
 constexpr int kBloomBitsPerKey = 10;
 
-// A compaction keeps its input until it is done, and needs as much room for its output. This many tables are a little
-// more than one table and what it overlaps in the next level, of ten times the size; RocksDB's own bound is 25.
+// Bound of a compaction's input, in tables. A compaction keeps its input until it is done, and needs as much room for
+// its output. This many tables are a little more than one table and the tables that it overlaps in the next level,
+// which is ten times as large. RocksDB's own bound is 25.
 constexpr uint64_t kCompactionTables = 12;
 
-// Adds numbers: for tests and counters.
+// A merge operator that adds numbers, for tests and counters.
 class Adder : public rocksdb::AssociativeMergeOperator {
  public:
   bool Merge(const Slice&, const Slice* existing, const Slice& value, std::string* out,
@@ -150,9 +152,9 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   options.env = db.env.get();
   options.create_if_missing = given.create != 0;
   options.paranoid_checks = true;
-  // The log's files return an intact prefix of what was written to them and nothing behind it, so that both this
-  // and kTolerateCorruptedTailRecords recover a cut log. This one also refuses to go on behind a gap between two
-  // log files, and opens where a log's tail was lost: what is left is a point in time.
+  // After a crash a log file returns an intact prefix of the written bytes, so both kPointInTimeRecovery and
+  // kTolerateCorruptedTailRecords recover a cut log. Only kPointInTimeRecovery also stops at a gap between two log
+  // files, and opens the database at a consistent point in time when a log's tail was lost.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   options.write_buffer_size = given.write_buffer;
   options.max_write_buffer_number = given.write_buffers;
@@ -161,13 +163,13 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   options.max_bytes_for_level_base = std::max<uint64_t>(given.write_buffer * 4, given.table_size * 4);
   options.max_compaction_bytes = given.table_size * kCompactionTables;
   options.level_compaction_dynamic_level_bytes = true;
-  // Files are deleted, and with them zones reset, by background threads.
+  // Background threads delete files, and with them reset zones.
   options.avoid_unnecessary_blocking_io = true;
   options.avoid_flush_during_recovery = given.keep_recovered != 0;
   options.skip_stats_update_on_db_open = true;
   options.keep_log_file_num = kLogFiles;
   options.max_log_file_size = kLogFileBytes;
-  // A zone cannot be overwritten: recycling a log file would copy nothing and save nothing.
+  // A zone cannot be overwritten: recycling a log file would save nothing.
   options.recycle_log_file_num = 0;
   options.compression = given.compression ? rocksdb::kLZ4Compression : rocksdb::kNoCompression;
   if (given.adds) {
@@ -218,7 +220,7 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
       status = furrow::HasMarks(options, name, &has_marks);
     }
   } else if (!furrow::HasMarks(options, name, &has_marks).ok()) {
-    // Opening it says what is wrong.
+    // Opening the database below reports the error.
     has_marks = false;
   }
   families.emplace_back(rocksdb::kDefaultColumnFamilyName, options);
@@ -235,7 +237,7 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
   }
   if (status.ok()) {
     db->db.reset(opened);
-    // The default family has a handle in the database as well.
+    // The database holds its own handle of the default family.
     opened->DestroyColumnFamilyHandle(handles[0]);
     db->families.assign(handles.begin() + 1, handles.begin() + 1 + given.families);
     rocksdb::ColumnFamilyHandle* marks = has_marks ? handles.back() : nullptr;
@@ -247,7 +249,8 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
         db->empty = std::make_unique<furrow::LogsStayEmpty>(zoned, options, name);
       }
     } else if (has_marks) {
-      // A close was cut short behind the end of its parallel log, or this is a checkpoint: everything is in tables.
+      // Either a close was interrupted after it removed the parallel log, or this database is a checkpoint. Both have
+      // everything in tables, so the marks are useless.
       status = furrow::Unlogged(opened, {}, marks).DropMarks();
     }
   }
@@ -293,7 +296,7 @@ RocksStatus rocks_close(RocksDb* db) noexcept {
     owned->db->DestroyColumnFamilyHandle(family);
   }
   if (owned->db == nullptr) {
-    // Somebody else's, see rocks_adopt.
+    // The caller of rocks_adopt owns the database.
     return RocksStatus{};
   }
   rocksdb::CancelAllBackgroundWork(owned->db.get(), true);
@@ -387,7 +390,7 @@ RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, Rocks
 }
 
 void rocks_pin_free(RocksPin* pin) noexcept {
-  // The value lets go of its block before the cache may go.
+  // The value must release its block while the cache exists.
   pin->slice.Reset();
   delete pin;
 }
@@ -455,8 +458,8 @@ RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept {
   }
   rocksdb::CompactRangeOptions options;
   options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
-  // Otherwise it waits first until there are few tables in level 0: on a full drive, where no compaction succeeds, for
-  // ever.
+  // By default CompactRange first waits until level 0 has few tables. On a full drive no compaction succeeds, and the
+  // wait would never end.
   options.allow_write_stall = true;
   Status status = db->db->CompactRange(options, nullptr, nullptr);
   if (most != 0) {

@@ -1,5 +1,5 @@
-// A thin C face of rocksdb::DB for crates/rocks/src/ffi.rs. No exception leaves it: all is noexcept, and RocksDB
-// itself throws nothing but std::bad_alloc, which ends the process.
+// A C interface to rocksdb::DB for crates/rocks/src/ffi.rs. No exception leaves a function: all are noexcept, and
+// RocksDB itself throws nothing but std::bad_alloc, which ends the process.
 #pragma once
 
 #include <stddef.h>
@@ -21,13 +21,14 @@ enum {
   ROCKS_OTHER = 7,
 };
 
-// Flags of rocks_apply: records of families that do not exist are left out; a write stall is not waited for.
+// Flags of rocks_apply: skip records of families that do not exist; return ROCKS_BUSY instead of waiting in a write
+// stall.
 enum {
   ROCKS_IGNORE_MISSING = 1,
   ROCKS_NO_WAIT = 2,
 };
 
-// `message` is null on success and otherwise goes to rocks_free.
+// The outcome of a call. On success `message` is null; otherwise the caller frees `message` with rocks_free.
 typedef struct {
   int32_t code;
   uint8_t retryable;
@@ -46,11 +47,11 @@ typedef struct {
   uint8_t expiry;
   uint8_t create;
   uint8_t keep_recovered;
-  // RocksDB's log is off: writes go through rocks_apply, and flushes are told to `events`.
+  // RocksDB's log is off: writes go through rocks_apply, and `events` receives the flush events.
   uint8_t unlogged;
-  // Merge adds numbers, 8 bytes in little-endian.
+  // A merge adds numbers: 8 bytes, little-endian.
   uint8_t adds;
-  // Column families "family1", "family2", ... beside the default one, with the same options.
+  // Number of column families "family1", "family2", ... besides the default one, with the same options.
   uint8_t families;
   uint8_t reserved[1];
   FurrowFlushEvents events;
@@ -68,54 +69,56 @@ typedef struct RocksBatch RocksBatch;
 
 void rocks_free(char* message) noexcept;
 
-// Takes over `fs`, on failure too.
+// Opens the database in the directory `path` of `fs`. Takes over `fs`, on failure too.
 RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
-// The same on the host's own file system.
+// As rocks_open, on the host's own file system.
 RocksStatus rocks_open_host(RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
-// The nanoseconds and bytes of the logs that were read since the database of rocks_open_host was opened.
+// Sums up the logs that were read since rocks_open_host opened the database: nanoseconds and bytes.
 void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noexcept;
-// Stops the background work and closes the database. `db` is gone afterwards, whatever the outcome.
+// Stops the background work and closes the database. Frees `db` whatever the outcome.
 RocksStatus rocks_close(RocksDb* db) noexcept;
 
 RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
-// For a database that is `unlogged`: see furrow::Unlogged. `mark` may be null.
-// ROCKS_BUSY where a write stall was not to be waited for.
+// Applies a batch to a database that is `unlogged`: see furrow::Unlogged. `mark` may be null. Returns ROCKS_BUSY if
+// ROCKS_NO_WAIT is set and RocksDB would delay or stop the write.
 RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const FurrowMark* mark,
                         uint64_t* last) noexcept;
 RocksStatus rocks_flush_all(RocksDb* db) noexcept;
-// The same while no batch is being applied: an error unless everything is in tables.
+// As rocks_flush_all, while no batch is being applied. Returns an error unless everything is in tables.
 RocksStatus rocks_empty_memtables(RocksDb* db) noexcept;
 RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept;
 RocksStatus rocks_is_marked(RocksDb* db, uint64_t ticket, uint8_t* marked) noexcept;
 RocksStatus rocks_set_marks_floor(RocksDb* db, uint64_t floor) noexcept;
 RocksStatus rocks_drop_marks(RocksDb* db) noexcept;
-// `pin` is null where the key is not there; else it goes to rocks_pin_free and may outlive the database.
+// `pin` is null if the key does not exist; else the caller frees `pin` with rocks_pin_free. The pin may outlive the
+// database.
 RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept;
 RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, RocksPin** pins,
                             RocksSlice* values) noexcept;
 void rocks_pin_free(RocksPin* pin) noexcept;
 
-// In the default family (0), or in one of `families`: null where there is no such one.
+// A cursor in the default family (0) or in family number `family` of `families`. Null if that family was not opened.
 RocksCursor* rocks_cursor(RocksDb* db, uint32_t family, RocksSlice from) noexcept;
 void rocks_cursor_free(RocksCursor* cursor) noexcept;
 void rocks_cursor_seek(RocksCursor* cursor, RocksSlice key) noexcept;
 void rocks_cursor_next(RocksCursor* cursor) noexcept;
-// Whether the cursor is at an entry, which then is in `key` and `value` until the cursor moves.
+// Returns 1 if the cursor is at an entry. `key` and `value` then are valid until the cursor moves.
 uint8_t rocks_cursor_entry(const RocksCursor* cursor, RocksSlice* key, RocksSlice* value) noexcept;
 RocksStatus rocks_cursor_status(const RocksCursor* cursor) noexcept;
 
-// Null if there is no such property; else goes to rocks_free.
+// Null if RocksDB has no such property; else the caller frees the result with rocks_free.
 char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept;
 RocksStatus rocks_flush(RocksDb* db) noexcept;
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
-// Each step of it takes about `most` bytes, where that is not 0.
+// Compacts everything. If `most` is not 0, each step has an input of about `most` bytes.
 RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept;
-// Sets that bound back, where rocks_compact could not.
+// rocks_is_bound: 1 if the bound of rocks_compact is set, perhaps because rocks_compact could not restore the former
+// one. rocks_unbound restores it.
 uint8_t rocks_is_bound(RocksDb* db) noexcept;
 RocksStatus rocks_unbound(RocksDb* db) noexcept;
 
 RocksBatch* rocks_batch_new(void) noexcept;
-// A batch of RocksDB's serialisation.
+// A batch from RocksDB's serialisation.
 RocksBatch* rocks_batch_of(RocksSlice data) noexcept;
 void rocks_batch_free(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
@@ -126,7 +129,7 @@ RocksStatus rocks_batch_merge(RocksBatch* batch, RocksSlice key, RocksSlice valu
 RocksStatus rocks_batch_log_data(RocksBatch* batch, RocksSlice data) noexcept;
 void rocks_batch_set_save_point(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_rollback(RocksBatch* batch) noexcept;
-// The batch as RocksDB's log has it; until the batch changes.
+// The batch in the serialisation of RocksDB's log. Valid until the batch changes.
 RocksSlice rocks_batch_data(const RocksBatch* batch) noexcept;
 void rocks_batch_clear(RocksBatch* batch) noexcept;
 size_t rocks_batch_count(const RocksBatch* batch) noexcept;

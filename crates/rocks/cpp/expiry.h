@@ -1,4 +1,4 @@
-// Drops entries that have expired, when a compaction passes over them.
+// A compaction filter that drops expired entries.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace furrow {
 
-// Values begin with their expiry: milliseconds since 1970, little-endian, 8 bytes; 0 is never. A shorter value is
-// kept. The time is taken once per compaction: an entry is dropped late, never early.
+// Values begin with their expiry time: milliseconds since 1970, little-endian, 8 bytes; 0 is never. A value shorter
+// than 8 bytes is kept. The clock is read once per compaction, so an entry may be dropped late but never early.
 class ExpiryFilterFactory : public rocksdb::CompactionFilterFactory {
  public:
   // `fs` must outlive the database.

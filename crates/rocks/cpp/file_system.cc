@@ -31,7 +31,8 @@ bool EndsWith(const std::string& name, const char* suffix, size_t len) {
   return name.size() >= len && name.compare(name.size() - len, len, suffix) == 0;
 }
 
-// RocksDB 7.8 says neither in the options nor at the call what a file is for: its name does.
+// True for a write-ahead log. RocksDB 7.8 tells a file's purpose neither in the options nor at the call, so the name
+// decides.
 bool IsWal(const std::string& fname) { return EndsWith(fname, ".log", 4); }
 
 Env::WriteLifeTimeHint FirstHint(const std::string& fname, const FileOptions& options) {
@@ -52,22 +53,24 @@ std::string WithoutSlashes(std::string directory) {
   return directory;
 }
 
-// With the slash.
+// The directory part of a path, trailing slash included.
 std::string DirectoryOf(const std::string& fname) { return fname.substr(0, fname.rfind('/') + 1); }
 
-// The parallel log beside a CURRENT file, which begins every way into a database but the one below; empty for other files.
+// The path of the parallel log if `fname` is a database's CURRENT file; empty otherwise. Every opening of a database
+// begins with CURRENT, except one with best_efforts_recovery (see IsManifest).
 std::string LogBeside(const std::string& fname) {
   constexpr char kCurrent[] = "/CURRENT";
   return EndsWith(fname, kCurrent, sizeof(kCurrent) - 1) ? DirectoryOf(fname) + kParallelLogFile : "";
 }
 
-// A new one is made by every opening for writing; one with best_efforts_recovery reads no CURRENT before.
+// True for a manifest. Every opening for writing makes a new manifest, best_efforts_recovery too, which does not read
+// CURRENT first.
 bool IsManifest(const std::string& fname) {
   constexpr char kManifest[] = "MANIFEST-";
   return fname.compare(fname.rfind('/') + 1, sizeof(kManifest) - 1, kManifest) == 0;
 }
 
-// Refuses to go on beside a parallel log.
+// Fails if the parallel log `log` exists.
 IOStatus Without(const FurrowFs* fs, const std::string& log) {
   FurrowStat stat;
   IOStatus there = ToIOStatus(furrow_stat(fs, log.data(), log.size(), &stat), Missing::kProbe);
@@ -120,7 +123,7 @@ LogsStayEmpty::~LogsStayEmpty() {
 }
 
 IOStatus FurrowFileSystem::MayChangeManifest(const std::string& fname) const {
-  // The engine's own are made while it opens the database, or later by any thread.
+  // The engine itself makes manifests while it opens the database, and later from any thread.
   if (!IsManifest(fname) || knows_parallel_log > 0 || empty_logs_.IsOpen(fname)) {
     return IOStatus::OK();
   }
@@ -200,8 +203,8 @@ IOStatus FurrowFileSystem::ReopenWritableFile(const std::string& fname, const Fi
   return status;
 }
 
-// A zone cannot be overwritten in place, so recycling a log saves nothing here: the old file goes, and a new one
-// of the new name comes. Nothing of the old content can be mistaken for the new.
+// A zone cannot be overwritten in place, so recycling a log saves nothing: the old file is deleted, and a new file of
+// the new name is created. No old content can be mistaken for new.
 IOStatus FurrowFileSystem::ReuseWritableFile(const std::string& fname, const std::string& old_fname,
                                              const FileOptions& options,
                                              std::unique_ptr<rocksdb::FSWritableFile>* result,
@@ -241,7 +244,8 @@ IOStatus FurrowFileSystem::GetChildren(const std::string& dir, const IOOptions&,
 }
 
 IOStatus FurrowFileSystem::DeleteFile(const std::string& fname, const IOOptions&, IODebugContext*) {
-  // A database is being destroyed: what its log has must not come back in the next one here.
+  // Deleting CURRENT means that the database is being destroyed. The parallel log is deleted too, or its records
+  // would come back in the next database in this directory.
   const std::string log = LogBeside(fname);
   if (!log.empty()) {
     IOStatus status = ToIOStatus(furrow_unlink(fs_, log.data(), log.size()), Missing::kProbe);
@@ -291,7 +295,7 @@ IOStatus FurrowFileSystem::GetFileModificationTime(const std::string& fname, con
 
 IOStatus FurrowFileSystem::RenameFile(const std::string& src, const std::string& target, const IOOptions&,
                                       IODebugContext*) {
-  // RepairDB puts the old ones away before it makes one.
+  // RepairDB renames the old manifests before it makes a new one.
   IOStatus status = MayChangeManifest(src);
   if (!status.ok()) {
     return status;
@@ -354,7 +358,7 @@ IOStatus FurrowFileSystem::NewLogger(const std::string& fname, const IOOptions&,
     std::string message;
     sink = NewHostSink(host_dir, fname, &message);
     if (sink == nullptr) {
-      // RocksDB opens without a LOG when it cannot be made, and says nothing: this is the only place to say it.
+      // RocksDB opens without a LOG when the LOG cannot be made, and reports nothing, so the error is printed here.
       fprintf(stderr, "furrow: %s\n", message.c_str());
       return IOStatus::IOError(message);
     }

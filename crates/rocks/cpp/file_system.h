@@ -1,6 +1,6 @@
 // RocksDB's file system over a mounted Furrow file system.
 //
-// Compiles against RocksDB 7.8 (Debian 12) and 10: what differs is behind ROCKSDB_MAJOR.
+// Compiles against RocksDB 7.8 (Debian 12) and 10; ROCKSDB_MAJOR selects the differences.
 #pragma once
 
 #include <atomic>
@@ -17,24 +17,25 @@
 
 namespace furrow {
 
-// The parallel log of a database, beside its other files: docs/adr/0013.
+// File name of a database's parallel log, in the database's directory: docs/adr/0013.
 constexpr char kParallelLogFile[] = "FURROW-LOG";
 
-// While one lives, its thread may open databases that have a parallel log. All others are refused: the tables alone are
-// not the newest state.
+// While a thread has such an object, the thread may open databases that have a parallel log. Any other opening is
+// refused, because the tables alone are not the newest state.
 class KnowsParallelLog {
  public:
   KnowsParallelLog();
   ~KnowsParallelLog();
 };
 
-// The directories in which RocksDB's own logs must stay empty, for the database there has a parallel log. What is written to
-// one came past the engine: a crash would put the two logs in another order than the writes were in.
+// The directories in which RocksDB's own logs must stay empty, because the database in the directory has a parallel
+// log. A write to RocksDB's own log bypassed the engine: after a crash, the order of writes between the two logs
+// would be unknown.
 class EmptyLogs {
  public:
-  // Whether `file`, a log of RocksDB's, may be written.
+  // Fails if `file`, one of RocksDB's own logs, must stay empty.
   rocksdb::IOStatus Check(const std::string& file) const;
-  // Whether such a database is open in the directory of `file`.
+  // True if a database with a parallel log is open in the directory of `file`.
   bool IsOpen(const std::string& file) const;
 
  private:
@@ -42,7 +43,7 @@ class EmptyLogs {
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
   std::multiset<std::string> directories_;
-  // Where the databases are. Their logs may be elsewhere.
+  // The directories of the databases. Their logs may be in other directories (wal_dir).
   std::multiset<std::string> databases_;
 };
 
@@ -55,10 +56,10 @@ class FurrowFileSystem : public rocksdb::FileSystem {
   static const char* kClassName() { return "FurrowFileSystem"; }
   const char* Name() const override { return kClassName(); }
 
-  // The mounted file system; lives as long as this.
+  // The mounted file system. Valid during the lifetime of this object.
   const FurrowFs* mount() const { return fs_; }
 
-  // Where RocksDB's own logs must stay empty.
+  // The directories where RocksDB's own logs must stay empty.
   EmptyLogs* empty_logs() { return &empty_logs_; }
 
   rocksdb::IOStatus NewSequentialFile(const std::string& fname, const rocksdb::FileOptions& file_opts,
@@ -122,22 +123,22 @@ class FurrowFileSystem : public rocksdb::FileSystem {
   rocksdb::IOStatus IsDirectory(const std::string& path, const rocksdb::IOOptions& options, bool* is_dir,
                                 rocksdb::IODebugContext* dbg) override;
 #if ROCKSDB_MAJOR >= 8
-  // Reads are synchronous: without this RocksDB would queue them behind a ReadAsync that is not.
+  // No asynchronous reads: RocksDB would otherwise queue reads behind a ReadAsync that runs synchronously.
   void SupportedOps(int64_t& supported_ops) override { supported_ops = 0; }
 #endif
 
  private:
-  // Refuses to make or put away a database's manifest beside a parallel log that is not open.
+  // Fails if a manifest would be made or renamed in a directory with a parallel log whose database is not open.
   rocksdb::IOStatus MayChangeManifest(const std::string& fname) const;
 
   FurrowFs* fs_;
-  // What RocksDB preallocated for its latest write-ahead log: the size that the next one will have.
+  // The size that RocksDB preallocated for its latest write-ahead log, used as the expected size of the next one.
   std::atomic<uint64_t> log_preallocation_{0};
   EmptyLogs empty_logs_;
 };
 
-// While it lives, the logs of the database `name` stay empty. Made when the database is open, which may write to its log, and
-// gone after it; the file system outlives it.
+// While such an object lives, RocksDB's own logs of the database `name` must stay empty. Make it after the database
+// is opened, which may write to the log, and destroy it after the database. The file system must outlive it.
 class LogsStayEmpty {
  public:
   LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name);

@@ -12,8 +12,8 @@ using rocksdb::Slice;
 
 namespace {
 
-// One id per file, of a fixed length, so that none is the prefix of another; the leading byte keeps it from
-// being read as a single varint.
+// One id per file. All ids have the same length, so that no id is the prefix of another. The leading byte prevents
+// reading an id as a single varint.
 size_t UniqueId(uint64_t ino, char* id, size_t max_size) {
   const size_t size = 1 + 2 * sizeof(ino);
   if (max_size < size) {
@@ -43,7 +43,7 @@ IOStatus SequentialFile::Read(size_t n, const IOOptions&, Slice* result, char* s
 }
 
 IOStatus SequentialFile::Skip(uint64_t n) {
-  // Past the end is the end: the next Read returns nothing.
+  // An offset past the end needs no check: the next Read returns nothing.
   offset_ += n;
   return IOStatus::OK();
 }
@@ -85,15 +85,16 @@ IOStatus WritableFile::Truncate(uint64_t size, const IOOptions&, IODebugContext*
 IOStatus WritableFile::Close(const IOOptions&, IODebugContext*) { return ToIOStatus(furrow_close(writer_)); }
 
 IOStatus WritableFile::Flush(const IOOptions&, IODebugContext*) {
-  // RocksDB flushes its log after every unsynced write group. Handing the bytes on would cost a block for each
-  // record; they stay in the log's buffer until it is full or somebody syncs. README: what a crash may take.
+  // RocksDB flushes its log after every unsynced write group. Writing the bytes out would cost a block for each
+  // record, so they stay in the log's buffer until the buffer is full or a sync comes. The README says what a crash
+  // may lose.
   return IOStatus::OK();
 }
 
 IOStatus WritableFile::Sync(const IOOptions&, IODebugContext*) { return ToIOStatus(furrow_sync_file(writer_)); }
 
 IOStatus WritableFile::RangeSync(uint64_t, uint64_t, const IOOptions& options, IODebugContext* dbg) {
-  // Only a hint to begin writing out, unless the caller asked for the strict reading.
+  // RangeSync is a hint to begin writing out, unless the caller set strict_bytes_per_sync.
   return strict_bytes_per_sync_ ? Sync(options, dbg) : ToIOStatus(furrow_flush(writer_));
 }
 

@@ -12,7 +12,7 @@
 
 namespace furrow {
 
-// The Rust side of an open file being read; owned.
+// Owns the Rust side of a file open for reading.
 class Reader {
  public:
   explicit Reader(FurrowReader* reader) : reader_(reader) {}
@@ -27,7 +27,7 @@ class Reader {
   FurrowReader* reader_;
 };
 
-// Used by one thread at a time.
+// A file read from its beginning to its end, by one thread at a time.
 class SequentialFile : public rocksdb::FSSequentialFile {
  public:
   explicit SequentialFile(FurrowReader* reader) : reader_(reader) {}
@@ -45,7 +45,8 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   uint64_t offset_ = 0;
 };
 
-// Used by any number of threads. Prefetch stays NotSupported, so that RocksDB reads ahead into its own buffer.
+// A file read at any offset, by any number of threads. Prefetch stays NotSupported, so that RocksDB reads ahead into
+// its own buffer.
 class RandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
   explicit RandomAccessFile(FurrowReader* reader) : reader_(reader) {}
@@ -59,10 +60,11 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   Reader reader_;
 };
 
-// Written by one thread at a time; Sync may run beside Append and Flush.
+// A file written by one thread at a time. Sync may run in parallel with Append and Flush.
 class WritableFile : public rocksdb::FSWritableFile {
  public:
-  // `preallocation` remembers what RocksDB said of this file, for the next one of its kind. May be null.
+  // `preallocation` receives the size that RocksDB preallocates for this file, as the expected size of the next file
+  // of its kind. May be null.
   WritableFile(const rocksdb::FileOptions& options, FurrowWriter* writer, std::atomic<uint64_t>* preallocation)
       : rocksdb::FSWritableFile(options), writer_(writer), preallocation_(preallocation) {}
   ~WritableFile() override { furrow_writer_free(writer_); }
@@ -71,7 +73,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   using rocksdb::FSWritableFile::PositionedAppend;
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            rocksdb::IODebugContext* dbg) override;
-  // Only at the end of the file: a zone takes no other write.
+  // Succeeds only at the end of the file: a zone accepts no other write.
   rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
                                      const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus Truncate(uint64_t size, const rocksdb::IOOptions& options,
@@ -85,7 +87,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override;
   uint64_t GetFileSize(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
   void SetPreallocationBlockSize(size_t size) override;
-  // Space is taken from zones as data comes: there is nothing to prepare.
+  // Does nothing: space is allocated from zones when data is appended.
   void PrepareWrite(size_t, size_t, const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {}
   rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
 
@@ -94,7 +96,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   std::atomic<uint64_t>* preallocation_;
 };
 
-// A log of RocksDB's own, which stays empty where a database has a parallel log.
+// One of RocksDB's own logs. Writes fail if the database has a parallel log.
 class RocksLogFile final : public WritableFile {
  public:
   RocksLogFile(const rocksdb::FileOptions& options, FurrowWriter* writer, std::atomic<uint64_t>* preallocation,
@@ -113,7 +115,8 @@ class RocksLogFile final : public WritableFile {
   std::string name_;
 };
 
-// A directory, for its Fsync: metadata operations are one log, so any directory's sync covers them all.
+// A directory, for its Fsync. All metadata operations share one log, so the sync of any directory makes all of them
+// durable.
 class Directory : public rocksdb::FSDirectory {
  public:
   Directory(const FurrowFs* fs, uint64_t ino) : fs_(fs), ino_(ino) {}

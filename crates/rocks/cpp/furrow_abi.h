@@ -1,7 +1,7 @@
 // The functions that Rust (crates/rocks/src/abi) implements for the C++ shim.
 //
-// Every function may be called from any thread unless it says otherwise, none throws, and none lets a Rust panic
-// out: a panic becomes FURROW_IO_ERROR. Strings are UTF-8 with a length, without a terminating zero.
+// Every function may be called from any thread unless its comment says otherwise. No function throws, and a Rust
+// panic becomes FURROW_IO_ERROR. Strings are UTF-8 with a length, without a terminating zero.
 #pragma once
 
 #include <stddef.h>
@@ -21,8 +21,8 @@ enum {
   FURROW_APPLYING = 6,
 };
 
-// The outcome of a call. On success nothing else is set and nothing was allocated. Otherwise `message` is the
-// caller's and goes to furrow_message_free.
+// The outcome of a call. On success the other fields are not set, and nothing was allocated. Otherwise the caller
+// owns `message` and frees it with furrow_message_free.
 typedef struct {
   int32_t code;
   uint8_t data_loss;
@@ -46,11 +46,11 @@ typedef struct FurrowLock FurrowLock;      // one held file lock
 
 void furrow_message_free(char* message, size_t len);
 
-// Mounts what `url` names, or shares the mount that this process has under the same URL.
+// Mounts the file system on the device `url`, or shares this process's mount of the same URL.
 FurrowStatus furrow_mount(const char* url, size_t url_len, FurrowFs** out);
-// Lets go of a mount; the last one to do so unmounts.
+// Frees a handle. The last handle of a mount unmounts.
 void furrow_release(FurrowFs* fs);
-// Unmounts whatever is still mounted by URL: for the end of the process.
+// Unmounts every file system that is still mounted by URL. For the end of the process.
 void furrow_unmount_all(void);
 
 uint64_t furrow_unix_ms(const FurrowFs* fs);
@@ -63,13 +63,13 @@ FurrowStatus furrow_rename(const FurrowFs* fs, const char* from, size_t from_len
 FurrowStatus furrow_link(const FurrowFs* fs, const char* from, size_t from_len, const char* to, size_t to_len);
 FurrowStatus furrow_truncate(const FurrowFs* fs, const char* path, size_t len, uint64_t size);
 FurrowStatus furrow_sync(const FurrowFs* fs);
-// Calls `each` with every name, on this thread, before it returns.
+// Calls `each` with every name in a directory, on the calling thread, before returning.
 FurrowStatus furrow_read_dir(const FurrowFs* fs, const char* path, size_t len, void* context,
                              void (*each)(void* context, const char* name, size_t name_len));
 FurrowStatus furrow_lock(const FurrowFs* fs, const char* path, size_t len, FurrowLock** out);
 void furrow_unlock(FurrowLock* lock);
 
-// `lifetime` is RocksDB's WriteLifeTimeHint; `log` is 1 for a write-ahead log.
+// Creates a file for writing. `lifetime` is RocksDB's WriteLifeTimeHint; `log` is 1 for a write-ahead log.
 FurrowStatus furrow_create(const FurrowFs* fs, const char* path, size_t len, uint8_t log, uint8_t lifetime,
                            uint64_t preallocate, FurrowWriter** out);
 FurrowStatus furrow_open_append(const FurrowFs* fs, const char* path, size_t len, FurrowWriter** out);
@@ -82,9 +82,10 @@ uint64_t furrow_written(const FurrowWriter* writer);
 void furrow_set_lifetime(const FurrowWriter* writer, uint8_t lifetime);
 void furrow_writer_free(FurrowWriter* writer);
 
-// `sequential` is 1 for a file that one thread at a time reads from its beginning to its end.
+// Opens a file for reading. `sequential` is 1 for a file that one thread at a time reads from its beginning to its
+// end.
 FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t sequential, FurrowReader** out);
-// Reads until `n` bytes or the end of the file; `got` is how many.
+// Reads until `n` bytes or the end of the file. `got` is the number of bytes read.
 FurrowStatus furrow_read(const FurrowReader* reader, uint64_t offset, size_t n, char* into, size_t* got);
 uint64_t furrow_reader_ino(const FurrowReader* reader);
 void furrow_reader_free(FurrowReader* reader);

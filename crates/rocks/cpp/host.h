@@ -1,4 +1,4 @@
-// The host's own file system, which notes how long logs are read: what a recovery is compared with.
+// The host's own file system, with the time and bytes of reading logs measured: a baseline for recovery times.
 #pragma once
 
 #include <atomic>

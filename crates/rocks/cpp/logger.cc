@@ -16,10 +16,12 @@ using rocksdb::Status;
 
 namespace {
 
-// A Flush makes lines durable if the one that did so before is so long ago, or the opening is not. Otherwise it keeps nothing:
-// the file system holds what fills no block in memory until a sync.
+// A Flush makes lines durable if the last Flush that did so is at least this long ago, or if the database was opened
+// less than this time ago. Any other Flush makes nothing durable: the file system keeps a partly filled block in
+// memory until a sync.
 constexpr uint64_t kSyncEveryMicros = 5 * 1000 * 1000;
-// Lines in memory at most, where no Flush comes: whoever logs one more writes them.
+// The most bytes of lines that are buffered without a Flush. The thread that logs the next line writes the buffer
+// out.
 constexpr size_t kMuch = 64 * 1024;
 constexpr size_t kLineOnStack = 1024;
 constexpr size_t kLongestLine = 64 * 1024;
@@ -52,7 +54,8 @@ class HostSink : public LogSink {
   ~HostSink() override { fclose(file_); }
   bool Write(const char* data, size_t len) override { return fwrite(data, 1, len, file_) == len; }
   void Flush() override { fflush(file_); }
-  // The host outlives a crash of ours, and its own is not what the LOG is read for.
+  // On the host the LOG is only flushed: the host survives a crash of this process, and after a crash of the host
+  // nobody needs the LOG.
   void Sync() override { fflush(file_); }
 
  private:
@@ -68,14 +71,14 @@ size_t Stamp(char* into, size_t size, const timeval& now) {
   return n < 0 ? 0 : static_cast<size_t>(n);
 }
 
-// RocksDB puts the level in front of the format. The level itself does not come through a logger that rolls.
+// RocksDB puts the level in front of the format. A logger that rolls does not pass on the level itself.
 bool IsError(const char* format) {
   return strncmp(format, "[ERROR]", 7) == 0 || strncmp(format, "[FATAL]", 7) == 0;
 }
 
 bool IsWarning(const char* format) { return strncmp(format, "[WARN]", 6) == 0; }
 
-// The logger whose last line on this thread was a warning.
+// The logger whose latest line on this thread was a warning.
 thread_local const FurrowLogger* warned = nullptr;
 
 uint64_t NowMicros() {
@@ -169,7 +172,8 @@ void FurrowLogger::Write(const char* line, size_t len) {
 
 void FurrowLogger::Flush() {
   if (warned == this) {
-    // RocksDB's own, behind each warning: a writer's, with all others waiting, where its new memtable makes them slow down.
+    // RocksDB flushes the LOG after each warning. A writer whose new memtable slows down writers does so while all
+    // other writers wait, so this Flush is skipped.
     warned = nullptr;
     return;
   }
@@ -179,7 +183,7 @@ void FurrowLogger::Flush() {
     return;
   }
   const uint64_t micros = NowMicros();
-  // At its opening a database logs its options, hundreds of lines within a moment, and calls Flush behind them.
+  // While it opens, a database logs its options, hundreds of lines within a moment, and then calls Flush.
   const bool opening = micros - opened_us_ < kSyncEveryMicros;
   if (opening || micros - synced_us_ >= kSyncEveryMicros) {
     synced_us_ = micros;

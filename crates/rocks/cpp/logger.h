@@ -11,22 +11,23 @@
 
 namespace furrow {
 
-// Where a logger's lines go. Called by one thread at a time.
+// The destination of a logger's lines. Called by one thread at a time.
 class LogSink {
  public:
   virtual ~LogSink() = default;
   virtual bool Write(const char* data, size_t len) = 0;
   virtual void Flush() = 0;
-  // What was written survives a crash.
+  // Makes the written lines survive a crash.
   virtual void Sync() = 0;
 };
 
-// A LOG must never stop the database: a failed write drops lines and says so on stderr once. Nor does one hold up a write
-// to it: the line of a new memtable is the writer's, and so is the warning that it slows writers down. So lines go to memory,
-// and to the file with RocksDB's own Flush, which comes behind every flush and compaction and, from RocksDB 7.8 on, every ten
-// seconds; not with the one behind a warning. A crash takes what came since the
-// last Flush, and some seconds before it; neither an error's line, which is durable when Logv returns, nor what was logged
-// while the database was opened.
+// RocksDB's LOG. A LOG must never stop the database: a failed write drops lines, and stderr says so once. A LOG must
+// not delay a write to the database either, and writers log lines themselves: for a new memtable, and for the warning
+// that writers are slowed down. So lines go to memory, and RocksDB's Flush writes them to the file. RocksDB calls
+// Flush after every flush and compaction, from 7.8 on every ten seconds, and after a warning; the Flush after a
+// warning is ignored. A crash loses the lines since the last Flush and of some seconds before it. A crash does not
+// lose an error's line, which is durable when Logv returns, nor the lines that were logged while the database was
+// opened.
 class FurrowLogger : public rocksdb::Logger {
  public:
   explicit FurrowLogger(std::unique_ptr<LogSink> sink) : sink_(std::move(sink)) {}
@@ -43,13 +44,13 @@ class FurrowLogger : public rocksdb::Logger {
  private:
   void Write(const char* line, size_t len);
   void SyncNow();
-  // Gives the sink what there is for it; io_ is held.
+  // Writes the buffered lines to the sink. The caller holds io_.
   void Drain();
 
-  // Of the sink, and held while it writes. Taken before the other one.
+  // Guards the sink, and is held during writes to it. Locked before mutex_.
   std::mutex io_;
   std::unique_ptr<LogSink> sink_;
-  // Of the lines, and held for a moment only.
+  // Guards the buffered lines, and is held only briefly.
   mutable std::mutex mutex_;
   std::string lines_;
   size_t size_ = 0;
@@ -60,8 +61,8 @@ class FurrowLogger : public rocksdb::Logger {
 
 std::unique_ptr<LogSink> NewZonedSink(FurrowWriter* writer);
 
-// A sink in the host directory `dir`, named for the LOG's own path; one older file is kept. Null and a message if
-// it cannot be made.
+// A sink in the host directory `dir`, named for the LOG's own path. One older file is kept. If the file cannot be
+// made, returns null and sets `message`.
 std::unique_ptr<LogSink> NewHostSink(const std::string& dir, const std::string& fname, std::string* message);
 
 }  // namespace furrow

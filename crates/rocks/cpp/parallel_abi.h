@@ -1,5 +1,5 @@
-// The functions that Rust (crates/rocks/src/abi/engine.rs) implements for parallel_db.cc: the engine above a database
-// that a program opened by itself. docs/adr/0013.
+// The functions that Rust (crates/rocks/src/abi/engine.rs) implements for parallel_db.cc: the parallel WAL engine
+// above a database that a program opened by itself. docs/adr/0013.
 #pragma once
 
 #include "db.h"
@@ -27,11 +27,11 @@ enum {
 FurrowHub* furrow_hub_new(FurrowFlushEvents* calls);
 void furrow_hub_free(FurrowHub* hub);
 
-// Takes over `db`, on failure too.
+// Opens the engine of the database in `dir`. Takes over `db`, on failure too.
 FurrowStatus furrow_engine_open(const FurrowHub* hub, const FurrowFs* fs, const char* dir, size_t len, RocksDb* db,
                                 const FurrowFamily* families, size_t n, FurrowEngine** out);
 void furrow_engine_free(FurrowEngine* engine);
-// `apply` gives 0 where it refused; the outcome is FURROW_APPLYING then.
+// Writes a batch. `apply` returns 0 if RocksDB refused the batch; the outcome then is FURROW_APPLYING.
 FurrowStatus furrow_engine_write(const FurrowEngine* engine, const char* batch, size_t len, uint8_t flags,
                                  void* context,
                                  uint8_t (*apply)(void* context, const FurrowMark* mark, uint64_t* last));
@@ -42,7 +42,7 @@ void furrow_engine_add_family(const FurrowEngine* engine, const FurrowFamily* fa
 void furrow_engine_remove_family(const FurrowEngine* engine, uint32_t id);
 FurrowStatus furrow_engine_close(const FurrowEngine* engine);
 
-// The side of a database that furrow_engine_open takes; the database itself stays the caller's, and outlives it.
+// Makes the RocksDb that furrow_engine_open takes over. The caller keeps `db`, which must outlive the RocksDb.
 RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexcept;
 furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept;
 
@@ -50,7 +50,7 @@ furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept;
 
 namespace furrow {
 
-// Whether this thread is inside of furrow_open_parallel or furrow_list_parallel.
+// True if this thread is inside furrow_open_parallel or furrow_list_parallel.
 bool InParallelOpen();
 
 }  // namespace furrow

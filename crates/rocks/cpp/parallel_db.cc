@@ -42,7 +42,7 @@ FurrowFamily Facts(uint32_t id, const ColumnFamilyOptions& options) {
   return family;
 }
 
-// What the engine cannot do with a family.
+// Refuses a column family whose options the engine does not support.
 Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) {
   if (name == kMarksFamily) {
     return Status::InvalidArgument("the name is the parallel log's own", name);
@@ -54,14 +54,15 @@ Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) 
     return Status::NotSupported("mempurge does not go with a parallel log; use FURROW_WAL=group", name);
   }
   if (options.inplace_update_support) {
-    // Overwritten in place, a batch keeps an older one's sequence: no flush would tell when it is in tables.
+    // RocksDB overwrites a value in place under the older record's sequence number, so no flush event would tell when
+    // the newer batch is in tables.
     return Status::NotSupported("inplace_update_support does not go with a parallel log; use FURROW_WAL=group", name);
   }
   return Status::OK();
 }
 
-// What RocksDB finds wrong with a range delete only when it applies the batch: what is before it is in the memtable then, and
-// the database takes no writes until it is opened again.
+// Checks range deletes before a batch is applied. RocksDB finds an invalid one only while applying the batch: the
+// records before it are in the memtable then, and the database takes no writes until it is opened again.
 class Ranges {
  public:
   void Add(const ColumnFamilyHandle& family, const ColumnFamilyOptions& options) {
@@ -77,7 +78,7 @@ class Ranges {
     }
     std::shared_lock<std::shared_mutex> lock(mutex_);
     Visitor visitor(families_);
-    // What it does not know ends it, and is the engine's to refuse.
+    // The iteration ends at a record type that the visitor does not know. The engine refuses such a batch.
     batch.Iterate(&visitor).PermitUncheckedError();
     return visitor.wrong;
   }
@@ -85,7 +86,7 @@ class Ranges {
  private:
   struct Family {
     const rocksdb::Comparator* comparator;
-    // The kind of tables that take no range deletes; empty for others.
+    // The name of a table factory that does not support range deletes; empty for other factories.
     std::string unable;
     std::string name;
   };
@@ -115,7 +116,7 @@ class Ranges {
   };
 
   mutable std::shared_mutex mutex_;
-  // Those that are gone stay: numbers are not used again.
+  // Dropped families stay in the map: RocksDB does not reuse their numbers.
   Families families_;
 };
 
@@ -132,7 +133,7 @@ class ParallelDb : public rocksdb::StackableDB {
       }
       furrow_engine_free(engine_);
     }
-    // Its threads tell of flushes until it is gone.
+    // The database's threads send flush events to the hub until the database is deleted.
     delete db_;
     db_ = nullptr;
     furrow_hub_free(hub_);
@@ -143,7 +144,7 @@ class ParallelDb : public rocksdb::StackableDB {
     std::vector<FurrowFamily> families;
     for (size_t i = 0; i < handles.size(); ++i) {
       if (descriptors[i].name == kMarksFamily) {
-        // To be looked at: writes to it are refused like those to a family that is gone.
+        // The hidden family is open for reading only: a write to it is refused like a write to a dropped family.
         continue;
       }
       families.push_back(Facts(handles[i]->GetID(), descriptors[i].options));
@@ -162,13 +163,13 @@ class ParallelDb : public rocksdb::StackableDB {
     if (closed_) {
       return closing_;
     }
-    // RocksDB would refuse, with the engine closed already.
+    // With a live snapshot RocksDB would refuse to close, after the engine is closed already.
     uint64_t snapshots = 0;
     if (db_->GetIntProperty(rocksdb::DB::Properties::kNumSnapshots, &snapshots) && snapshots != 0) {
       return Status::Aborted("Cannot close DB with unreleased snapshot.");
     }
     Status status = CloseEngine();
-    // Where the engine could not be emptied it has the hidden family still.
+    // If closing the engine failed, the hidden family's handle is still open.
     unlogged_->LetGo();
     Status closed = db_->Close();
     closed_ = true;
@@ -209,7 +210,7 @@ class ParallelDb : public rocksdb::StackableDB {
     return ToIOStatus(outcome);
   }
 
-  // The defaults of DB make a batch and call Write.
+  // DB's default implementations make a batch and call Write.
   using DB::Put;
   Status Put(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& v) override {
     return DB::Put(o, f, k, v);
@@ -243,7 +244,7 @@ class ParallelDb : public rocksdb::StackableDB {
     return DB::Merge(o, f, k, v);
   }
 
-  // What StackableDB does not pass on.
+  // Methods that StackableDB does not pass on.
   Status Resume() override { return db_->Resume(); }
   Status GetStatsHistory(uint64_t from, uint64_t to, std::unique_ptr<rocksdb::StatsHistoryIterator>* it) override {
     return db_->GetStatsHistory(from, to, it);
@@ -294,14 +295,15 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 #endif
 
-  // A compaction of one family flushes all of them first: that flush is abandoned where another family is dropped meanwhile.
+  // A compaction of one family first flushes all families, and RocksDB abandons that flush if another family is
+  // dropped meanwhile.
   using DB::CompactRange;
   Status CompactRange(const rocksdb::CompactRangeOptions& options, ColumnFamilyHandle* family, const Slice* begin,
                       const Slice* end) override {
     return unlogged_->Repeat([&] { return db_->CompactRange(options, family, begin, end); });
   }
 
-  // All families are flushed together: the batches of a log retire in order.
+  // All families are flushed together, because a log's batches retire in order.
   using DB::Flush;
   Status Flush(const rocksdb::FlushOptions&, ColumnFamilyHandle*) override { return unlogged_->Flush(); }
   Status Flush(const rocksdb::FlushOptions&, const std::vector<ColumnFamilyHandle*>&) override {
@@ -319,7 +321,7 @@ class ParallelDb : public rocksdb::StackableDB {
   Status GetSortedWalFiles(rocksdb::VectorLogPtr&) override { return NoLog("GetSortedWalFiles"); }
   Status GetCurrentWalFile(std::unique_ptr<rocksdb::LogFile>*) override { return NoLog("GetCurrentWalFile"); }
 
-  // Copies of the files have everything only after a flush.
+  // The live files hold all data only after a flush.
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest, bool) override {
     return unlogged_->Repeat([&] { return db_->GetLiveFiles(files, manifest, true); });
   }
@@ -431,7 +433,8 @@ class ParallelDb : public rocksdb::StackableDB {
     return call.status;
   }
 
-  // What goes into tables past the log must not be undone by an older record.
+  // Runs an operation that puts data into tables without the log. A recovery must not let an older log record undo
+  // that data.
   Status PastTheLog(const std::function<Status()>& run) {
     Status status = ToIOStatus(furrow_engine_exactly_once(engine_));
     return status.ok() ? Exclusive(run) : status;
@@ -448,26 +451,26 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status CloseEngine() {
-    // Work that the program holds up is waited for.
+    // Background work that the program paused is resumed first, because closing needs flushes.
     while (db_->ContinueBackgroundWork().ok()) {
     }
     return ToIOStatus(furrow_engine_close(engine_));
   }
 
   FurrowHub* hub_;
-  // Until the database is gone: what was refused is not to be in its log after all.
+  // Destroyed after the database, so that a refused write cannot still reach the database's own log.
   std::unique_ptr<LogsStayEmpty> empty_;
   Ranges ranges_;
   FurrowEngine* engine_ = nullptr;
-  // Once is enough, and what it gave is what a second one gives.
+  // A second Close does nothing and returns the first one's status.
   bool closed_ = false;
   Status closing_;
-  // The engine's.
+  // Owned by the engine.
   Unlogged* unlogged_ = nullptr;
 };
 
-// What db_bench --report_file_operations puts around a file system: all goes through it as it is. The log's operations, which go
-// past it, are not among those that it counts.
+// True for the wrapper of db_bench --report_file_operations, which passes every call on unchanged. The wrapper does
+// not count the parallel log's operations, which bypass it.
 bool OnlyCounts(const rocksdb::FileSystem& wrapper, const FurrowFileSystem& fs) {
   return strcmp(wrapper.Name(), "CountedFileSystem") == 0 && wrapper.Inner() == &fs;
 }
@@ -506,7 +509,7 @@ bool InParallelOpen() { return opening > 0; }
 
 using namespace furrow;  // NOLINT: the two functions are furrow's, with C's names
 
-// As furrow_open_parallel is declared in parallel_db.h; the plug-in's library exports it under that name.
+// Implements furrow_open_parallel of parallel_db.h; the plug-in's library exports the function under that name.
 extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::string& name,
                                             const std::vector<ColumnFamilyDescriptor>& families,
                                             std::vector<ColumnFamilyHandle*>* handles, DB** db) {
@@ -526,7 +529,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
                                    name);
   }
   if (fs != below.get() && !OnlyCounts(*below, *fs)) {
-    // The log would go past it: not encrypted, or to another directory.
+    // The parallel log would bypass the wrapper: it would be unencrypted, or in another directory.
     return Status::NotSupported(std::string("the file system is wrapped in ") + below->Name() +
                                     ", which the parallel log would go past; use FURROW_WAL=group",
                                 name);
@@ -535,7 +538,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   bool marks_named = false;
   for (ColumnFamilyDescriptor& family : all) {
     if (family.name == kMarksFamily) {
-      // By LoadLatestOptions: RocksDB's OPTIONS file has all families.
+      // LoadLatestOptions returns the hidden family as well, because RocksDB's OPTIONS file lists all families.
       marks_named = true;
       family.options = MarksOptions();
       continue;
@@ -558,7 +561,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   if (status.ok()) {
     status = HasMarks(options, name, &has_marks);
   }
-  // Named twice it has two handles.
+  // A family that is named twice has two handles: the program's and the engine's.
   has_marks = has_marks || marks_named;
   if (has_marks) {
     all.emplace_back(kMarksFamily, MarksOptions());

@@ -1,5 +1,5 @@
-// A RocksDB database whose writers each append their own record to a parallel log: docs/adr/0013. For programs that link
-// Furrow; an unmodified one loads the plug-in with FURROW_WAL=waltz or auto instead.
+// A RocksDB database whose writers each append their own record to a parallel log: docs/adr/0013. For programs that
+// link Furrow. An unmodified program loads the plug-in with FURROW_WAL=waltz or auto instead.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "rocksdb/db.h"
 
-// What libfurrow_rocksdb.so exports for this header.
+// The functions that libfurrow_rocksdb.so exports for this header.
 extern "C" {
 rocksdb::Status furrow_open_parallel(const rocksdb::DBOptions& options, const std::string& name,
                                      const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
@@ -18,15 +18,15 @@ rocksdb::Status furrow_list_parallel(const rocksdb::DBOptions& options, const st
 
 namespace furrow {
 
-// Opens what rocksdb::DB::Open would. The options' Env must be on a furrow:// file system. FURROW_WAL=waltz sends each
-// record alone; by default they are joined where the drive has no parallelism to spare (auto).
+// Opens a database like rocksdb::DB::Open. The options' Env must be on a furrow:// file system. FURROW_WAL=waltz
+// appends each record alone. By default (auto), records join one append if the drive has no parallelism to spare.
 inline rocksdb::Status OpenParallel(const rocksdb::DBOptions& options, const std::string& name,
                                     const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
                                     std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db) {
   return furrow_open_parallel(options, name, families, handles, db);
 }
 
-// The column families but for the hidden one.
+// Lists the column families, without the hidden one.
 inline rocksdb::Status ListParallel(const rocksdb::DBOptions& options, const std::string& name,
                                     std::vector<std::string>* families) {
   return furrow_list_parallel(options, name, families);

@@ -1,4 +1,4 @@
-// What RocksDB counts of a thread's own writes.
+// RocksDB's timing counters of a thread's own writes.
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +14,8 @@ typedef struct {
 } RocksWriteTimes;
 
 extern "C" {
-// Turns the count on, or off, for the calling thread.
+// Turns the counters of the calling thread on or off.
 void rocks_time_writes(uint8_t on) noexcept;
-// What it counted since the last call.
+// Returns the times counted since the last call, and resets them.
 void rocks_take_write_times(RocksWriteTimes* out) noexcept;
 }

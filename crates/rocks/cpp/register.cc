@@ -18,14 +18,16 @@ constexpr char kSeparator[] = "://";
 
 std::atomic<bool> obeys_wal{false};
 
-// What FURROW_WAL asks for, if nobody here gives it. A RocksDB that is linked statically opens its databases by itself.
+// The value of FURROW_WAL if it asks for a parallel log and no plug-in library provides one; else null. A program
+// with a statically linked RocksDB never calls the library's opening functions.
 const char* UnheardWal() {
   const char* wal = std::getenv("FURROW_WAL");
   const bool group = wal == nullptr || wal[0] == '\0' || strcmp(wal, "group") == 0;
   return group || obeys_wal.load() ? nullptr : wal;
 }
 
-// Called once per use of the URI: `--fs_uri` and `--backup_fs_uri` may name the same device, and then share it.
+// RocksDB calls this once per use of the URI. `--fs_uri` and `--backup_fs_uri` may name the same device, and then
+// share its mount.
 rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
                                          std::string* message) {
   const std::string url = uri.substr(sizeof(kScheme) - 1 + sizeof(kSeparator) - 1);
@@ -41,7 +43,7 @@ rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr
   if (status.code != FURROW_OK) {
     message->assign(status.message == nullptr ? "" : status.message, status.message_len);
     furrow_message_free(status.message, status.message_len);
-    // Not every program prints what RocksDB tells it of this; the reason must reach the person, once.
+    // Some programs do not print RocksDB's message, so the reason is printed here, once.
     fprintf(stderr, "furrow: %s\n", message->c_str());
     *message = "the device could not be mounted, see the line that begins with 'furrow:'";
     return nullptr;
@@ -50,7 +52,8 @@ rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr
   return guard->get();
 }
 
-// After the program's own exit handlers and static destructors: what it left mounted is written out.
+// Runs after the program's exit handlers and static destructors, and unmounts the file systems that the program left
+// mounted.
 __attribute__((destructor)) void Unload() { furrow_unmount_all(); }
 
 }  // namespace

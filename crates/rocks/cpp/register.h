@@ -1,22 +1,23 @@
-// How RocksDB finds the file system: `--fs_uri=furrow://DEVICE-URL`.
+// Registers the file system with RocksDB: `--fs_uri=furrow://DEVICE-URL`.
 #pragma once
 
 #include <string>
 
 #include "rocksdb/utilities/object_registry.h"
 
-// Adds the factory to `library`; returns the number of factories added. RocksDB's own build names this function
-// as the plug-in's entry (furrow_FUNC).
+// Adds the factory to `library`. Returns the number of factories added. RocksDB's own build names this function as
+// the plug-in's entry (furrow_FUNC).
 extern "C++" int register_furrow(rocksdb::ObjectLibrary& library, const std::string& arg);
 
 extern "C" {
-// Registers with the default library, once. Returns 1 if the factory is there afterwards.
+// Registers with the default library, once. Returns 1 if the factory is registered afterwards.
 int furrow_register_default(void);
 
-// The version this shim was compiled against, and the version of the library that runs.
+// The RocksDB version that this shim was compiled against, and the version of the loaded library.
 void furrow_compiled_version(int* major, int* minor, int* patch);
 void furrow_runtime_version(int* major, int* minor, int* patch);
 
-// Says that FURROW_WAL is obeyed in this process; until then a device is not mounted where it asks for a parallel log.
+// Declares that this process obeys FURROW_WAL. Before that call, no device is mounted if FURROW_WAL asks for a
+// parallel log.
 void furrow_obeys_wal(void);
 }

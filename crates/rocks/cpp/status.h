@@ -1,4 +1,4 @@
-// From the Rust side's outcome to RocksDB's.
+// Converts the Rust side's outcomes to RocksDB's IOStatus.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace furrow {
 
-// What a missing file is called. RocksDB asks for kNotFound where it probes (FileExists, GetChildren), and
-// elsewhere for the kPathNotFound that its own POSIX file system gives.
+// The status for a missing file. RocksDB expects kNotFound where it probes (FileExists, GetChildren), and elsewhere
+// the kPathNotFound of its own POSIX file system.
 enum class Missing { kPath, kProbe };
 
 rocksdb::IOStatus ToIOStatusSlow(const FurrowStatus& status, Missing missing);
 
-// Success costs no allocation.
+// Inlined so that success allocates nothing.
 inline rocksdb::IOStatus ToIOStatus(const FurrowStatus& status, Missing missing = Missing::kPath) {
   if (__builtin_expect(status.code == FURROW_OK, 1)) {
     return rocksdb::IOStatus::OK();

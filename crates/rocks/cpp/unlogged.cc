@@ -17,7 +17,7 @@ const char kMarksFamily[] = "furrow.applied-batches";
 
 namespace {
 
-// Keys of the hidden family: the floor, and 't' with a ticket in big-endian.
+// Keys of the hidden family: "f" holds the floor, and 't' with a ticket in big-endian is that ticket's mark.
 const char kFloorKey[] = "f";
 constexpr char kTicket = 't';
 
@@ -38,7 +38,7 @@ void RaiseFloor(rocksdb::ColumnFamilyHandle* marks, uint64_t floor, WriteBatch* 
 
 const char kListener[] = "furrow.flushes";
 
-// How often a flush is begun again because column families were dropped during it.
+// The most attempts of a flush that is repeated because column families were dropped during it.
 constexpr int kFlushAttempts = 16;
 
 }  // namespace
@@ -47,11 +47,11 @@ class Listener : public rocksdb::EventListener {
  public:
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
   const char* Name() const override { return kListener; }
-  // The memtables were seen to be empty after `largest` had been written.
+  // Reports that the memtables were found empty after `largest` had been written.
   void AllFlushed(uint64_t largest) { events_.all_flushed(events_.context, largest); }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
-    // It says nothing of other families: one that is asked for may be of one alone (GetRootDB()->Flush()).
+    // The event covers one family only, because a program may flush a single family (GetRootDB()->Flush()).
     const uint32_t family = info.cf_name == kMarksFamily ? FURROW_MARKS_FAMILY : info.cf_id;
     events_.family_flushed(events_.context, family, info.largest_seqno);
   }
@@ -80,14 +80,15 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
   options->enable_pipelined_write = false;
   options->unordered_write = false;
   options->two_write_queues = false;
-  // Nothing is to be in RocksDB's log, and what somebody writes there all the same must fail at once: see LogsStayEmpty.
+  // RocksDB's log must stay empty, and a write to it must fail at once: see LogsStayEmpty.
   options->manual_wal_flush = false;
   options->recycle_log_file_num = 0;
   options->wal_compression = rocksdb::kNoCompression;
 #if ROCKSDB_MAJOR >= 10
   options->track_and_verify_wals = false;
 #endif
-  // Options of a database that is open under a parallel log name that one's: its flushes are not those of this one.
+  // Options copied from an open database with a parallel log contain that database's Listener. It is removed, because
+  // its hub is not this database's.
   auto& listeners = options->listeners;
   auto ours = [](const std::shared_ptr<rocksdb::EventListener>& one) { return one && one->Name() == kListener; };
   listeners.erase(std::remove_if(listeners.begin(), listeners.end(), ours), listeners.end());
@@ -136,7 +137,7 @@ Unlogged::~Unlogged() {
 Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMark* mark, uint64_t* last) {
   options.disableWAL = true;
   options.sync = false;
-  // It is about RocksDB's log, and refused without.
+  // The priority concerns RocksDB's log, and RocksDB refuses the option when the log is off.
   options.rate_limiter_priority = rocksdb::Env::IO_TOTAL;
   WriteBatch copy(batch.ToString());
   const uint64_t records = copy.Count();
@@ -154,7 +155,7 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
   }
   Status status = db_->Write(options, &copy);
   if (status.ok()) {
-    // RocksDB has written the first sequence into the batch.
+    // RocksDB has written the batch's first sequence number into the batch's header.
     uint64_t first = 0;
     const std::string& bytes = copy.Data();
     for (int i = 7; i >= 0; --i) {
@@ -167,7 +168,7 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
 
 bool Unlogged::AllInTables() {
   using Properties = rocksdb::DB::Properties;
-  // In the order in which entries go.
+  // Entries move from the active memtable to the immutable ones, so the properties are read in that order.
   for (const std::string& where : {Properties::kNumEntriesActiveMemTable, Properties::kNumEntriesImmMemTables}) {
     uint64_t entries = 0;
     if (!db_->GetAggregatedIntProperty(where, &entries) || entries != 0) {
@@ -200,10 +201,11 @@ Status Unlogged::Drop(const std::function<Status()>& drop) {
 Status Unlogged::Flush() {
   std::shared_lock<std::shared_mutex> lock(handles_);
   const uint64_t written = db_->GetLatestSequenceNumber();
-  // RocksDB flushes no empty memtables either; but a program may have stopped its background work.
+  // RocksDB skips empty memtables itself, but a program may have paused background work, so an empty flush would
+  // wait.
   Status status = AllInTables() ? Status::OK() : Repeat([this] { return FlushAll(); });
   if (status.ok() && listener_ != nullptr && AllInTables()) {
-    // Tables need not cover it: a single delete and its put leave nothing of themselves.
+    // The tables' sequence numbers need not reach `written`: a single delete and its put leave no entry.
     listener_->AllFlushed(written);
   }
   return status;
@@ -226,11 +228,11 @@ Status Unlogged::FlushAll() {
       families.push_back(marks_);
     }
     rocksdb::FlushOptions options;
-    // Otherwise it waits first until there are few tables in level 0: on a full drive, for ever.
+    // By default Flush first waits until level 0 has few tables; on a full drive that wait would never end.
     options.allow_write_stall = true;
     return db_->Flush(options, families);
   }
-  // All families at once, without having their handles.
+  // GetLiveFiles flushes all families without needing their handles.
   std::vector<std::string> files;
   uint64_t manifest = 0;
   return db_->GetLiveFiles(files, &manifest, true);
@@ -278,8 +280,9 @@ Status Unlogged::SetFloor(uint64_t floor) {
       return status;
     }
   }
-  // Nobody writes meanwhile, and all that the log has is in tables. Marks from the floor on are of another log: one that is
-  // gone, or the one that a checkpoint's database had. Its tickets say nothing of this one's.
+  // No batch is being applied, and all of the log's records are in tables. Existing marks belong to another log: to a
+  // former one of this database, or to that of the database that this checkpoint was taken from. Those tickets mean
+  // nothing in this log.
   WriteBatch batch;
   batch.DeleteRange(marks_, TicketKey(0), std::string(1, kTicket + 1));
   batch.Put(marks_, kFloorKey, Number(floor));
@@ -294,7 +297,7 @@ void Unlogged::LetGo() {
     db_->DestroyColumnFamilyHandle(marks_);
     marks_ = nullptr;
   }
-  // The hidden family may still be there: a flush would not name all.
+  // The hidden family may still exist, so a flush that names the families would miss it.
   others_ = true;
 }
 

@@ -1,4 +1,4 @@
-// RocksDB written with its own log off, under a parallel log that is not its own: docs/adr/0013.
+// RocksDB written with its own log off, beneath a parallel log that the caller keeps: docs/adr/0013.
 #pragma once
 
 #include <stdint.h>
@@ -18,7 +18,8 @@
 
 extern "C" {
 
-// What goes into the hidden family with a batch. `raise`: write `floor` as well, and remove the marks below it.
+// The entry that the hidden family gets along with a batch. `raise`: write `floor` as well, and remove the marks
+// below it.
 typedef struct {
   uint64_t ticket;
   uint64_t floor;
@@ -27,22 +28,22 @@ typedef struct {
 } FurrowMark;
 
 enum {
-  // What the hidden family is called there, whatever its number is.
+  // The number of the hidden family in these events, whatever RocksDB's number for it is.
   FURROW_MARKS_FAMILY = UINT32_MAX,
 };
 
-// Whom flushes are told to. May be called from RocksDB's threads, several at once.
+// The callbacks for flush events. RocksDB's threads may call them, several at once.
 typedef struct {
   void* context;
-  // Memtables are closed; none of their tables counts yet.
+  // A flush begins: its memtables are immutable from now on. Its tables are not durable before `family_flushed`.
   void (*begins)(void* context);
-  // Everything up to `largest` that is of this family is in tables, durably.
+  // All records of `family` up to the sequence number `largest` are durable in tables.
   void (*family_flushed)(void* context, uint32_t family, uint64_t largest);
-  // The same of all families.
+  // All records of all families up to the sequence number `largest` are durable in tables.
   void (*all_flushed)(void* context, uint64_t largest);
-  // So many column families more (or fewer, below zero) have their writes delayed or stopped.
+  // `more` column families more (fewer, if negative) have their writes delayed or stopped.
   void (*stalls)(void* context, int32_t more);
-  // A flush or a compaction failed: writes may be refused until that is over.
+  // A flush or a compaction failed: RocksDB may refuse writes until it recovers.
   void (*fails)(void* context);
 } FurrowFlushEvents;
 
@@ -50,71 +51,76 @@ typedef struct {
 
 namespace furrow {
 
-// The hidden family. It is there while batches must not be applied twice and the parallel log is in use.
+// The name of the hidden family, which holds the marks of applied batches. The family exists while the parallel log
+// is in use and a recovery must not apply batches twice.
 extern const char kMarksFamily[];
 
-// Turns off what is about sharing RocksDB's log, and has all families flushed at once. Says what cannot be.
+// Turns off the options that concern RocksDB's log, and makes flushes cover all families at once. Fails for options
+// that do not work without RocksDB's log.
 rocksdb::Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options);
 
-// The hidden family's options. Its memtables are closed with all others': their limits hold up writes, not its own.
+// The hidden family's options. Its memtables are flushed together with those of the other families, whose limits
+// stall writes; its own limits do not.
 rocksdb::ColumnFamilyOptions MarksOptions();
 
-// Whether the database has the hidden family. A database that is not there has none.
+// Sets `has` if the database has the hidden family; a database that does not exist has none.
 rocksdb::Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool* has);
 
 class Listener;
 
 class Unlogged {
  public:
-  // `marks` is the handle of the hidden family, or null; it becomes this object's. `families` are all others, unless there are
-  // some whose handles may go before the database: see NotAll. Database and handles outlive it.
+  // Takes over `marks`, the handle of the hidden family, which may be null. `families` are the handles of all other
+  // families. If the program may free handles before the database closes, call NotAll. `db` and `families` must
+  // outlive this object.
   Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families, rocksdb::ColumnFamilyHandle* marks);
   ~Unlogged();
 
-  // Applies a copy of a batch. `last` is the sequence of its last record, the mark not counted.
+  // Applies a copy of a batch. `last` is the sequence number of the batch's last record, not counting the mark.
   rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
                         uint64_t* last);
-  // There are families beside those that it was made with, from now on.
+  // From now on there are families besides those that the constructor got.
   void NotAll() {
     std::unique_lock<std::shared_mutex> lock(handles_);
     others_ = true;
   }
-  // Writes all memtables to tables, and waits. What the listeners of `FurrowFlushEvents` were told is in tables; the status of
-  // RocksDB's calls proves nothing.
+  // Writes all memtables to tables, and waits. Only the events of `FurrowFlushEvents` prove that a batch is in
+  // tables; the returned status does not.
   rocksdb::Status Flush();
-  // The same while no batch is being applied: fails unless all memtables are empty in the end.
+  // As Flush, while no batch is being applied. Fails unless all memtables are empty at the end.
   rocksdb::Status EmptyMemtables();
-  // Runs `flush`, a call that flushes all families, again while families are dropped under it: RocksDB abandons the flush of
-  // all families then, and returns ColumnFamilyDropped or even OK.
+  // Runs `flush`, a call that flushes all families, again as long as families are dropped during it. RocksDB then
+  // abandons the flush of all families, and returns ColumnFamilyDropped or even OK.
   rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
-  // Runs RocksDB's own drop of families.
+  // Runs `drop`, RocksDB's own drop of families.
   rocksdb::Status Drop(const std::function<rocksdb::Status()>& drop);
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
   rocksdb::Status DropMarks();
-  // The hidden family's share of an aggregated property; 0 where there is none.
+  // The hidden family's share of an aggregated property; 0 if the family does not exist.
   uint64_t MarksProperty(const rocksdb::Slice& property);
-  // Before the database closes: it is to have no handle of the hidden family open then.
+  // Frees the hidden family's handle, which must not be open when the database closes.
   void LetGo();
 
  private:
-  // Whether all memtables are empty: everything written before the call is in tables then.
+  // True if all memtables are empty: everything written before the call is in tables.
   bool AllInTables();
   // Flushes all families once, and waits.
   rocksdb::Status FlushAll();
 
   rocksdb::DB* db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;
-  // That of PrepareUnlogged, if the database has it.
+  // The listener of PrepareUnlogged, if the database has it.
   std::shared_ptr<Listener> listener_;
-  // Held by a flush, which names the families, from before it begins until it is over; and alone by what changes them.
+  // Held shared by a flush, which names the families, for its whole duration. Held exclusively by changes of the
+  // families.
   std::shared_mutex handles_;
   bool others_ = false;
-  // How many drops of families began and ended: a flush during which one did may have been abandoned.
+  // The numbers of family drops that began and ended. A flush during which a drop ran may have been abandoned.
   std::atomic<uint64_t> drops_begun_{0};
   std::atomic<uint64_t> drops_ended_{0};
-  // Changed only while no batch is on its way.
+  // Changes only while no batch is being applied.
   rocksdb::ColumnFamilyHandle* marks_;
 };
 

@@ -1,4 +1,4 @@
-// A program's listener, without the events of the hidden column family.
+// A wrapper around a program's listener that hides the events of the hidden column family.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace furrow {
 
-// Wraps `listener`. Deletions of table files name no family, and are passed on. Returns `listener` itself where RocksDB may have
-// events that this wrapper does not know.
+// Wraps `listener`. Deletions of table files name no family, and are passed on. Returns `listener` itself if the
+// RocksDB version may have events that this wrapper does not know.
 std::shared_ptr<rocksdb::EventListener> VisibleListener(std::shared_ptr<rocksdb::EventListener> listener);
 
 }  // namespace furrow

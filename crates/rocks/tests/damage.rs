@@ -1,4 +1,4 @@
-//! A damaged log makes the database say so; it never opens with fewer keys than were acknowledged.
+//! A damaged log makes the opening fail; a database never opens with fewer keys than were acknowledged.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn a_flipped_bit_in_the_log_fails_the_open_instead_of_losing_keys() {
         batch.put(&n.to_le_bytes(), &[n as u8; 2000]);
         db.write(&batch, true).unwrap();
     }
-    // The process ends here, as far as the drive can tell.
+    // The copy of the media is taken here: for the drive, the process ends now.
     let media = emu.media();
     let logs: Vec<_> =
         fs.zone_map().into_iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.zone).collect();

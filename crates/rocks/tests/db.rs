@@ -33,7 +33,7 @@ impl Drive {
         Drive { driver, emu, device }
     }
 
-    /// What is left when the power goes now; chance decides, by seed, what was not durable.
+    /// The drive after a power cut now. The seed decides which writes that were not durable survive.
     fn after_a_cut(&self, seed: u64) -> Drive {
         let media = self.emu.media().cut(&mut Seeded::new(seed));
         let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
@@ -57,7 +57,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:08}").into_bytes()
 }
 
-/// Never expires.
+/// A value that never expires.
 fn value(i: u32) -> Vec<u8> {
     let mut value = 0u64.to_le_bytes().to_vec();
     value.extend(format!("value {i} ").repeat(20).into_bytes());
@@ -262,7 +262,7 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         let (done, over) = std::sync::mpsc::channel();
         let compacting = Arc::clone(&db);
         std::thread::spawn(move || done.send(compacting.compact()).unwrap());
-        // Whether it finds room enough is RocksDB's business.
+        // RocksDB decides whether the compaction succeeds; it only has to end.
         let _result = over.recv_timeout(std::time::Duration::from_secs(120)).expect("the compaction ends");
         assert!(keys(&db).len() > 1000, "reads go on");
         db.close().ok();
@@ -277,7 +277,7 @@ fn the_log_of_rocksdb_survives_a_crash() {
     let db = Db::open(&fs, "/db", &small()).unwrap();
     let after = drive.after_a_cut(3);
     let found = after.mount();
-    // Not only the first line: what was logged while the database was opened.
+    // More than the first line: the lines logged while the database was opened survive.
     let size = found.stat("/db/LOG").unwrap().size.0;
     assert!(size > 4096, "the LOG has {size} bytes");
     after.unmount(&found);
@@ -285,7 +285,8 @@ fn the_log_of_rocksdb_survives_a_crash() {
     drive.unmount(&fs);
 }
 
-/// Passes everything on. While it is watched it counts what one thread submits, and makes the others wait.
+/// A device that passes every operation on. While `on`, it counts the operations of one thread, and makes all other
+/// threads wait.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<dyn ZonedDevice>,
@@ -312,7 +313,7 @@ impl ZonedDevice for Watched {
         if *on && std::thread::current().id() == self.thread {
             self.submitted.fetch_add(1, Ordering::SeqCst);
         } else {
-            // One that writes all the same may wait for what these hold: then it is over.
+            // If the watched thread waits for an operation of a held thread, the hold ends after a timeout.
             let (mut on, waited) =
                 self.over.wait_timeout_while(on, Duration::from_secs(20), |on| *on).unwrap();
             if waited.timed_out() {
@@ -344,7 +345,8 @@ fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a
     let waiting = || db.property("rocksdb.num-immutable-mem-table").unwrap().parse::<u32>().unwrap();
     let mut batch = WriteBatch::new();
     watched.watch(true);
-    // No memtable is flushed meanwhile: with the third one RocksDB slows its writers down, and warns of it in this thread.
+    // No memtable is flushed meanwhile. With the third one RocksDB slows its writers down, and logs a warning in this
+    // thread.
     for n in 0..10_000_u32 {
         batch.clear();
         (0..100).for_each(|i| batch.put(&key(n * 100 + i), &value(i)));
@@ -386,7 +388,7 @@ fn too_many_open_logs_are_an_error_that_rocksdb_does_not_wait_on() {
     let db = Db::open(&fs, "/db", &small()).unwrap();
     fill(&db, 0..4000, false);
     db.flush().unwrap();
-    // The database switches its log again and again: four open zones are enough for that.
+    // The database switches its log repeatedly, and four open zones are enough for that.
     let others: Vec<_> = (0..3).map(|i| open_log(&fs, &format!("/other{i}"))).collect();
     assert!(others.iter().any(Result::is_err), "the drive has too few open zones for all of them");
     let error = (0..50).find_map(|i| {
@@ -396,7 +398,7 @@ fn too_many_open_logs_are_an_error_that_rocksdb_does_not_wait_on() {
     });
     let error = error.expect("no zone is left for the database's next log");
     assert!(!error.is_retryable(), "{error}");
-    // This hung in RocksDB's own recovery.
+    // Regression: RocksDB's own recovery hung here.
     let _failed_before = db.close();
     drop(others);
     drive.unmount(&fs);
@@ -412,7 +414,7 @@ fn open_log(fs: &Fs, path: &str) -> fs::Result<fs::Writer> {
     })
 }
 
-/// What its owner keeps in a log of his own must not be mixed with what RocksDB's own log would bring back.
+/// RocksDB's own log must not bring back writes that the caller keeps in a log of its own.
 #[test]
 fn a_database_without_its_log_takes_no_logged_write() {
     let drive = Drive::new();
@@ -434,7 +436,7 @@ fn a_database_without_its_log_takes_no_logged_write() {
     drive.unmount(&fs);
 }
 
-/// What a checkpoint, or a close that was cut short, leaves of a parallel log.
+/// The marks are those that a checkpoint, or an interrupted close, leaves of a parallel log.
 #[test]
 fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log() {
     let drive = Drive::new();
