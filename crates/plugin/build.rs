@@ -1,4 +1,4 @@
-//! Compiles the constructor that registers the file system when the library is loaded.
+//! Compiles the library's constructor, which registers the file system when the library is loaded.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

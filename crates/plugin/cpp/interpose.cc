@@ -1,6 +1,6 @@
-// RocksDB's opening functions as a program that preloads this library meets them: crates/rocks/src/engine.rs has the
-// symbols, which jump here. FURROW_WAL says what happens: `group`, as if nothing were here, or `waltz` or `auto`
-// (kv::parallel_wal::Interposed reads which).
+// RocksDB's opening functions, for a program that preloads this library. crates/rocks/src/engine.rs exports the
+// symbols, which jump to the functions here. FURROW_WAL selects the behaviour: `group` calls RocksDB's own functions,
+// `waltz` and `auto` open the database under a parallel log (kv::parallel_wal::Interposed reads which of the two).
 
 #include <dlfcn.h>
 
@@ -33,7 +33,7 @@ using Handles = std::vector<ColumnFamilyHandle*>;
 
 enum class Wal { kGroup, kParallel, kWrong };
 
-// Asked once: the environment is a program's whole life the same.
+// FURROW_WAL is read once per process.
 Wal Asked() {
   static const Wal wal = [] {
     const char* value = std::getenv("FURROW_WAL");
@@ -49,7 +49,7 @@ Status Wrong() {
   return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group, waltz or auto");
 }
 
-// RocksDB's own function behind a symbol of ours.
+// RocksDB's own function for a symbol that this library exports.
 template <typename F>
 F* Real(const char* symbol) {
   void* found = dlsym(RTLD_NEXT, symbol);
@@ -60,7 +60,8 @@ F* Real(const char* symbol) {
   return reinterpret_cast<F*>(found);
 }
 
-// Opens within an open are RocksDB's own steps.
+// True if this library handles the call. An opening within another opening is a step of RocksDB itself, and is left
+// to RocksDB.
 bool Ours() { return Asked() != Wal::kGroup && !furrow::InParallelOpen(); }
 
 Status Open(const DBOptions& options, const std::string& name, const Descriptors& families, Handles* handles,
@@ -77,13 +78,13 @@ Status OpenOne(const Options& options, const std::string& name, DB** db) {
   families.emplace_back(rocksdb::kDefaultColumnFamilyName, ColumnFamilyOptions(options));
   Status status = Open(DBOptions(options), name, families, &handles, db);
   for (ColumnFamilyHandle* handle : handles) {
-    // The database has one of its own for the default family.
+    // The database holds its own handle of the default family.
     (*db)->DestroyColumnFamilyHandle(handle);
   }
   return status;
 }
 
-// RocksDB makes its own database of it, and trims that: it must not get one that is wrapped.
+// RocksDB opens a database of its own for the trim, and must not get a wrapped one.
 Status RefuseTrim() {
   return Asked() == Wal::kWrong ? Wrong()
                                 : Status::NotSupported("FURROW_WAL=waltz and auto do not take DB::OpenAndTrimHistory",
@@ -119,7 +120,8 @@ FURROW_EXPORT Status furrow_db_open(const Options& options, const std::string& n
   return Ours() ? OpenOne(options, name, db) : real(options, name, db);
 }
 
-// Later versions of RocksDB have these two as well, or alone. Where there is no such function nobody calls ours.
+// Later versions of RocksDB have these two functions besides, or instead of, the ones above. With an earlier version
+// no program calls them.
 FURROW_EXPORT Status furrow_db_open_unique(const Options& options, const std::string& name, std::unique_ptr<DB>* db) {
   using F = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
   if (!Ours()) {

@@ -1,4 +1,4 @@
-// What happens when the plug-in is loaded into a program.
+// The constructor of the plug-in's library.
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,14 +14,14 @@ void furrow_runtime_version(int* major, int* minor, int* patch);
 
 namespace {
 
-// Runs before main, after the constructors of librocksdb. `FURROW_HANDSHAKE_FD` makes this a probe: say who is
-// here, and end the program before it begins.
+// Runs before main, and after the constructors of librocksdb. If `FURROW_HANDSHAKE_FD` is set, this process is a
+// probe: the constructor announces the plug-in on that descriptor and ends the process.
 __attribute__((constructor)) void Load() {
   int compiled[3];
   int runtime[3];
   furrow_compiled_version(&compiled[0], &compiled[1], &compiled[2]);
   furrow_runtime_version(&runtime[0], &runtime[1], &runtime[2]);
-  // RocksDB changes its virtual interfaces between minor versions: calling across one is undefined.
+  // RocksDB changes its virtual interfaces between minor versions, so calls across versions are undefined.
   const bool fits = compiled[0] == runtime[0] && compiled[1] == runtime[1];
   const bool registered = fits && furrow_register_default() != 0;
   if (registered) {

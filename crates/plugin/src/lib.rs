@@ -1,9 +1,12 @@
-//! `libfurrow_rocksdb.so`: unmodified RocksDB programs load it with `LD_PRELOAD` and then know
-//! `--fs_uri=furrow://DEVICE-URL`. All of it is in `furrow-rocks`, but for the constructor (`cpp/preload.cc`).
+//! `libfurrow_rocksdb.so`: unmodified RocksDB programs that load it with `LD_PRELOAD` accept
+//! `--fs_uri=furrow://DEVICE-URL`. The code is in `furrow-rocks`, except for the constructor (`cpp/preload.cc`) and
+//! the opening functions (`cpp/interpose.cc`).
 //!
-//! It takes RocksDB from the program's own librocksdb, whose version must be the one it was compiled against.
+//! The library uses the program's own librocksdb, whose version must be the one that the library was compiled
+//! against.
 //!
-//! With `FURROW_WAL=waltz` or `auto` it opens their databases under a parallel log (`cpp/interpose.cc`, `kv::parallel_wal`).
+//! With `FURROW_WAL=waltz` or `auto` the library opens the program's databases under a parallel log
+//! (`cpp/interpose.cc`, `kv::parallel_wal`).
 #![forbid(unsafe_code)]
 
 pub use rocks::abi;

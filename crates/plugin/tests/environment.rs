@@ -1,4 +1,4 @@
-//! Programs that open, lock, release and reopen what the plug-in mounts.
+//! Programs that mount, lock, release and reopen drives through the plug-in.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn a_drive_that_was_released_can_be_mounted_again_at_once() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
 }
 
-/// A write-ahead log that RocksDB keeps, and writes no more, keeps no zone open.
+/// A write-ahead log file that RocksDB still keeps, but no longer writes to, must not keep a zone open.
 #[test]
 fn forty_memtables_are_flushed_while_file_deletions_are_disabled() {
     for sync in ["synced", "unsynced"] {
@@ -34,7 +34,7 @@ fn forty_memtables_are_flushed_while_file_deletions_are_disabled() {
     }
 }
 
-/// RocksDB's own tests look for the word.
+/// RocksDB's own tests expect the word "lock" in the error.
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {
     let output = run("zones=64&zone-size=1MiB", &["open twice"]);

@@ -1,4 +1,4 @@
-//! A program whose column families come and go while memtables are flushed, and that is killed.
+//! A program that creates and drops column families while memtables are flushed, and that is then killed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 mod common;
 use common::{compile, plugin, text};
 
-/// Its log holds 4 MiB before the engine asks for a flush.
+/// A drive whose parallel log takes 4 MiB before the engine requests a flush.
 const DRIVE: &str = "zones=64&zone-size=1MiB";
 
 fn program() -> &'static Path {
@@ -26,7 +26,8 @@ fn run(directory: &TempDir, wal: &str, args: &[&str]) -> Output {
     command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap()
 }
 
-/// RocksDB abandons the flush of all families then, with `Column family dropped` or even OK.
+/// If a family is dropped during a flush of all families, RocksDB abandons the flush and returns `Column family
+/// dropped` or even OK.
 #[test]
 fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
     for (wal, way) in

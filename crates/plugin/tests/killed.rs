@@ -1,4 +1,5 @@
-//! A program that kills itself at random moments beside everything that can end a record's life in the parallel log.
+//! A program that kills itself at random moments, while other threads run every operation that can end a record's
+//! life in the parallel log.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -7,13 +8,13 @@ use std::process::Command;
 mod common;
 use common::{compile, drive_url, plugin, text};
 
-/// Overrides the number of runs.
+/// Environment variable that overrides the number of runs.
 const RUNS: &str = "FURROW_KILLED_RUNS";
 const USUAL_RUNS: u64 = 24;
-/// Runs on one drive.
+/// The number of runs on one drive.
 const RUNS_OF_A_DRIVE: u64 = 6;
 
-/// Half of the drives have merges and ingested files, so that their batches are marked.
+/// Half of the drives have merges and ingested files, so that their batches get marks.
 #[test]
 fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
     let program = compile("killed.cc", "killed", &[]);
@@ -27,7 +28,8 @@ fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
             let mut command = Command::new(&program);
             command.arg(drive_url(drive.path())).arg(&journal).arg(seed.to_string()).arg(way);
             let output = command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap();
-            // Debian's RocksDB 7.8 asserts that all families of a flush have one reason, and two flushes may race: also an end.
+            // Debian's RocksDB 7.8 asserts that all families of a flush have one reason, which two racing flushes can
+            // violate. The assertion counts as a kill.
             let asserted = output.status.signal() == Some(6) && text(&output).contains("GetFlushReason()");
             let fine = output.status.success() || output.status.signal() == Some(9) || asserted;
             assert!(fine, "seeds {first} to {seed}, {way}, {wal}: {}", text(&output));

@@ -43,7 +43,7 @@ impl Drive {
     }
 }
 
-/// Four threads of a db_bench that is small enough for a test.
+/// Arguments of a db_bench with four threads that is small enough for a test.
 const BENCH: [&str; 5] = [
     "--threads=4",
     "--write_buffer_size=262144",
@@ -63,7 +63,7 @@ fn db_bench_writes_and_reads_under_a_parallel_log_through_flushes_and_compaction
         assert!(output.status.success(), "{said}");
         let line = said.lines().find(|line| line.starts_with("readrandom")).unwrap();
         assert!(line.contains("of 4000 found"), "{line}");
-        // A clean close leaves a database that needs nothing of ours.
+        // After a clean close the database needs no parallel log.
         assert!(drive.ldb("group", &["--db=/bench", "scan", "--no_value"]).lines().count() > 2000);
         assert_eq!(drive.ldb("group", &["--db=/bench", "list_column_families"]).matches("furrow").count(), 0);
     }
@@ -109,7 +109,7 @@ fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log
     }
     let keys = drive.ldb("waltz", &["--db=/bench", "put", "after", "the kill"]);
     assert!(keys.contains("OK"), "{keys}");
-    // fillseq by one thread: keys without a gap, from the first on.
+    // One thread wrote the keys by fillseq, so the keys have no gap.
     let keys = drive.ldb("group", &["--db=/bench", "scan", "--no_value", "--key_hex"]);
     let numbers: Vec<u64> = keys
         .lines()

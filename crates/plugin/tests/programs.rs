@@ -1,5 +1,6 @@
-//! Programs of our own under a parallel log: one that knows nothing of it and loads the plug-in, and one that links it and
-//! opens its database through `parallel_db.h`. Both are killed while they write, and go through all that RocksDB offers.
+//! Test programs under a parallel log: one knows nothing of Furrow and loads the plug-in, the other links Furrow and
+//! opens its database through `parallel_db.h`. Both are killed while they write, and both use all of RocksDB's
+//! features.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::io::{BufRead, BufReader};
@@ -13,15 +14,15 @@ use tempfile::TempDir;
 mod common;
 use common::{compile, drive_url, plugin, text};
 
-/// Acknowledgements after which a program is killed.
+/// The number of acknowledgements after which a program is killed.
 const ENOUGH: usize = 300;
 
-/// How a program comes to its parallel log.
+/// The two ways in which a program gets a parallel log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Program {
-    /// It loads the plug-in, unmodified.
+    /// The program is unmodified and loads the plug-in.
     Stranger,
-    /// It links it, and calls `furrow::OpenParallel`.
+    /// The program links the plug-in's library and calls `furrow::OpenParallel`.
     Linked,
 }
 
@@ -55,13 +56,13 @@ impl Program {
     }
 }
 
-/// The numbers behind a word, line by line.
+/// The numbers after `word`, for each line of the output that begins with `word`.
 fn numbers(said: &str, word: &str) -> Vec<Vec<usize>> {
     let lines = said.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect()).collect()
 }
 
-/// Kills a program that writes, and gives how many of each thread's batches were acknowledged.
+/// Kills a program while it writes. Returns the number of acknowledged batches of each thread.
 fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
     let mut child = program.command(drive, wal, "write").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -75,7 +76,8 @@ fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
     child.kill().unwrap();
     let ended = child.wait().unwrap();
     assert_eq!((said, ended.signal()), (ENOUGH, Some(9)), "{program:?} {wal} ended by itself: {ended}");
-    // What it had said before it died counts as well; the last line may be torn, and then is no line of ours.
+    // Acknowledgements that were printed before the kill count as well. The last line may be torn, and is skipped
+    // then.
     lines.map_while(Result::ok).filter(|line| line.split(' ').count() == 3).for_each(|line| note(&line));
     acked
 }
@@ -88,7 +90,7 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
         let more = killed(program, &drive, wal);
         acked = std::array::from_fn(|n| acked[n].max(more[n]));
         assert!(acked.iter().sum::<usize>() > before + ENOUGH / 2, "{wal} wrote what was there: {acked:?}");
-        // Twice: the first one recovers what the kill left, the second one opens what was closed.
+        // Two openings: the first one recovers after the kill, the second one follows a clean close.
         for again in [false, true] {
             let said = program.works(&drive, if again { wals[0] } else { wal }, "count");
             let there: Vec<usize> = numbers(&said, "there").iter().map(|line| line[1]).collect();
@@ -101,7 +103,7 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
     }
 }
 
-/// Each run goes on behind what the runs before it left.
+/// Each run continues after the keys of the runs before.
 #[test]
 fn a_stranger_is_killed_and_loses_nothing_with_any_log() {
     is_killed_and_goes_on(Program::Stranger, ["waltz", "auto", "group"]);
@@ -112,7 +114,7 @@ fn a_program_that_links_it_is_killed_and_loses_nothing() {
     is_killed_and_goes_on(Program::Linked, ["waltz", "auto", "waltz"]);
 }
 
-/// Each batch has a merge, which a recovery must not do twice: what is counted is what is there.
+/// Each batch has a merge, which a recovery must not apply twice: the counter must equal the number of batches.
 #[test]
 fn merges_are_counted_once_through_a_kill() {
     for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
@@ -128,7 +130,8 @@ fn merges_are_counted_once_through_a_kill() {
     }
 }
 
-/// Ingestion, merges, single and range deletes, families, a checkpoint, a backup, and what is refused; then no close.
+/// Uses ingestion, merges, single and range deletes, families, a checkpoint, a backup, and operations that are
+/// refused. The process ends without closing the database.
 #[test]
 fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
     for (program, wal) in
@@ -146,7 +149,7 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
     }
 }
 
-/// No older record of the log may undo what went past it and is in tables.
+/// A recovery must not let an older log record undo data that bypassed the log and is in tables.
 #[test]
 fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
     for (program, wal) in
@@ -160,7 +163,7 @@ fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
     }
 }
 
-/// Keys of different bytes that the program's comparator calls equal are one key.
+/// Two keys of different bytes that the program's comparator calls equal are one key.
 #[test]
 fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
     for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
@@ -174,7 +177,7 @@ fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
     }
 }
 
-/// What `Features` would see if nothing were between it and RocksDB: the same, but for what is refused.
+/// Runs `Features` on plain RocksDB: the results must be the same, except for the refused operations.
 #[test]
 fn a_stranger_without_a_parallel_log_has_rocksdb_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
@@ -196,7 +199,7 @@ fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
     assert!(said.contains("transactions: OK") && said.contains("ttl: value plain"), "{said}");
 }
 
-/// Its own log would be replayed before the parallel one, whatever the order of the writes was.
+/// RocksDB's own log would be replayed before the parallel one, whatever the order of the writes was.
 #[test]
 fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
     for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {

@@ -23,7 +23,7 @@ fn os(args: &[&str]) -> Vec<OsString> {
     args.iter().map(OsString::from).collect()
 }
 
-/// The command; a missing program fails the test with the line that installs it.
+/// The command that runs `program`. A missing program fails the test with the line that installs it.
 fn command(program: Program, url: &str, args: &[&str]) -> Command {
     prepare(program, url, &os(args), &options()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -32,14 +32,14 @@ fn run(program: Program, url: &str, args: &[&str]) -> Output {
     command(program, url, args).output().unwrap()
 }
 
-/// Runs to success; gives what it printed.
+/// Runs a program that must succeed. Returns its stdout.
 fn works(program: Program, url: &str, args: &[&str]) -> String {
     let output = run(program, url, args);
     assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a program that must end by itself.
+/// Runs a program that must end by itself. Returns its output.
 fn ends(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -84,7 +84,7 @@ impl Drive {
         self.dir.path()
     }
 
-    /// Fills `/db` with keys `key0` to `key{n-1}` through ldb.
+    /// A drive whose database `/db` has keys `key0000` to `key{n-1}`, written through ldb.
     fn with_keys(n: usize) -> Drive {
         let drive = Drive::new();
         let mut args = vec![String::from("--create_if_missing"), String::from("batchput")];
@@ -161,7 +161,7 @@ fn a_checkpoint_and_a_backup_hold_what_the_database_holds() {
     let whole = scan(&url, "/db");
     assert_eq!(scan(&url, "/copy"), whole);
 
-    // The database's file system and the backup's are one URI: RocksDB asks for it twice.
+    // The database's file system and the backup's have one URI, and RocksDB opens the URI twice.
     let uri = format!("--backup_fs_uri=furrow://{url}");
     works(Program::Ldb, &url, &["backup", &uri, "--backup_dir=/backup"]);
     works(Program::Ldb, &url, &["--db=/restored", "restore", &uri, "--backup_dir=/backup"]);
@@ -191,7 +191,7 @@ fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
     assert!(!output.status.success(), "80 MB do not fit 24 MiB");
     assert!(text(&output).contains("No space left on device"), "{}", text(&output));
     assert!(works(Program::Ldb, &url, &["scan", "--no_value"]).lines().count() > 1000);
-    // db_bench deletes the database that is there before it fills a new one.
+    // db_bench deletes an existing database before it fills a new one.
     let output = fill("--num=5000");
     assert!(output.status.success(), "{}", text(&output));
 }
@@ -200,7 +200,8 @@ fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
 fn the_second_process_on_a_drive_is_told_who_holds_it() {
     let drive = Drive::new();
     let mut holder = writer(&drive);
-    // Who writes, holds: between making the file and taking it the second process could take it.
+    // Wait for writes, because a process that writes has locked the drive file. Earlier the second process could lock
+    // it first.
     wait_for(|| written(&drive) > 1 << 20);
     let mut output = None;
     wait_for(|| {
@@ -219,7 +220,7 @@ fn a_killed_process_leaves_no_lock_and_no_damage() {
     let drive = Drive::with_keys(50);
     let before = written(&drive);
     let mut holder = writer(&drive);
-    // Some memtables long: log, tables and manifest have all been written when it is killed.
+    // Several memtables are written before the kill, so the log, the tables and the manifest exist.
     wait_for(|| written(&drive) > before + (4 << 20));
     assert!(holder.try_wait().unwrap().is_none(), "it writes until it is killed");
     holder.kill().unwrap();
@@ -330,7 +331,7 @@ fn writer(drive: &Drive) -> Child {
         .unwrap()
 }
 
-/// Bytes that the drive's file takes: it has a hole where nothing was written.
+/// Allocated bytes of the drive's file, which is sparse.
 fn written(drive: &Drive) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(drive.file()).map_or(0, |file| file.blocks() * 512)

@@ -54,8 +54,7 @@ class HostSink : public LogSink {
   ~HostSink() override { fclose(file_); }
   bool Write(const char* data, size_t len) override { return fwrite(data, 1, len, file_) == len; }
   void Flush() override { fflush(file_); }
-  // On the host the LOG is only flushed: the host survives a crash of this process, and after a crash of the host
-  // nobody needs the LOG.
+  // Lines in the host's page cache survive a crash of this process. The LOG need not survive a crash of the host.
   void Sync() override { fflush(file_); }
 
  private:

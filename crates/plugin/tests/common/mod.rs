@@ -1,14 +1,14 @@
-//! What the tests of the plug-in share.
+//! Functions that the tests of the plug-in share.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Drives small enough for a test, with room for a few thousand records.
+/// URL parameters of a drive that is small enough for a test and has room for a few thousand records.
 pub const SMALL: &str = "zones=64&zone-size=4MiB";
 
-/// Builds the plug-in as this test was built: cargo builds no library that nothing can link before it runs tests.
+/// Builds the plug-in with this test's profile: before it runs tests, cargo builds no library that no test links.
 pub fn plugin() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -22,7 +22,7 @@ pub fn plugin() -> PathBuf {
     built.clone()
 }
 
-/// How a program ended and all that it said.
+/// A program's exit status, stdout and stderr as one text.
 pub fn text(output: &Output) -> String {
     format!(
         "{}\n{}{}",
@@ -42,7 +42,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Compiles a test program against the system's RocksDB; `more` are arguments of the compiler behind the source.
+/// Compiles a test program against the system's RocksDB. `more` are compiler arguments after the source.
 pub fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(output);
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");

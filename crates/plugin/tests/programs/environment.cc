@@ -1,4 +1,4 @@
-// An unmodified program that opens and releases Envs and databases of one process again and again.
+// An unmodified program that repeatedly opens and releases Envs and databases in one process.
 #include <unistd.h>
 
 #include <cstdio>
@@ -49,7 +49,7 @@ void Remount(const std::string& uri, int rounds) {
   }
 }
 
-// Opens a database that is open.
+// Tries to open a database a second time while it is open.
 void OpenTwice(const std::string& uri) {
   const std::shared_ptr<Env> env = Mount(uri);
   DB* db = nullptr;
@@ -59,7 +59,7 @@ void OpenTwice(const std::string& uri) {
   delete db;
 }
 
-// Flushes memtables while file deletions are disabled, as backups and checkpoints have them while they copy.
+// Flushes memtables while file deletions are disabled, as during a backup or a checkpoint.
 void FlushWithoutDeletions(const std::string& uri, bool sync) {
   const std::shared_ptr<Env> env = Mount(uri);
   DB* db = nullptr;

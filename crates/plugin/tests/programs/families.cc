@@ -1,4 +1,4 @@
-// An unmodified program whose column families come and go while its memtables are flushed.
+// An unmodified program that creates and drops column families while its memtables are flushed.
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ using namespace rocksdb;  // NOLINT: a test program
 namespace {
 
 constexpr int kKeys = 400;
-// More than the log holds, all together, before the engine asks for a flush.
+// With values of this size, all keys together exceed the log's size at which the engine requests a flush.
 constexpr size_t kValueBytes = 16 << 10;
 const char kDatabase[] = "/db";
 const char kCopy[] = "/copy";
@@ -38,7 +38,7 @@ void Expect(bool fine, const std::string& what) {
 
 void Ok(const Status& status, const std::string& what) { Expect(status.ok(), what + ": " + status.ToString()); }
 
-// Never lets a compaction end.
+// A compaction filter that never lets a compaction end.
 class Blocking : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
@@ -61,7 +61,8 @@ Options Settings(Env* env) {
   return options;
 }
 
-// A family that may get no further table of level 0: a flush that avoids write stalls waits for its compaction, which is blocked.
+// Creates a family that may get no further table in level 0: a flush that avoids write stalls waits for the family's
+// compaction, which is blocked.
 ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
   ColumnFamilyOptions options;
   options.compaction_filter = filter;
@@ -69,7 +70,7 @@ ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
   options.level0_slowdown_writes_trigger = 3;
   ColumnFamilyHandle* stalled = nullptr;
   Ok(db->CreateColumnFamily(options, "stalled", &stalled), "creating a family");
-  // RocksDB moves some tables down without a filter.
+  // RocksDB moves some tables to the next level without calling the filter.
   for (int table = 0; table < 20 && !filter->blocks; ++table) {
     Ok(db->Put(WriteOptions(), stalled, "key", "value"), "put");
     Ok(db->Flush(FlushOptions(), stalled), "flush");
@@ -82,7 +83,7 @@ ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
   return stalled;
 }
 
-// Drops a family while a flush of all families waits for its compaction; then the process is killed.
+// Drops a family while a flush of all families waits for the blocked compaction; then the process is killed.
 void DropUnderFlush(Env* env, const std::string& way) {
   DB* db = nullptr;
   Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
@@ -108,11 +109,11 @@ void DropUnderFlush(Env* env, const std::string& way) {
       delete checkpoint;
     }
   });
-  // Long enough for the flush to wait, that of the log's own limit too.
+  // Long enough for the flush to be waiting, also the flush that the log's own limit requests.
   usleep(500000);
   Ok(db->DropColumnFamily(stalled), "dropping a family");
   flush.join();
-  // Each of these can give up what the log holds.
+  // Each of these writes may retire records in the log.
   for (int n = 0; n < 20; ++n) {
     Ok(db->Put(synced, "later" + std::to_string(n), "value"), "put");
     usleep(10000);
@@ -121,7 +122,7 @@ void DropUnderFlush(Env* env, const std::string& way) {
   kill(getpid(), SIGKILL);
 }
 
-// Opens what a killed process left.
+// Checks the database that a killed process left.
 void Check(Env* env, const std::string& name) {
   std::vector<std::string> names;
   Ok(DB::ListColumnFamilies(Settings(env), name, &names), "families");

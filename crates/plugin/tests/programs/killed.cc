@@ -1,6 +1,6 @@
-// An unmodified program that writes, flushes, compacts, ingests files, takes checkpoints and creates and drops column families
-// at random until it kills itself. A journal outside of the drive says what was acknowledged; the next run checks the database
-// against it first.
+// An unmodified program that writes, flushes, compacts, ingests files, takes checkpoints, and creates and drops
+// column families at random until it kills itself. A journal outside the drive records the acknowledgements. The next
+// run first checks the database against the journal.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ class Adder : public AssociativeMergeOperator {
   const char* Name() const override { return "adder"; }
 };
 
-// Holds compactions up while `hold`, so that flushes that avoid write stalls have to wait.
+// Blocks compactions while `hold`, so that flushes that avoid write stalls have to wait.
 class Holding : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
@@ -72,11 +72,12 @@ class Holding : public CompactionFilter {
   std::atomic<bool> hold{false};
 };
 
-// Lines "OPERATION NUMBERS", appended with one write each. A lower-case operation begins, the upper-case one was acknowledged.
+// The journal has lines "OPERATION NUMBERS", each appended with one write. A lower-case operation has begun; the
+// upper-case one is acknowledged.
 //   b WRITER BATCH FAMILIES MERGES   a batch; FAMILIES is a mask
 //   P WRITER BATCH                   batches up to this one are durable
 //   c/C FAMILY  d/D FAMILY           create and drop
-//   i VALUE  I VALUE                 a put or an ingested file; acknowledged where that is durable
+//   i VALUE  I VALUE                 a put or an ingested file; acknowledged when durable
 class Journal {
  public:
   explicit Journal(const std::string& path) : file_(open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600)) {
@@ -101,8 +102,8 @@ struct Batch {
   bool merges = false;
 };
 
-// What the journal of the run before says. A killed process is a power cut for an emulated drive: batches that were not synced
-// may be gone, the newest first.
+// The state that the former run's journal describes. For an emulated drive a killed process is a power cut: batches
+// that were not synced may be lost, the newest first.
 struct Model {
   struct Event {
     char operation = 0;
@@ -112,11 +113,12 @@ struct Model {
   std::vector<Event> events;
   std::array<uint64_t, kWriters> promised{};
   std::array<uint64_t, kWriters> begun{};
-  // Changes of families that were not acknowledged.
+  // Creations and drops of families that began and were not acknowledged.
   std::map<int, char> changes;
   uint64_t value_promised = 0;
   uint64_t value_begun = 0;
-  // By family, writer and key: the number of the last batch; 0 where nothing was written or the batch deleted the key.
+  // By family, writer and key: the number of the last batch that put the key; 0 if no batch wrote the key or the last
+  // one deleted it.
   std::array<std::array<std::array<uint64_t, kKeys>, kWriters>, kFamilies + 1> values{};
   std::array<uint64_t, kWriters> merged{};
   std::array<bool, kFamilies + 1> families{true};
@@ -145,7 +147,7 @@ struct Model {
         case 'C': case 'D': changes.erase(event.at); break;
         case 'i': value_begun = n; break;
         case 'I': value_promised = n; break;
-        // The state at the end of the run before, see Save.
+        // The state at the end of the run before: see Save.
         case 'm': words >> merged[event.at] >> begun[event.at]; promised[event.at] = begun[event.at]; break;
         case 'f': families[event.at] = true; break;
         case 'v': {
@@ -158,7 +160,8 @@ struct Model {
     }
   }
 
-  // What must be there where the database has the batches up to `kept` of each writer, and the changes of families but for `undone`.
+  // Computes the expected content of a database that has each writer's batches up to `kept`, and all changes of
+  // families except `undone`.
   void Replay(const std::array<uint64_t, kWriters>& kept, const std::set<int>& undone) {
     for (auto event = events.begin(); event != events.end(); ++event) {
       if (event->operation != 'b') {
@@ -182,7 +185,7 @@ struct Model {
     }
   }
 
-  // Begins a journal with what there is now.
+  // Begins a new journal with the present state.
   void Save(const std::string& path, const std::array<uint64_t, kWriters>& last, uint64_t value) const {
     std::ofstream file(path + ".new");
     for (int writer = 0; writer < kWriters; ++writer) {
@@ -280,7 +283,7 @@ class World {
     journal_ = std::make_unique<Journal>(path_);
   }
 
-  // Works until a moment that the seed gives; kills the process then, or closes the database.
+  // Works until a moment that the seed selects, and then kills the process or closes the database.
   void Work() {
     std::mt19937_64 random(seed_);
     const bool kill_it = random() % 3 != 0;
@@ -383,7 +386,7 @@ class World {
         journal_->Note('d', {static_cast<uint64_t>(family)});
         Ok(db_->DropColumnFamily(handle), "dropping a family");
         journal_->Note('D', {static_cast<uint64_t>(family)});
-        // Flushes that have begun may still name the family.
+        // Running flushes may still use the handle, so the handle is freed later.
         dropped_.push_back(handle);
         handle = nullptr;
       }
@@ -409,7 +412,7 @@ class World {
         case 0: case 1: case 2:
           Durable([this] { Ok(db_->Flush(FlushOptions()), "flush"); });
           if (random() % 8 == 0) {
-            // The log has given up what the flush wrote, or what it should have written.
+            // A kill right after a flush: the log has retired the records that the flush should have written.
             kill(getpid(), SIGKILL);
           }
           break;
@@ -425,7 +428,7 @@ class World {
     }
   }
 
-  // Runs what makes all acknowledged batches durable.
+  // Runs an operation that makes all acknowledged batches durable, and notes those batches in the journal.
   template <typename F>
   void Durable(F run) {
     std::array<uint64_t, kWriters> before{};
@@ -438,7 +441,7 @@ class World {
     }
   }
 
-  // A checkpoint has what was acknowledged before it began.
+  // Takes a checkpoint, which must contain all batches that were acknowledged before the call.
   void Copy() {
     std::array<uint64_t, kWriters> before{};
     for (int writer = 0; writer < kWriters; ++writer) {
@@ -494,7 +497,7 @@ class World {
   Holding filter_;
   Options options_;
   DB* db_ = nullptr;
-  // Held by writers while they write, and alone by changes of the families.
+  // Held shared by writers during a write, and exclusively by changes of the families.
   std::shared_mutex families_;
   std::array<ColumnFamilyHandle*, kFamilies + 1> handles_{};
   std::vector<ColumnFamilyHandle*> dropped_;

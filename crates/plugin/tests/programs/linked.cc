@@ -1,4 +1,4 @@
-// A program that links Furrow, and asks for the parallel log by its header.
+// A program that links Furrow and opens a parallel log through parallel_db.h.
 #include "parallel_db.h"
 #include "work.h"
 

@@ -1,4 +1,4 @@
-// A program that knows nothing of Furrow but the URI of its file system.
+// A program that knows nothing of Furrow except the URI of the file system.
 #include <dlfcn.h>
 
 #include "rocksdb/utilities/db_ttl.h"
@@ -16,7 +16,7 @@ constexpr char kOpenUnique[] =
       "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt10unique_"
       "ptrIS0_St14default_deleteIS0_EE";
 
-// Says what is refused, and opens what opens within another open.
+// Prints the errors of openings that are refused, and runs openings that open a database within another opening.
 void Opens(const std::string& url) {
   World world(url);
   world.options.create_missing_column_families = false;
@@ -46,7 +46,7 @@ void Opens(const std::string& url) {
   status = DB::OpenAndTrimHistory(options, "/one", families, &world.handles, &one, "");
   printf("trim: %s\n", status.ToString().c_str());
   if (strcmp(getenv("FURROW_WAL"), "group") != 0) {
-    // As a program meets it that was compiled against a later RocksDB.
+    // Calls the function as a program would that was compiled against a later RocksDB.
     using OpenUnique = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
     void* found = dlsym(RTLD_DEFAULT, kOpenUnique);
     Expect(found != nullptr, "the open that gives a unique_ptr");

@@ -1,4 +1,4 @@
-// Stands before RocksDB, and says that it is another one.
+// Preloaded before RocksDB, reports another version of RocksDB.
 #include <string>
 
 namespace rocksdb {

@@ -1,4 +1,4 @@
-// What the test programs do with a database. They differ in how they open it.
+// The database operations of the test programs, which differ in how they open the database.
 #pragma once
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ using namespace rocksdb;  // NOLINT: a test program
 using Families = std::vector<ColumnFamilyDescriptor>;
 using Handles = std::vector<ColumnFamilyHandle*>;
 
-// The program's own way.
+// Opens a database in the way of the test program.
 Status OpenDb(const DBOptions& options, const std::string& name, const Families& families, Handles* handles, DB** db);
 
 inline void Expect(bool fine, const std::string& what) {
@@ -117,8 +117,8 @@ inline WriteOptions Synced() {
   return options;
 }
 
-// Four threads, each batch a put in two families and one more on a counter, from the first key on that is not there yet; says
-// what was acknowledged, until killed.
+// Four threads write batches, beginning at the first missing key: each batch is a put in two families and an
+// increment of a counter. Prints each acknowledgement, until killed.
 inline void WriteUntilKilled(World& world) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
@@ -143,7 +143,7 @@ inline void WriteUntilKilled(World& world) {
   }
 }
 
-// How far each thread is there, whether both families have the same, and what was counted.
+// Prints each thread's number of keys and the value of the counter. Checks that both families have the same keys.
 inline void Count(World& world) {
   long all = 0;
   for (int thread = 0; thread < kThreads; ++thread) {
@@ -162,7 +162,7 @@ inline void Count(World& world) {
 
 inline bool IsParallel(World& world) { return dynamic_cast<StackableDB*>(world.db) != nullptr; }
 
-// Notes the families that it is told of.
+// A listener that notes the families of its events.
 class Noting : public EventListener {
  public:
   void OnFlushBegin(DB*, const FlushJobInfo& info) override { Note(info.cf_name); }
@@ -183,7 +183,7 @@ class Noting : public EventListener {
   std::set<std::string> families_;
 };
 
-// Listeners and counts are those of the program's own families, though every batch has a mark.
+// Events and counts must be those of the program's own families only, although every batch has a mark.
 inline void SeeOwnFamilies(World& world) {
   auto noting = std::make_shared<Noting>();
   world.options.listeners.push_back(noting);
@@ -199,10 +199,10 @@ inline void SeeOwnFamilies(World& world) {
   Expect(noting->Families() == std::set<std::string>{kDefaultColumnFamilyName}, "other families are seen");
 }
 
-// Everything that a database offers besides writes; then the process ends as if it were killed.
+// Uses all features of a database besides plain writes. The process then ends as if killed.
 inline void Features(World& world) {
   DB* db = world.db;
-  // An older record must not undo an ingested file.
+  // A recovery must not let an older log record undo an ingested file.
   Ok(db->Put(Synced(), "ingested", "old"), "put");
   SstFileWriter writer{EnvOptions(), world.options};
   Ok(writer.Open("/table.sst"), "a table");
@@ -227,7 +227,8 @@ inline void Features(World& world) {
   db->GetAllColumnFamilyMetaData(&facts);
   Expect(facts.size() == 2, std::to_string(facts.size()) + " families have metadata");
   if (IsParallel(world)) {
-    // RocksDB finds it when half of the batch is applied, and takes no writes then until it is opened again.
+    // RocksDB would find the error with half of the batch applied, and take no writes until the database is opened
+    // again.
     WriteBatch batch;
     Ok(batch.Put("torn", "yes"), "put");
     Ok(batch.DeleteRange("z", "a"), "delete range");
@@ -244,7 +245,8 @@ inline void Features(World& world) {
   Ok(db->Put(Synced(), dropped, "key", "in dropped"), "put");
   Ok(db->DropColumnFamily(dropped), "dropping a family");
   if (IsParallel(world)) {
-    // Refused before the log has it. RocksDB itself takes no writes after such a one until it is opened again.
+    // Refused before the log has the record. Without a parallel log, RocksDB takes no writes after such a write until
+    // the database is opened again.
     Expect(db->Put(Synced(), dropped, "key", "later").IsInvalidArgument(), "a dropped family takes a write");
   }
   Ok(db->DestroyColumnFamilyHandle(dropped), "a handle");
@@ -285,7 +287,7 @@ inline void Features(World& world) {
   _exit(0);
 }
 
-// Writes by the database below, past what the program opened; then the process ends as if it were killed.
+// Writes through the underlying database, which bypasses the opened one. The process then ends as if killed.
 inline void WritePast(World& world) {
   Ok(world.db->Put(Synced(), "before", "yes"), "put");
   for (const WriteOptions& options : {WriteOptions(), Synced()}) {
@@ -296,14 +298,14 @@ inline void WritePast(World& world) {
   _exit(0);
 }
 
-// Passes all calls on, as one that encrypts or that maps paths.
+// A file system wrapper that passes all calls on, like one that encrypts or maps paths.
 class Wrapping : public FileSystemWrapper {
  public:
   explicit Wrapping(const std::shared_ptr<FileSystem>& below) : FileSystemWrapper(below) {}
   const char* Name() const override { return "wrapping"; }
 };
 
-// Tells no capital from a small letter: keys of different bytes are one. With timestamps, if asked.
+// A comparator that ignores case: keys of different bytes are equal. Uses timestamps if `timestamp_size` is not 0.
 class CaseBlind : public Comparator {
  public:
   explicit CaseBlind(size_t timestamp_size = 0) : Comparator(timestamp_size) {}
@@ -317,7 +319,7 @@ class CaseBlind : public Comparator {
   void FindShortSuccessor(std::string*) const override {}
 };
 
-// What cannot be is refused when the database is opened.
+// Unsupported options are refused when the database is opened.
 inline void Refused(World& world) {
   const auto open = [&world](const char* what, DBOptions options, const ColumnFamilyOptions& family) {
     Families families;
@@ -353,12 +355,13 @@ inline void Refused(World& world) {
   open("wrapped", options, world.options);
 }
 
-// Writes that go past the log beside those that it has, and then tables; the process ends as if it were killed.
+// Mixes writes that bypass the log with logged ones, and flushes some to tables. The process then ends as if killed.
 inline void WriteUnlogged(World& world) {
   DB* db = world.db;
   WriteOptions unlogged;
   unlogged.disableWAL = true;
-  // Of two families, one of which is flushed alone: the log keeps the record, and what is newer is in a table only.
+  // A batch of two families, one of which is flushed alone: the log keeps the record, and the newer value is in a
+  // table only.
   WriteBatch both;
   Ok(both.Put(world.handles[0], "before", "old"), "put");
   Ok(both.Put(world.handles[1], "before", "old"), "put");
@@ -392,8 +395,8 @@ inline void SaySpelled(World& world) {
   fflush(stdout);
 }
 
-// Four threads meet at one key after the other, which each spells in its own way. Says who wrote each last; then the process ends as if it
-// were killed. The log must have the writes of a key in the order that RocksDB has them in.
+// Four threads write the same keys at the same time, in different spellings. Prints the last writer of each key; the
+// process then ends as if killed. The log must have a key's writes in RocksDB's order.
 inline void WriteSpelled(World& world) {
   pthread_barrier_t together;
   pthread_barrier_init(&together, nullptr, kThreads);
@@ -414,7 +417,7 @@ inline void WriteSpelled(World& world) {
   _exit(0);
 }
 
-// Holds flushes up as they begin, while told to.
+// A listener that blocks flushes at their beginning while `hold`.
 class Holding : public EventListener {
  public:
   void OnFlushBegin(DB*, const FlushJobInfo&) override {
@@ -425,7 +428,7 @@ class Holding : public EventListener {
   std::atomic<bool> hold{false};
 };
 
-// Writes several memtables while none is flushed, as the program's options allow, with marks for every batch.
+// Fills several memtables while no flush ends, as the program's options allow. Every batch has a mark.
 inline void WriteWithoutFlushes(World& world) {
   auto holding = std::make_shared<Holding>();
   world.options.listeners.push_back(holding);
@@ -443,7 +446,7 @@ inline void WriteWithoutFlushes(World& world) {
   world.Close();
 }
 
-// Ends of a database that are not a plain close: all of them leave no parallel log.
+// Ends a database in other ways than by a plain close. Each way must leave no parallel log.
 inline void Closes(World& world) {
   alarm(120);
   const auto write = [&world](const char* name) {
@@ -474,7 +477,8 @@ inline void Closes(World& world) {
   Ok(world.db->Close(), "a second close");
   ended("/refused-once");
 
-  // The options of an open database name what listens to its flushes.
+  // The options of an open database contain the listener of its flushes. A database opened with these options must
+  // not keep that listener.
   write("/again");
   const Options before = world.options;
   static_cast<DBOptions&>(world.options) = world.db->GetDBOptions();
@@ -500,7 +504,7 @@ inline void Closes(World& world) {
   ended("/paused");
 }
 
-// As a program opens it that keeps no options of its own.
+// Opens the database like a program that loads its options from RocksDB's OPTIONS file.
 inline void OpenLoaded(World& world) {
   ConfigOptions config;
   config.env = world.env.get();
@@ -527,7 +531,7 @@ inline void OpenLoaded(World& world) {
   world.Close();
 }
 
-// Past CURRENT, and with the tables alone.
+// Opens with best_efforts_recovery, which reads no CURRENT and uses the tables alone.
 inline void OpenByBestEfforts(World& world) {
   world.options.best_efforts_recovery = true;
   Families families;
@@ -540,7 +544,7 @@ inline void OpenByBestEfforts(World& world) {
 
 inline void Repair(World& world) { printf("%s\n", RepairDB("/db", world.options).ToString().c_str()); }
 
-// A forked process ends as programs end, while the drive is mounted and a file is written.
+// A forked child ends normally while the drive is mounted and a file is being written.
 inline void Fork(World& world) {
   std::unique_ptr<FSWritableFile> file;
   Ok(world.fs->NewWritableFile("/file", FileOptions(), &file, nullptr), "a file");
@@ -549,7 +553,7 @@ inline void Fork(World& world) {
   const pid_t child = fork();
   Expect(child != -1, "fork");
   if (child == 0) {
-    // It is ended by a signal if it writes to the drive.
+    // A signal ends the child if it writes to the drive.
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_FSIZE, &none);
     alarm(120);
@@ -565,7 +569,8 @@ inline void Fork(World& world) {
   Expect(content == "before and after", content);
 }
 
-// Closes a database that takes no writes any more, so that the log cannot be emptied; says what was there before.
+// Prints the database's former value. Then closes the database after it stopped taking writes, so that the log cannot
+// be emptied.
 inline void CloseBroken(World& world) {
   world.Open("/db");
   printf("merged %s\n", world.Get("merged").c_str());
@@ -580,7 +585,7 @@ inline void CloseBroken(World& world) {
   delete world.db;
 }
 
-// Holds every compaction up until it is let go.
+// A compaction filter that blocks every compaction until `go`.
 class Blocking : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
@@ -593,7 +598,7 @@ class Blocking : public CompactionFilter {
   std::atomic<bool> go{false};
 };
 
-// Flushes while level 0 has more tables than it should and no compaction ends, as on a full drive.
+// Flushes while level 0 has too many tables and no compaction ends, as on a full drive.
 inline void FlushFullLevel(World& world) {
   Blocking filter;
   ColumnFamilyOptions family = world.options;
@@ -612,7 +617,7 @@ inline void FlushFullLevel(World& world) {
   world.Close();
 }
 
-// What Features left, after a recovery.
+// Checks the content that Features wrote, after a recovery.
 inline void AfterFeatures(World& world) {
   const auto has = [&world](const std::string& key, const std::string& value) {
     Expect(world.Get(key) == value, key + " is " + world.Get(key) + ", not " + value);
@@ -635,7 +640,7 @@ inline void AfterFeatures(World& world) {
   Expect(world.Get("key", made) == "in made", "what was put into a new family is lost");
 }
 
-// A copy that a checkpoint or a backup made, opened like the database.
+// Checks a copy that a checkpoint or a backup made.
 inline void CheckCopy(World& world) {
   Expect(world.Get("copied") == "yes" && world.Get("merged") == "10", "the copy lacks something");
 }
@@ -649,7 +654,7 @@ inline int Run(int argc, char** argv) {
   Families families;
   std::vector<std::string> names;
   if (copy || command == "after") {
-    // All families must be named, but for one that is not the program's.
+    // RocksDB requires that all families are named. The hidden family is not the program's, and need not be.
     const std::string name = copy ? command : "/db";
     Ok(DB::ListColumnFamilies(world.options, name, &names), "families of " + name);
     for (const std::string& family : names) {
