@@ -201,8 +201,8 @@ Status Unlogged::Drop(const std::function<Status()>& drop) {
 Status Unlogged::Flush() {
   std::shared_lock<std::shared_mutex> lock(handles_);
   const uint64_t written = db_->GetLatestSequenceNumber();
-  // RocksDB skips empty memtables itself, but a program may have paused background work, so an empty flush would
-  // wait.
+  // RocksDB skips empty memtables itself. But a program may have stopped the background work, and a flush could then
+  // fail or wait although all memtables are empty.
   Status status = AllInTables() ? Status::OK() : Repeat([this] { return FlushAll(); });
   if (status.ok() && listener_ != nullptr && AllInTables()) {
     // The tables' sequence numbers need not reach `written`: a single delete and its put leave no entry.

@@ -1,7 +1,7 @@
 //! The interface to the parallel WAL engine above a database that a program opened by itself: the calls that C++
 //! makes, and the factory of engines.
 //!
-//! The engine's crate depends on this one, so the plug-in hands it over with [`install`].
+//! The engine's crate depends on this crate, so the plug-in passes the factory of engines to [`install`].
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

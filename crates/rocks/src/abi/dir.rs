@@ -244,7 +244,7 @@ pub unsafe extern "C" fn furrow_sync(fs: *const FurrowFs) -> FurrowStatus {
 /// Calls `each` with every name in a directory.
 ///
 /// # Safety
-/// `fs` is alive, `name` is valid, and `each` may be called with `context`; it does not throw.
+/// `fs` is alive, `name` is valid, and `each` may be called with `context` and does not throw.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_read_dir(
     fs: *const FurrowFs,
