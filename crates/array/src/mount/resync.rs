@@ -118,7 +118,8 @@ impl Resync {
                 }
                 verdict = Verdict::Full;
             }
-            if self.device(slot).is_some() && !self.lies_in_place(stripe, &sum, &unknown).await? {
+            if self.device(slot).is_some() {
+                // In the log even if the same rows are in place: a zone that becomes read-only does not tell its rows.
                 self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
                 self.add_bad_parity(stripe, &unknown);
             }
@@ -381,31 +382,6 @@ impl Resync {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
-    }
-
-    /// True if the parity of the last stripe of a full zone, with zeros above the zone's end, is in place: the log need not
-    /// hold it then.
-    async fn lies_in_place(
-        &mut self,
-        stripe: Stripe,
-        sum: &BufMut,
-        unknown: &BTreeSet<u64>,
-    ) -> Result<bool, MountError> {
-        let (row, unit) = (self.layout.row(stripe), self.layout.unit_of(stripe));
-        let slot = self.layout.parity(self.zone, stripe);
-        let written = match self.parts.get(slot.index()) {
-            Some(PartState::Written(at)) => *at >= row + unit,
-            part => part == Some(&PartState::Full),
-        };
-        if !written || !unknown.is_empty() {
-            return Ok(false);
-        }
-        let fits = *self.found(slot, row, unit).await? == **sum;
-        if fits {
-            self.relocated.remove(&stripe);
-            self.stale.remove(slot, &(row..row + unit));
-        }
-        Ok(fits)
     }
 
     /// Makes the parity of a whole stripe match the data, apart from unknown rows. True if the stripe is torn: its parity was
