@@ -43,3 +43,13 @@ fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
         }
     }
 }
+
+/// RocksDB never flushes the memtables of a dropped family, and counts their entries while a handle is kept.
+#[test]
+fn a_dropped_family_whose_handle_is_kept_stops_no_write() {
+    for wal in ["waltz", "auto"] {
+        let directory = tempfile::tempdir().unwrap();
+        let output = run(&directory, wal, &["keep dropped handle"]);
+        assert!(output.status.success(), "{wal}: {}", text(&output));
+    }
+}

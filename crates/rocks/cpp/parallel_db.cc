@@ -369,7 +369,7 @@ class ParallelDb : public rocksdb::StackableDB {
                                      kMarksFamily);
     }
     return Exclusive([&] {
-      Status status = unlogged_->Drop([&] { return db_->DropColumnFamily(family); });
+      Status status = unlogged_->Drop(family, [&] { return db_->DropColumnFamily(family); });
       if (status.ok()) {
         furrow_engine_remove_family(engine_, family->GetID());
       }

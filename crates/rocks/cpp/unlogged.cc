@@ -1,7 +1,9 @@
 #include "unlogged.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "rocksdb/options.h"
 #include "rocksdb/version.h"
@@ -40,6 +42,8 @@ const char kListener[] = "furrow.flushes";
 
 // The most attempts of a flush that is repeated because column families were dropped during it.
 constexpr int kFlushAttempts = 16;
+// How long a drop of a column family waits for the flush of that family.
+constexpr int kDropFlushMilliseconds = 2000;
 
 }  // namespace
 
@@ -191,11 +195,35 @@ Status Unlogged::Repeat(const std::function<Status()>& flush) {
   }
 }
 
-Status Unlogged::Drop(const std::function<Status()>& drop) {
+Status Unlogged::Drop(rocksdb::ColumnFamilyHandle* family, const std::function<Status()>& drop) {
+  // With marks, a flush of one family alone would put batches into tables without their marks.
+  if (marks_ == nullptr) {
+    FlushAlone(family);
+  }
   ++drops_begun_;
   Status status = drop();
   ++drops_ended_;
   return status;
+}
+
+void Unlogged::FlushAlone(rocksdb::ColumnFamilyHandle* family) {
+  using Properties = rocksdb::DB::Properties;
+  const auto empty = [&] {
+    uint64_t active = 0;
+    uint64_t immutable = 0;
+    return db_->GetIntProperty(family, Properties::kNumEntriesActiveMemTable, &active) &&
+           db_->GetIntProperty(family, Properties::kNumEntriesImmMemTables, &immutable) && active + immutable == 0;
+  };
+  rocksdb::FlushOptions options;
+  // The program may have paused the background work, so the flush is waited for below, and not for ever.
+  options.wait = false;
+  options.allow_write_stall = true;
+  if (empty() || !db_->Flush(options, family).ok()) {
+    return;
+  }
+  for (int waited = 0; waited < kDropFlushMilliseconds && !empty(); ++waited) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Status Unlogged::Flush() {
@@ -312,7 +340,7 @@ Status Unlogged::DropMarks() {
   if (marks_ == nullptr) {
     return Status::OK();
   }
-  Status status = Drop([this] { return db_->DropColumnFamily(marks_); });
+  Status status = Drop(marks_, [this] { return db_->DropColumnFamily(marks_); });
   if (status.ok()) {
     status = db_->DestroyColumnFamilyHandle(marks_);
     marks_ = nullptr;

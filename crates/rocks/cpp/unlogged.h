@@ -93,7 +93,10 @@ class Unlogged {
   // abandons the flush of all families, and returns ColumnFamilyDropped or even OK.
   rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
   // Runs `drop`, RocksDB's own drop of families.
-  rocksdb::Status Drop(const std::function<rocksdb::Status()>& drop);
+  //
+  // The family's memtables are flushed first: RocksDB never flushes those of a dropped family, and counts their entries
+  // until the program has destroyed the last handle and iterator of the family.
+  rocksdb::Status Drop(rocksdb::ColumnFamilyHandle* family, const std::function<rocksdb::Status()>& drop);
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
@@ -106,6 +109,7 @@ class Unlogged {
  private:
   // True if all memtables are empty: everything written before the call is in tables.
   bool AllInTables();
+  void FlushAlone(rocksdb::ColumnFamilyHandle* family);
   // Flushes all families once, and waits.
   rocksdb::Status FlushAll();
 

@@ -410,6 +410,8 @@ fn open_log(fs: &Fs, path: &str) -> fs::Result<fs::Writer> {
             fs.create(path, &fs::CreateOptions { kind: fs::FileKind::Log, ..Default::default() }).await?;
         log.append(b"entry").await?;
         log.sync().await?;
+        // Not synced: an open log that is idle and synced would give its zone to the next one.
+        log.append(b"unsynced").await?;
         Ok(log)
     })
 }

@@ -145,6 +145,28 @@ void Check(Env* env, const std::string& name) {
   Expect(lost == 0, std::to_string(lost) + " of " + std::to_string(kKeys) + " synced keys are lost in " + name);
 }
 
+// The handle of a dropped family with unflushed entries is legal to keep: nothing else may fail because of it.
+void KeepDroppedHandle(Env* env) {
+  Options options;
+  options.create_if_missing = true;
+  options.env = env;
+  DB* db = nullptr;
+  Ok(DB::Open(options, kDatabase, &db), "open");
+  ColumnFamilyHandle* family = nullptr;
+  Ok(db->CreateColumnFamily(ColumnFamilyOptions(), "dropped", &family), "create a family");
+  Ok(db->Put(WriteOptions(), family, "key", "value"), "put to the family");
+  Ok(db->DropColumnFamily(family), "drop the family");
+  Ok(db->Put(WriteOptions(), "key", "value"), "put");
+  Ok(db->SingleDelete(WriteOptions(), "none"), "single delete");
+  WriteOptions unlogged;
+  unlogged.disableWAL = true;
+  Ok(db->Put(unlogged, "unlogged", "value"), "put without the log");
+  Ok(db->Flush(FlushOptions()), "flush");
+  Ok(db->DestroyColumnFamilyHandle(family), "destroy the handle");
+  Ok(db->Close(), "close");
+  delete db;
+}
+
 }  // namespace
 
 // PROGRAM URL COMMAND [ARGUMENT]
@@ -157,6 +179,8 @@ int main(int argc, char** argv) {
   std::unique_ptr<Env> env = NewCompositeEnv(fs);
   if (command == "drop under") {
     DropUnderFlush(env.get(), argument);
+  } else if (command == "keep dropped handle") {
+    KeepDroppedHandle(env.get());
   } else if (command == "check") {
     Check(env.get(), argument);
   } else {
