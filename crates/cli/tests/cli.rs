@@ -182,7 +182,7 @@ fn files_survive_the_way_there_and_back() {
 
     let listed = json(&done(&drive.furrow(&["fs", "ls", "-r", "--json"])));
     let paths: Vec<&str> =
-        listed.as_array().unwrap().iter().filter_map(|entry| entry["path"].as_str()).collect();
+        listed.as_array().expect("a list").iter().filter_map(|entry| entry["path"].as_str()).collect();
     assert_eq!(paths, ["/tree", "/tree/sub", "/tree/sub/big", "/tree/sub/empty"]);
     assert!(done(&drive.furrow(&["fs", "check"])).contains("clean"));
     assert!(!done(&drive.furrow(&["fs", "dump"])).is_empty());
@@ -215,7 +215,7 @@ fn a_full_drive_has_its_own_exit_code_and_still_reads() {
 /// The paths on the drive.
 fn paths(drive: &Drive) -> Vec<String> {
     let listed = json(&done(&drive.furrow(&["fs", "ls", "-r", "--json"])));
-    let paths = listed.as_array().unwrap().iter().filter_map(|entry| entry["path"].as_str());
+    let paths = listed.as_array().expect("a list").iter().filter_map(|entry| entry["path"].as_str());
     paths.map(str::to_owned).collect()
 }
 

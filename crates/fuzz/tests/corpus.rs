@@ -1,5 +1,7 @@
 //! Every input that once reached new code, or broke something, through its target.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::{Path, PathBuf};
 
 use fuzz::TARGETS;

@@ -22,9 +22,9 @@ fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
     for first in (1..=runs).step_by(usize::try_from(RUNS_OF_A_DRIVE).unwrap()) {
         let drive = tempfile::tempdir().unwrap();
         let journal = drive.path().join("journal");
-        let way = if first / RUNS_OF_A_DRIVE % 2 == 0 { "plain" } else { "exact" };
+        let way = if (first / RUNS_OF_A_DRIVE).is_multiple_of(2) { "plain" } else { "exact" };
         let run = |seed: u64, way: &str| {
-            let wal = if seed % 2 == 0 { "waltz" } else { "auto" };
+            let wal = if seed.is_multiple_of(2) { "waltz" } else { "auto" };
             let mut command = Command::new(&program);
             command.arg(drive_url(drive.path())).arg(&journal).arg(seed.to_string()).arg(way);
             let output = command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap();

@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(stale.missing(SLOT, 2, 5..9), None);
         // The content above row 7 is dropped, and the rows up to the drive's own pointer become stale.
         stale.cut(2, SLOT, 7, 20);
-        assert!(stale.of(SLOT) == RowSet::from_iter([4..20]));
+        assert!(stale.of(SLOT) == RowSet::from_iter(std::iter::once(4..20)));
         assert_eq!(stale.missing(SLOT, 2, 5..9), Some(7));
     }
 
