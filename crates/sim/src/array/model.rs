@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use zoned::ZoneState;
 
-use super::workload::UNREADABLE;
 use crate::model::Fault;
 use crate::report::FailureKind;
+
+/// The digest of a block whose read may fail, and does.
+pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
 
 /// A step of the workload, or the answer to one.
 #[derive(Clone, Debug)]

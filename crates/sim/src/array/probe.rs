@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, OpenOptions, Pace, RebuildOptions, Slot};
+use ::array::{Array, Layout, OpenOptions};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
 use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
 use super::model::{Mark, Shown, WornZone, ZonesModel};
-use super::record::STEPS;
+use super::record::{STEPS, replace};
 use super::shape::{Loss, Shape, When, Worn, ZONES, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, show};
@@ -220,13 +220,6 @@ impl Probe<'_> {
         }
         faults
     }
-}
-
-/// Rebuilds a new drive in a slot, without regard for clients.
-pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice>) -> zoned::Result<()> {
-    let slot = Slot(u32::try_from(slot).expect("a small number"));
-    let options = RebuildOptions { pace: Pace::UNBOUNDED };
-    array.start_replace(slot, new, options).await?.wait().await
 }
 
 /// Drives over images, on a clock of their own.

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, CreateOptions, OpenOptions};
+use ::array::{Array, CreateOptions, OpenOptions, Pace, RebuildOptions, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
 use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
-use super::probe::replace;
 use super::shape::{Lost, Shape, When, ZONES, latency};
 use super::workload::Task;
 use crate::trace::Event;
@@ -190,6 +189,13 @@ impl Stand {
             _ => Ok(None),
         }
     }
+}
+
+/// Rebuilds a new drive in a slot, without regard for clients.
+pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice>) -> zoned::Result<()> {
+    let slot = Slot(u32::try_from(slot).expect("a small number"));
+    let options = RebuildOptions { pace: Pace::UNBOUNDED };
+    array.start_replace(slot, new, options).await?.wait().await
 }
 
 /// Fails every later operation of the drive.

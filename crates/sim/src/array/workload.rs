@@ -9,7 +9,7 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
 };
 
-use super::model::{Mark, Shown};
+use super::model::{Mark, Shown, UNREADABLE};
 use super::shape::Worn;
 use crate::Rng;
 
@@ -43,9 +43,6 @@ pub(crate) struct Task {
 pub(crate) fn digest(block: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, block)
 }
-
-/// The digest of a block whose read may fail, and does.
-pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
 
 /// Reads the state and the content of all zones. `may`: whether the read of a block may be a media error.
 pub(crate) async fn show(
