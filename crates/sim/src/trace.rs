@@ -2,11 +2,9 @@
 
 mod format;
 
-use std::path::Path;
-
 use zoned::{Buf, Lba, Op};
 
-use crate::{Error, Result, Target};
+use crate::Target;
 
 /// Identifies a recorded operation; in the order of submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -136,27 +134,6 @@ impl Trace {
     /// Whether the events are those of the drives below an array.
     pub fn is_of_an_array(&self) -> bool {
         self.events.iter().any(|event| matches!(event, Event::Drive { .. }))
-    }
-
-    /// The trace as bytes: see [`format`] for the layout.
-    pub fn encode(&self) -> Vec<u8> {
-        format::encode(self)
-    }
-
-    /// Reads a trace back. Total: any bytes give a trace or an error.
-    pub fn decode(bytes: &[u8]) -> Result<Trace> {
-        format::decode(bytes)
-    }
-
-    /// Writes the trace to a file.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, self.encode()).map_err(|e| Error::File("write the trace", path.into(), e))
-    }
-
-    /// Reads a trace from a file.
-    pub fn load(path: &Path) -> Result<Trace> {
-        let bytes = std::fs::read(path).map_err(|e| Error::File("read the trace", path.into(), e))?;
-        Trace::decode(&bytes)
     }
 }
 

@@ -30,6 +30,8 @@
 //!
 //! With a drive among the events the trace is of an array: every one of its drives is like that of the header.
 
+use std::path::Path;
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use zoned::{Action, Buf, Durability, Lba, Op, ZoneId};
@@ -71,7 +73,30 @@ struct Record {
 
 const _: () = assert!(size_of::<Header>() == 88 && size_of::<Record>() == 32);
 
-pub(super) fn encode(trace: &Trace) -> Vec<u8> {
+impl Trace {
+    /// The trace as bytes: this module has the layout.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads a trace back. Total: any bytes give a trace or an error.
+    pub fn decode(bytes: &[u8]) -> Result<Trace> {
+        decode(bytes)
+    }
+
+    /// Writes the trace to a file.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, self.encode()).map_err(|e| Error::File("write the trace", path.into(), e))
+    }
+
+    /// Reads a trace from a file.
+    pub fn load(path: &Path) -> Result<Trace> {
+        let bytes = std::fs::read(path).map_err(|e| Error::File("read the trace", path.into(), e))?;
+        Trace::decode(&bytes)
+    }
+}
+
+fn encode(trace: &Trace) -> Vec<u8> {
     let drive = &trace.drive;
     let numbers = [
         drive.block_size,
@@ -137,7 +162,7 @@ pub(super) fn encode(trace: &Trace) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Trace> {
+fn decode(bytes: &[u8]) -> Result<Trace> {
     let (body, crc) = bytes.split_last_chunk::<4>().ok_or(Error::Trace("it is empty"))?;
     let (header, mut rest) =
         Header::ref_from_prefix(body).map_err(|_| Error::Trace("it is shorter than its header"))?;
