@@ -9,12 +9,14 @@ step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warn
 step "layering" cargo xtask layering
 # The feature is named where tests have it: a new name must not pass for its absence.
 no_broken_rules() {
-  local package found
-  found=$(cargo tree --locked -p furrow-sim -f '{p} {f}' | grep -c broken-rules) || true
-  [ "$found" -gt 0 ] || die "no crate has the feature broken-rules any more: this check looks for it"
+  local package tree
+  # A cargo tree that fails ends the step: an empty tree must not pass for one without the feature.
+  tree=$(cargo tree --locked -p furrow-sim -f '{p} {f}')
+  [[ $tree == *broken-rules* ]] || die "no crate has the feature broken-rules any more: this check looks for it"
   for package in furrow-cli furrow-plugin; do
-    found=$(cargo tree --locked -p "$package" -e no-dev -f '{p} {f}' | grep broken-rules) || true
-    [ -z "$found" ] || die "$package is built with rules that tests break: $found"
+    tree=$(cargo tree --locked -p "$package" -e no-dev -f '{p} {f}')
+    [[ $tree == *"$package"* ]] || die "cargo tree does not list $package"
+    [[ $tree != *broken-rules* ]] || die "$package is built with rules that tests break"
   done
 }
 step "no rules to break in what is released" no_broken_rules

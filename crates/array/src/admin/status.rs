@@ -102,7 +102,7 @@ impl Status {
         }
     }
 
-    /// What a user should do, in sentences; empty if nothing is needed.
+    /// Advice for the operator, in sentences; empty if nothing is needed.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         let lacking: Vec<&MemberStatus> =

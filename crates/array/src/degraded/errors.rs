@@ -1,4 +1,4 @@
-//! What an error of a drive means for the array.
+//! Classes of drive errors: each class decides how the array reacts.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ const CHUNK: u64 = 4 << 20;
 /// Blocks that contain the first record of a zone, a superblock, at the smallest block size.
 const FIRST: u64 = 8;
 
-/// What a drive says of itself: its array and its slot.
+/// A drive's own superblock record: its array and its slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub superblock: Superblock,

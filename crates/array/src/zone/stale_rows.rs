@@ -118,7 +118,7 @@ impl StaleRows {
         rows.ranges().iter().for_each(|range| self.add(slot, range.clone()));
     }
 
-    /// These rows hold their content in place.
+    /// Marks rows whose content is in its own place.
     pub(crate) fn remove(&mut self, slot: Slot, rows: &Range<u64>) {
         let Some(part) = self.0.get_mut(&slot) else { return };
         part.stale.remove(rows);

@@ -158,7 +158,7 @@ impl ZoneTable {
         dispatch.begin(zone, id, limits, work, completer, deferred);
     }
 
-    /// What a report says of a zone.
+    /// A zone's entry in a zone report.
     pub(crate) fn info(&self, id: ZoneId) -> ZoneInfo {
         let zone = self.zone(id);
         let capacity = self.ctx.layout.capacity();
