@@ -9,11 +9,12 @@ use units::{Bytes, Driver};
 use zoned::{Geometry, ZonedDevice};
 
 use crate::check;
+use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::path;
 use crate::files::reader::Reader;
-use crate::files::stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneUse};
+use crate::files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneUse};
 use crate::files::writer::Writer;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::{Node, State};
@@ -76,12 +77,12 @@ impl Fs {
     /// Makes closed files and all names durable and stops background work; later calls fail with `Closed`.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
-        if shared.closed.load(Ordering::Acquire) {
+        if shared.metadata.is_closed() {
             return Ok(());
         }
-        let committed = if shared.options.read_only { Ok(()) } else { shared.commit_all().await };
-        shared.closed.store(true, Ordering::Release);
-        shared.wait_for_roll().await;
+        let committed = if shared.options.read_only { Ok(()) } else { shared.metadata.commit_all().await };
+        shared.metadata.close();
+        shared.metadata.wait_for_roll().await;
         loop {
             let seen = shared.space.version();
             shared.kick_cleaner();
@@ -99,7 +100,12 @@ impl Fs {
 
     /// The device underneath.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
-        &self.shared.dev
+        self.shared.device.raw()
+    }
+
+    /// Number of device operations of `class` submitted since the mount.
+    pub fn operations(&self, class: IoClass) -> u64 {
+        self.shared.device.submitted(class)
     }
 
     /// What the superblock says.
@@ -130,19 +136,16 @@ impl Fs {
             {
                 return Err(error(ErrorKind::IsADirectory, DOING, path));
             }
-            let kind = match options.kind {
-                FileKind::Data => Kind::Data,
-                FileKind::Log => Kind::Log,
-                FileKind::ParallelLog => {
-                    return Err(error(ErrorKind::Invalid, DOING, path)
-                        .because("`parallel_log` makes a parallel log, and writes it"));
-                }
-            };
-            let ino = self.make(&mut state, parent, name, kind, options.lifetime)?;
-            let older = if kind == Kind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
+            if let Some(other) = created_by(options.kind) {
+                let why = format!("`{other}` creates a file of this kind");
+                return Err(error(ErrorKind::Invalid, DOING, path).because(why));
+            }
+            let ino = self.make(&mut state, parent, name, options.kind, options.lifetime)?;
+            let older =
+                if options.kind == FileKind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
             (self.writing_handle(&mut state, ino, DOING, path)?, older)
         };
-        shared.bound_journal().await?;
+        shared.metadata.bound_pending().await?;
         self.writer(handle, older).await
     }
 
@@ -168,8 +171,10 @@ impl Fs {
                 writer.resume().await.map(|()| writer)
             }
             FileKind::Log => LogFile::open(handle, older).await.map(Writer::log),
-            FileKind::ParallelLog => Err(Error::new(ErrorKind::Invalid, "opening for append")
-                .because("it is a parallel log: `parallel_log` opens it")),
+            FileKind::ParallelLog | FileKind::Directory => {
+                Err(Error::new(ErrorKind::Invalid, "opening for append")
+                    .because("it is a parallel log: `parallel_log` opens it"))
+            }
         };
         if opened.is_err()
             && let Some(node) = self.shared.state.lock().file_node(ino)
@@ -201,10 +206,10 @@ impl Fs {
         state: &mut State,
         parent: u64,
         name: &str,
-        kind: Kind,
+        kind: FileKind,
         lifetime: Lifetime,
     ) -> Result<u64> {
-        self.shared.check_metadata_room(state, 256 + name.len() as u64)?;
+        self.shared.metadata.check_room(state, 256 + name.len() as u64)?;
         let (ino, modified_ms) = (state.next_ino, self.shared.driver.unix_millis());
         state.commit(Record::Create { ino, parent, modified_ms, kind, lifetime, name: name.to_owned() })?;
         Ok(ino)
@@ -225,7 +230,7 @@ impl Fs {
             let (parent, name) = state.parent(DOING, path)?;
             let ino = match state.lookup(parent, name) {
                 Some(ino) => ino,
-                None => self.make(&mut state, parent, name, Kind::ParallelLog, Lifetime::Short)?,
+                None => self.make(&mut state, parent, name, FileKind::ParallelLog, Lifetime::Short)?,
             };
             check_parallel(&state, ino, DOING, path)?;
             self.writing_handle(&mut state, ino, DOING, path)?
@@ -284,9 +289,9 @@ impl Fs {
             if state.lookup(parent, name).is_some() {
                 return Err(error(ErrorKind::Exists, DOING, path));
             }
-            self.make(&mut state, parent, name, Kind::Directory, Lifetime::NotSet)?;
+            self.make(&mut state, parent, name, FileKind::Directory, Lifetime::NotSet)?;
         }
-        self.shared.bound_journal().await
+        self.shared.metadata.bound_pending().await
     }
 
     /// Removes an empty directory.
@@ -318,7 +323,7 @@ impl Fs {
             state.commit(Record::Unlink { parent, name: name.to_owned() })?;
         }
         self.shared.kick_cleaner();
-        self.shared.bound_journal().await
+        self.shared.metadata.bound_pending().await
     }
 
     /// Renames a file or directory; an existing file, or empty directory, is replaced atomically.
@@ -334,7 +339,7 @@ impl Fs {
             state.commit(Record::Rename { from_parent, to_parent, from, to })?;
         }
         self.shared.kick_cleaner();
-        self.shared.bound_journal().await
+        self.shared.metadata.bound_pending().await
     }
 
     /// What others do, and what loses files: for tests that must notice it.
@@ -343,7 +348,7 @@ impl Fs {
         let replaced = self.shared.state.lock().lookup(to_parent, to);
         if replaced.is_some() {
             self.shared.state.lock().commit(Record::Unlink { parent: to_parent, name: to.to_owned() })?;
-            self.shared.commit_all().await?;
+            self.shared.metadata.commit_all().await?;
         }
         let (from, to) = (from.to_owned(), to.to_owned());
         self.shared.state.lock().commit(Record::Rename { from_parent, to_parent, from, to })
@@ -363,10 +368,10 @@ impl Fs {
             if state.lookup(parent, name).is_some() {
                 return Err(error(ErrorKind::Exists, DOING, to));
             }
-            self.shared.check_metadata_room(&state, 64 + name.len() as u64)?;
+            self.shared.metadata.check_room(&state, 64 + name.len() as u64)?;
             state.commit(Record::Link { ino, parent, name: name.to_owned() })?;
         }
-        self.shared.bound_journal().await
+        self.shared.metadata.bound_pending().await
     }
 
     /// Cuts or extends (with zeroes) a file that nobody writes. Logs keep their length.
@@ -385,12 +390,13 @@ impl Fs {
         let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
         match state.nodes.get(&ino) {
             Some(Node::Directory { entries, modified_ms, .. }) => {
-                let (kind, size, modified_ms) = (Kind::Directory, Bytes(entries.len() as u64), *modified_ms);
+                let (kind, size, modified_ms) =
+                    (FileKind::Directory, Bytes(entries.len() as u64), *modified_ms);
                 Ok(Stat { ino, kind, size, modified_ms, links: 1 })
             }
             Some(Node::File(node)) => {
                 let (size, modified_ms) = (Bytes(node.file.size()), node.file.content.read().modified_ms);
-                Ok(Stat { ino, kind: kind_of(node.file.kind), size, modified_ms, links: node.links })
+                Ok(Stat { ino, kind: node.file.kind, size, modified_ms, links: node.links })
             }
             None => Err(error(ErrorKind::NotFound, DOING, path)),
         }
@@ -403,7 +409,7 @@ impl Fs {
         let state = self.shared.state.lock();
         let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
         let entry = |(name, &ino): (&String, &u64)| {
-            let kind = state.file(ino).map_or(Kind::Directory, |file| kind_of(file.kind));
+            let kind = state.file(ino).map_or(FileKind::Directory, |file| file.kind);
             DirEntry { name: name.clone(), kind, ino }
         };
         Ok(state.directory(DOING, path, ino)?.iter().map(entry).collect())
@@ -415,7 +421,7 @@ impl Fs {
         if self.shared.options.read_only {
             return Ok(());
         }
-        self.shared.commit_all().await
+        self.shared.metadata.commit_all().await
     }
 
     /// Checks an unmounted file system without writing.
@@ -449,11 +455,12 @@ fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> R
     Err(error(ErrorKind::Invalid, doing, path).because("it is not a parallel log; choose another path"))
 }
 
-fn kind_of(kind: FileKind) -> Kind {
+/// The function that creates a file of `kind`, where [`Fs::create`] does not.
+fn created_by(kind: FileKind) -> Option<&'static str> {
     match kind {
-        FileKind::Data => Kind::Data,
-        FileKind::Log => Kind::Log,
-        FileKind::ParallelLog => Kind::ParallelLog,
+        FileKind::Data | FileKind::Log => None,
+        FileKind::ParallelLog => Some("parallel_log"),
+        FileKind::Directory => Some("mkdir"),
     }
 }
 

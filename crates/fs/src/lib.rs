@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod device;
 mod error;
 mod files;
 mod fs;
@@ -33,9 +34,10 @@ pub mod wal;
 
 mod zones;
 
+pub use device::IoClass;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use files::reader::{Reader, SequentialReader};
-pub use files::stat::{CheckReport, DirEntry, Kind, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
+pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use files::writer::Writer;
 pub use fs::{FileLock, Fs};
 pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};

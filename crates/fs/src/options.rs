@@ -87,16 +87,18 @@ impl MountOptions {
     }
 }
 
-/// What a new file is.
+/// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FileKind {
-    /// Extents in data zones.
+    /// A data file: extents in data zones.
     #[default]
     Data,
-    /// An append log in log zones: small synced appends without metadata commits.
+    /// An ordered log in log zones: small synced appends without metadata commits.
     Log,
-    /// A parallel log: see [`Fs::parallel_log`](crate::Fs::parallel_log), which makes it.
+    /// A parallel log. [`Fs::parallel_log`](crate::Fs::parallel_log) creates it.
     ParallelLog,
+    /// A directory. [`Fs::mkdir`](crate::Fs::mkdir) creates it.
+    Directory,
 }
 
 /// How long a file is expected to live: files that die together share zones.
@@ -120,7 +122,7 @@ pub enum Lifetime {
 /// How [`Fs::create`](crate::Fs::create) makes a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreateOptions {
-    /// Data or log. Default: data.
+    /// `Data` or `Log`; other kinds are `Invalid`. Default: data.
     pub kind: FileKind,
     /// The expected lifetime. Default: not set.
     pub lifetime: Lifetime,

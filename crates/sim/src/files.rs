@@ -459,17 +459,12 @@ async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
         };
         for entry in entries {
             let path = format!("{directory}/{}", entry.name);
-            let kind = match entry.kind {
-                fs::Kind::Directory => {
-                    directories.push(path.clone());
-                    seen.insert(path, Seen::Directory);
-                    continue;
-                }
-                fs::Kind::Data => FileKind::Data,
-                fs::Kind::Log => FileKind::Log,
-                // The workloads make no other kind.
-                fs::Kind::ParallelLog => FileKind::ParallelLog,
-            };
+            let kind = entry.kind;
+            if kind == FileKind::Directory {
+                directories.push(path.clone());
+                seen.insert(path, Seen::Directory);
+                continue;
+            }
             match content(fs, &path).await {
                 Ok(content) => {
                     seen.insert(path, Seen::File { ino: entry.ino, kind, content });

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ::fs::{Fs, Kind, Stat};
+use ::fs::{FileKind, Fs, Stat};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -32,7 +32,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     let path = absolute(&args.path);
     let mut found = Vec::new();
     let stat = fs.stat(&path)?;
-    if stat.kind == Kind::Directory {
+    if stat.kind == FileKind::Directory {
         collect(&fs, &path, args.recursive, &mut found)?;
     } else {
         found.push((path, stat));
@@ -48,8 +48,8 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     } else {
         let rows = found.iter().map(|(path, stat)| {
             let size = match stat.kind {
-                Kind::Directory => format!("{} entries", stat.size.0),
-                Kind::Data | Kind::Log | Kind::ParallelLog => size::show(stat.size),
+                FileKind::Directory => format!("{} entries", stat.size.0),
+                FileKind::Data | FileKind::Log | FileKind::ParallelLog => size::show(stat.size),
             };
             vec![word(stat.kind).to_owned(), size, when(stat.modified_ms), path.clone()]
         });
@@ -63,7 +63,7 @@ fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>
         let path = join(path, &entry.name);
         let stat = fs.stat(&path)?;
         found.push((path.clone(), stat));
-        if recursive && stat.kind == Kind::Directory {
+        if recursive && stat.kind == FileKind::Directory {
             collect(fs, &path, recursive, found)?;
         }
     }
@@ -71,12 +71,12 @@ fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>
 }
 
 /// The file's kind in a word.
-pub fn word(kind: Kind) -> &'static str {
+pub fn word(kind: FileKind) -> &'static str {
     match kind {
-        Kind::Data => "data",
-        Kind::Log => "log",
-        Kind::ParallelLog => "parallel-log",
-        Kind::Directory => "dir",
+        FileKind::Data => "data",
+        FileKind::Log => "log",
+        FileKind::ParallelLog => "parallel-log",
+        FileKind::Directory => "dir",
     }
 }
 

@@ -50,5 +50,5 @@ pub fn make(context: &Context, fs: &Fs, path: &str) -> Result<()> {
 
 /// Whether the path is a directory.
 pub fn is_directory(fs: &Fs, path: &str) -> bool {
-    fs.stat(path).is_ok_and(|stat| stat.kind == ::fs::Kind::Directory)
+    fs.stat(path).is_ok_and(|stat| stat.kind == ::fs::FileKind::Directory)
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ::fs::{Fs, Kind};
+use ::fs::{FileKind, Fs};
 use anyhow::Result;
 use clap::Args;
 
@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     for (path, kind) in &targets {
         if args.dry_run {
             output::line(format!("would remove {path}"))?;
-        } else if *kind == Kind::Directory {
+        } else if *kind == FileKind::Directory {
             context.wait(fs.rmdir(path))?;
         } else {
             context.wait(fs.unlink(path))?;
@@ -56,9 +56,9 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn collect(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, Kind)>) -> Result<()> {
+fn collect(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, FileKind)>) -> Result<()> {
     let kind = fs.stat(path)?.kind;
-    if kind == Kind::Directory {
+    if kind == FileKind::Directory {
         if !args.recursive {
             return Err(Failure::usage(format!(
                 "{path} is a directory: -r --yes removes it with all its files"

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use units::{Blocks, Bytes, Lba};
 
+use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::FileKind;
-use crate::shared::{Handle, Pin};
+use crate::shared::Handle;
 use crate::wal::ordered::stream::{LogStream, ReadStats};
+use crate::zones::pins::Pin;
 
 /// The longest single device read, in blocks: as long as a pooled buffer.
 const MAX_READ: u64 = crate::zones::pool::MAX_BLOCKS as u64;
@@ -50,9 +52,9 @@ impl Reader {
                 None => break,
                 Some(Piece::Filled(len)) => done += len,
                 Some(Piece::Device { at, skip, len, pin }) => {
-                    let block = shared.dev.geometry().block_size as usize;
+                    let block = shared.device.geometry().block_size as usize;
                     let buffer = shared.pool.get((skip + len).div_ceil(block));
-                    let read = shared.dev.read(at, buffer).await;
+                    let read = shared.device.class(IoClass::Read).read(at, buffer).await;
                     drop(pin);
                     let buffer = read.map_err(|e| Error::device("reading file data", e))?;
                     if let (Some(from), Some(to)) = (buffer.get(skip..skip + len), rest.get_mut(..len)) {
@@ -88,7 +90,7 @@ impl Reader {
                 return Some(Piece::Filled(len));
             }
         }
-        let geometry = shared.dev.geometry();
+        let geometry = shared.device.geometry();
         let block = u64::from(geometry.block_size);
         match content.extents.at_or_after(offset) {
             Some(e) if e.offset <= offset => {

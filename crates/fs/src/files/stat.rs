@@ -4,7 +4,7 @@ use units::{Blocks, Bytes, ZoneId};
 use uuid::Uuid;
 use zoned::ZoneState;
 
-use crate::options::Lifetime;
+use crate::options::{FileKind, Lifetime};
 
 /// What a superblock says: the file system's identity and layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,26 +35,13 @@ pub struct Superblock {
     pub features_incompat: u64,
 }
 
-/// What a name refers to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
-    /// A data file.
-    Data,
-    /// An append log.
-    Log,
-    /// A parallel log.
-    ParallelLog,
-    /// A directory.
-    Directory,
-}
-
 /// What [`Fs::stat`](crate::Fs::stat) says about a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// The inode's number.
     pub ino: u64,
-    /// Data file, log or directory.
-    pub kind: Kind,
+    /// Its kind.
+    pub kind: FileKind,
     /// Length; of a directory, its number of entries.
     pub size: Bytes,
     /// Last change of the content, in milliseconds since 1970.
@@ -68,8 +55,8 @@ pub struct Stat {
 pub struct DirEntry {
     /// Its name, without slashes.
     pub name: String,
-    /// Data file, log or directory.
-    pub kind: Kind,
+    /// Its kind.
+    pub kind: FileKind,
     /// The inode's number.
     pub ino: u64,
 }

@@ -177,7 +177,7 @@ impl DataWriter {
     /// Bytes of a full buffer: as many of the device's optimal writes as fit, at least one.
     fn full(&self) -> usize {
         let shared = &self.handle.shared;
-        let optimal = shared.dev.geometry().optimal_write.0.max(1) * shared.block();
+        let optimal = shared.device.geometry().optimal_write.0.max(1) * shared.block();
         let optimal = usize::try_from(optimal).expect("what a device takes at a time fits into memory");
         (shared.options.write_buffer / optimal).max(1) * optimal
     }
@@ -185,7 +185,7 @@ impl DataWriter {
     async fn append(&self, data: &[u8]) -> Result<()> {
         let _turn = self.turn.acquire().await;
         self.check()?;
-        self.handle.shared.meta.check()?;
+        self.handle.shared.metadata.check()?;
         let full = self.full();
         let mut rest = data;
         while !rest.is_empty() {
@@ -236,7 +236,7 @@ impl DataWriter {
         let modified_ms = shared.driver.unix_millis();
         {
             let mut state = shared.state.lock();
-            shared.check_metadata_room(&state, extents.len() as u64 * 72)?;
+            shared.metadata.check_room(&state, extents.len() as u64 * 72)?;
             for part in extents.chunks(MAX_EXTENTS) {
                 let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
                 let (ino, from, size) = (self.handle.file.ino, first.offset, last.end());
@@ -253,7 +253,7 @@ impl DataWriter {
             }
         }
         drop(placed);
-        shared.bound_journal().await
+        shared.metadata.bound_pending().await
     }
 
     /// Writes the buffer out, its last block padded; what does not fill a block stays in it as well. The caller
@@ -295,7 +295,7 @@ impl DataWriter {
             self.handle.shared.state.lock().journal.applied
         };
         // Out of turn: others append meanwhile, and those who sync share the commit.
-        self.handle.shared.commit_upto(upto).await.map_err(|e| self.poison(e))
+        self.handle.shared.metadata.commit_upto(upto).await.map_err(|e| self.poison(e))
     }
 
     async fn truncate(&self, size: u64) -> Result<()> {

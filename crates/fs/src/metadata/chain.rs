@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{Blocks, ZoneId};
-use zoned::{Action, Buf, Durability, ZonedDevice};
+use zoned::{Action, Buf, Durability, Geometry, ZonedDevice};
 
 use crate::error::{Error, Result};
 use crate::metadata::format::frame::{self, Binding};
@@ -155,4 +155,10 @@ impl Chain {
         self.sequence = sequence;
         Ok(taken as u64)
     }
+}
+
+/// Zones that a snapshot of `bytes` bytes takes, a margin included, and one more for the commits during the roll.
+pub(crate) fn zones_for_snapshot(geometry: &Geometry, bytes: u64) -> u64 {
+    let zone = (geometry.zone_capacity.0.saturating_sub(1) * u64::from(geometry.block_size)).max(1);
+    (bytes + bytes / 4).div_ceil(zone).max(1) + 1
 }

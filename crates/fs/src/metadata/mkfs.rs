@@ -11,14 +11,13 @@ use zoned::{
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::Superblock;
-use crate::metadata::chain::Chain;
+use crate::metadata::chain::{Chain, zones_for_snapshot};
 use crate::metadata::format::header::{self, Header};
 use crate::metadata::format::record::Record;
 use crate::metadata::format::superblock::{self, Decoded, MAX_LABEL, VERSION};
-use crate::metadata::meta::zones_for_roll;
 use crate::metadata::state::ROOT;
 use crate::options::FormatOptions;
-use crate::zones::alloc::{MIN_SLOTS, Slots};
+use crate::zones::slots::{MIN_SLOTS, Slots};
 
 /// Files that the metadata zones are sized for, where the device is large enough to hold them.
 const FILES: u64 = 65_536;
@@ -111,7 +110,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
 fn metadata_zones(geometry: &Geometry) -> u32 {
     let blocks = u64::from(geometry.zones).saturating_mul(geometry.zone_capacity.0);
     let files = FILES.max(u64::from(geometry.zones)).min(blocks / BLOCKS_PER_FILE);
-    u32::try_from(2 * zones_for_roll(geometry, files * BYTES_PER_FILE)).unwrap_or(u32::MAX)
+    u32::try_from(2 * zones_for_snapshot(geometry, files * BYTES_PER_FILE)).unwrap_or(u32::MAX)
 }
 
 async fn refuse_data(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo], options: &FormatOptions) -> Result<()> {

@@ -1,117 +1,130 @@
-//! Mounting: superblock, metadata log, logs that were open, zones that were being written.
+//! The mount: reads the superblock and the metadata log, recovers logs that were open, and decides the use of each zone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
+use crate::device::{self, Device, IoClass};
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::stat::{Superblock, ZoneRole};
 use crate::metadata::format::record::Record;
 use crate::metadata::format::superblock;
-use crate::metadata::meta::Meta;
+use crate::metadata::log::{LogEnd, MetadataLog};
 use crate::metadata::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::State;
 use crate::options::{FileKind, MountOptions};
-use crate::shared::{Pins, Shared};
+use crate::shared::Shared;
 use crate::wal::ordered::read;
 use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
-use crate::zones::alloc::{self, OpenZone, Slots};
+use crate::zones::open_zone::OpenZone;
+use crate::zones::pins::Pins;
 use crate::zones::pool::Pool;
+use crate::zones::slots::{Slots, kept_for_reclaim};
 use crate::zones::table::Phase;
-use crate::zones::{cleaner, lease, reserve};
+use crate::zones::{ahead, cleaner, lease};
 
-/// Mounts and starts the background work.
-pub(crate) async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
+/// Mounts, and starts the background tasks.
+pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
+    let device = Device::new(device);
+    let dev = device.class(IoClass::Metadata);
     let geometry = dev.geometry().clone();
     let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device("mounting", e))?;
-    let (superblock, problems) = read_superblock(&dev, &report).await?;
+    let (superblock, problems) = read_superblock(dev, &report).await?;
     for problem in problems {
-        tracing::warn!(device = %geometry.name, problem, "going on with the other copy");
+        tracing::warn!(device = %geometry.name, problem, "mounting with the other copy");
     }
     check_geometry(&superblock, &geometry)?;
     if !options.read_only {
         superblock::check_writable(&superblock)?;
         check_slots(&geometry, "mounting for writing")?;
     }
-    let mut replayed = replay(&dev, &superblock, &report, &mut |_, _| {}).await?;
-    if !options.read_only && geometry.volatile_cache {
-        // What a killed process left in the cache is about to be relied on.
-        dev.flush().await.map_err(|e| Error::device("mounting", e))?;
+    let mut replayed = replay(dev, &superblock, &report, &mut |_, _| {}).await?;
+    if !options.read_only {
+        // The mount relies on writes of a killed process that may still be in the cache.
+        device::flush(dev, "mounting").await?;
     }
-    recover_logs(&dev, &superblock, &mut replayed.state, options).await?;
+    recover_logs(device.class(IoClass::Log), &superblock, &mut replayed.state, options).await?;
     if !options.read_only {
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
     let torn = replayed.torn && !options.rules().writes_behind_torn_tails();
-    let shared = assemble(dev, superblock, options, replayed, &report);
+    let shared = assemble(device, superblock, options, replayed, &report);
     if options.read_only {
         return Ok(shared);
     }
     shared.close_opened(&report).await?;
     finish_leftovers(&shared, &report).await;
     if torn {
-        // Before anything is committed: behind a torn tail nobody would find it.
-        let epoch = shared.meta.chain().epoch();
-        shared.roll(epoch).await?;
+        // Before the first commit: a later mount would not find records behind a torn tail.
+        let epoch = shared.metadata.chain().epoch();
+        shared.metadata.roll(epoch).await?;
     }
     reset_active_dead(&shared, &report).await?;
     shared.background.store(3, Ordering::Release);
     let (me, work) = (Arc::downgrade(&shared), &shared.work);
     shared.driver.spawn("cleaner", Box::pin(cleaner::run(me.clone(), work.clone())));
-    shared.driver.spawn("keeper", Box::pin(reserve::run(me.clone(), work.clone())));
-    shared.driver.spawn("committer", Box::pin(reserve::commit_soon(me, work.clone())));
+    shared.driver.spawn("open-ahead", Box::pin(ahead::run(me.clone(), work.clone())));
+    shared.driver.spawn("committer", Box::pin(ahead::commit_soon(me, work.clone())));
     shared.kick_cleaner();
     Ok(shared)
 }
 
 fn assemble(
-    dev: Arc<dyn ZonedDevice>,
+    device: Device,
     superblock: Superblock,
     options: &MountOptions,
     replayed: Replayed,
     report: &[ZoneInfo],
 ) -> Arc<Shared> {
     let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
+    let dev = Arc::clone(device.class(IoClass::Metadata));
     let geometry = dev.geometry();
     let slots = Slots::of(geometry);
-    let slots = if options.reserve { slots } else { Slots { reserved: 0, ..slots } };
+    let slots = if options.reserve { slots } else { Slots { ahead: 0, ..slots } };
     state.places.slots = Some(slots);
-    state.places.reserve = alloc::reserve(u64::from(geometry.zones));
+    state.places.kept = kept_for_reclaim(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
     place_zones(&mut state, report, slots, limited);
     let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));
+    let (state, work) = (Arc::new(Mutex::new(state)), Event::new());
     let driver = Arc::clone(dev.driver());
+    let metadata = MetadataLog::new(
+        dev,
+        superblock.clone(),
+        options.rules(),
+        slots.metadata < 2,
+        (Arc::clone(&state), work.clone()),
+        LogEnd { chain, spare, max_epoch },
+    );
     Arc::new_cyclic(|me| Shared {
         me: me.clone(),
         driver,
         superblock,
         options: options.clone(),
-        state: Mutex::new(state),
-        meta: Meta::new(chain, spare, max_epoch),
+        state,
+        metadata,
         pins,
         pool,
-        work: Event::new(),
+        work,
         space: Event::new(),
         parallel_logs: AtomicU32::new(0),
         zone_turn: Turnstile::new(),
-        tight: slots.metadata < 2,
-        closed: AtomicBool::new(false),
         background: AtomicU32::new(0),
         log_waits: AtomicU64::new(0),
         locks: Arc::new(Mutex::new(BTreeSet::new())),
-        dev,
+        device,
     })
 }
 
-/// Finds the contents of logs that nobody closed, and closes them.
+/// Recovers the ordered logs that were not closed, and closes them.
 async fn recover_logs(
     dev: &Arc<dyn ZonedDevice>,
     superblock: &Superblock,
@@ -129,9 +142,9 @@ async fn recover_logs(
         let found = recover_with(dev, uuid, file.ino, &cuts, &segments, broken).await?;
         let damage = read::damage(file.ino, None, &found);
         if let Some(error) = &damage {
-            tracing::error!(%error, "an entry of a log is gone");
+            tracing::error!(%error, "a log lost an entry");
         }
-        // Closed with what it had, so that it is short from now on and every reader hears of it.
+        // The log is closed with its size before the damage: it stays short, and every reader gets the error.
         let size = found.size.saturating_add(read::lost(found.missing, found.behind));
         let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
         let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
@@ -157,14 +170,14 @@ async fn recover_logs(
     Ok(())
 }
 
-/// Gives back what parallel logs that nobody closed have not written of their segments.
+/// Frees the unwritten blocks in the segments of parallel logs that were not closed.
 fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
     let parallel = |f: &Arc<File>| f.kind == FileKind::ParallelLog;
     let logs: Vec<Arc<File>> =
         state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
     for file in logs {
         let segments = file.content.read().log.segments.clone();
-        // From behind: a segment that goes changes the numbers of those behind it.
+        // In reverse order: the removal of a segment changes the numbers of the segments behind it.
         let numbered: Vec<(u32, &Segment)> = (0..).zip(&segments).collect();
         for (segment, s) in numbered.into_iter().rev() {
             let written = report.get(s.zone.index()).map_or(Blocks::ZERO, |info| info.pointer);
@@ -176,12 +189,12 @@ fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
     Ok(())
 }
 
-/// Decides what becomes of each zone that is neither empty nor full.
+/// Decides the use of each zone that is neither empty nor full.
 fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bool) {
     for info in report {
         let Some(zone) = state.zones.get(info.zone).copied() else { continue };
         match zone.phase {
-            // Metadata points into an empty zone: only damage does that. It is kept as it is.
+            // The metadata points into an empty zone, which only damage explains. The zone is not used.
             Phase::Free if zone.live > 0 => state.zones.set_phase(info.zone, Phase::Full),
             Phase::Full => {
                 let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
@@ -215,14 +228,14 @@ fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, 
     }
 }
 
-/// Frees what the device counts as active and nobody will write to, before the first write needs a zone: after a
-/// power cut everything that was open may come back closed, and a reset may not have happened.
+/// Finishes the zones that the device counts as active and that the mount will not write to, before the first write needs a
+/// zone. After a power cut, zones that were open may be closed, and a reset may not have happened.
 async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
-    let geometry = shared.dev.geometry();
+    let geometry = shared.device.geometry();
     if geometry.max_open.is_none() && geometry.max_active.is_none() {
         return;
     }
-    let last = shared.meta.chain().last_zone();
+    let last = shared.metadata.chain().last_zone();
     let first = shared.superblock.metadata_first.0;
     let metadata = first..first + shared.superblock.metadata_zones;
     let dead = shared.state.lock().zones.dead();
@@ -231,14 +244,14 @@ async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
         z.state.is_active() && unused
     };
     for info in report.iter().filter(left) {
-        if let Err(error) = shared.dev.zone(info.zone, Action::Finish).await {
+        if let Err(error) = shared.device.class(IoClass::Metadata).zone(info.zone, Action::Finish).await {
             tracing::warn!(zone = %info.zone, %error, "finishing a zone at mount failed");
         }
     }
     shared.finish_zones().await;
 }
 
-/// Zones that were being written and that nothing refers to hold open zones: they are reset at once.
+/// Resets active zones without a live block at once: each would hold a slot.
 async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
     let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
     let (dead, upto) = {
@@ -247,10 +260,10 @@ async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<
         let upto = dead.iter().filter_map(|z| Some(state.zones.get(*z)?.freed_by)).max().unwrap_or(0);
         (dead, upto)
     };
-    // A log's unwritten segment is still in the metadata.
-    shared.commit_upto(upto).await?;
+    // The durable metadata may still have the unwritten segment of a log.
+    shared.metadata.commit_upto(upto).await?;
     for zone in dead {
-        let reset = shared.dev.zone(zone, Action::Reset).await;
+        let reset = shared.device.class(IoClass::Metadata).zone(zone, Action::Reset).await;
         reset.map_err(|e| Error::device("resetting a zone at mount", e))?;
         shared.state.lock().zones.set_phase(zone, Phase::Free);
     }

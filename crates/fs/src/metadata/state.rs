@@ -11,12 +11,12 @@ use units::ZoneId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::{Extent, Freed};
 use crate::files::file::File;
-use crate::files::stat::{Kind, ZoneRole};
+use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::{FileKind, Lifetime};
 use crate::wal::ordered::recover::Cut;
 use crate::wal::segment::Segment;
-use crate::zones::alloc::Places;
+use crate::zones::places::Places;
 use crate::zones::table::ZoneTable;
 
 /// The inode of the root directory.
@@ -241,7 +241,7 @@ impl State {
         let file = self.named_file(ino)?;
         match file.kind {
             FileKind::Log | FileKind::ParallelLog => Ok(file),
-            FileKind::Data => Err(damaged(format!("inode {ino} is no log"))),
+            _ => Err(damaged(format!("inode {ino} is no log"))),
         }
     }
 
@@ -253,16 +253,12 @@ impl State {
         }
     }
 
-    fn add_inode(&mut self, ino: u64, kind: Kind, lifetime: Lifetime, modified_ms: u64) -> Result<()> {
-        let file = |kind| {
+    fn add_inode(&mut self, ino: u64, kind: FileKind, lifetime: Lifetime, modified_ms: u64) -> Result<()> {
+        let node = if kind == FileKind::Directory {
+            Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms }
+        } else {
             let file = File::new(ino, kind, lifetime, modified_ms);
             Node::File(FileNode { file, links: 0, handles: 0, writing: false })
-        };
-        let node = match kind {
-            Kind::Data => file(FileKind::Data),
-            Kind::Log => file(FileKind::Log),
-            Kind::ParallelLog => file(FileKind::ParallelLog),
-            Kind::Directory => Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms },
         };
         if ino <= ROOT || self.nodes.contains_key(&ino) {
             return Err(damaged(format!("inode {ino} is made twice")));
@@ -347,7 +343,7 @@ impl State {
 
     fn free(&mut self, freed: Freed) {
         if !freed.is_empty() {
-            self.places.there_is_hope();
+            self.places.note_reclaimable();
         }
         for (zone, blocks) in freed {
             self.zones.remove_live(zone, blocks, self.journal.applied);
@@ -526,7 +522,7 @@ impl State {
             match node {
                 Node::Directory { entries, modified_ms, .. } => {
                     if ino != ROOT {
-                        let (kind, lifetime) = (Kind::Directory, Lifetime::NotSet);
+                        let (kind, lifetime) = (FileKind::Directory, Lifetime::NotSet);
                         records.push(Record::Inode {
                             ino,
                             size: 0,
@@ -560,23 +556,24 @@ fn file_records(file: &File, records: &mut Vec<Record>) {
     let content = file.content.read();
     let (modified_ms, lifetime) = (content.modified_ms, content.lifetime);
     match file.kind {
+        FileKind::Directory => {}
         FileKind::Data => {
             let size = content.stored;
-            records.push(Record::Inode { ino, size, modified_ms, kind: Kind::Data, lifetime });
+            records.push(Record::Inode { ino, size, modified_ms, kind: FileKind::Data, lifetime });
             for extents in content.extents.as_slice().chunks(MAX_EXTENTS) {
                 let from = extents.first().map_or(0, |e| e.offset);
                 records.push(Record::Extents { ino, from, size, modified_ms, extents: extents.to_vec() });
             }
         }
         FileKind::ParallelLog => {
-            records.push(Record::Inode { ino, size: 0, modified_ms, kind: Kind::ParallelLog, lifetime });
+            records.push(Record::Inode { ino, size: 0, modified_ms, kind: FileKind::ParallelLog, lifetime });
             let log = &content.log;
             records.extend(log.epochs.iter().map(|&epoch| Record::Epoch { ino, epoch }));
             records.extend(log.segments.iter().map(|&segment| Record::Segment { ino, segment }));
             records.push(Record::Retire { ino, below: log.retired, segments: 0 });
         }
         FileKind::Log => {
-            records.push(Record::Inode { ino, size: 0, modified_ms, kind: Kind::Log, lifetime });
+            records.push(Record::Inode { ino, size: 0, modified_ms, kind: FileKind::Log, lifetime });
             let log = &content.log;
             for cut in &log.cuts {
                 records.push(Record::Cut { ino, sequence: cut.first_sequence, offset: 0, epoch: cut.epoch });
@@ -606,7 +603,7 @@ mod tests {
     #[test]
     fn a_record_that_does_not_apply_is_not_counted() {
         let mut state = empty();
-        let (kind, lifetime) = (Kind::Data, Lifetime::NotSet);
+        let (kind, lifetime) = (FileKind::Data, Lifetime::NotSet);
         let create =
             Record::Create { ino: 2, parent: ROOT, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
         state.commit(create.clone()).expect("applies");

@@ -1,6 +1,5 @@
-//! Background work: finishing, resetting and reclaiming zones. Zones for logs have a keeper of their own (`reserve`).
+//! The cleaner: finishes zones, resets dead ones, and reclaims zones with few live blocks. `ahead` opens zones for logs.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,43 +7,37 @@ use units::sync::{Event, Turn};
 use units::{Blocks, Bytes, ZoneId, sleep_until};
 use zoned::{Action, Buf, BufMut, ZoneState};
 
+use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
+use crate::metadata::log::MAX_PENDING;
 use crate::shared::Shared;
 use crate::zones::place::Amount;
-use crate::zones::table::Phase;
+use crate::zones::table::{LEAST_GAIN, LOW, Phase};
 
-/// Records that wait for a commit before the cleaner makes one.
-const MAX_PENDING: usize = 4096;
-/// Beyond twice that, whoever adds records waits for a commit.
-const HARD_PENDING: usize = 2 * MAX_PENDING;
-/// Dead zones that wait for somebody else's commit before the cleaner makes one.
+/// Dead zones at which the cleaner commits the records that freed them, instead of waiting for another commit.
 const MAX_DEAD: usize = 16;
-/// Reclaim begins when this many empty zones are left beyond the reserve.
-pub(crate) const LOW: usize = 2;
-/// A reclaim must gain this fraction of a zone, and at least a block.
-pub(crate) const LEAST_GAIN: u64 = 64;
-/// While nobody waits for space, a reclaim must gain this fraction.
+/// While no writer waits for space, a reclaim must gain this fraction of a zone.
 const EASY_GAIN: u64 = 4;
-/// The longest copy of a reclaim.
+/// The longest copy of a reclaim, in bytes.
 const COPY: u64 = 1 << 20;
-/// How long to wait for a reader to leave a zone.
+/// Pause before a dead zone that a reader holds is looked at again.
 const PIN_WAIT: Duration = Duration::from_micros(200);
 
-/// The cleaner's life: works until the mount is gone.
+/// Runs the cleaner until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
-        if shared.closed.load(Ordering::Acquire) {
+        if shared.metadata.is_closed() {
             return shared.end_background();
         }
         let progress = match shared.clean_once().await {
             Ok(progress) => progress,
             Err(error) => {
                 tracing::warn!(%error, "background work failed");
-                shared.state.lock().places.hopeless = true;
+                shared.state.lock().places.exhausted = true;
                 shared.space.notify();
                 false
             }
@@ -57,27 +50,15 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
 }
 
 impl Shared {
-    /// Bounds what waits for a commit.
-    pub(crate) async fn bound_journal(&self) -> Result<()> {
-        let pending = self.state.lock().journal.pending.len();
-        if pending > HARD_PENDING {
-            return self.commit_all().await;
-        }
-        if pending > MAX_PENDING {
-            self.kick_cleaner();
-        }
-        Ok(())
-    }
-
-    /// One round of background work; true if there may be more to do at once.
+    /// One round of cleaning. Returns true if there may be more to do at once.
     async fn clean_once(self: &Arc<Shared>) -> Result<bool> {
-        if self.meta.check().is_err() {
-            self.state.lock().places.hopeless = true;
+        if self.metadata.check().is_err() {
+            self.state.lock().places.exhausted = true;
             self.space.notify();
             return Ok(false);
         }
         if self.state.lock().journal.pending.len() > MAX_PENDING {
-            self.commit_all().await?;
+            self.metadata.commit_all().await?;
         }
         let (strict, changes) = {
             let state = self.state.lock();
@@ -93,28 +74,28 @@ impl Shared {
             let mut state = self.state.lock();
             let waiting = state.places.wanted;
             if waiting && (!strict || changes != state.places.changes) {
-                // Somebody asked, or something was freed, behind this round's back: the next one looks again.
+                // A writer began to wait, or blocks were freed, during this round: the next round looks again.
                 return Ok(true);
             }
             if waiting {
-                // This round looked for the smallest gain there is.
+                // This round accepted the smallest gain.
                 let coming = state.zones.has_dead() || state.zones.is_resetting() || state.places.opening;
-                state.places.hopeless = !coming;
+                state.places.exhausted = !coming;
             }
             state.places.wanted = false;
-            (waiting, waiting && !state.places.hopeless)
+            (waiting, waiting && !state.places.exhausted)
         };
         if waiting {
             self.space.notify();
         }
         if retry {
-            // A reader is in the way, or the keeper is at it.
+            // A reader holds the zone, or a zone is being opened ahead.
             sleep_until(&*self.driver, self.driver.now().after(PIN_WAIT)).await;
         }
         Ok(retry)
     }
 
-    /// Finishes what waits for it, so that its slots come free.
+    /// Finishes the zones that wait for a finish, which frees their slots.
     pub(crate) async fn finish_zones(&self) -> bool {
         let _turn = self.zone_work().await;
         self.finish_zones_now().await
@@ -123,7 +104,7 @@ impl Shared {
     async fn finish_zones_now(&self) -> bool {
         let zones = self.state.lock().places.finishing.clone();
         for &zone in &zones {
-            let finished = self.dev.zone(zone, Action::Finish).await;
+            let finished = self.device.class(IoClass::Reclaim).zone(zone, Action::Finish).await;
             if let Err(error) = finished {
                 tracing::warn!(%zone, %error, "finishing a zone failed");
             }
@@ -132,25 +113,27 @@ impl Shared {
             let pointer = state.zones.pointer(zone).0;
             state.zones.note(zone, ZoneState::Full, pointer);
             state.zones.set_phase(zone, Phase::Full);
-            state.places.there_is_hope();
+            state.places.note_reclaimable();
             drop(state);
             self.space.notify();
         }
         !zones.is_empty()
     }
 
-    /// Resets what nothing refers to: not before the metadata says so durably, nor under a reader.
+    /// Resets the zones without a live block: not before the metadata that freed the last one is durable, and not under a
+    /// reader.
     pub(crate) async fn reset_zones(&self) -> Result<bool> {
         let _turn = self.zone_work().await;
         self.reset_zones_now().await
     }
 
-    /// Held over a change of zones' states where whoever needs a zone waits for it: [`crate::MountOptions::reserve`].
+    /// The turn to finish and reset zones, where writers of logs do so themselves: without
+    /// [`MountOptions::reserve`](crate::MountOptions::reserve).
     async fn zone_work(&self) -> Option<Turn<'_>> {
         if self.options.reserve { None } else { Some(self.zone_turn.acquire().await) }
     }
 
-    /// What a log does first that takes a zone on its writer's path: without zones opened ahead.
+    /// Finishes and resets zones on a log writer's path, before the log takes a zone: without zones opened ahead.
     pub(crate) async fn zones_before_a_log(&self) -> Result<()> {
         if let Some(_turn) = self.zone_work().await {
             self.finish_zones_now().await;
@@ -164,7 +147,7 @@ impl Shared {
         let (dead, upto) = {
             let state = self.state.lock();
             let dead = state.zones.dead();
-            let scarce = state.zones.free_count() <= state.places.reserve + LOW;
+            let scarce = state.zones.free_count() <= state.places.kept + LOW;
             let urgent = state.places.wanted || scarce || dead.len() > MAX_DEAD;
             let by = |z: &ZoneId| state.zones.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
@@ -173,13 +156,13 @@ impl Shared {
         if dead.is_empty() {
             return Ok(false);
         }
-        self.commit_upto(upto).await?;
+        self.metadata.commit_upto(upto).await?;
         let ready: Vec<ZoneId> = {
             let mut state = self.state.lock();
             let durable = state.journal.durable;
             let is_ready = |z: &ZoneId| {
                 let entry = state.zones.get(*z);
-                // Meanwhile the keeper may have reset it, and somebody taken it.
+                // The task that opens zones ahead may have reset the zone meanwhile, and a log may have taken the zone.
                 let dead = entry.filter(|e| e.phase == Phase::Full && e.live == 0);
                 let safe = dead.is_some_and(|e| broken || e.freed_by <= durable);
                 safe && !self.pins.is_pinned(*z)
@@ -190,7 +173,8 @@ impl Shared {
             }
             ready
         };
-        let ios = ready.iter().map(|zone| self.dev.zone(*zone, Action::Reset)).collect();
+        let device = self.device.class(IoClass::Reclaim);
+        let ios = ready.iter().map(|zone| device.zone(*zone, Action::Reset)).collect();
         for (result, &zone) in zoned::join_all(ios).await.into_iter().zip(&ready) {
             let mut state = self.state.lock();
             match result {
@@ -198,10 +182,10 @@ impl Shared {
                     state.places.stuck.retain(|stuck| *stuck != zone);
                     state.places.leaving.retain(|left| left.zone != zone);
                     state.zones.set_phase(zone, Phase::Free);
-                    state.places.there_is_hope();
+                    state.places.note_reclaimable();
                 }
                 Err(error) => {
-                    tracing::warn!(%zone, %error, "a zone cannot be reset and is left out");
+                    tracing::warn!(%zone, %error, "a zone cannot be reset, and is not used any more");
                     state.zones.set_phase(zone, Phase::Unusable);
                 }
             }
@@ -216,11 +200,11 @@ impl Shared {
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
-            if state.zones.free_count() > state.places.reserve + LOW && !state.places.wanted {
+            if state.zones.free_count() > state.places.kept + LOW && !state.places.wanted {
                 return Ok(false);
             }
             let fraction = if state.places.wanted { LEAST_GAIN } else { EASY_GAIN };
-            let capacity = self.dev.geometry().zone_capacity.0;
+            let capacity = self.device.geometry().zone_capacity.0;
             state.zones.victim((capacity / fraction).max(1), &state.places.stuck)
         };
         let Some(victim) = victim else { return Ok(false) };
@@ -228,7 +212,7 @@ impl Shared {
         let before = live(self);
         let emptied = self.empty_zone(victim).await;
         if emptied.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
-            // A zone that is being finished holds the slot: that is this task's to do, and then this again.
+            // A zone that waits for its finish holds the slot: the next round finishes the zone, then reclaims again.
             return Ok(!self.state.lock().places.finishing.is_empty());
         }
         if let Err(error) = &emptied {
@@ -240,7 +224,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Moves every live block of `zone` elsewhere.
+    /// Copies every live block of `zone` into other zones.
     async fn empty_zone(self: &Arc<Shared>, zone: ZoneId) -> Result<()> {
         let (lifetime, live) = {
             let state = self.state.lock();
@@ -266,14 +250,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves the front of `part`: gives its bytes.
+    /// Copies the front of `part` into another zone. Returns the number of bytes copied.
     async fn move_extent(
         self: &Arc<Shared>,
         ino: u64,
         part: Extent,
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
-        let geometry = self.dev.geometry();
+        let device = self.device.class(IoClass::Reclaim);
+        let geometry = device.geometry();
         let block = self.block();
         let blocks = part.bytes.div_ceil(block);
         let data = {
@@ -284,7 +269,7 @@ impl Shared {
                 let n = (blocks - done).min(geometry.max_transfer.0);
                 let at = geometry.start(part.zone).plus(part.start).plus(Blocks(done));
                 let len = usize::try_from(Blocks(n).bytes(geometry.block_size).0).unwrap_or(0);
-                let read = self.dev.read(at, BufMut::zeroed(len)).await;
+                let read = device.read(at, BufMut::zeroed(len)).await;
                 whole.extend_from_slice(&read.map_err(|e| Error::device("reading for reclaim", e))?);
                 done += n;
             }
@@ -312,7 +297,7 @@ impl Shared {
         part.bytes = done;
         let mut state = self.state.lock();
         let Some(file) = state.file(ino) else { return Ok(done) };
-        // A writer may have cut or rewritten it meanwhile: then the copy is garbage.
+        // A writer may have cut or rewritten the part meanwhile: then the copy is garbage.
         let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
             let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
             e.offset <= part.offset
@@ -330,7 +315,7 @@ impl Shared {
         Ok(done)
     }
 
-    /// Bytes that a reclaim would free.
+    /// Bytes in dead blocks.
     pub(crate) fn garbage(&self) -> Bytes {
         let state = self.state.lock();
         let dead = |z: &crate::zones::table::Zone| match z.phase {
@@ -338,6 +323,6 @@ impl Shared {
             Phase::Data => z.pointer.saturating_sub(z.live),
             _ => 0,
         };
-        Blocks(state.zones.iter().map(|(_, z)| dead(z)).sum()).bytes(self.dev.geometry().block_size)
+        Blocks(state.zones.iter().map(|(_, z)| dead(z)).sum()).bytes(self.device.geometry().block_size)
     }
 }

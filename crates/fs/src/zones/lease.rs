@@ -1,4 +1,4 @@
-//! Which zone an open log writes to: leases, rests, and what becomes of a zone that a log has left.
+//! Which zone an open log writes to: leases, rests of zones, and zones that a log has left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,27 +7,28 @@ use std::time::Duration;
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneState};
 
+use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::shared::Shared;
 use crate::wal::segment::Segment;
-use crate::zones::alloc::{Lease, Left, no_space};
+use crate::zones::alloc::no_space;
+use crate::zones::places::{Lease, Left};
 use crate::zones::table::Phase;
 
-/// A rest of fewer blocks than this fraction of a zone is not worth a slot.
+/// A rest shorter than this fraction of a zone is finished instead of kept.
 const SMALLEST_REST: u64 = 16;
-/// Rests kept open for the next log.
+/// Number of rests kept open for the next log.
 const MAX_RESTS: usize = 1;
-/// How long a log waits for another one to be closed, where the open zones do not suffice for both: a database that
-/// switched its log closes the old one in a moment.
+/// How long a log waits for another log to be closed, where the open zones do not suffice for both. A database that
+/// switched its log closes the old one soon.
 const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
-
-/// How long a log waits before another one, which is idle, gives back its zone.
+/// How long a log waits before an idle log has to give up its zone.
 const WAIT_FOR_A_CLOSE: Duration = Duration::from_millis(20);
 
-/// Keeps the rest of a log zone for the next log, or has the zone finished.
+/// Keeps the rest of a log zone for the next log, or queues the zone for a finish.
 pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
     let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
     if worth_it && state.places.rests.len() < MAX_RESTS {
@@ -39,24 +40,28 @@ pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity
     }
 }
 
-/// A zone for a log's next segment.
+/// The outcome of a search for a log's next segment.
 enum Found {
-    /// And whether it is active beside the one that the log leaves.
+    /// A segment, and whether its zone is active beside the zone that the log leaves.
     Segment(Segment, bool),
+    /// A zone or a slot becomes free without further help.
     Wait,
+    /// Only reclaim can make room.
     Starved,
+    /// Other logs hold all open zones that logs may have.
     TooMany,
 }
 
 impl State {
-    /// A segment for log `ino`, leased to it; its record is not made yet.
+    /// Leases a segment to log `ino`. The caller commits its record.
     fn find_segment(&mut self, ino: u64) -> Found {
         let leased = self.places.leases.get(&ino).is_some_and(|lease| lease.active);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
             return Found::TooMany;
         }
-        // These are active already, and the zone that the log leaves is until its last entries are written.
+        // A rest and a zone opened ahead are active already, and the zone that the log leaves stays active until its last
+        // entries are written.
         if may_hold_more {
             if let Some(zone) = self.places.rests.pop()
                 && let Some(z) = self.zones.get(zone).copied()
@@ -66,13 +71,13 @@ impl State {
                 return self.lease(ino, segment, ZoneState::ImplicitOpen, true);
             }
             if !self.places.generations.is_empty()
-                && let Some(zone) = self.places.reserved.pop_front()
+                && let Some(zone) = self.places.ahead.pop_front()
             {
                 return self.lease_whole(ino, zone, ZoneState::ExplicitOpen, true);
             }
         }
-        // From here on the log passes its slot on: its own zone is full once its entries are written, which is before
-        // the first one goes elsewhere.
+        // From here on the new zone takes over the old zone's slot: the old zone is full once its entries are written, and
+        // they are written before the first entry of the new zone.
         if !leased && !self.slot_free() {
             if self.places.finishing.is_empty() && !self.places.opening {
                 self.give_up_a_slot();
@@ -86,7 +91,7 @@ impl State {
         match self.zones.first_free().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
             None if self.places.opening => Found::Wait,
-            None => match self.places.reserved.pop_front() {
+            None => match self.places.ahead.pop_front() {
                 Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
                 None => Found::Starved,
             },
@@ -99,13 +104,13 @@ impl State {
         self.lease(ino, Segment { zone, generation, start: Blocks::ZERO, end }, as_state, both)
     }
 
-    /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the one that the log leaves.
+    /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
     fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> Found {
         self.zones.set(segment.zone, Phase::Log, ZoneRole::Log);
         let before = self.places.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
         if let Some(before) = before.filter(|lease| lease.active) {
-            // A log asks for more when its segment, which ends where the zone ends, is used up. Entries for it may
-            // still be in the buffer: they fill the zone, and a finish now would shut them out.
+            // A log asks for a segment when its last one, which ends where the zone ends, is used up. Entries for the old
+            // zone may still be buffered. They fill the zone, and fail if the zone is finished before.
             let capacity = self.zones.get(before.zone).map_or(0, |z| z.capacity);
             self.zones.note(before.zone, ZoneState::Full, capacity);
             self.zones.set_phase(before.zone, Phase::Full);
@@ -117,8 +122,9 @@ impl State {
         Found::Segment(segment, both)
     }
 
-    /// Takes the zone of a log that is open, idle and synced: the zone is finished, and its slot is free. A log that RocksDB keeps
-    /// open and writes no more (file deletions are disabled, or an idle column family needs it) holds a slot otherwise.
+    /// Takes the zone of a log other than `but` that is open, idle and synced, and queues the zone for a finish, which frees
+    /// its slot. RocksDB keeps a log open without writing to the log while file deletions are disabled, or while an idle
+    /// column family needs the log.
     fn release_idle_log(&mut self, but: u64) -> bool {
         let leased: Vec<(u64, ZoneId)> = self
             .places
@@ -134,15 +140,16 @@ impl State {
             self.places.leases.remove(&ino);
             self.zones.note(zone, ZoneState::ImplicitOpen, rest.start.0);
             self.places.finishing.push(zone);
-            tracing::debug!(ino, %zone, "an idle log gives back its zone to another log");
+            tracing::debug!(ino, %zone, "an idle log gives up its zone for another log");
             return true;
         }
         false
     }
 
-    /// Ends a log's lease. The zone's pointer is at block `pointer`, `u64::MAX` at its end; `None` where unknown.
+    /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
+    /// `None` where unknown.
     pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
-        // Its last entries are written, or never will be.
+        // The log's last entries are written, or never will be.
         let (mine, others) = std::mem::take(&mut self.places.leaving).into_iter().partition(|l| l.ino == ino);
         self.places.leaving = others;
         if pointer.is_none() {
@@ -151,7 +158,7 @@ impl State {
         let Some(lease) = self.places.leases.remove(&ino).filter(|lease| lease.active) else { return };
         let Some(zone) = self.zones.get(lease.zone).copied() else { return };
         match pointer {
-            Some(0) if zone.state == ZoneState::ExplicitOpen => self.give_to_reserve(lease.zone),
+            Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),
             Some(0) => self.zones.set_phase(lease.zone, Phase::Free),
             Some(p) if p >= zone.capacity => {
                 self.zones.note(lease.zone, ZoneState::Full, zone.capacity);
@@ -170,9 +177,9 @@ impl State {
 }
 
 impl Shared {
-    /// The next segment of an open log, and the number of its record: until that is durable, a power cut takes what
-    /// is in the segment; and whether its zone is active beside the one that the log leaves. Waits where there is no
-    /// zone to be had at once, and only then.
+    /// The next segment of open log `ino`, the number of the segment's record, and whether the segment's zone is active
+    /// beside the zone that the log leaves. Until the record is durable, a power cut loses the content of the segment. Waits
+    /// only where no zone is available at once.
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut waits: Option<Waits<'_>> = None;
         let mut give_up: Option<units::Instant> = None;
@@ -181,7 +188,7 @@ impl Shared {
         loop {
             let seen = self.space.version();
             self.check_open()?;
-            self.meta.check()?;
+            self.metadata.check()?;
             let found = {
                 let mut state = self.state.lock();
                 match state.find_segment(ino) {
@@ -191,7 +198,7 @@ impl Shared {
                         state.places.commit_soon = upto;
                         Some((segment, upto, beside))
                     }
-                    Found::Starved if state.places.hopeless => return Err(no_space(&state)),
+                    Found::Starved if state.places.exhausted => return Err(no_space(&state)),
                     Found::TooMany
                         if release.is_some_and(|at| self.driver.now() >= at)
                             && state.release_idle_log(ino) =>
@@ -225,17 +232,17 @@ impl Shared {
         }
     }
 
-    /// Opens a zone that nobody opened ahead, where nobody does.
+    /// Opens the zone of `segment`, in a mount that opens none ahead.
     async fn open_for_a_log(&self, segment: &Segment) {
         if !self.options.reserve
             && segment.start == Blocks::ZERO
-            && let Err(error) = self.dev.zone(segment.zone, Action::Open).await
+            && let Err(error) = self.device.class(IoClass::Log).zone(segment.zone, Action::Open).await
         {
             tracing::debug!(zone = %segment.zone, %error, "opening a log's zone failed; writing opens it");
         }
     }
 
-    /// Wakes those who wait for space after `time`; gives the moment.
+    /// Notifies `space` after `time`. Returns that moment.
     fn wake_after(&self, time: Duration) -> units::Instant {
         let at = self.driver.now().after(time);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
@@ -249,7 +256,7 @@ impl Shared {
     }
 }
 
-/// A log waits for an open zone: the keeper looks for one as long as it does.
+/// A log that waits for an open zone. As long as it does, full zones are looked for: see `ahead`.
 struct Waits<'a>(&'a Shared);
 
 impl<'a> Waits<'a> {

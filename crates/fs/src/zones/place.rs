@@ -1,4 +1,4 @@
-//! Writing file data to the zones that were chosen for it.
+//! Placement: writes file data to the zones that `alloc` chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,23 +6,25 @@ use std::sync::atomic::Ordering;
 use units::{Blocks, ZoneId};
 use zoned::{Buf, BufMut, Durability, Io, ZoneState};
 
+use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
-use crate::zones::alloc::{OpenZone, Pick, no_space};
+use crate::zones::alloc::{Pick, no_space};
+use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
-/// Bytes of file data that go to a zone at a time where logs are not to wait for more: drives that buffer writes reach
-/// their rate with less in flight.
+/// Bytes of file data in flight to a zone where data makes way for logs. Drives that buffer writes reach their full rate
+/// with less.
 const PIECE: u64 = 64 << 10;
 
-/// Blocks on the device that no file refers to yet. Dropping it lets their zones go on.
+/// Blocks on the device that no file refers to yet. Until it is dropped, their zones do not count as dead.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
     shared: &'a Shared,
-    /// Zone, first block within it, number of blocks: in the order of the data.
+    /// Zone, first block within the zone, number of blocks; in the order of the data.
     pub runs: Vec<(ZoneId, Blocks, u64)>,
-    /// Blocks of zeros behind them.
+    /// Blocks of zeros behind the runs.
     pub padding: u64,
     held: Vec<Arc<OpenZone>>,
 }
@@ -30,35 +32,35 @@ pub(crate) struct Placed<'a> {
 impl Drop for Placed<'_> {
     fn drop(&mut self) {
         for zone in std::mem::take(&mut self.held) {
-            self.shared.let_go(&zone);
+            self.shared.end_write(&zone);
         }
     }
 }
 
-/// How much of the data is to be placed.
+/// How much of the data to place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Amount {
-    /// All, and up to so many blocks of zeros behind it where these end one of the device's optimal writes.
+    /// All data, followed by up to `padding` blocks of zeros where the zeros end one of the device's optimal writes.
     All { padding: u64 },
-    /// What ends with one of the device's optimal writes, and at least something: the rest follows with what comes next.
+    /// The front of the data that ends with one of the device's optimal writes, and at least one block. The caller keeps the
+    /// rest and places it with the next data.
     Whole,
 }
 
-/// How many of `blocks` blocks to write at block `at` of a zone with room for `room`: they end with one of the device's
-/// optimal writes where they reach the end of one.
+/// How many of `blocks` blocks to write at block `at` of a zone with room for `room` blocks: up to the last end of an
+/// optimal write that the blocks reach.
 fn whole(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let over = (at + blocks) % optimal.max(1);
     if blocks == room || over >= blocks { blocks } else { blocks - over }
 }
 
-/// How many blocks are missing behind `blocks` blocks at block `at`, so that one of the device's optimal writes, or the
-/// zone, ends there.
+/// How many blocks to add behind `blocks` blocks at block `at`, so that an optimal write or the zone ends there.
 fn missing(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let end = at + blocks;
     (end.next_multiple_of(optimal.max(1)) - end).min(room - blocks)
 }
 
-/// `data` with so many blocks of zeros behind it.
+/// `data` followed by `behind` blocks of zeros.
 fn padded(data: Buf, behind: u64, block: usize) -> Buf {
     if behind == 0 {
         return data;
@@ -71,8 +73,8 @@ fn padded(data: Buf, behind: u64, block: usize) -> Buf {
 }
 
 impl Shared {
-    /// Writes whole blocks to zones of `lifetime`, and waits until the device has them. Waits for reclaim before
-    /// it fails with `NoSpace`. `privileged`: may take the zones kept for reclaim.
+    /// Writes whole blocks to zones of `lifetime`, and waits until the device has acknowledged the writes. Waits for reclaim
+    /// before it fails with `NoSpace`. `privileged`: reclaim itself writes, and may take the zones kept for reclaim.
     pub(crate) async fn place(
         &self,
         lifetime: Lifetime,
@@ -80,7 +82,8 @@ impl Shared {
         amount: Amount,
         privileged: bool,
     ) -> Result<Placed<'_>> {
-        let geometry = self.dev.geometry();
+        let device = self.device.class(if privileged { IoClass::Reclaim } else { IoClass::Write });
+        let geometry = device.geometry();
         let optimal = geometry.optimal_write.0;
         let block = geometry.block_size as usize;
         let mut placed = Placed { shared: self, runs: Vec::new(), padding: 0, held: Vec::new() };
@@ -101,7 +104,7 @@ impl Shared {
                     continue;
                 }
                 Ok(None) => {
-                    // Others may wait for the end of these writes: who waits for space has none under way.
+                    // Another task may wait for the end of these writes: no write is in flight during a wait for space.
                     failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
                     if failed.is_some() {
                         break;
@@ -137,7 +140,7 @@ impl Shared {
                 open.in_flight.fetch_add(1, Ordering::AcqRel);
                 open.writing.fetch_add(1, Ordering::AcqRel);
                 let lba = geometry.start(open.zone).plus(Blocks(*next));
-                ios.push(self.dev.write(lba, padded(data.slice(at..to), behind, block), Durability::Cached));
+                ios.push(device.write(lba, padded(data.slice(at..to), behind, block), Durability::Cached));
                 placed.runs.push((open.zone, Blocks(*next), n));
                 placed.padding = behind;
                 *next += n + behind;
@@ -157,7 +160,7 @@ impl Shared {
         failed.or(late).map_or(Ok(placed), Err)
     }
 
-    /// Whether file data makes way for logs.
+    /// True if file data makes way for logs.
     fn is_paced(&self) -> bool {
         match self.options.pace {
             Pace::ParallelLogs => self.parallel_logs.load(Ordering::Relaxed) > 0,
@@ -166,8 +169,8 @@ impl Shared {
         }
     }
 
-    /// Waits for writes to the last zones of `held`: for every one, whatever the others say, so that the pointers
-    /// are known then. Gives what went wrong.
+    /// Waits for the writes `ios` to the last zones of `held`. Waits for every one, also after a failure: afterwards the write
+    /// pointers are known. Returns the last error.
     async fn settle(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
         let mut failed = None;
         let held = held.get(held.len().saturating_sub(ios.len())..).unwrap_or_default();
@@ -183,29 +186,29 @@ impl Shared {
         failed
     }
 
-    /// A zone to write to; `None` where there may be one after the next change of `space`.
+    /// A zone to write to; `None` where a zone may be found after the next change of `space`.
     fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
         self.check_open()?;
-        // The cleaner stops with the metadata: nobody would finish a zone for this writer.
-        self.meta.check()?;
+        // After a failed metadata write the cleaner stops, and would not finish a zone for this writer.
+        self.metadata.check()?;
         let mut state = self.state.lock();
         match state.pick(lifetime, privileged) {
             Pick::Zone(zone) => return Ok(Some(zone)),
             Pick::Wait if !privileged => {}
-            Pick::Starved if !privileged && !state.places.hopeless => state.places.wanted = true,
-            // Reclaim itself waits only for writes that are under way: finishing zones is its own task.
+            Pick::Starved if !privileged && !state.places.exhausted => state.places.wanted = true,
+            // Reclaim waits only for writes in flight: the cleaner, which runs the reclaim, also finishes zones.
             Pick::Wait if state.places.finishing.is_empty() => {}
             Pick::Wait | Pick::Starved => {
-                // Before there is no space at all, what is kept for logs goes to data.
-                let zone = state.places.reserved.pop_back().ok_or_else(|| no_space(&state))?;
+                // Before `NoSpace`, data takes the zones opened ahead for logs.
+                let zone = state.places.ahead.pop_back().ok_or_else(|| no_space(&state))?;
                 return Ok(Some(state.open_zone(zone, lifetime, privileged)));
             }
         }
         Ok(None)
     }
 
-    /// A write to `open` is over and accounted for.
-    fn let_go(&self, open: &Arc<OpenZone>) {
+    /// Ends a write to `open` whose blocks the metadata has accounted for.
+    fn end_write(&self, open: &Arc<OpenZone>) {
         let mut state = self.state.lock();
         let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
         state.zones.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
@@ -224,8 +227,8 @@ impl Shared {
             state.zones.note(open.zone, ZoneState::Full, open.capacity);
             state.zones.set_phase(open.zone, Phase::Full);
         }
-        // What is dead in it can be reclaimed from now on.
-        state.places.there_is_hope();
+        // From here on the zone's dead blocks can be reclaimed.
+        state.places.note_reclaimable();
         drop(state);
         self.kick_cleaner();
         self.space.notify();

@@ -1,11 +1,11 @@
-//! Read buffers that are used again: a fresh one costs more than a short read.
+//! Reused read buffers: the allocation of a buffer costs more than a short read.
 
 use parking_lot::Mutex;
 use zoned::BufMut;
 
 /// The longest buffer kept, in blocks.
 pub(crate) const MAX_BLOCKS: usize = 256;
-/// Buffers kept of each length, if short.
+/// Buffers kept of each length up to `SHORT` blocks.
 const KEPT: usize = 16;
 /// Buffers kept of each length above `SHORT` blocks.
 const KEPT_LONG: usize = 2;
@@ -23,7 +23,7 @@ impl Pool {
         Pool { block, by_blocks: (0..=MAX_BLOCKS).map(|_| Mutex::default()).collect() }
     }
 
-    /// A buffer of `blocks` blocks; what is in it is of no meaning.
+    /// A buffer of `blocks` blocks with arbitrary content.
     pub(crate) fn get(&self, blocks: usize) -> BufMut {
         let kept = self.by_blocks.get(blocks).and_then(|kept| kept.lock().pop());
         kept.unwrap_or_else(|| BufMut::zeroed(blocks * self.block))
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back() {
+    fn a_returned_buffer_is_used_again() {
         let pool = Pool::new(4096);
         let buffer = pool.get(2);
         let at = buffer.as_ptr();

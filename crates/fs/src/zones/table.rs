@@ -1,4 +1,4 @@
-//! The table of zones: what each is used for, and how many of its blocks are live.
+//! The table of zones: the use of each zone, and the number of its live blocks.
 
 use std::collections::BTreeSet;
 
@@ -8,30 +8,35 @@ use zoned::{Geometry, ZoneInfo, ZoneKind, ZoneState};
 use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 
-/// What can be done with a zone.
+/// Reclaim begins when this many empty zones are left beside those kept for reclaim.
+pub(crate) const LOW: usize = 2;
+/// A reclaim must gain this fraction of a zone, and at least a block.
+pub(crate) const LEAST_GAIN: u64 = 64;
+
+/// How far a zone is in its life.
 ///
 /// ```text
 ///   Free --> Data (open) --> Full --(no live block, metadata durable, no reader)--> Resetting --> Free
 ///     |----> Log (leased) <--> Rest --^
-///     '----> Reserved (opened ahead) --> Log, or Data where nothing else is left
+///     '----> Ahead (opened ahead) --> Log, or Data where no other zone is left
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Superblock, metadata, conventional, worn: not for files.
+    /// Superblock, metadata, conventional or worn: never used for files.
     Unusable,
     /// Empty.
     Free,
-    /// Data is written to it.
+    /// File data is written to the zone.
     Data,
-    /// Empty, and open for the next log that needs a zone.
-    Reserved,
-    /// A log holds it.
+    /// Empty, and opened ahead for the next log that needs a zone.
+    Ahead,
+    /// A log holds the zone.
     Log,
-    /// Log segments in front, room behind: for the next log.
+    /// Log segments in front, and room behind them for the next log.
     Rest,
-    /// Written as far as it will be.
+    /// No block will be written before the next reset.
     Full,
-    /// A reset is on its way.
+    /// A reset is in flight.
     Resetting,
 }
 
@@ -40,20 +45,20 @@ pub(crate) enum Phase {
 pub(crate) struct Zone {
     pub role: ZoneRole,
     pub phase: Phase,
-    /// The device's state as last known.
+    /// The device's state of the zone, as last known.
     pub state: ZoneState,
     /// Blocks written, as last known.
     pub pointer: u64,
     pub capacity: u64,
     /// Blocks that files refer to.
     pub live: u64,
-    /// Number of the record that freed its last live block: it must be durable before a reset.
+    /// Number of the record that freed the last live block: a reset waits until the record is durable.
     pub freed_by: u64,
     pub generation: u64,
 }
 
 impl Zone {
-    /// Whether it is a full data zone from which a reclaim would gain at least `least` blocks.
+    /// True for a full data zone from which a reclaim would gain at least `least` blocks.
     pub(crate) fn is_candidate(&self, least: u64) -> bool {
         let mixed = self.phase == Phase::Full && self.live > 0;
         mixed
@@ -74,7 +79,7 @@ pub(crate) struct ZoneTable {
 }
 
 impl ZoneTable {
-    /// The table of a device as reported, before any file is known. Zones from `files_from` on are for files.
+    /// The table of a device, from the device's report alone. Zones from `files_from` on are for files.
     pub(crate) fn new(geometry: &Geometry, report: &[ZoneInfo], files_from: u32) -> ZoneTable {
         let mut table =
             ZoneTable { zones: Vec::new(), free: BTreeSet::new(), dead: BTreeSet::new(), live: 0, usable: 0 };
@@ -86,7 +91,7 @@ impl ZoneTable {
                 n if n >= geometry.conventional && n < files_from => ZoneRole::Metadata,
                 _ => ZoneRole::Free,
             };
-            // Opened ahead and never written: as good as empty.
+            // An open zone without a written block is as good as an empty one.
             let opened = info.state.is_active() && info.pointer == Blocks::ZERO;
             let empty = info.state == ZoneState::Empty || opened;
             let phase = match (usable, empty) {
@@ -117,12 +122,12 @@ impl ZoneTable {
         self.zones.get(zone.index())
     }
 
-    /// The entries with their numbers.
+    /// All entries with their zones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ZoneId, &Zone)> {
         (0_u32..).map(ZoneId).zip(&self.zones)
     }
 
-    /// Changes what a zone is used for.
+    /// Changes the phase and the role of a zone.
     pub(crate) fn set(&mut self, zone: ZoneId, phase: Phase, role: ZoneRole) {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return };
         entry.phase = phase;
@@ -142,7 +147,7 @@ impl ZoneTable {
         }
     }
 
-    /// Changes the phase and keeps the role.
+    /// Changes the phase of a zone and keeps its role; an empty zone has none.
     pub(crate) fn set_phase(&mut self, zone: ZoneId, phase: Phase) {
         let role = if phase == Phase::Free { ZoneRole::Free } else { self.role(zone) };
         self.set(zone, phase, role);
@@ -152,7 +157,7 @@ impl ZoneTable {
         self.get(zone).map_or(ZoneRole::Free, |z| z.role)
     }
 
-    /// Notes what the device says, or will say, of a zone.
+    /// Sets the device's state and write pointer of a zone, as they are or will be once operations in flight have ended.
     pub(crate) fn note(&mut self, zone: ZoneId, state: ZoneState, pointer: u64) {
         if let Some(entry) = self.zones.get_mut(zone.index()) {
             entry.state = state;
@@ -160,21 +165,21 @@ impl ZoneTable {
         }
     }
 
-    /// Notes the generation of a log zone.
+    /// Sets the generation of a log zone.
     pub(crate) fn set_generation(&mut self, zone: ZoneId, generation: u64) {
         if let Some(entry) = self.zones.get_mut(zone.index()) {
             entry.generation = generation;
         }
     }
 
-    /// Blocks became live. False where there is no such zone.
+    /// Adds `blocks` live blocks to a zone. Returns false where files cannot use the zone.
     #[must_use]
     pub(crate) fn add_live(&mut self, zone: ZoneId, blocks: u64, role: ZoneRole) -> bool {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return false };
         if entry.phase == Phase::Unusable && matches!(entry.role, ZoneRole::Superblock | ZoneRole::Metadata) {
             return false;
         }
-        // A replay meets zones that were reset and used for something else since.
+        // During a replay, the zone may have been reset and put to another use since the record.
         if entry.role == ZoneRole::Free || (entry.live == 0 && entry.phase == Phase::Full) {
             entry.role = role;
         }
@@ -184,7 +189,7 @@ impl ZoneTable {
         true
     }
 
-    /// Blocks died by record number `by`.
+    /// Removes `blocks` live blocks from a zone, freed by record number `by`.
     pub(crate) fn remove_live(&mut self, zone: ZoneId, blocks: u64, by: u64) {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return };
         entry.live = entry.live.checked_sub(blocks).expect("no more blocks die than were live");
@@ -200,27 +205,27 @@ impl ZoneTable {
         self.free.len()
     }
 
-    /// An empty zone: the lowest.
+    /// The lowest empty zone.
     pub(crate) fn first_free(&self) -> Option<ZoneId> {
         self.free.first().copied().map(ZoneId)
     }
 
-    /// Full zones that only wait for a reset.
+    /// The full zones without a live block.
     pub(crate) fn dead(&self) -> Vec<ZoneId> {
         self.dead.iter().copied().map(ZoneId).collect()
     }
 
-    /// Whether there are any.
+    /// True if a full zone without a live block exists.
     pub(crate) fn has_dead(&self) -> bool {
         !self.dead.is_empty()
     }
 
-    /// Whether a zone comes free by itself: a reset is on its way.
+    /// True if the reset of a zone is in flight.
     pub(crate) fn is_resetting(&self) -> bool {
         self.zones.iter().any(|z| z.phase == Phase::Resetting)
     }
 
-    /// The full data zone with the fewest live blocks, if a reclaim would gain `least` blocks.
+    /// The full data zone with the fewest live blocks, among those from which a reclaim would gain at least `least` blocks.
     pub(crate) fn victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
         self.iter()
             .filter(|(zone, z)| z.is_candidate(least) && !except.contains(zone))
@@ -228,7 +233,7 @@ impl ZoneTable {
             .map(|(zone, _)| zone)
     }
 
-    /// Blocks that files refer to.
+    /// Live blocks of all zones.
     pub(crate) fn live(&self) -> u64 {
         self.live
     }
@@ -238,7 +243,7 @@ impl ZoneTable {
         self.usable
     }
 
-    /// The whole as a lifetime class, for data zones.
+    /// The lifetime of a data zone; not set for any other zone.
     pub(crate) fn lifetime(&self, zone: ZoneId) -> Lifetime {
         match self.role(zone) {
             ZoneRole::Data { lifetime } => lifetime,
@@ -246,7 +251,7 @@ impl ZoneTable {
         }
     }
 
-    /// The blocks written, as last known.
+    /// Blocks written of a zone, as last known.
     pub(crate) fn pointer(&self, zone: ZoneId) -> Blocks {
         Blocks(self.get(zone).map_or(0, |z| z.pointer))
     }

@@ -1,4 +1,4 @@
-//! What is used and what is free.
+//! Space and zones of a mount, by use.
 
 use std::sync::atomic::Ordering;
 
@@ -14,10 +14,10 @@ pub(crate) fn statfs(shared: &Shared) -> StatFs {
     let garbage = shared.garbage();
     let zones = count_zones(&zone_map(shared));
     let state = shared.state.lock();
-    let geometry = shared.dev.geometry();
+    let geometry = shared.device.geometry();
     let bytes = |blocks: u64| Blocks(blocks).bytes(geometry.block_size);
-    let reserved = state.places.reserve as u64 * geometry.zone_capacity.0;
-    let capacity = state.zones.usable().saturating_sub(reserved);
+    let kept = state.places.kept as u64 * geometry.zone_capacity.0;
+    let capacity = state.zones.usable().saturating_sub(kept);
     let files = state.nodes.len() as u64 - 1;
     debug_assert!(state.nodes.values().any(|n| matches!(n, Node::Directory { .. })), "the root is there");
     StatFs {
@@ -53,7 +53,7 @@ fn count_zones(map: &[ZoneUse]) -> ZoneCounts {
 
 /// Every zone and its use.
 pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
-    let chain = shared.meta.chain();
+    let chain = shared.metadata.chain();
     let state = shared.state.lock();
     let mut map: Vec<ZoneUse> = state
         .zones
@@ -72,7 +72,7 @@ pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
             entry.pointer = Blocks(open.pointer());
         }
     }
-    // What is written of the metadata log changes with every commit: the chain knows.
+    // Every commit changes the write pointers of the metadata zones: the chain has them.
     for entry in map.iter_mut().filter(|entry| entry.role == ZoneRole::Metadata) {
         (entry.state, entry.pointer, entry.live) = (ZoneState::Empty, Blocks::ZERO, Blocks::ZERO);
         if let Some(written) = chain.written(entry.zone, entry.capacity) {

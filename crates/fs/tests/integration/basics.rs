@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use crate::common::{Drive, bytes, data, log, read, write};
-use fs::{ErrorKind, FormatOptions, Fs, Kind, MountOptions};
+use fs::{ErrorKind, FileKind, FormatOptions, Fs, MountOptions};
 use std::future::Future;
 
 use units::Bytes;
@@ -79,7 +79,7 @@ fn names_behave_as_in_posix() {
         fs.rename("/d", "/g").await.unwrap();
         assert_eq!(read(&fs, "/g/b").await.unwrap(), b"one");
         let names: Vec<_> = fs.read_dir("/").unwrap().into_iter().map(|e| (e.name, e.kind)).collect();
-        assert_eq!(names, [("c".into(), Kind::Data), ("g".into(), Kind::Directory)]);
+        assert_eq!(names, [("c".into(), FileKind::Data), ("g".into(), FileKind::Directory)]);
         fs.unmount().await.unwrap();
         assert_eq!(fs.stat("/c").unwrap_err().kind(), ErrorKind::Closed);
     });

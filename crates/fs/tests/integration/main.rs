@@ -10,6 +10,7 @@ mod foreign_zones;
 mod full;
 mod log_reading;
 mod log_zones;
+mod operations;
 mod parallel_failures;
 mod parallel_log;
 mod parallel_power_cuts;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::{Drive, data, log, read, write};
 use fs::wal::LogOptions;
-use fs::{BrokenRule, Fs, Kind, MountOptions, Writer};
+use fs::{BrokenRule, FileKind, Fs, MountOptions, Writer};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
@@ -238,7 +238,7 @@ async fn tree(fs: &Fs) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
     while let Some(dir) = todo.pop() {
         for entry in fs.read_dir(&format!("{dir}/")).map_err(|e| e.to_string())? {
             let path = format!("{dir}/{}", entry.name);
-            if entry.kind == Kind::Directory {
+            if entry.kind == FileKind::Directory {
                 todo.push(path.clone());
                 found.insert(path, None);
             } else {

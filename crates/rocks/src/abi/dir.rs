@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-use fs::{Bytes, FileLock, Fs, Kind};
+use fs::{Bytes, FileKind, FileLock, Fs};
 use units::{Driver, block_on};
 
 use super::logic::path;
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn furrow_stat(
             size: stat.size.0,
             modified_ms: stat.modified_ms,
             links: u64::from(stat.links),
-            is_dir: u8::from(stat.kind == Kind::Directory),
+            is_dir: u8::from(stat.kind == FileKind::Directory),
         };
         // SAFETY: the caller's promise.
         unsafe { *out = found };

@@ -38,9 +38,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::files::extents::Extent;
-use crate::files::stat::Kind;
 use crate::metadata::format::frame::MAX_PAYLOAD;
-use crate::options::Lifetime;
+use crate::options::{FileKind, Lifetime};
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::segment::Segment;
 
@@ -56,8 +55,8 @@ const _: () = assert!(size_of::<RawRename>() + 2 * MAX_NAME <= MAX_PAYLOAD);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Counters { next_ino: u64, next_generation: u64 },
-    Inode { ino: u64, size: u64, modified_ms: u64, kind: Kind, lifetime: Lifetime },
-    Create { ino: u64, parent: u64, modified_ms: u64, kind: Kind, lifetime: Lifetime, name: String },
+    Inode { ino: u64, size: u64, modified_ms: u64, kind: FileKind, lifetime: Lifetime },
+    Create { ino: u64, parent: u64, modified_ms: u64, kind: FileKind, lifetime: Lifetime, name: String },
     Link { ino: u64, parent: u64, name: String },
     Unlink { parent: u64, name: String },
     Rename { from_parent: u64, to_parent: u64, from: String, to: String },
@@ -100,17 +99,19 @@ raw! {
     RawTrim = 24 { ino: U64, end: U64, segment: U32, zero: [u8; 4] }
 }
 
-fn kind_byte(kind: Kind) -> u8 {
+fn kind_byte(kind: FileKind) -> u8 {
     match kind {
-        Kind::Data => 1,
-        Kind::Log => 2,
-        Kind::Directory => 3,
-        Kind::ParallelLog => 4,
+        FileKind::Data => 1,
+        FileKind::Log => 2,
+        FileKind::Directory => 3,
+        FileKind::ParallelLog => 4,
     }
 }
 
-fn kind_of(byte: u8) -> Option<Kind> {
-    [Kind::Data, Kind::Log, Kind::Directory, Kind::ParallelLog].into_iter().find(|k| kind_byte(*k) == byte)
+fn kind_of(byte: u8) -> Option<FileKind> {
+    [FileKind::Data, FileKind::Log, FileKind::Directory, FileKind::ParallelLog]
+        .into_iter()
+        .find(|k| kind_byte(*k) == byte)
 }
 
 /// A lifetime's number, on the device and as a distance between lifetimes.
@@ -411,10 +412,16 @@ mod tests {
     fn samples() -> Vec<Record> {
         let extent = |n: u64| Extent { offset: n << 20, bytes: 4096, start: Blocks(n), zone: ZoneId(7) };
         let segment = Segment { zone: ZoneId(9), generation: 11, start: Blocks(3), end: Blocks(14) };
-        let (kind, lifetime) = (Kind::Log, Lifetime::Medium);
+        let (kind, lifetime) = (FileKind::Log, Lifetime::Medium);
         vec![
             Record::Counters { next_ino: 5, next_generation: 6 },
-            Record::Inode { ino: 2, size: 3, modified_ms: 4, kind: Kind::Data, lifetime: Lifetime::Extreme },
+            Record::Inode {
+                ino: 2,
+                size: 3,
+                modified_ms: 4,
+                kind: FileKind::Data,
+                lifetime: Lifetime::Extreme,
+            },
             Record::Create { ino: 2, parent: 1, modified_ms: 9, kind, lifetime, name: "000005.log".into() },
             Record::Link { ino: 2, parent: 1, name: "second".into() },
             Record::Unlink { parent: 1, name: "second".into() },
@@ -448,7 +455,7 @@ mod tests {
 
     /// Those of parallel logs, which came later.
     fn parallel() -> Vec<Record> {
-        let (kind, lifetime) = (Kind::ParallelLog, Lifetime::Short);
+        let (kind, lifetime) = (FileKind::ParallelLog, Lifetime::Short);
         vec![
             Record::Create { ino: 9, parent: 1, modified_ms: 9, kind, lifetime, name: "log".into() },
             Record::Epoch { ino: 9, epoch: Epoch { epoch: 3, first: 1000, settled: 990 } },

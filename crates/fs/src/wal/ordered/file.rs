@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use units::sync::Turnstile;
 use units::{Blocks, Bytes, Driver};
 
+use crate::device::{self, IoClass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
@@ -80,7 +81,7 @@ impl LogFile {
         }
         // The new epoch stands on what the old ones wrote.
         if index.size() > Bytes::ZERO {
-            shared.flush_device("flushing before a log goes on").await?;
+            device::flush(shared.device.class(IoClass::Log), "flushing before a log goes on").await?;
         }
         let (epoch, sequence, record) = {
             let mut state = shared.state.lock();
@@ -95,7 +96,7 @@ impl LogFile {
         let ties = Arc::new(Ties { needs: AtomicU64::new(record), ..Ties::default() });
         let options = shared.options.log_options();
         let source = Arc::new(Source { shared: Arc::downgrade(&shared), ino, ties: Arc::clone(&ties) });
-        let (dev, uuid) = (Arc::clone(&shared.dev), shared.superblock.uuid);
+        let (dev, uuid) = (Arc::clone(shared.device.class(IoClass::Log)), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
         let writer = Arc::new(LogWriter::resume(dev, uuid, ino, epoch, sequence, index, options, source));
         handle.file.content.write().log.writer = Some(Arc::clone(&writer));
@@ -155,7 +156,7 @@ impl LogFile {
             log.sync().await?;
         }
         // Logs closed a moment ago may still be in the device's cache.
-        self.handle.shared.flush_device("flushing older logs").await
+        device::flush(self.handle.shared.device.class(IoClass::Log), "flushing older logs").await
     }
 
     pub(crate) async fn flush(&self) -> Result<()> {
@@ -172,7 +173,7 @@ impl LogFile {
         // The committer has begun with these when the zone was taken.
         let needs = self.ties.needs.load(Ordering::Acquire);
         if self.ties.durable.load(Ordering::Acquire) < needs {
-            self.handle.shared.commit_upto(needs).await?;
+            self.handle.shared.metadata.commit_upto(needs).await?;
             self.ties.durable.fetch_max(needs, Ordering::AcqRel);
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use units::Bytes;
 
+use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::shared::{Handle, Shared};
@@ -44,7 +45,7 @@ impl Shared {
             (log.index.clone(), unread)
         };
         let check = Check { uuid: unread.uuid, log: unread.log };
-        let (stream, mut filler) = stream(&self.dev, check);
+        let (stream, mut filler) = stream(self.device.class(IoClass::Read), check);
         let handle = Arc::clone(handle);
         let fill = async move {
             let ended = match index {
@@ -83,7 +84,7 @@ impl Shared {
             }
         }
         let check = Check { uuid: self.superblock.uuid, log: file.ino };
-        index.read_at(&self.dev, check, offset, into).await
+        index.read_at(self.device.class(IoClass::Read), check, offset, into).await
     }
 }
 
@@ -128,5 +129,5 @@ pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option
 
 async fn recover_log(shared: &Shared, ino: u64, cuts: &[Cut], segments: &[Segment]) -> Result<Recovered> {
     let rules = shared.options.rules();
-    recover_with(&shared.dev, shared.superblock.uuid, ino, cuts, segments, rules).await
+    recover_with(shared.device.class(IoClass::Log), shared.superblock.uuid, ino, cuts, segments, rules).await
 }

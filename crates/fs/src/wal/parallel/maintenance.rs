@@ -276,7 +276,7 @@ impl Maintenance {
         let zone = LogZone::new(Next { segment, beside }, self.appender.headers.uuid);
         self.segments.push(Arc::clone(&zone));
         // If this fails, the file system is read-only from now on.
-        shared.commit_upto(record).await?;
+        shared.metadata.commit_upto(record).await?;
         Ok(zone)
     }
 

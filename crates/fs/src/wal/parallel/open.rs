@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::device::{self, IoClass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::options::FileKind;
@@ -22,7 +23,8 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     let ino = handle.file.ino;
     if handle.file.content.read().log.segments.iter().any(|s| s.start < s.end) {
         // What recovery finds must not change: the decision holds from now on.
-        shared.flush_device("flushing before a parallel log is recovered").await?;
+        device::flush(shared.device.class(IoClass::Log), "flushing before a parallel log is recovered")
+            .await?;
     }
     let verdict = recovered(&handle).await?;
     let epoch = handle.file.content.read().log.epochs.last().map_or(1, |epoch| epoch.epoch + 1);
@@ -32,7 +34,7 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
         state.commit(Record::Epoch { ino, epoch: Epoch { epoch, first, settled } })?;
         (state.journal.applied, handle.file.content.read().log.retired)
     };
-    shared.commit_upto(record).await?;
+    shared.metadata.commit_upto(record).await?;
     let opening = Opening { epoch, first, retired, ends: verdict.tops.clone() };
     let parts = Parts::new(Arc::clone(&handle), &opening, options);
     let maintenance = maintenance::run(Arc::downgrade(&parts.maintenance), parts.work.clone());
@@ -56,7 +58,8 @@ async fn recovered(handle: &Arc<Handle>) -> Result<Verdict> {
     };
     debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by Fs");
     let (uuid, ino, rules) = (shared.superblock.uuid, handle.file.ino, shared.options.rules());
-    let verdict = recover(&shared.dev, uuid, ino, &epochs, retired, &segments, rules).await?;
+    let verdict =
+        recover(shared.device.class(IoClass::Log), uuid, ino, &epochs, retired, &segments, rules).await?;
     if verdict.dropped > 0 {
         tracing::debug!(
             log = ino,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shared::Handle;
 use crate::wal::index::Check;
@@ -27,7 +28,7 @@ impl Replay {
     pub(super) fn new(handle: &Arc<Handle>, verdict: Verdict, retired: u64) -> Replay {
         let shared = &handle.shared;
         let check = Check { uuid: shared.superblock.uuid, log: handle.file.ino };
-        let (stream, mut filler) = stream(&shared.dev, check);
+        let (stream, mut filler) = stream(shared.device.class(IoClass::Log), check);
         let Verdict { index, kept, voids, .. } = verdict;
         let handle = Arc::clone(handle);
         shared.driver.spawn(

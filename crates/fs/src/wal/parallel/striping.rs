@@ -86,10 +86,7 @@ impl Striping {
 /// Whether a log can have one zone more at once, with enough left for everything else.
 fn has_spare_zone(state: &State) -> bool {
     let places = &state.places;
-    state.has_plenty()
-        && state.lease_allowed()
-        && !places.reserved.is_empty()
-        && !places.generations.is_empty()
+    state.has_plenty() && state.lease_allowed() && !places.ahead.is_empty() && !places.generations.is_empty()
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
-//! The zone keeper: zones for logs, set aside and opened ahead, and generations for them that are durable ahead.
+//! Zones opened ahead for logs, and generations for those zones that are durably set aside.
 //!
 //! ```text
-//!   Free --open--> Reserved --a log needs a zone--> Log (leased) --written to its end--> Full --> Resetting --> Free
-//!                     '--no other slot or zone is left--> Data
+//!   Free --open--> Ahead --a log needs a zone--> Log (leased) --written to its end--> Full --> Resetting --> Free
+//!                    '--no other slot or zone is left--> Data
 //! ```
-//! A log that goes on in another zone takes one from here at once. Its record is committed behind its back: entries
-//! in a segment whose record did not survive a power cut are lost as any unsynced ones, and `sync` waits for it.
-//! What such a zone holds is never taken for anything else, since no generation is given twice: a [`Record::Counters`]
-//! that says so is durable before the first of them is used.
-//!
-//! The keeper sleeps while there is nothing to do.
+//! A log that needs a zone takes one opened ahead without waiting. The record of its segment is committed in the background:
+//! a power cut before the commit loses the segment's entries like any unsynced entry, and `sync` waits for the commit.
+//! The entries in such a zone are never taken for another log's, because no generation is used twice: a
+//! [`Record::Counters`] that excludes a range of generations is durable before the first generation of the range is used.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,38 +16,39 @@ use units::sync::Event;
 use units::{ZoneId, sleep_until};
 use zoned::{Action, ZoneState};
 
+use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::shared::Shared;
-use crate::zones::alloc::Left;
-use crate::zones::cleaner::LOW;
-use crate::zones::table::Phase;
+use crate::zones::places::Left;
+use crate::zones::table::{LOW, Phase};
 
-/// Generations made durable at once; more are made when half of them are used.
+/// Generations set aside by one record. The next range is set aside when half of them are used.
 const GENERATIONS: u64 = 256;
-/// How long until the keeper looks again whether a zone that a log has left is full.
+/// Pause before the device is asked again whether a zone that a log has left is full.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// How often it does, before it waits to be woken. While a log waits for a zone it goes on, more rarely.
+/// Number of such pauses before the task sleeps until it is woken. While a log waits for a zone, the task continues with
+/// longer pauses.
 const LOOKS: u32 = 16;
 const LOOK_RARELY: Duration = Duration::from_millis(5);
 
-/// The keeper's life: works until the mount is gone.
+/// Opens zones ahead until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     let (mut woken, mut looks) = (0, 0);
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
-        if shared.closed.load(Ordering::Acquire) {
-            shared.close_reserved().await;
+        if shared.metadata.is_closed() {
+            shared.close_ahead().await;
             return shared.end_background();
         }
         if seen != woken {
             (woken, looks) = (seen, 0);
         }
-        let progress = shared.keep_once().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "keeping zones for logs failed");
+        let progress = shared.open_once().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "opening zones ahead for logs failed");
             false
         });
         let look_again = {
@@ -70,18 +68,18 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     }
 }
 
-/// The committer's life: makes durable at once what logs took, while the keeper may wait for a reset. Whoever syncs
-/// such a log finds the commit under way; and a process that is killed loses no more than it has not committed.
+/// The committer: commits the segments of logs at once, also while [`run`] waits for a reset, until the mount is gone. A
+/// `sync` of the log finds the commit under way, and a killed process loses only the segments not yet committed.
 pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
-        if shared.closed.load(Ordering::Acquire) {
+        if shared.metadata.is_closed() {
             return shared.end_background();
         }
         let upto = shared.state.lock().places.commit_soon;
-        if let Err(error) = shared.commit_upto(upto).await {
-            // Who syncs the log gets the error too.
+        if let Err(error) = shared.metadata.commit_upto(upto).await {
+            // The log's next `sync` returns the error too.
             tracing::debug!(%error, "committing the segments of logs failed");
         }
         drop(shared);
@@ -90,99 +88,94 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
 }
 
 impl State {
-    /// A generation for a zone's next use: durable, and given once.
+    /// A generation for a zone's next use: durably set aside, and never returned again.
     pub(crate) fn take_generation(&mut self) -> Option<u64> {
         self.places.generations.next()
     }
 
-    /// Zones that logs hold open and that are not full yet, or are not known to be.
+    /// Number of zones that logs hold open: every one that is not known to be full.
     pub(crate) fn log_slots_taken(&self) -> usize {
         let leased = self.places.leases.values().filter(|lease| lease.active).count();
         leased + self.places.leaving.len()
     }
 
-    /// Zones reserved, or about to be.
-    fn reserved(&self) -> usize {
-        self.places.reserved.len() + usize::from(self.places.opening)
+    /// Number of zones opened ahead, the one being opened included.
+    pub(crate) fn zones_ahead(&self) -> usize {
+        self.places.ahead.len() + usize::from(self.places.opening)
     }
 
-    fn reserves_enough(&self) -> bool {
-        self.missing() == 0
-    }
-
-    /// Whether one zone more may be open for logs. What data may have open is not touched.
-    fn reserve_has_room(&self) -> bool {
+    /// True if one more zone may be opened ahead. The slots of data are not touched.
+    fn may_open_ahead(&self) -> bool {
         let Some(slots) = self.places.slots else { return false };
         let others = slots.metadata + self.log_slots_taken() + self.places.rests.len();
-        let room = others + self.places.finishing.len() + self.reserved() + slots.data < slots.total;
+        let room = others + self.places.finishing.len() + self.zones_ahead() + slots.data < slots.total;
         room && self.slot_free()
     }
 
-    /// Zones that should be reserved and are not.
+    /// Number of zones still to be opened ahead.
     fn missing(&self) -> usize {
         self.missing_with(0)
     }
 
     fn missing_with(&self, more: usize) -> usize {
-        self.places.slots.map_or(0, |slots| slots.reserved + more).saturating_sub(self.reserved())
+        self.places.slots.map_or(0, |slots| slots.ahead + more).saturating_sub(self.zones_ahead())
     }
 
-    /// Whether there are so many empty zones that nobody wants for one more or less.
+    /// True if empty zones are plentiful.
     pub(crate) fn has_plenty(&self) -> bool {
-        self.zones.free_count() > 2 * (self.places.reserve + LOW)
+        self.zones.free_count() > 2 * (self.places.kept + LOW)
     }
 
-    /// Empty zones that data leaves alone, for the keeper to take: while there is a log, and something to reclaim.
+    /// Empty zones that data leaves to be opened ahead: while a log is open and space can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
-        if self.places.leases.is_empty() || self.places.hopeless { 0 } else { self.missing() }
+        if self.places.leases.is_empty() || self.places.exhausted { 0 } else { self.missing() }
     }
 
-    /// Sets a zone aside that is to be opened, if there should be one more.
-    fn begin_reserve(&mut self) -> Option<ZoneId> {
+    /// Takes an empty zone to open ahead, if one more is to be opened.
+    fn begin_open_ahead(&mut self) -> Option<ZoneId> {
         let wide = self.has_plenty() && self.missing_with(self.places.wide) > 0;
-        if self.reserves_enough() && !wide || !self.reserve_has_room() || self.places.hopeless {
+        if self.missing() == 0 && !wide || !self.may_open_ahead() || self.places.exhausted {
             return None;
         }
-        // Where empty zones are few, they are kept for logs only if there is one.
-        let least =
-            if self.places.leases.is_empty() { self.places.reserve + LOW } else { self.places.reserve };
+        // Without an open log, the last empty zones are left to data.
+        let least = if self.places.leases.is_empty() { self.places.kept + LOW } else { self.places.kept };
         let zone = self.zones.first_free().filter(|_| self.zones.free_count() > least)?;
-        self.zones.set(zone, Phase::Reserved, ZoneRole::Free);
+        self.zones.set(zone, Phase::Ahead, ZoneRole::Free);
         self.places.opening = true;
         Some(zone)
     }
 
-    fn end_reserve(&mut self, zone: ZoneId, opened: bool) {
+    fn end_open_ahead(&mut self, zone: ZoneId, opened: bool) {
         self.places.opening = false;
         if opened {
-            self.give_to_reserve(zone);
+            self.add_ahead(zone);
             return;
         }
         self.zones.set_phase(zone, Phase::Free);
         if let Some(slots) = &mut self.places.slots {
-            slots.reserved = 0;
+            slots.ahead = 0;
         }
     }
 
-    /// Puts an empty, opened zone into the reserve.
-    pub(crate) fn give_to_reserve(&mut self, zone: ZoneId) {
-        self.zones.set(zone, Phase::Reserved, ZoneRole::Free);
+    /// Adds an empty, opened zone to those opened ahead.
+    pub(crate) fn add_ahead(&mut self, zone: ZoneId) {
+        self.zones.set(zone, Phase::Ahead, ZoneRole::Free);
         self.zones.note(zone, ZoneState::ExplicitOpen, 0);
-        self.places.reserved.push_back(zone);
+        self.places.ahead.push_back(zone);
     }
 
-    /// Whether a zone that a log has left, and that is not known to be full, keeps others from a slot.
+    /// True if slots are short while a zone that a log has left, and that is not known to be full, holds one.
     fn waits_for_a_full_zone(&self) -> bool {
-        let short = !self.reserves_enough() && !self.reserve_has_room();
+        let short = self.missing() > 0 && !self.may_open_ahead();
         let short = short || !self.lease_allowed() || !self.slot_free();
         !self.places.leaving.is_empty() && short
     }
 }
 
 impl Shared {
-    /// One round; true if there may be more to do at once.
-    async fn keep_once(&self) -> Result<bool> {
-        if self.meta.check().is_err() {
+    /// One round. Returns true if there may be more to do at once.
+    async fn open_once(&self) -> Result<bool> {
+        if self.metadata.check().is_err() {
             return Ok(false);
         }
         Ok(self.make_generations().await?
@@ -191,7 +184,7 @@ impl Shared {
             || self.reset_zones().await?)
     }
 
-    /// Makes generations durable, when few are left.
+    /// Sets generations aside durably, when few are left.
     async fn make_generations(&self) -> Result<bool> {
         let (next, upto) = {
             let mut state = self.state.lock();
@@ -207,15 +200,15 @@ impl Shared {
             (next, state.journal.applied)
         };
         if !self.options.rules().reuses_generations() {
-            self.commit_upto(upto).await?;
+            self.metadata.commit_upto(upto).await?;
         }
         self.state.lock().places.generations = next..next + GENERATIONS;
         self.space.notify();
         Ok(true)
     }
 
-    /// Asks the device about the zones that logs have left: one that is full holds no slot any more. The log itself
-    /// does not say, for its last entries may still be in its buffer.
+    /// Asks the device which of the zones that logs have left are full: a full zone holds no slot. The log does not know:
+    /// its last entries for the zone may still be in its buffer.
     async fn note_full_zones(&self) -> bool {
         let left = {
             let state = self.state.lock();
@@ -223,7 +216,7 @@ impl Shared {
         };
         let mut progress = false;
         for Left { zone, .. } in left {
-            let report = self.dev.report(zone.0..zone.0.saturating_add(1)).await;
+            let report = self.device.class(IoClass::Log).report(zone.0..zone.0.saturating_add(1)).await;
             let full = report.is_ok_and(|r| r.first().is_some_and(|info| !info.state.is_active()));
             if full {
                 self.state.lock().places.leaving.retain(|left| left.zone != zone);
@@ -238,34 +231,34 @@ impl Shared {
 
     /// Opens a zone for the next log that needs one.
     async fn open_ahead(&self) -> bool {
-        let Some(zone) = self.state.lock().begin_reserve() else { return false };
-        let opened = self.dev.zone(zone, Action::Open).await;
+        let Some(zone) = self.state.lock().begin_open_ahead() else { return false };
+        let opened = self.device.class(IoClass::Log).zone(zone, Action::Open).await;
         if let Err(error) = &opened {
             tracing::warn!(%zone, %error, "a zone cannot be opened ahead; logs open theirs by writing");
         }
-        self.state.lock().end_reserve(zone, opened.is_ok());
+        self.state.lock().end_open_ahead(zone, opened.is_ok());
         self.space.notify();
         true
     }
 
-    /// Gives back what was opened ahead: the device counts it as active otherwise. By a reset: after a close some
-    /// drives say closed of a zone that holds nothing, and count it still.
-    async fn close_reserved(&self) {
-        let zones = std::mem::take(&mut self.state.lock().places.reserved);
+    /// Resets the zones opened ahead, since the device counts them as active. A close would not do: some drives report an
+    /// empty zone as closed after it, and continue to count the zone as active.
+    async fn close_ahead(&self) {
+        let zones = std::mem::take(&mut self.state.lock().places.ahead);
         for zone in zones {
-            if let Err(error) = self.dev.zone(zone, Action::Reset).await {
-                tracing::warn!(%zone, %error, "giving back an unused zone failed");
+            if let Err(error) = self.device.class(IoClass::Log).zone(zone, Action::Reset).await {
+                tracing::warn!(%zone, %error, "resetting a zone opened ahead failed");
             }
             self.state.lock().zones.set_phase(zone, Phase::Free);
         }
     }
 
-    /// Gives back zones that hold nothing and count as active: opened ahead by a mount that did not end well, or by
-    /// another program.
+    /// Resets zones that are empty and count as active: a mount that ended without an unmount, or another program, opened
+    /// them.
     pub(crate) async fn close_opened(&self, report: &[zoned::ZoneInfo]) -> Result<()> {
         for info in report.iter().filter(|z| z.state.is_active() && z.pointer == units::Blocks::ZERO) {
-            let reset = self.dev.zone(info.zone, Action::Reset).await;
-            reset.map_err(|e| Error::device("giving back an unused zone", e))?;
+            let reset = self.device.class(IoClass::Log).zone(info.zone, Action::Reset).await;
+            reset.map_err(|e| Error::device("resetting an unused open zone", e))?;
         }
         Ok(())
     }

@@ -1,0 +1,82 @@
+//! A zone that file data is being written to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use units::ZoneId;
+use units::sync::Turnstile;
+
+use crate::options::Lifetime;
+
+/// A zone that file data is being written to.
+#[derive(Debug)]
+pub(crate) struct OpenZone {
+    pub zone: ZoneId,
+    pub lifetime: Lifetime,
+    /// Opened by reclaim.
+    pub reclaim: bool,
+    pub(super) capacity: u64,
+    /// The next block to write. Held while a write is submitted, so that submission order is write pointer order.
+    pub(super) next: Mutex<u64>,
+    /// A copy of `next` that is read without the lock: the choice of a zone must not wait for a writer.
+    pub(super) hint: AtomicU64,
+    /// Writes that no metadata refers to yet. Until the metadata does, the zone must not be taken for dead.
+    pub(super) in_flight: AtomicU32,
+    /// Held by the writer of a piece, where data is written in pieces (see [`Pace`](crate::Pace)).
+    pub(super) turn: Turnstile,
+    /// Writes that the device has not acknowledged.
+    pub(super) writing: AtomicU32,
+    /// A write to the zone failed.
+    pub(super) failed: AtomicBool,
+}
+
+impl OpenZone {
+    /// A zone whose write pointer is at block `next`.
+    pub(crate) fn new(
+        zone: ZoneId,
+        lifetime: Lifetime,
+        reclaim: bool,
+        capacity: u64,
+        next: u64,
+    ) -> Arc<OpenZone> {
+        Arc::new(OpenZone {
+            zone,
+            lifetime,
+            reclaim,
+            capacity,
+            next: Mutex::new(next),
+            hint: AtomicU64::new(next),
+            in_flight: AtomicU32::new(0),
+            turn: Turnstile::new(),
+            writing: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.failed.load(Ordering::Acquire) && self.hint.load(Ordering::Acquire) < self.capacity
+    }
+
+    /// True if the device counts the zone as open: a zone written to its end is full.
+    pub(super) fn takes_slot(&self) -> bool {
+        self.hint.load(Ordering::Acquire) < self.capacity
+            || self.writing.load(Ordering::Acquire) > 0
+            || self.failed.load(Ordering::Acquire)
+    }
+
+    /// Stops all writing to the zone and returns the write pointer; `None` where writes are in flight.
+    pub(super) fn retire(&self) -> Option<u64> {
+        let mut next = self.next.lock();
+        if self.in_flight.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        self.hint.store(self.capacity, Ordering::Release);
+        Some(std::mem::replace(&mut *next, self.capacity))
+    }
+
+    /// Blocks submitted.
+    pub(crate) fn pointer(&self) -> u64 {
+        self.hint.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,51 @@
+//! How a mount divides the zones that the device allows to be open at once.
+
+use zoned::Geometry;
+
+/// Zones open at once where the device has no limit.
+const UNLIMITED: usize = 32;
+/// Data zones open at once: one per lifetime, and one for reclaim.
+pub(crate) const MAX_DATA: usize = 7;
+/// The fewest open zones that the file system works with: one for metadata, two for logs (a database opens the next log
+/// before it closes the last one), one for data.
+pub(crate) const MIN_SLOTS: usize = 4;
+/// With fewer open zones, one metadata zone is open at a time; with as many or more, two.
+const SLOTS_FOR_TWO_METADATA: usize = 7;
+/// With fewer open zones, no zone is opened ahead for logs.
+const SLOTS_FOR_ONE_AHEAD: usize = 7;
+/// With as many open zones or more, two zones are opened ahead for logs.
+const SLOTS_FOR_TWO_AHEAD: usize = 10;
+/// A device with at least this many zones keeps two empty zones for reclaim, a smaller one keeps one.
+const ZONES_FOR_TWO_KEPT: u64 = 64;
+
+/// The shares of the device's open zones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    pub total: usize,
+    pub metadata: usize,
+    pub data: usize,
+    /// Zones opened ahead for logs.
+    pub ahead: usize,
+}
+
+impl Slots {
+    /// The shares on a device with the limits of `geometry`.
+    pub(crate) fn of(geometry: &Geometry) -> Slots {
+        let limit = |l: Option<u32>| l.map_or(UNLIMITED, |l| l as usize);
+        let total = limit(geometry.max_open).min(limit(geometry.max_active)).min(UNLIMITED);
+        let metadata = if total >= SLOTS_FOR_TWO_METADATA { 2 } else { 1 };
+        let logs = if total > MIN_SLOTS { 2 } else { 1 };
+        let ahead = match total {
+            SLOTS_FOR_TWO_AHEAD.. => 2,
+            SLOTS_FOR_ONE_AHEAD.. => 1,
+            _ => 0,
+        };
+        let data = total.saturating_sub(metadata + logs).clamp(1, MAX_DATA);
+        Slots { total, metadata, data, ahead }
+    }
+}
+
+/// Empty zones that a device of `zones` zones keeps for reclaim.
+pub(crate) fn kept_for_reclaim(zones: u64) -> usize {
+    if zones >= ZONES_FOR_TWO_KEPT { 2 } else { 1 }
+}

@@ -1,0 +1,86 @@
+//! Every operation of a mount goes to the device under the class of its purpose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fs::{Bytes, Fs, IoClass, MountOptions, ParallelOptions};
+use units::Driver;
+use zoned::emu::{Emu, EmuOptions};
+use zoned::{Geometry, Io, Op, ZonedDevice};
+
+use crate::common::{Drive, bytes, log, read, write};
+
+/// A drive that counts its operations.
+#[derive(Debug)]
+struct Counted {
+    emu: Arc<Emu>,
+    operations: AtomicU64,
+}
+
+impl ZonedDevice for Counted {
+    fn geometry(&self) -> &Geometry {
+        self.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+        self.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.emu.driver()
+    }
+}
+
+fn counts(fs: &Fs) -> Vec<u64> {
+    IoClass::ALL.iter().map(|class| fs.operations(*class)).collect()
+}
+
+/// The classes under which the drive got operations between the counts.
+fn classes(before: &[u64], after: &[u64]) -> Vec<IoClass> {
+    let counts = before.iter().zip(after).zip(IoClass::ALL);
+    counts.filter(|((before, after), _)| before < after).map(|(_, class)| class).collect()
+}
+
+#[test]
+fn each_operation_of_a_mount_has_the_class_of_its_purpose() {
+    let drive = Drive::new(EmuOptions::tiny());
+    drive.format();
+    let counted = Arc::new(Counted { emu: drive.emu.clone(), operations: AtomicU64::new(0) });
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    drive.run(async {
+        let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
+        let mut last = counts(&fs);
+        assert_eq!(classes(&[0; 5], &last), [IoClass::Metadata], "a mount of an empty file system");
+        let mut since = async |fs: &Fs| {
+            let now = counts(fs);
+            classes(&std::mem::replace(&mut last, now.clone()), &now)
+        };
+        write(&fs, "/data", &bytes(50_000, 1)).await.unwrap();
+        assert!(since(&fs).await.contains(&IoClass::Write));
+        read(&fs, "/data").await.unwrap();
+        assert_eq!(since(&fs).await, [IoClass::Read]);
+        let writer = fs.create("/log", &log()).await.unwrap();
+        writer.append(&bytes(5000, 2)).await.unwrap();
+        writer.sync().await.unwrap();
+        assert!(since(&fs).await.contains(&IoClass::Log));
+        writer.append(&bytes(5000, 3)).await.unwrap();
+        writer.sync().await.unwrap();
+        assert_eq!(since(&fs).await, [IoClass::Log], "an append to a log with a zone");
+        writer.close().await.unwrap();
+        fs.sync().await.unwrap();
+        since(&fs).await;
+        let mut into = vec![0; 5000];
+        fs.open("/log").unwrap().read_at(Bytes(0), &mut into).await.unwrap();
+        assert_eq!(since(&fs).await, [IoClass::Read], "a read of a closed log");
+        let (parallel, _) = fs.parallel_log("/parallel", &ParallelOptions::default()).await.unwrap();
+        parallel.close().await.unwrap();
+        let zone = fs.statfs().capacity.0 / 8;
+        for n in 0..40 {
+            write(&fs, "/data", &bytes(usize::try_from(zone).unwrap(), n)).await.unwrap();
+        }
+        assert!(since(&fs).await.contains(&IoClass::Reclaim));
+        fs.unmount().await.unwrap();
+        assert_eq!(counts(&fs).iter().sum::<u64>(), counted.operations.load(Ordering::Relaxed));
+    });
+}
