@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use units::{Blocks, ZoneId};
+use units::{Blocks, Instant, ZoneId};
 use zoned::{Action, ZoneState};
 
 use crate::device::IoClass;
@@ -13,6 +13,7 @@ use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::shared::Shared;
+use crate::wal::ordered::writer::Released;
 use crate::wal::segment::Segment;
 use crate::zones::alloc::no_space;
 use crate::zones::places::{Lease, Left};
@@ -25,19 +26,28 @@ const MAX_RESTS: usize = 1;
 /// How long a log waits for another log to be closed, where the open zones do not suffice for both. A database that
 /// switched its log closes the old one soon.
 const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
-/// How long a log waits before an idle log has to give up its zone.
-const WAIT_FOR_A_CLOSE: Duration = Duration::from_millis(20);
+/// A log without a write for this long is idle, and gives up its zone for a log that needs one. Two databases that sync in
+/// turn keep their zones.
+const IDLE: Duration = Duration::from_secs(1);
+/// How often a log that waits for a zone looks for an idle log.
+const LOOK_FOR_IDLE: Duration = Duration::from_millis(20);
 
-/// Keeps the rest of a log zone for the next log, or queues the zone for a finish.
-pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
+/// Keeps the rest of a log zone for the next log. Queues the zone for a finish where the rest is too small, or where `most`
+/// rests are kept already.
+fn offer_rest_beside(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64, most: usize) {
     let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
-    if worth_it && state.places.rests.len() < MAX_RESTS {
+    if worth_it && state.places.rests.len() < most {
         state.zones.set(zone, Phase::Rest, ZoneRole::Log);
         state.places.rests.push(zone);
     } else {
         state.zones.set(zone, Phase::Log, ZoneRole::Log);
         state.places.finishing.push(zone);
     }
+}
+
+/// As [`offer_rest_beside`], with the usual number of rests.
+pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
+    offer_rest_beside(state, zone, pointer, capacity, MAX_RESTS);
 }
 
 /// The outcome of a search for a log's next segment.
@@ -122,33 +132,44 @@ impl State {
         Found::Segment(segment, both)
     }
 
-    /// Takes the zone of a log other than `but` that is open, idle and synced, and queues the zone for a finish, which frees
-    /// its slot. RocksDB keeps a log open without writing to the log while file deletions are disabled, or while an idle
-    /// column family needs the log.
-    fn release_idle_log(&mut self, but: u64) -> bool {
-        let leased: Vec<(u64, ZoneId)> = self
-            .places
-            .leases
-            .iter()
-            .filter(|(ino, lease)| **ino != but && lease.active)
-            .map(|(ino, lease)| (*ino, lease.zone))
-            .collect();
-        for (ino, zone) in leased {
+    /// Takes the zone of a log other than `but` that is open, idle and synced. True if there was one. RocksDB keeps a log
+    /// open without writing to the log while file deletions are disabled, or while an idle column family needs the log.
+    ///
+    /// The log's segment ends at the write pointer from here on, and the rest of the zone is for the log that waits: the
+    /// zone stays open and no device operation is needed. A rest that is too small is given up with a finish, which
+    /// costs milliseconds on a drive (some fill the zone up to its capacity), and blocks that cannot be written before
+    /// the zone is reset.
+    fn release_idle_log(&mut self, but: u64) -> Result<bool> {
+        let active = self.places.leases.iter().filter(|(ino, lease)| **ino != but && lease.active);
+        let leases: Vec<(u64, ZoneId)> = active.map(|(ino, lease)| (*ino, lease.zone)).collect();
+        for (ino, zone) in leases {
             let Some(file) = self.file(ino) else { continue };
-            let writer = file.content.read().log.writer.clone();
-            let Some(rest) = writer.and_then(|writer| writer.release_segment()) else { continue };
-            self.places.leases.remove(&ino);
-            self.zones.note(zone, ZoneState::ImplicitOpen, rest.start.0);
-            self.places.finishing.push(zone);
-            tracing::debug!(ino, %zone, "an idle log gives up its zone for another log");
-            return true;
+            let (writer, segments, modified_ms) = {
+                let content = file.content.read();
+                (content.log.writer.clone(), content.log.segments.len(), content.modified_ms)
+            };
+            let released = writer.and_then(|writer| writer.release_segment(IDLE));
+            let Some(Released { rest, size, next_sequence }) = released else { continue };
+            // One rest more than usual: the log that waits takes one at once.
+            self.end_lease_beside(ino, Some(rest.start.0), MAX_RESTS + 1);
+            // The log goes on with a segment record, which undoes the seal.
+            let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
+            let last_end = rest.start;
+            self.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
+            tracing::debug!(ino, %zone, "an idle log gives the rest of its zone to another log");
+            return Ok(true);
         }
-        false
+        Ok(false)
     }
 
     /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
     /// `None` where unknown.
     pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
+        self.end_lease_beside(ino, pointer, MAX_RESTS);
+    }
+
+    /// As [`State::end_lease`], where the rest of the zone is kept beside fewer than `most` others.
+    fn end_lease_beside(&mut self, ino: u64, pointer: Option<u64>, most: usize) {
         // The log's last entries are written, or never will be.
         let (mine, others) = std::mem::take(&mut self.places.leaving).into_iter().partition(|l| l.ino == ino);
         self.places.leaving = others;
@@ -166,7 +187,7 @@ impl State {
             }
             Some(p) => {
                 self.zones.note(lease.zone, ZoneState::ImplicitOpen, p);
-                offer_rest(self, lease.zone, p, zone.capacity);
+                offer_rest_beside(self, lease.zone, p, zone.capacity, most);
             }
             None => {
                 self.zones.note(lease.zone, ZoneState::Closed, zone.capacity);
@@ -182,8 +203,8 @@ impl Shared {
     /// only where no zone is available at once.
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
         let mut waits: Option<Waits<'_>> = None;
-        let mut give_up: Option<units::Instant> = None;
-        let mut release: Option<units::Instant> = None;
+        let mut give_up: Option<Instant> = None;
+        let mut look: Option<Instant> = None;
         self.zones_before_a_log().await?;
         loop {
             let seen = self.space.version();
@@ -191,7 +212,13 @@ impl Shared {
             self.metadata.check()?;
             let found = {
                 let mut state = self.state.lock();
-                match state.find_segment(ino) {
+                let mut found = state.find_segment(ino);
+                let now = self.driver.now();
+                let look_now = look.is_some_and(|at| now >= at);
+                if matches!(found, Found::TooMany) && look_now && state.release_idle_log(ino)? {
+                    found = state.find_segment(ino);
+                }
+                match found {
                     Found::Segment(segment, beside) => {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
@@ -199,19 +226,15 @@ impl Shared {
                         Some((segment, upto, beside))
                     }
                     Found::Starved if state.places.exhausted => return Err(no_space(&state)),
-                    Found::TooMany
-                        if release.is_some_and(|at| self.driver.now() >= at)
-                            && state.release_idle_log(ino) =>
-                    {
-                        None
-                    }
-                    Found::TooMany if give_up.is_some_and(|at| self.driver.now() >= at) => {
+                    Found::TooMany if give_up.is_some_and(|at| now >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
                     }
                     Found::TooMany => {
                         waits.get_or_insert_with(|| Waits::begin(self, &mut state));
-                        release.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_CLOSE));
+                        if look.is_none() || look_now {
+                            look = Some(self.wake_after(LOOK_FOR_IDLE));
+                        }
                         give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
                         None
                     }
@@ -243,7 +266,7 @@ impl Shared {
     }
 
     /// Notifies `space` after `time`. Returns that moment.
-    fn wake_after(&self, time: Duration) -> units::Instant {
+    fn wake_after(&self, time: Duration) -> Instant {
         let at = self.driver.now().after(time);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
         self.driver.drive(Box::pin(async move {

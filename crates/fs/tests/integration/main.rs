@@ -8,6 +8,7 @@ mod common;
 mod damage;
 mod foreign_zones;
 mod full;
+mod idle_logs;
 mod log_reading;
 mod log_zones;
 mod operations;

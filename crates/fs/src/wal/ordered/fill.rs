@@ -193,11 +193,9 @@ impl Fill {
         self.segment.map(|s| Segment { start: self.next, ..s }).filter(|s| s.start < s.end)
     }
 
-    /// Gives up the unused rest of the segment: the next entry needs another one. `None` where there is none.
+    /// Gives up the segment: the next entry needs another one. Gives its unused rest, which may be empty.
     pub(super) fn release(&mut self) -> Option<Segment> {
-        let rest = self.rest();
-        self.segment = None;
-        rest
+        self.segment.take().map(|s| Segment { start: self.next, ..s })
     }
 
     fn len(&self) -> usize {

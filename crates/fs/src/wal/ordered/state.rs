@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::task::Waker;
 
+use units::Instant;
 use zoned::{Done, Durability, Op, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +60,8 @@ pub(super) struct State {
     pub(super) next_id: u64,
     pub(super) closed: bool,
     pub(super) failed: Option<Error>,
+    /// When the device acknowledged the newest write; the opening before the first one.
+    pub(super) last_write: Instant,
     pub(super) stats: LogStats,
 }
 
@@ -76,6 +79,7 @@ impl State {
             IoMode::Append => options.window.clamp(1, LogOptions::MAX_WINDOW),
         };
         State {
+            last_write: dev.driver().now(),
             dev,
             identity,
             options,
@@ -252,6 +256,7 @@ impl State {
         entry.landed += 1;
         let (bytes, blocks) = (part.length as u64, part.blocks(self.fill.limits.block_size));
         let now = self.dev.driver().now();
+        self.last_write = now;
         self.window.landed(now, bytes, full);
         self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
         while self.queue.front().is_some_and(|entry| entry.landed == entry.parts.len())

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::Bytes;
@@ -21,6 +22,17 @@ use crate::wal::stats::LogStats;
 
 /// Bytes of buffers that are kept for the next entries.
 const SPARE: usize = 16 << 20;
+
+/// The end of a log that gave up its segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    /// The unused rest of the segment: empty where the segment is full.
+    pub(crate) rest: Segment,
+    /// Bytes of the log's stream.
+    pub(crate) size: u64,
+    /// The sequence of the log's next entry.
+    pub(crate) next_sequence: u64,
+}
 
 /// The writer of one log. Any number of tasks may call it at once.
 ///
@@ -245,12 +257,26 @@ impl LogWriter {
         self.state.lock().fill.rest()
     }
 
-    /// Gives up the unused rest of the current segment, if everything appended is safe from a power cut: the next append asks
-    /// for another segment.
-    pub(crate) fn release_segment(&self) -> Option<Segment> {
-        let mut state = self.state.lock();
-        let idle = state.failed.is_none() && state.durable == state.size && state.flights.is_empty();
-        if idle { state.fill.release() } else { None }
+    /// Gives up the current segment of an idle log: the next append asks for another segment. `None` where the log has no
+    /// segment, where it is not idle, or where another thread is inside the writer.
+    ///
+    /// A log is idle when everything appended is safe from a power cut and its newest write is at least `idle`
+    /// old. The caller may hold the file system's lock: this call never waits.
+    pub(crate) fn release_segment(&self, idle: Duration) -> Option<Released> {
+        let mut state = self.state.try_lock()?;
+        let in_flight = !state.flights.is_empty() || state.flights.flushes();
+        let age = self.dev.driver().now().since(state.last_write);
+        if state.failed.is_some() || state.durable < state.size || in_flight || age < idle {
+            return None;
+        }
+        let rest = state.fill.release()?;
+        Some(Released { rest, size: state.size, next_sequence: state.fill.next_sequence })
+    }
+
+    /// The writer as a thread holds it that is inside one of its methods.
+    #[cfg(test)]
+    pub(super) fn locked(&self) -> impl Drop + '_ {
+        self.state.lock()
     }
 
     /// A copy of the index of what is on the device.

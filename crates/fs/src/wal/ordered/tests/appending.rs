@@ -258,3 +258,34 @@ fn a_slow_append_holds_nobody_but_those_who_need_it() {
     });
     assert_eq!(bench.content(&bench.recover(&FIRST)), pattern(0, 40 * ENTRY));
 }
+
+#[test]
+fn a_log_gives_up_its_segment_when_it_is_idle_and_no_thread_is_inside_its_writer() {
+    let bench = Bench::new(parallel(100), 64);
+    let log = writer(&bench, options(8, BLOCK));
+    let idle = Duration::from_secs(1);
+    bench.run(async {
+        log.append(&pattern(0, ENTRY)).await.expect("room");
+        assert!(log.release_segment(idle).is_none(), "the log is not synced");
+        log.sync().await.expect("syncs");
+        units::sleep_until(&*bench.driver, at(1_000_099)).await;
+        assert!(log.release_segment(idle).is_none(), "the newest write, at 100 us, is younger");
+        units::sleep_until(&*bench.driver, at(1_000_100)).await;
+        let inside = log.locked();
+        // Regression: the caller holds the file system's lock, and waited here.
+        assert!(log.release_segment(idle).is_none(), "another thread is inside the writer");
+        drop(inside);
+        let released = log.release_segment(idle).expect("idle");
+        assert_eq!(
+            (released.rest.start, released.size, released.next_sequence),
+            (Blocks(1), ENTRY as u64, 1)
+        );
+        assert!(log.release_segment(idle).is_none(), "the segment is given up already");
+        log.append(&pattern(ENTRY, ENTRY)).await.expect("room in the next segment");
+        log.sync().await.expect("syncs");
+    });
+    let mut segments = bench.source.given.lock().clone();
+    segments[0].end = Blocks(1);
+    let found = bench.recover_from(&FIRST, &segments);
+    assert_eq!(bench.content(&found), pattern(0, 2 * ENTRY));
+}
