@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::files::extents::ExtentMap;
 use crate::options::{FileKind, Lifetime};
 use crate::wal::index::LogIndex;
-use crate::wal::ordered::recover::Cut;
+use crate::wal::ordered::recovered::Cut;
 use crate::wal::ordered::writer::LogWriter;
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::segment::Segment;

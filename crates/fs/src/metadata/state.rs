@@ -14,7 +14,7 @@ use crate::files::file::File;
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::{FileKind, Lifetime};
-use crate::wal::ordered::recover::Cut;
+use crate::wal::ordered::recovered::Cut;
 use crate::wal::segment::Segment;
 use crate::zones::places::Places;
 use crate::zones::table::ZoneTable;

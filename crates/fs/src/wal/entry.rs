@@ -196,6 +196,28 @@ impl EntryHeader {
         }
     }
 
+    /// A header of log 1 for tests of recovery: one part of 10 bytes, and nothing is known to be durable.
+    #[cfg(test)]
+    pub(super) fn of_a_test(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
+        EntryHeader {
+            padding: false,
+            odd: false,
+            void: false,
+            known: false,
+            log: 1,
+            generation: 1,
+            sequence,
+            needs,
+            epoch,
+            part: 0,
+            parts: 1,
+            length: 10,
+            mask: 0,
+            open: u32::MAX,
+            crc: 0,
+        }
+    }
+
     /// Every sequence below this was durable when the entry was sealed.
     pub fn proven(&self) -> u64 {
         if self.open == u32::MAX { 0 } else { self.sequence.saturating_sub(self.open.into()) }

@@ -123,6 +123,12 @@ impl Scan {
         Ok(true)
     }
 
+    /// Reads on without a bound on memory, and looks for parts in the next chunk as [`Scan::look`] does; `None` at the end.
+    pub(super) async fn next(&mut self, each: impl FnMut(Found, Payload, u64)) -> Result<Option<Step>> {
+        self.read_ahead(u64::MAX);
+        Ok(if self.arrive().await? { Some(self.look(each)) } else { None })
+    }
+
     /// Looks for parts in the chunk that has arrived: `each` gets them, with where their bytes are in memory, and
     /// how many bytes were read until then.
     pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {

@@ -5,6 +5,7 @@ pub(crate) mod fill;
 pub(crate) mod flight;
 pub(crate) mod read;
 pub(crate) mod recover;
+pub(crate) mod recovered;
 pub(crate) mod sort;
 pub(crate) mod state;
 pub(crate) mod stream;
@@ -12,6 +13,7 @@ pub(crate) mod stream;
 mod tests;
 pub(crate) mod writer;
 
-pub use recover::{Cut, Recovered, recover};
+pub use recover::recover;
+pub use recovered::{Cut, Recovered};
 pub use stream::{MEMORY, ReadStats};
 pub use writer::LogWriter;

@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::shared::{Handle, Shared};
 use crate::wal::index::{Check, LogIndex};
-use crate::wal::ordered::recover::{Cut, Recovered, recover_with};
+use crate::wal::ordered::recover::recover_with;
+use crate::wal::ordered::recovered::{Cut, Recovered};
 use crate::wal::ordered::stream::{LogStream, Unread, stream};
 use crate::wal::segment::Segment;
 

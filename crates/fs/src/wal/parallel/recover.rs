@@ -124,13 +124,8 @@ pub(crate) async fn recover(
     let memory = Arc::new(Memory::default());
     let mut scan = Scan::begin(dev, uuid, log, segments, &memory).await?;
     let mut judge = Judge::new(epochs, retired, segments.len(), rules.keeps_entries_with_missing_needs());
-    loop {
-        scan.read_ahead(u64::MAX);
-        if !scan.arrive().await? {
-            return Ok(judge.decide());
-        }
-        scan.look(|found, payload, _| judge.add(&found, &Head::of(&found, &payload)));
-    }
+    while scan.next(|found, payload, _| judge.add(&found, &Head::of(&found, &payload))).await?.is_some() {}
+    Ok(judge.decide())
 }
 
 /// What the first part of an entry says before its records.
@@ -322,23 +317,7 @@ mod tests {
     }
 
     fn header(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
-        EntryHeader {
-            padding: false,
-            odd: false,
-            void: false,
-            known: false,
-            log: 1,
-            generation: 1,
-            sequence,
-            needs,
-            epoch,
-            part: 0,
-            parts: 1,
-            length: 100,
-            mask: 0,
-            open: u32::MAX,
-            crc: 0,
-        }
+        EntryHeader { length: 100, ..EntryHeader::of_a_test(epoch, sequence, needs) }
     }
 
     fn add(judge: &mut Judge, header: EntryHeader, count: u32) {

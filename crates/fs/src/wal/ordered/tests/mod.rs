@@ -23,7 +23,7 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
 use crate::wal::index::Check;
 use crate::wal::options::{IoMode, LogOptions};
 use crate::wal::ordered::recover::recover;
-use crate::wal::ordered::recover::{Cut, Recovered};
+use crate::wal::ordered::recovered::{Cut, Recovered};
 use crate::wal::ordered::writer::LogWriter;
 use crate::wal::segment::{Next, Segment, SegmentSource};
 
