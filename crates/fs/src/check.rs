@@ -1,4 +1,4 @@
-//! Checking and dumping an unmounted file system, without writing.
+//! The check and the dump of an unmounted file system. Neither writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::rules::Rules;
 use crate::wal::ordered::recover::recover;
 use crate::wal::parallel;
 
-/// Checks everything that metadata says against itself and the device.
+/// Checks the metadata for consistency, and against the device.
 pub(crate) async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
     let (superblock, report, problems) = open(dev).await?;
     let mut out = CheckReport { problems, ..CheckReport::default() };
@@ -183,7 +183,7 @@ async fn check_parallel_log(
     Ok(())
 }
 
-/// The superblock and the records that a mount would replay.
+/// The superblock and the records that a mount would replay, one per line.
 pub(crate) async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
     let (superblock, report, problems) = open(dev).await?;
     let mut lines = vec![format!("{superblock:?}")];
@@ -197,7 +197,7 @@ pub(crate) async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
     let counted = records.into_iter().filter(|(of, _)| *of == epoch);
     lines.extend(counted.enumerate().map(|(n, (_, record))| format!("epoch {epoch} record {n}: {record}")));
     if replayed.torn {
-        lines.push("behind the last record lies a torn tail; the next mount leaves it behind".into());
+        lines.push("a torn tail follows the last record; the next mount rolls the log".into());
     }
     Ok(lines)
 }

@@ -9,7 +9,7 @@ pub use zoned::Class;
 /// The result of a file system call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Cheap to clone: a poisoned writer gives every caller the same cause.
+/// The error of a call. Cheap to clone: a poisoned writer returns the same cause to every caller.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -23,7 +23,7 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What went wrong.
+/// The kind of an error.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -33,11 +33,11 @@ pub enum ErrorKind {
     Exists,
     /// A part of the path is a file.
     NotADirectory,
-    /// The path names a directory, and a file is wanted.
+    /// The path names a directory where a file is needed.
     IsADirectory,
     /// The directory has entries.
     NotEmpty,
-    /// There is no room left, even after reclaim.
+    /// No space is left, even after reclaim.
     NoSpace,
     /// The file system is mounted read-only, or turned read-only after a failed metadata write.
     ReadOnly,
@@ -45,13 +45,13 @@ pub enum ErrorKind {
     Corrupt,
     /// Another version of the format, or features this build does not know.
     Version,
-    /// The caller asked for something that makes no sense.
+    /// The arguments are invalid.
     Invalid,
     /// The file system or the file is closed.
     Closed,
     /// An earlier write or flush of this file failed; reopen it.
     Poisoned,
-    /// Somebody else holds it.
+    /// Another writer, log or lock holds the resource.
     Busy,
     /// Above a limit.
     TooLarge,
@@ -88,7 +88,7 @@ impl Error {
         Error(Arc::new(Inner { kind, doing, path: None, zone: None, detail: None, source: None }))
     }
 
-    /// A device error met while `doing` something.
+    /// An error of the device while `doing` something.
     pub fn device(doing: &'static str, source: zoned::Error) -> Error {
         let mut error = Error::new(ErrorKind::Device(source.kind()), doing);
         let inner = Arc::make_mut(&mut error.0);
@@ -111,7 +111,7 @@ impl Error {
         self
     }
 
-    /// Adds a sentence: what was found, and what to do.
+    /// Adds a sentence: the finding, and the advice.
     #[must_use]
     pub fn because(mut self, detail: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).detail = Some(detail.into());
@@ -125,7 +125,7 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -181,5 +181,5 @@ impl fmt::Debug for Error {
     }
 }
 
-// The cause is part of the message already: `source` would print it twice.
+// `source` stays unimplemented: the message includes the cause already.
 impl std::error::Error for Error {}

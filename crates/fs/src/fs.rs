@@ -31,14 +31,14 @@ use crate::zones::usage;
 
 /// A mounted file system. Cloning gives another handle of the same mount.
 ///
-/// Paths are absolute and UTF-8. Changes of names are atomic, and durable in the order of the calls: `sync`, or
-/// the `sync` of any file, makes everything before it durable. Calls may come from any number of threads.
+/// Paths are absolute and UTF-8. Changes of names are atomic, and become durable in the order of the calls: [`Fs::sync`], and the
+/// `sync` of any file, makes all earlier changes durable. Any number of threads may call at once.
 #[derive(Clone, Debug)]
 pub struct Fs {
     shared: Arc<Shared>,
 }
 
-/// A lock that [`Fs::lock`] gave; dropping it releases it.
+/// A lock taken by [`Fs::lock`]. Dropping the guard releases the lock.
 #[derive(Debug)]
 pub struct FileLock {
     locks: Arc<Mutex<BTreeSet<String>>>,
@@ -56,7 +56,7 @@ fn error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
 }
 
 impl Fs {
-    /// Whether a device of this geometry can be formatted so: what to ask before a drive file is made.
+    /// Checks whether a device of this geometry can be formatted with `options`, before the device exists.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`]: too few zones or open zones, or a label that is too long.
@@ -64,17 +64,23 @@ impl Fs {
         mkfs::check_format(geometry, options).map(drop)
     }
 
-    /// Makes a file system on `dev`. Refuses a device that holds anything unless `options.force`.
+    /// Makes a file system on `dev`.
+    ///
+    /// # Errors
+    /// `Exists` where the device holds data, unless `options.force`; `Invalid` where the geometry does not fit; the device's.
     pub async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
         mkfs::format(dev, options).await
     }
 
-    /// Mounts: reads the superblock and the metadata log, recovers open logs. A read-only mount writes nothing.
+    /// Mounts: reads the superblock and the metadata log, and recovers logs that were open. A read-only mount writes nothing.
+    ///
+    /// # Errors
+    /// `NotFound` on a blank device, `Version`, `Corrupt` where the medium lost durable metadata, and the device's.
     pub async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Fs> {
         Ok(Fs { shared: mount::mount(dev, options).await? })
     }
 
-    /// Makes closed files and all names durable and stops background work; later calls fail with `Closed`.
+    /// Makes closed files and all names durable, and stops the background tasks. Later calls fail with `Closed`.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {
@@ -93,12 +99,12 @@ impl Fs {
         }
     }
 
-    /// The clock everything runs on.
+    /// The driver of the device: the clock and the executor of the mount.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.shared.driver
     }
 
-    /// The device underneath.
+    /// The device. Operations submitted here have no class.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
         self.shared.device.raw()
     }
@@ -108,7 +114,7 @@ impl Fs {
         self.shared.device.submitted(class)
     }
 
-    /// What the superblock says.
+    /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.shared.superblock
     }
@@ -123,7 +129,7 @@ impl Fs {
         usage::zone_map(&self.shared)
     }
 
-    /// Creates a file, or truncates an existing one: handles of the old content still read it.
+    /// Creates a file, or replaces an existing one by an empty file: open handles still read the old content.
     pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<Writer> {
         const DOING: &str = "creating";
         let shared = &self.shared;
@@ -149,7 +155,7 @@ impl Fs {
         self.writer(handle, older).await
     }
 
-    /// Opens a file to write on at its end. Fails with `Busy` while it has a writer.
+    /// Opens a file for appending. Fails with `Busy` while the file has a writer.
     pub async fn open_append(&self, path: &str) -> Result<Writer> {
         const DOING: &str = "opening for append";
         self.shared.check_writable()?;
@@ -215,12 +221,12 @@ impl Fs {
         Ok(ino)
     }
 
-    /// Opens the parallel log at `path`, or makes it; gives its writer, and what it holds: the records of before a crash, or
-    /// of a log that was closed with records in it. The caller applies them before it appends.
+    /// Opens the parallel log at `path`, or creates it. Returns the log's writer, and the records that the log holds: from before
+    /// a crash, or from before a close. The caller applies the records before it appends.
     ///
     /// # Errors
-    /// `Invalid` where the path names another kind of file; `Busy` while it has a writer; `Corrupt` where the medium lost what
-    /// was durable.
+    /// `Invalid` where the path names another kind of file; `Busy` while the log has a writer; `Corrupt` where the medium lost
+    /// durable records.
     pub async fn parallel_log(&self, path: &str, options: &ParallelOptions) -> Result<(ParallelLog, Replay)> {
         const DOING: &str = "opening a parallel log";
         let shared = &self.shared;
@@ -245,7 +251,7 @@ impl Fs {
         opened
     }
 
-    /// What the parallel log at `path` holds, without changing it: what the next opening would give.
+    /// The records of the parallel log at `path`, as the next opening would return them. Nothing is changed.
     ///
     /// # Errors
     /// As [`parallel_log`](Fs::parallel_log).
@@ -299,7 +305,7 @@ impl Fs {
         self.remove("removing a directory", path, true).await
     }
 
-    /// Removes a name of a file; the content goes with its last name and handle.
+    /// Removes a name of a file. The content is freed with the last name and the last handle.
     pub async fn unlink(&self, path: &str) -> Result<()> {
         self.remove("removing", path, false).await
     }
@@ -342,7 +348,7 @@ impl Fs {
         self.shared.metadata.bound_pending().await
     }
 
-    /// What others do, and what loses files: for tests that must notice it.
+    /// A rename that a power cut can tear: see `BrokenRule::Rename`.
     async fn rename_in_two_steps(&self, from: &str, to: &str) -> Result<()> {
         let ((from_parent, from), (to_parent, to)) = check_rename(&self.shared.state.lock(), from, to)?;
         let replaced = self.shared.state.lock().lookup(to_parent, to);
@@ -374,7 +380,8 @@ impl Fs {
         self.shared.metadata.bound_pending().await
     }
 
-    /// Cuts or extends (with zeroes) a file that nobody writes. Logs keep their length.
+    /// Cuts a file to `size`, or extends it with zeros. Fails with `Busy` while the file has a writer, and with `Invalid` for a
+    /// log, unless it has this size.
     pub async fn truncate(&self, path: &str, size: Bytes) -> Result<()> {
         let writer = self.open_append(path).await?;
         let truncated = writer.truncate(size).await;
@@ -382,7 +389,7 @@ impl Fs {
         truncated
     }
 
-    /// What a path names.
+    /// The kind, size and other attributes of the file or directory at `path`.
     pub fn stat(&self, path: &str) -> Result<Stat> {
         const DOING: &str = "looking up";
         self.shared.check_open()?;
@@ -415,7 +422,7 @@ impl Fs {
         Ok(state.directory(DOING, path, ino)?.iter().map(entry).collect())
     }
 
-    /// Makes every metadata operation so far durable, and the data that files were closed or synced with.
+    /// Makes all earlier metadata changes durable, and the data of files closed or synced before.
     pub async fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         if self.shared.options.read_only {
@@ -429,13 +436,12 @@ impl Fs {
         check::check(dev).await
     }
 
-    /// The superblock and every metadata record that a mount would replay, one per line, for people.
+    /// The superblock and every metadata record that a mount would replay, one per line, in no stable format.
     pub async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
         check::dump(dev).await
     }
 
-    /// Locks a path within this process; a second lock of the same path fails with `Busy`. The path needs no
-    /// file.
+    /// Locks a path within this process. A second lock of the same path fails with `Busy`. No file needs to exist at the path.
     pub fn lock(&self, path: &str) -> Result<FileLock> {
         const DOING: &str = "taking a lock";
         let parts = path::parts(DOING, path)?.join("/");
@@ -446,7 +452,7 @@ impl Fs {
     }
 }
 
-/// The file, which must be a parallel log.
+/// The file of inode `ino`. Fails with `Invalid` where it is no parallel log.
 fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<File>> {
     let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
     if file.kind == FileKind::ParallelLog {
@@ -464,7 +470,7 @@ fn created_by(kind: FileKind) -> Option<&'static str> {
     }
 }
 
-/// The open logs of a directory but `ino`.
+/// The open ordered logs of a directory, without `ino`.
 fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
     let Ok(entries) = state.directory("", "", parent) else { return Vec::new() };
     let others = entries.values().filter(|other| **other != ino).filter_map(|other| state.file(*other));
@@ -473,7 +479,7 @@ fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
 
 type Place<'a> = (u64, &'a str);
 
-/// Where a rename moves what; fails where it may not.
+/// The directory and the name that a rename moves from, and those it moves to. Fails where the rename is not allowed.
 fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<'a>, Place<'a>)> {
     const DOING: &str = "renaming";
     let (from_parent, from_name) = state.parent(DOING, from)?;

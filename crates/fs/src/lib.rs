@@ -1,22 +1,25 @@
-//! A file system for zoned devices: files as extents in zones, append logs, and a metadata log that a power cut
-//! cannot break.
+//! A file system for zoned devices: files as extents in zones, ordered and parallel logs, and a metadata log with group commit.
 //!
-//! [`Fs::format`] makes one, [`Fs::mount`] gives the handle. Everything is async on the device's driver;
-//! a plain thread wraps calls in [`units::block_on`].
+//! [`Fs::format`] makes a file system, [`Fs::mount`] returns its handle. All calls are async on the device's driver; a thread
+//! without an executor wraps them in [`units::block_on`].
 //!
 //! ```text
 //!   zone 0, 1     superblock and its copy
-//!   zone 2..      metadata log: epochs, each a snapshot followed by what changed since (chain, meta, replay)
-//!   the others    file data by expected lifetime (alloc), log segments (logs, log), or empty
+//!   zone 2..      metadata log: epochs, each a snapshot followed by the records since (metadata/{chain, log, roll, replay})
+//!   the others    file data by expected lifetime (zones/alloc), log segments (wal), or empty
 //!
-//!   Fs --> state: names, inodes, extents, zones     every change is a record, applied there and queued
-//!            |--> meta: group commit: flush the data, then write the records durably
-//!   Writer --> alloc: a zone, submitted in pointer order --> record of the extents
-//!   cleaner: finish, reset, reclaim; reserve: zones opened ahead for logs
+//!   Fs --> metadata/state: names, inodes, extents, zones    every change is a record, applied to the state and queued
+//!            '--> metadata/log: group commit: flushes the data, then writes the records durably
+//!   Writer --> files/pages --> zones/place: writes in write pointer order --> record of the extents
+//!   Reader --> files/read: pages in memory, or the device
+//!   logs --> wal --> zones/lease: the next zone, opened ahead by zones/ahead
+//!   zones/cleaner: finish, reset, reclaim
+//!
+//!   all of these --> device: the one way to the device, by class
 //! ```
 //!
-//! What holds at any power cut: metadata survives as a prefix of the changes made, and never points to data that
-//! is not durable; a zone is reset only when durable metadata does not need it and no reader is in it.
+//! At any power cut: the metadata survives as a prefix of the changes made, and never points to data that is not durable. A zone
+//! is reset only when the durable metadata does not need it and no read in it is under way.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -31,7 +34,6 @@ mod options;
 mod rules;
 mod shared;
 pub mod wal;
-
 mod zones;
 
 pub use device::IoClass;

@@ -1,4 +1,4 @@
-//! Settings of a format, a mount and a new file.
+//! The settings of a format, of a mount and of a new file.
 
 use units::Bytes;
 use uuid::Uuid;
@@ -11,9 +11,9 @@ use crate::wal::options::LogOptions;
 /// How [`Fs::format`](crate::Fs::format) makes a file system.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
-    /// Format although zones are written or a file system is there: its data is lost. Default: false.
+    /// Format a device whose zones are written or that holds a file system: its data is lost. Default: false.
     pub force: bool,
-    /// A name for people, up to 64 bytes. Default: none.
+    /// A label of up to 64 bytes. Default: empty.
     pub label: String,
     /// The file system's identity. Default: random.
     pub uuid: Option<Uuid>,
@@ -24,26 +24,26 @@ pub struct FormatOptions {
 /// How [`Fs::mount`](crate::Fs::mount) mounts.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Write nothing at all, not even what recovery would. Default: false.
+    /// Write nothing to the device: recovery changes memory only. Default: false.
     pub read_only: bool,
-    /// How logs are written.
+    /// The settings of ordered logs.
     pub log: LogOptions,
-    /// Bytes that an open data file buffers: as many of the device's optimal writes (`Geometry::optimal_write`: an array's stripes)
-    /// as fit, at least one. Default: 1 MiB.
+    /// Bytes that an open data file buffers, rounded down to whole optimal writes of the device (`Geometry::optimal_write`:
+    /// an array's stripes), at least one. Default: 1 MiB.
     pub write_buffer: usize,
-    /// Zones for logs are opened ahead, and zones are finished and reset behind everybody's back. Without it a log that
-    /// needs a zone opens it itself, after finishing and resetting what waits for that, as ZenFS does: only to compare
-    /// with. Default: true.
-    pub reserve: bool,
-    /// When file data makes way for logs. Default: while a parallel log is open.
+    /// Background tasks open zones for logs ahead, and finish and reset zones. If false, a log that needs a zone first
+    /// finishes and resets the zones that wait for that, then opens its zone, as ZenFS does: a baseline for benchmarks.
+    /// Default: true.
+    pub open_ahead: bool,
+    /// When writes of file data are paced. Default: while a parallel log is open.
     pub pace: Pace,
-    /// A rule to break, so that a test proves that it would notice. Default: none.
+    /// A rule to break: a test of the tests. Default: none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
 }
 
-/// When file data goes to the device in small pieces, one after the other in each zone. A log's append that comes
-/// meanwhile waits for some of these, and not for megabytes.
+/// When file data is written in small pieces, one after the other in each zone. An append to a log then waits on the drive for
+/// some pieces instead of megabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pace {
     /// While a parallel log is open.
@@ -61,7 +61,7 @@ impl Default for MountOptions {
             read_only: false,
             log: LogOptions::default(),
             write_buffer: 1 << 20,
-            reserve: true,
+            open_ahead: true,
             pace: Pace::ParallelLogs,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,
@@ -101,21 +101,21 @@ pub enum FileKind {
     Directory,
 }
 
-/// How long a file is expected to live: files that die together share zones.
+/// How long a file is expected to live. Files of one lifetime share zones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Lifetime {
-    /// Not said.
+    /// Not set.
     #[default]
     NotSet,
-    /// Said to have none.
+    /// Set to "no lifetime".
     None,
-    /// Dies first.
+    /// Removed first.
     Short,
-    /// Dies before most.
+    /// Removed before most files.
     Medium,
-    /// Lives long.
+    /// Kept for long.
     Long,
-    /// Lives longest.
+    /// Kept longest.
     Extreme,
 }
 

@@ -1,4 +1,4 @@
-//! Rules that a test can break, to prove that the test would notice. Without the feature `broken-rules` no rule can be
+//! Rules that a test can break, to prove that another test finds the fault. Without the feature `broken-rules` no rule can be
 //! broken: each question below is the constant `false`, and the branch behind the question is not compiled.
 
 macro_rules! rules {
@@ -10,7 +10,7 @@ macro_rules! rules {
             $($(#[$doc])* $variant,)*
         }
 
-        /// Which rule a mount or a log breaks: none, outside such tests.
+        /// The rule that a mount or a log breaks, if any.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub(crate) struct Rules {
             #[cfg(feature = "broken-rules")]

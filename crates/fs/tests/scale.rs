@@ -1,4 +1,4 @@
-//! A mount takes as long as there is metadata, not as long as there is drive.
+//! The work of a mount is proportional to the metadata, not to the size of the drive.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 #[path = "integration/common/mod.rs"]
@@ -16,17 +16,17 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 
 const FILES: u32 = 50_000;
 const ZONES: u32 = 75_000;
-/// More memory than this is never in use, the drive's content included.
+/// Bound of the memory of this process, the drive's content included.
 const MEMORY_KIB: u64 = 512 << 10;
 
-/// The most memory that this process had.
+/// Peak memory of this process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Counts what a mount asks of the drive.
+/// A drive that counts reports, blocks read and operations.
 #[derive(Debug)]
 struct Counter {
     emu: Arc<Emu>,
@@ -54,7 +54,7 @@ impl ZonedDevice for Counter {
 }
 
 #[test]
-fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to_their_metadata() {
+fn a_mount_of_50_000_files_on_75_000_zones_takes_memory_and_reads_in_proportion_to_the_metadata() {
     let driver = RealDriver::new();
     let options = EmuOptions {
         zones: ZONES,
@@ -74,7 +74,7 @@ fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to
                 fs.mkdir(&format!("/{}", n / 1000)).await.unwrap();
             }
             let writer = fs.create(&format!("/{}/table-{n:06}.sst", n / 1000), &data()).await.unwrap();
-            // Content for some: its blocks would fill this test's memory otherwise.
+            // Only some files have content, so that the drive's blocks fit into memory.
             if n % 10 == 0 {
                 writer.append(&n.to_le_bytes()).await.unwrap();
             }
@@ -110,7 +110,7 @@ fn fifty_thousand_files_on_a_sparse_drive_of_75_000_zones_mount_in_proportion_to
 }
 
 #[test]
-fn a_long_metadata_log_is_rolled_though_its_zone_has_room() {
+fn a_long_metadata_log_is_rolled_although_its_zone_has_room() {
     let size = Blocks(32_768);
     let latency = Latency::all(Duration::from_micros(1));
     let options =

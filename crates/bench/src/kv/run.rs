@@ -35,7 +35,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     block_on(&*driver, Fs::format(&dev, &format))?;
     let mount = MountOptions {
         log: load.log_options(),
-        reserve: load.wal != LogMode::Base,
+        open_ahead: load.wal != LogMode::Base,
         pace: load.pace,
         ..MountOptions::default()
     };

@@ -1,4 +1,4 @@
-//! Where a file's content lies: a sorted list of extents, searched by bisection.
+//! The extents of a file: a sorted list, searched by bisection.
 
 use units::{Blocks, ZoneId};
 
@@ -7,25 +7,24 @@ use units::{Blocks, ZoneId};
 pub(crate) struct Extent {
     /// Offset in the file: a multiple of the block size.
     pub offset: u64,
-    /// Length; whole blocks unless it is cut short by the file's end.
+    /// Length: whole blocks, except at the file's end.
     pub bytes: u64,
     /// First block within the zone.
     pub start: Blocks,
-    /// The zone.
     pub zone: ZoneId,
 }
 
 impl Extent {
-    /// The file offset behind it.
+    /// The file offset behind the extent.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Blocks that a file no longer refers to.
+/// Zones with the number of blocks in each that a file no longer refers to.
 pub(crate) type Freed = Vec<(ZoneId, u64)>;
 
-/// The extents of one file, without overlaps, in order. What lies between them reads as zero.
+/// The extents of one file, in order, without overlaps. Bytes outside all extents read as zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExtentMap(Vec<Extent>);
 
@@ -35,7 +34,7 @@ impl ExtentMap {
         &self.0
     }
 
-    /// The first extent that ends behind `offset`: it holds `offset`, or begins after it.
+    /// The extent that holds `offset`, or else the first one behind `offset`.
     pub(crate) fn at_or_after(&self, offset: u64) -> Option<Extent> {
         self.search(offset).0
     }
@@ -49,7 +48,7 @@ impl ExtentMap {
         (self.0.get(index).copied(), steps)
     }
 
-    /// Forgets everything from `offset` on. An extent that spans it keeps the blocks before it.
+    /// Removes the extents from `offset` on. An extent that spans `offset` keeps its blocks before `offset`.
     pub(crate) fn cut(&mut self, offset: u64, block: u64) -> Freed {
         let index = self.0.partition_point(|e| e.end() <= offset);
         let mut freed = Vec::new();
@@ -71,7 +70,7 @@ impl ExtentMap {
         out
     }
 
-    /// Adds an extent behind the others; joins it to the last one where both lie side by side.
+    /// Appends an extent, and joins it with the last extent where the two are adjacent in file and zone.
     pub(crate) fn push(&mut self, extent: Extent, block: u64) {
         if let Some(last) = self.0.last_mut()
             && last.zone == extent.zone
@@ -85,8 +84,8 @@ impl ExtentMap {
         self.0.push(extent);
     }
 
-    /// Moves the content of the extents' ranges to where they say. Ranges that no extent covers wholly are left
-    /// alone: gives what was freed and, in the same order, what was taken.
+    /// Replaces the places of the file ranges of `moved` by the places in `moved`. A range that is not wholly within one old
+    /// extent is ignored. Returns the freed blocks and, in the same order, the extents that were used.
     pub(crate) fn remap(&mut self, moved: &[Extent], block: u64) -> (Freed, Vec<Extent>) {
         let (mut freed, mut taken) = (Freed::new(), Vec::new());
         for m in moved {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_join() {
+    fn adjacent_extents_are_joined() {
         let mut map = ExtentMap::default();
         map.push(extent(0, 8192, 4, 1), 4096);
         map.push(extent(8192, 100, 6, 1), 4096);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_frees_whole_blocks_behind_it() {
+    fn a_cut_frees_the_whole_blocks_behind_the_offset() {
         let mut map = ExtentMap::default();
         map.push(extent(0, 8292, 4, 1), 4096);
         map.push(extent(12288, 4096, 0, 2), 4096);
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_extent_moves() {
+    fn a_remap_of_a_part_of_an_extent_splits_the_extent() {
         let mut map = ExtentMap::default();
         map.push(extent(0, 5 * 4096, 0, 1), 4096);
         let (freed, taken) = map.remap(&[extent(4096, 8192, 9, 3)], 4096);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_there_does_not_move() {
+    fn a_remap_of_a_range_outside_all_extents_is_ignored() {
         let mut map = ExtentMap::default();
         map.push(extent(0, 4096, 0, 1), 4096);
         assert!(map.remap(&[extent(4096, 4096, 9, 3), extent(0, 8192, 9, 3)], 4096).1.is_empty());

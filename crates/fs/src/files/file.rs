@@ -1,12 +1,12 @@
-//! A file in memory: shared by its readers, its writer and the name space.
+//! A file in memory, shared by its readers, its writer and the name space.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use zoned::{Buf, BufMut};
 
 use crate::error::Error;
 use crate::files::extents::ExtentMap;
+use crate::files::pages::Pages;
 use crate::options::{FileKind, Lifetime};
 use crate::wal::index::LogIndex;
 use crate::wal::ordered::recovered::Cut;
@@ -14,7 +14,7 @@ use crate::wal::ordered::writer::LogWriter;
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::segment::Segment;
 
-/// One inode of a file.
+/// The inode of a file that is no directory.
 #[derive(Debug)]
 pub(crate) struct File {
     pub ino: u64,
@@ -23,38 +23,36 @@ pub(crate) struct File {
     pub content: RwLock<Content>,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    /// Length as readers see it: buffered data included.
+    /// Length that readers see: pages in memory included.
     pub size: u64,
     /// Length in the metadata.
     pub stored: u64,
     pub modified_ms: u64,
     pub lifetime: Lifetime,
     pub extents: ExtentMap,
-    /// Written towards the device, not yet in `extents`: file offset and bytes, in order.
-    pub in_flight: Vec<(u64, Buf)>,
-    /// Not yet written: begins at file offset `tail_at`, a multiple of the block size.
-    pub tail: BufMut,
-    pub tail_at: u64,
+    /// Appended bytes that are not in `extents` yet.
+    pub pages: Pages,
     pub log: LogContent,
 }
 
-/// The log's part of a file.
+/// The content of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogContent {
     pub segments: Vec<Segment>,
     pub cuts: Vec<Cut>,
-    /// Length and next sequence of a log that nobody writes.
+    /// Length and next sequence of a closed log.
     pub sealed: Option<(u64, u64)>,
-    /// Where its entries lie, once somebody asked.
+    /// Where the entries lie, once a reader or a writer has asked.
     pub index: Option<Arc<LogIndex>>,
-    /// Why `index` ends before the log does, if it does.
+    /// The error of a log whose `index` ends before the log does.
     pub damage: Option<Error>,
     pub writer: Option<Arc<LogWriter>>,
-    /// Of a parallel log: its epochs, the newest last, and the mark below which tickets are not needed.
+    /// Of a parallel log: the epochs, the newest last.
     pub epochs: Vec<Epoch>,
+    /// Of a parallel log: tickets below this one are not needed.
     pub retired: u64,
 }
 
@@ -64,7 +62,7 @@ impl File {
         Arc::new(File { ino, kind, content: RwLock::new(content) })
     }
 
-    /// The length as readers see it.
+    /// The length that readers see.
     pub(crate) fn size(&self) -> u64 {
         let content = self.content.read();
         if self.kind == FileKind::ParallelLog {

@@ -1,8 +1,13 @@
-//! Files: their extents, their readers and writers, paths, and what the file system says of them.
+//! Files: their extents and pages, their readers and writers, paths, and the types that describe a file system.
+//!
+//! Every read of a data file goes through [`read::read`], and every appended byte through [`pages::Pages::append`]: a page
+//! cache goes between these two and the device.
 
 pub(crate) mod extents;
 pub(crate) mod file;
+pub(crate) mod pages;
 pub(crate) mod path;
+mod read;
 pub(crate) mod reader;
 pub(crate) mod stat;
 pub(crate) mod writer;

@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// What `name` refers to in directory `parent`.
+    /// The inode of `name` in directory `parent`.
     pub(crate) fn lookup(&self, parent: u64, name: &str) -> Option<u64> {
         match self.nodes.get(&parent) {
             Some(Node::Directory { entries, .. }) => entries.get(name).copied(),

@@ -1,33 +1,21 @@
-//! A reader of a file.
+//! Readers of a file: at any offset, and from the beginning to the end.
 
 use std::sync::Arc;
 
-use units::{Blocks, Bytes, Lba};
+use units::Bytes;
 
-use crate::device::IoClass;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::read;
 use crate::options::FileKind;
 use crate::shared::Handle;
 use crate::wal::ordered::stream::{LogStream, ReadStats};
-use crate::zones::pins::Pin;
 
-/// The longest single device read, in blocks: as long as a pooled buffer.
-const MAX_READ: u64 = crate::zones::pool::MAX_BLOCKS as u64;
-
-/// Reads a file: sees what its writer appended so far, and survives the file's removal.
+/// Reads a file at any offset. A read sees all bytes appended so far, and works after the file's removal.
 ///
-/// Cheap to clone; any number of reads may be under way.
+/// Cheap to clone. Any number of reads may be in flight.
 #[derive(Clone, Debug)]
 pub struct Reader {
     handle: Arc<Handle>,
-}
-
-/// The next part of a read.
-enum Piece<'a> {
-    /// Filled from memory.
-    Filled(usize),
-    /// On the device: `len` bytes, `skip` bytes behind block `at`.
-    Device { at: Lba, skip: usize, len: usize, pin: Pin<'a> },
 }
 
 impl Reader {
@@ -35,80 +23,20 @@ impl Reader {
         Reader { handle }
     }
 
-    /// Reads at `offset`; gives the number of bytes read, less than asked only at the end of the file.
+    /// Reads at `offset`. Returns the number of bytes read: fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` where a log lost durable bytes; `Invalid` for a parallel log; `Closed` after an unmount.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         self.handle.shared.check_open()?;
         if self.handle.file.kind == FileKind::ParallelLog {
-            return Err(Error::new(crate::ErrorKind::Invalid, "reading a file")
+            return Err(Error::new(ErrorKind::Invalid, "reading a file")
                 .because("it is a parallel log: `read_parallel_log` gives its records"));
         }
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }
-        let shared = &self.handle.shared;
-        let mut done = 0;
-        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.piece(offset.0.saturating_add(done as u64), rest) {
-                None => break,
-                Some(Piece::Filled(len)) => done += len,
-                Some(Piece::Device { at, skip, len, pin }) => {
-                    let block = shared.device.geometry().block_size as usize;
-                    let buffer = shared.pool.get((skip + len).div_ceil(block));
-                    let read = shared.device.class(IoClass::Read).read(at, buffer).await;
-                    drop(pin);
-                    let buffer = read.map_err(|e| Error::device("reading file data", e))?;
-                    if let (Some(from), Some(to)) = (buffer.get(skip..skip + len), rest.get_mut(..len)) {
-                        to.copy_from_slice(from);
-                    }
-                    shared.pool.put(buffer);
-                    done += len;
-                }
-            }
-        }
-        Ok(done)
-    }
-
-    /// What comes at `offset`: filled in from memory, or where it lies. `None` at the end of the file.
-    fn piece(&self, offset: u64, into: &mut [u8]) -> Option<Piece<'_>> {
-        let shared = &*self.handle.shared;
-        let content = self.handle.file.content.read();
-        let mut left = content.size.checked_sub(offset).filter(|left| *left > 0)?.min(into.len() as u64);
-        // What is in memory is newer than what an extent says.
-        let tail = (content.tail_at, &*content.tail);
-        let parts = content.in_flight.iter().map(|(at, data)| (*at, &**data)).chain([tail]);
-        for (at, data) in parts.filter(|(_, data)| !data.is_empty()) {
-            if at > offset {
-                left = left.min(at - offset);
-                continue;
-            }
-            let skip = usize::try_from(offset - at).unwrap_or(usize::MAX);
-            if let Some(from) = data.get(skip..).filter(|from| !from.is_empty()) {
-                let len = from.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                if let (Some(to), Some(from)) = (into.get_mut(..len), from.get(..len)) {
-                    to.copy_from_slice(from);
-                }
-                return Some(Piece::Filled(len));
-            }
-        }
-        let geometry = shared.device.geometry();
-        let block = u64::from(geometry.block_size);
-        match content.extents.at_or_after(offset) {
-            Some(e) if e.offset <= offset => {
-                let skip = offset % block;
-                let longest = MAX_READ.min(geometry.max_transfer.0) * block - skip;
-                let len = left.min(e.end() - offset).min(longest);
-                let at = geometry.start(e.zone).plus(e.start).plus(Blocks((offset - e.offset) / block));
-                let pin = shared.pins.pin(e.zone);
-                let as_usize = |n: u64| usize::try_from(n).expect("no longer than a transfer");
-                Some(Piece::Device { at, skip: as_usize(skip), len: as_usize(len), pin })
-            }
-            next => {
-                let len = next.map_or(left, |e| left.min(e.offset - offset));
-                let len = usize::try_from(len).expect("no longer than the buffer");
-                into.get_mut(..len)?.fill(0);
-                Some(Piece::Filled(len))
-            }
-        }
+        read::read(&self.handle.shared, &self.handle.file, offset.0, into).await
     }
 
     /// The length so far.
@@ -117,8 +45,8 @@ impl Reader {
     }
 }
 
-/// Reads a file from its beginning to its end: a log is read ahead of who asks, and recovered by the way where nobody
-/// read it before. Used by one task at a time.
+/// Reads a file from its beginning to its end, for one task at a time. A log is read ahead of the caller, and a log that was
+/// not recovered yet is recovered by the same reads.
 #[derive(Debug)]
 pub struct SequentialReader {
     reader: Reader,
@@ -128,12 +56,12 @@ pub struct SequentialReader {
 }
 
 impl SequentialReader {
-    /// A reading of the file that `reader` reads.
+    /// A sequential reader of the file of `reader`.
     pub fn new(reader: Reader) -> SequentialReader {
         SequentialReader { reader, stream: None, begun: false, stats: ReadStats::default() }
     }
 
-    /// As [`Reader::read_at`], and faster where each read begins where the one before it ended.
+    /// As [`Reader::read_at`]; faster where each read begins where the last one ended.
     pub async fn read_at(&mut self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         let handle = &self.reader.handle;
         handle.shared.check_open()?;
@@ -152,12 +80,12 @@ impl SequentialReader {
                 return Ok(done);
             }
         }
-        // The end of the log as the stream found it: what was appended since, and what was lost, is known here.
+        // The stream has ended. The reader below knows bytes appended since the stream began, and lost entries.
         let rest = into.get_mut(done..).unwrap_or_default();
         Ok(done + self.reader.read_at(Bytes(offset.0.saturating_add(done as u64)), rest).await?)
     }
 
-    /// Where the time of reading ahead went.
+    /// Time spent reading ahead, by phase.
     pub fn stats(&self) -> ReadStats {
         self.stream.as_ref().map_or(self.stats, LogStream::stats)
     }

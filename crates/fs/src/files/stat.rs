@@ -1,4 +1,4 @@
-//! What the file system says about itself.
+//! The types that describe a file system: superblock, space, zones, files.
 
 use units::{Blocks, Bytes, ZoneId};
 use uuid::Uuid;
@@ -6,14 +6,14 @@ use zoned::ZoneState;
 
 use crate::options::{FileKind, Lifetime};
 
-/// What a superblock says: the file system's identity and layout.
+/// The superblock: identity and layout of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Format version.
     pub version: u32,
     /// Identity.
     pub uuid: Uuid,
-    /// Name for people.
+    /// The label given at the format.
     pub label: String,
     /// Bytes per block.
     pub block_size: u32,
@@ -35,7 +35,7 @@ pub struct Superblock {
     pub features_incompat: u64,
 }
 
-/// What [`Fs::stat`](crate::Fs::stat) says about a file.
+/// The result of [`Fs::stat`](crate::Fs::stat).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// The inode's number.
@@ -66,20 +66,21 @@ pub struct DirEntry {
 pub struct StatFs {
     /// Identity.
     pub uuid: Uuid,
-    /// Name for people.
+    /// The label given at the format.
     pub label: String,
-    /// Bytes that files can hold at most (superblock, metadata and the reclaim reserve excluded).
+    /// Bytes that files can hold at most: all zones but those of the superblock, the metadata and the ones kept for reclaim.
     pub capacity: Bytes,
     /// Bytes in live blocks.
     pub used: Bytes,
     /// Bytes that data files can still be given, after reclaim: 0 when a write fails with `NoSpace`. Less than
-    /// `capacity - used` where dead blocks lie between live ones of a log, or too few in a zone to be worth a reclaim.
+    /// `capacity - used` where a log's zone has dead blocks between live ones, or where a zone has too few dead blocks for a
+    /// reclaim.
     pub free: Bytes,
-    /// Bytes in dead blocks that a reclaim would free.
+    /// Bytes in dead blocks.
     pub garbage: Bytes,
     /// Files, logs and directories.
     pub files: u64,
-    /// How often since the mount a log waited for a zone, because none was reserved or free.
+    /// How often since the mount a log waited for a zone, because none was opened ahead or empty.
     pub log_waits: u64,
     /// Zones by use.
     pub zones: ZoneCounts,
@@ -102,7 +103,7 @@ pub struct ZoneCounts {
     pub open: u32,
 }
 
-/// What a zone is used for.
+/// The use of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneRole {
     /// A copy of the superblock.
@@ -113,34 +114,34 @@ pub enum ZoneRole {
     Log,
     /// File data of one expected lifetime.
     Data {
-        /// The lifetime of the first file in it.
+        /// The lifetime of the zone's first file.
         lifetime: Lifetime,
     },
-    /// Nothing yet.
+    /// No use yet.
     Free,
 }
 
 /// One zone in [`Fs::zone_map`](crate::Fs::zone_map).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneUse {
-    /// Which zone.
+    /// The zone.
     pub zone: ZoneId,
-    /// What it is used for.
+    /// The zone's use.
     pub role: ZoneRole,
-    /// The device's state of it.
+    /// The device's state of the zone.
     pub state: ZoneState,
     /// Blocks written.
     pub pointer: Blocks,
     /// Blocks that can be written.
     pub capacity: Blocks,
-    /// Blocks that something still refers to.
+    /// Blocks that a file or the metadata log still needs.
     pub live: Blocks,
 }
 
-/// What [`Fs::check`](crate::Fs::check) found.
+/// The result of [`Fs::check`](crate::Fs::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// One sentence per problem; empty when all is well.
+    /// One sentence per problem.
     pub problems: Vec<String>,
     /// Data files and logs.
     pub files: u64,

@@ -1,14 +1,15 @@
-//! The one writer of a file.
+//! The writer of a file.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use units::Bytes;
 use units::sync::Turnstile;
-use zoned::{Buf, BufMut};
+use zoned::Buf;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
+use crate::files::pages::{FIRST_BUFFER, Pages};
 use crate::files::reader::Reader;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::Lifetime;
@@ -16,15 +17,13 @@ use crate::shared::Handle;
 use crate::wal::ordered::file::LogFile;
 use crate::zones::place::Amount;
 
-/// A small file's buffer begins this long.
-const FIRST_BUFFER: usize = 16 << 10;
-/// Padding may be one part in so many of what a writer has written. Where a `sync` ends in the middle of an array's stripe,
-/// the array logs parity; at this bound that and the padding that spares it are about the same number of bytes.
+/// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
+/// stripe; at this bound, the padding that avoids such parity is about as long as the parity.
 const PADDING: u64 = 512;
 
-/// Writes a file at its end. One per file; calls may come from several threads.
+/// Writes a file at its end. A file has one writer at a time, which several threads may call.
 ///
-/// A failed write or flush poisons it: every later call gets the first error until the file is opened again.
+/// A failed write or flush poisons the writer: every later call returns the first error until the file is opened again.
 #[derive(Debug)]
 pub struct Writer {
     inner: Inner,
@@ -36,11 +35,11 @@ enum Inner {
     Log(Arc<LogFile>),
 }
 
-/// The writer of a data file: buffers, and writes whole blocks; a partial last block is written again later.
+/// The writer of a data file. It writes whole blocks; a partial last block is written again later.
 #[derive(Debug)]
 pub(crate) struct DataWriter {
     handle: Arc<Handle>,
-    /// Held while the buffer changes hands: one write at a time.
+    /// Held during a write: one write at a time.
     turn: Turnstile,
     status: Mutex<Status>,
 }
@@ -65,7 +64,7 @@ impl Writer {
         Writer { inner: Inner::Log(log) }
     }
 
-    /// Appends a copy of `data`; full buffers are written out. Promises nothing about power cuts.
+    /// Appends a copy of `data`, and writes each full buffer. Until a `sync`, a power cut may lose the bytes.
     pub async fn append(&self, data: &[u8]) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.append(data).await,
@@ -73,16 +72,16 @@ impl Writer {
         }
     }
 
-    /// Hands buffered data towards the device. Promises nothing about power cuts.
+    /// Submits a log's buffered data to the device. Until a `sync`, a power cut may lose the bytes.
     pub async fn flush(&self) -> Result<()> {
         match &self.inner {
-            // Whole buffers go out by themselves, and a part of a block would have to be written twice.
+            // A full buffer is written by `append`, and a partial block would have to be written twice.
             Inner::Data(writer) => writer.check(),
             Inner::Log(log) => log.flush().await,
         }
     }
 
-    /// Makes everything appended before durable, data first, then metadata. Concurrent callers share one flush.
+    /// Makes all bytes appended before the call durable, first the data, then the metadata. Concurrent callers share one flush.
     pub async fn sync(&self) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.sync().await,
@@ -98,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Cuts or extends (with zeroes) the file. A log keeps its length: anything else is `Invalid` there.
+    /// Cuts the file to `size`, or extends it with zeros. For a log, any size but the current one is `Invalid`.
     pub async fn truncate(&self, size: Bytes) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.truncate(size.0).await,
@@ -110,14 +109,14 @@ impl Writer {
         }
     }
 
-    /// Changes the expected lifetime for what is written from now on.
+    /// Changes the expected lifetime of bytes appended from now on.
     pub fn set_lifetime(&self, lifetime: Lifetime) {
         if let Inner::Data(writer) = &self.inner {
             writer.status.lock().lifetime = lifetime;
         }
     }
 
-    /// Writes the buffer out and ends writing. Calling it again does nothing.
+    /// Writes the buffered bytes and ends writing. A second call does nothing.
     pub async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
@@ -144,7 +143,7 @@ impl Drop for Writer {
         if self.inner.is_closed() {
             return;
         }
-        // The file can be opened for writing again once the buffer is out.
+        // The file can be opened for writing again once the buffered bytes are written.
         let inner = self.inner.clone();
         let driver = match &inner {
             Inner::Data(writer) => Arc::clone(&writer.handle.shared.driver),
@@ -191,31 +190,20 @@ impl DataWriter {
         while !rest.is_empty() {
             let out = {
                 let mut content = self.handle.file.content.write();
-                if content.tail.is_empty() {
-                    let first = if content.tail_at == 0 { FIRST_BUFFER.min(full) } else { full };
-                    content.tail = BufMut::with_capacity(first.max(rest.len().min(full)));
-                }
-                let (now, later) = rest.split_at(rest.len().min(full - content.tail.len()));
-                rest = later;
-                content.tail.extend_from_slice(now);
-                content.size += now.len() as u64;
-                if content.tail.len() < full {
-                    break;
-                }
-                let at = content.tail_at;
-                let data = std::mem::take(&mut content.tail).freeze();
-                content.tail_at = at + data.len() as u64;
-                content.in_flight.push((at, data.clone()));
-                (at, data)
+                let (taken, out) = content.pages.append(rest, full);
+                content.size += taken as u64;
+                rest = rest.get(taken..).unwrap_or_default();
+                out
             };
-            let len = out.1.len() as u64;
-            self.store(out.0, &out.1, len, Amount::Whole).await.map_err(|e| self.poison(e))?;
+            let Some((at, data)) = out else { break };
+            let len = data.len() as u64;
+            self.store(at, &data, len, Amount::Whole).await.map_err(|e| self.poison(e))?;
         }
         Ok(())
     }
 
-    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says: the file ends there from then on.
-    /// `data` is padded to whole blocks. What is left goes back to the buffer.
+    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says, and commits their extents: the file
+    /// ends there. `data` is the bytes, padded to whole blocks. Bytes that are not written return to the file's tail.
     async fn store(&self, from: u64, data: &Buf, bytes: u64, amount: Amount) -> Result<()> {
         let shared = &self.handle.shared;
         let lifetime = self.status.lock().lifetime;
@@ -242,48 +230,29 @@ impl DataWriter {
                 let (ino, from, size) = (self.handle.file.ino, first.offset, last.end());
                 state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
             }
-            // Under the same lock: a reader finds the data in memory or in an extent.
-            let mut content = self.handle.file.content.write();
-            content.in_flight.retain(|(at, _)| *at != from);
-            if at < from + bytes {
-                let left = usize::try_from(at - from).ok().and_then(|stored| data.get(stored..));
-                content.tail = BufMut::with_capacity(self.full());
-                content.tail.extend_from_slice(left.unwrap_or_default());
-                content.tail_at = at;
-            }
+            // Under the same lock: a reader finds the bytes in a page or in an extent.
+            self.handle.file.content.write().pages.written(from, at, self.full());
         }
         drop(placed);
         shared.metadata.bound_pending().await
     }
 
-    /// Writes the buffer out, its last block padded; what does not fill a block stays in it as well. The caller
-    /// has the turn.
+    /// Writes the tail, its last block padded. A partial last block stays in the tail as well. The caller has the turn.
     async fn settle(&self) -> Result<()> {
         let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
-        let out = {
+        let (at, padded, len) = {
             let content = self.handle.file.content.read();
-            let end = content.tail_at + content.tail.len() as u64;
-            if content.tail.is_empty() || end <= content.stored {
-                return Ok(());
+            match content.pages.padded_tail(block) {
+                Some(out) if out.0 + out.2 as u64 > content.stored => out,
+                _ => return Ok(()),
             }
-            let mut padded = BufMut::with_capacity(content.tail.len().next_multiple_of(block));
-            padded.extend_from_slice(&content.tail);
-            padded.resize(content.tail.len().next_multiple_of(block), 0);
-            (content.tail_at, padded.freeze(), content.tail.len())
         };
         let padding = {
-            let (written, padded) = self.status.lock().blocks;
-            ((written + (out.1.len() / block) as u64) / PADDING).saturating_sub(padded)
+            let (written, padding) = self.status.lock().blocks;
+            ((written + (padded.len() / block) as u64) / PADDING).saturating_sub(padding)
         };
-        self.store(out.0, &out.1, out.2 as u64, Amount::All { padding }).await?;
-        let mut content = self.handle.file.content.write();
-        let whole = out.2 / block * block;
-        if whole > 0 {
-            let kept = content.tail.get(whole..).unwrap_or_default().to_vec();
-            content.tail = BufMut::with_capacity(self.full());
-            content.tail.extend_from_slice(&kept);
-            content.tail_at += whole as u64;
-        }
+        self.store(at, &padded, len as u64, Amount::All { padding }).await?;
+        self.handle.file.content.write().pages.tail_written(len, block, self.full());
         Ok(())
     }
 
@@ -294,7 +263,7 @@ impl DataWriter {
             self.settle().await.map_err(|e| self.poison(e))?;
             self.handle.shared.state.lock().journal.applied
         };
-        // Out of turn: others append meanwhile, and those who sync share the commit.
+        // Without the turn: appends continue meanwhile, and concurrent syncs share the commit.
         self.handle.shared.metadata.commit_upto(upto).await.map_err(|e| self.poison(e))
     }
 
@@ -306,18 +275,14 @@ impl DataWriter {
         let (ino, modified_ms) = (self.handle.file.ino, shared.driver.unix_millis());
         {
             let mut state = shared.state.lock();
-            {
-                let mut content = self.handle.file.content.write();
-                content.tail = BufMut::default();
-                content.tail_at = size - size % shared.block();
-            }
+            self.handle.file.content.write().pages = Pages::default();
             let from = self.handle.file.content.read().stored.min(size);
             state.commit(Record::Extents { ino, from, size, modified_ms, extents: Vec::new() })?;
         }
         self.load_tail().await.map_err(|e| self.poison(e))
     }
 
-    /// Takes a partial last block into the buffer, so that it is written again with what follows.
+    /// Reads a partial last block into the tail: the next write repeats the block.
     pub(crate) async fn load_tail(&self) -> Result<()> {
         let block = self.handle.shared.block();
         let size = self.handle.file.content.read().size;
@@ -326,10 +291,8 @@ impl DataWriter {
         if partial > 0 {
             Reader::new(Arc::clone(&self.handle)).read_at(Bytes(size - size % block), &mut bytes).await?;
         }
-        let mut content = self.handle.file.content.write();
-        content.tail_at = size - size % block;
-        content.tail = BufMut::with_capacity(FIRST_BUFFER.min(self.full()));
-        content.tail.extend_from_slice(&bytes);
+        let room = FIRST_BUFFER.min(self.full());
+        self.handle.file.content.write().pages.begin(size - size % block, &bytes, room);
         Ok(())
     }
 
@@ -343,8 +306,7 @@ impl DataWriter {
         self.status.lock().closed = true;
         let mut state = self.handle.shared.state.lock();
         let mut content = self.handle.file.content.write();
-        content.tail = BufMut::default();
-        content.in_flight.clear();
+        content.pages = Pages::default();
         content.size = content.stored;
         drop(content);
         if let Some(node) = state.file_node(self.handle.file.ino) {
@@ -355,7 +317,7 @@ impl DataWriter {
 }
 
 impl Writer {
-    /// Prepares to go on at the end of an existing data file.
+    /// Prepares a writer to append to an existing file.
     pub(crate) async fn resume(&self) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.load_tail().await,

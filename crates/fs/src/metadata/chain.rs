@@ -1,9 +1,9 @@
-//! Writing the metadata log: the chain of zones of one epoch.
+//! The chain: the metadata zones of one epoch, written one after the other.
 //!
 //! ```text
 //!   zone a: header | snapshot ...      zone b: header | ... snapshot | end | commit | commit ...   zone c: ...
 //! ```
-//! A commit begins at a block, and no block is written twice.
+//! Each commit begins at a block boundary, and no block is written twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use crate::metadata::format::frame::{self, Binding};
 use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 
-/// The longest single write of metadata.
+/// The longest single write of metadata, in bytes.
 const MAX_WRITE: usize = 1 << 20;
 
-/// The end of the metadata log.
+/// The zones of one epoch, and the position at which the next record is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     header: Header,
     binding: Binding,
     zones: Vec<ZoneId>,
-    /// The next block of the last zone; the header of a zone just added is not written yet.
+    /// The next block of the last zone. At block 0 the zone's header is still to be written.
     at: u64,
     sequence: u64,
-    /// Every record below this is durable.
+    /// Every record below this sequence is known to be durable.
     durable: u64,
 }
 
-/// Metadata zones that belong to no chain.
+/// The metadata zones outside the chain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare {
-    /// Whether each must be reset first.
+    /// Each with true if it must be reset before it is written.
     pub zones: VecDeque<(ZoneId, bool)>,
 }
 
 impl Spare {
-    /// An empty zone: reset now where needed.
+    /// Takes a zone, and resets it where necessary; `None` where no zone is left.
     pub(crate) async fn take(&mut self, dev: &Arc<dyn ZonedDevice>) -> Result<Option<ZoneId>> {
         let Some((zone, dirty)) = self.zones.pop_front() else { return Ok(None) };
         if dirty {
@@ -52,27 +52,27 @@ impl Spare {
 }
 
 impl Chain {
-    /// A new epoch that begins in `zone`, which is empty.
+    /// A new epoch that begins in the empty zone `zone`.
     pub(crate) fn begin(header: Header, zone: ZoneId) -> Chain {
         Chain { header, binding: Binding::of(&header), zones: vec![zone], at: 0, sequence: 0, durable: 0 }
     }
 
-    /// The end of an epoch found on the device. What it holds is durable before anything is written to it.
+    /// An epoch found on the device. Its records are durable: a mount flushes the device before the first commit.
     pub(crate) fn resume(header: Header, zones: Vec<ZoneId>, at: u64, sequence: u64) -> Chain {
         Chain { header, binding: Binding::of(&header), zones, at, sequence, durable: sequence }
     }
 
-    /// The epoch.
+    /// The number of the epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.header.epoch
     }
 
-    /// Records written in this epoch.
+    /// Number of records written in this epoch.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// A flush of the device has covered everything written so far.
+    /// Call after a flush of the device: every record written before the flush is durable.
     pub(crate) fn flushed(&mut self) {
         self.durable = self.sequence;
     }
@@ -82,7 +82,7 @@ impl Chain {
         &self.zones
     }
 
-    /// Blocks written of a zone of the chain.
+    /// Blocks written of `zone`; `None` for a zone outside the chain.
     pub(crate) fn written(&self, zone: ZoneId, capacity: Blocks) -> Option<Blocks> {
         self.zones.contains(&zone).then(|| if zone == self.last_zone() { Blocks(self.at) } else { capacity })
     }
@@ -97,12 +97,12 @@ impl Chain {
         dev.geometry().zone_capacity.0.saturating_sub(self.at)
     }
 
-    /// Blocks written in this epoch: what a mount reads.
+    /// Blocks written in this epoch, all of which a mount reads.
     pub(crate) fn blocks(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
         (self.zones.len() as u64 - 1) * dev.geometry().zone_capacity.0 + self.at
     }
 
-    /// Goes on in `zone`, which is empty.
+    /// Adds the empty zone `zone`, to which the next record is written.
     pub(crate) fn extend(&mut self, zone: ZoneId) {
         self.header.index += 1;
         self.header.first_sequence = self.sequence;
@@ -110,8 +110,8 @@ impl Chain {
         self.at = 0;
     }
 
-    /// Writes as many of `records` as fit into the zone (and into one write) and takes them out. Gives their
-    /// number: zero when the zone is full.
+    /// Removes from `records` as many records as fit into the zone and into one write, and writes them. Returns their number:
+    /// 0 when the zone is full.
     pub(crate) async fn write(
         &mut self,
         dev: &Arc<dyn ZonedDevice>,
@@ -148,7 +148,8 @@ impl Chain {
         result.map_err(|e| Error::device("writing metadata", e))?;
         records.drain(..taken);
         self.at += written;
-        // One after the other: what came before a durable write was durable before, or never said to be.
+        // Writes to a chain do not overlap, so a durable write proves only its own records: earlier ones count if they were
+        // known to be durable before.
         if how == Durability::Durable && self.durable == self.sequence {
             self.durable = sequence;
         }

@@ -1,4 +1,4 @@
-//! Making a file system, and reading its superblock.
+//! mkfs: formats a device, reads superblocks, and checks that a device fits its file system.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use crate::metadata::state::ROOT;
 use crate::options::FormatOptions;
 use crate::zones::slots::{MIN_SLOTS, Slots};
 
-/// Files that the metadata zones are sized for, where the device is large enough to hold them.
+/// Number of files for which the metadata zones are sized, on a device with room for as many.
 const FILES: u64 = 65_536;
-/// Bytes that a file takes in a snapshot, a long name and some extents included.
+/// Bytes of one file in a snapshot, with a long name and some extents.
 const BYTES_PER_FILE: u64 = 512;
-/// A device of fewer blocks per file than this is sized for fewer files.
+/// The metadata zones are sized for at most one file per so many blocks.
 const BLOCKS_PER_FILE: u64 = 8;
-/// Zones for files that there must be: some data, some log, and the reserve.
+/// The fewest zones for files: some for data, some for logs, and those kept for reclaim.
 const LEAST_FILE_ZONES: u32 = 6;
 /// Resets in flight together.
 const RESETS: usize = 64;
 
 const DOING: &str = "formatting";
-/// How the finding begins that a zone never held a superblock.
+/// The first words of the problem "a zone never held a superblock".
 const ABSENT: &str = "there is no superblock in zone";
 
-/// Fails where a device of this geometry cannot be formatted so; gives the first metadata zone and their number.
+/// Fails where a device of this geometry cannot be formatted with `options`. Returns the first metadata zone and the number
+/// of metadata zones.
 pub(crate) fn check_format(geometry: &Geometry, options: &FormatOptions) -> Result<(u32, u32)> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, DOING).at_path(&*geometry.name).because(why);
     if options.label.len() > MAX_LABEL {
@@ -89,7 +90,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     ]);
     chain.write(dev, &mut records, Durability::Durable).await?;
     flush().await?;
-    // The metadata is there: now the superblocks make it a file system.
+    // The superblocks are written last: without them the device holds no file system.
     let mut block = superblock::encode(&sb, geometry.conventional, dev.driver().unix_millis()).to_vec();
     block.resize(geometry.block_size as usize, 0);
     for zone in [ZoneId(1), ZoneId(0)] {
@@ -97,7 +98,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
         let write = dev.write(at, Buf::copy_from(&block), Durability::Durable).await;
         write.map_err(|e| Error::device("writing the superblock", e))?;
         if !geometry.is_conventional(zone) {
-            // Full: it holds none of the few open zones.
+            // A full zone is not open.
             let finish = dev.zone(zone, Action::Finish).await;
             finish.map_err(|e| Error::device("writing the superblock", e))?;
         }
@@ -106,7 +107,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     Ok(sb)
 }
 
-/// Zones for the metadata log: two rolls of a device full of files.
+/// Number of zones for the metadata log: enough for two snapshots of a device full of files.
 fn metadata_zones(geometry: &Geometry) -> u32 {
     let blocks = u64::from(geometry.zones).saturating_mul(geometry.zone_capacity.0);
     let files = FILES.max(u64::from(geometry.zones)).min(blocks / BLOCKS_PER_FILE);
@@ -145,7 +146,7 @@ async fn clear(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo]) -> Result<()> {
     Ok(())
 }
 
-/// Reads `blocks` blocks.
+/// Reads `blocks` blocks of `zone`, from block `from` of the zone on.
 pub(crate) async fn read_blocks(
     dev: &Arc<dyn ZonedDevice>,
     zone: ZoneId,
@@ -157,8 +158,8 @@ pub(crate) async fn read_blocks(
     dev.read(geometry.start(zone).plus(from), BufMut::zeroed(len)).await
 }
 
-/// The superblock, from whichever copy is good and of the file system whose metadata is there, and what is wrong with
-/// the others.
+/// The superblock, and the problems of the two copies. Of two good copies that differ, the copy counts whose file system
+/// wrote the metadata zones.
 pub(crate) async fn read_superblock(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
@@ -193,7 +194,7 @@ pub(crate) async fn read_superblock(
 
 fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) -> Error {
     const DOING: &str = "reading the superblock";
-    // A conventional zone does not tell whether it was written; its first block tells whether it is a superblock.
+    // Whether a conventional zone was written is not known; its first block was read above.
     let absent = problems.iter().all(|p| p.starts_with(ABSENT));
     let blank = absent
         && report.iter().all(|z| {
@@ -211,7 +212,7 @@ fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) 
     ))
 }
 
-/// The copy that belongs to the metadata. Copies differ where somebody put another drive's blocks there.
+/// The copy whose file system wrote the metadata zones. Copies differ where blocks of another drive were written over one.
 async fn choose(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
@@ -225,7 +226,7 @@ async fn choose(
             if info.pointer == Blocks::ZERO {
                 continue;
             }
-            // A zone that cannot be read says nothing.
+            // A zone that cannot be read proves nothing.
             let Ok(block) = read_blocks(dev, info.zone, Blocks::ZERO, 1).await else { continue };
             carried.extend(block.get(..header::SIZE).and_then(Header::decode).map(|header| header.uuid));
         }
@@ -236,7 +237,7 @@ async fn choose(
     };
     let at = match good.iter().position(|(_, sb)| carried.contains(&sb.uuid)) {
         Some(at) => at,
-        // Without metadata the mount fails later, and says so.
+        // No header was found: the replay fails later with an error of its own.
         None if carried.is_empty() => 0,
         None => {
             let uuids: Vec<String> = carried.iter().map(ToString::to_string).collect();
@@ -260,7 +261,7 @@ async fn choose(
     Ok((chosen, problems))
 }
 
-/// Fails where the device allows too few open zones to work with.
+/// Fails where the device allows too few open zones.
 pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()> {
     let total = Slots::of(geometry).total;
     if total >= MIN_SLOTS {

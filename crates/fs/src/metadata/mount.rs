@@ -88,7 +88,7 @@ fn assemble(
     let dev = Arc::clone(device.class(IoClass::Metadata));
     let geometry = dev.geometry();
     let slots = Slots::of(geometry);
-    let slots = if options.reserve { slots } else { Slots { ahead: 0, ..slots } };
+    let slots = if options.open_ahead { slots } else { Slots { ahead: 0, ..slots } };
     state.places.slots = Some(slots);
     state.places.kept = kept_for_reclaim(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();

@@ -1,11 +1,11 @@
-//! Reading the metadata log at mount.
+//! The replay: reads the metadata log at a mount.
 //!
-//! The highest epoch whose snapshot is complete counts; a torn or half-made one is passed over. Records are
-//! replayed up to the first thing that is not the next record: a torn tail ends the log and fails no mount.
+//! The highest epoch with a complete snapshot counts; an epoch with a torn or incomplete snapshot is skipped. Records are
+//! replayed up to the first block that does not hold the next record: a torn tail ends the log, and the mount succeeds.
 //!
-//! A power cut tears only what was never acknowledged. Each record says how many of those before it were durable when
-//! it was submitted, so a later one behind the end may prove that durable records are gone: that is damage, and fails
-//! the mount. So does a metadata zone that cannot be read. What nothing proves is the loss of the very last commit.
+//! A power cut tears only records that were never acknowledged. Each record says how many records before it were durable when
+//! it was submitted. A record behind the end of the log may therefore prove that durable records are gone: that is damage, and
+//! the mount fails. The mount also fails where a metadata zone cannot be read. The loss of the very last commit leaves no proof.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::zones::table::ZoneTable;
 /// Bytes read at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// The metadata as the log left it.
+/// The metadata that the log describes, and the end of the log.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub state: State,
     pub chain: Chain,
     pub spare: Spare,
     pub max_epoch: u64,
-    /// Something lies behind the last good record.
+    /// Blocks behind the last record are written.
     pub torn: bool,
     pub records: u64,
 }
@@ -44,7 +44,7 @@ struct Epoch {
     zones: Vec<ZoneId>,
 }
 
-/// Called with each record that counts.
+/// Called with the epoch and each record replayed.
 pub(crate) type Visit<'a> = &'a mut (dyn FnMut(u64, &Record) + Send);
 
 /// Reads the metadata log.
@@ -62,7 +62,7 @@ pub(crate) async fn replay(
         let table = ZoneTable::new(dev.geometry(), report, files_from);
         let mut state = State::new(u64::from(sb.block_size), table);
         let (end, complete) = read_epoch(dev, epoch, &pointer, &mut state, visit).await?;
-        look_behind(dev, sb, epoch, &pointer, &end).await?;
+        check_behind(dev, sb, epoch, &pointer, &end).await?;
         if !complete {
             torn_epochs.push(epoch.header.epoch);
             continue;
@@ -76,8 +76,8 @@ pub(crate) async fn replay(
         }
         let zones = epoch.zones.get(..end.zones).unwrap_or_default().to_vec();
         let last = *zones.last().expect("an epoch that was read has a zone");
-        // A zone that was begun and holds no record counts too: a second one of its index in the same epoch would
-        // leave the next mount to guess which of them goes on.
+        // A zone of the epoch without a record counts as torn too: the next commit must not begin a second zone with the same
+        // index, between which a later mount could not decide.
         let torn = !end.clean || pointer(last) > end.block || epoch.zones.len() > end.zones;
         let header = Header { index: u32::try_from(end.zones - 1).unwrap_or(0), ..epoch.header };
         let chain = Chain::resume(header, zones, pointer(last), end.sequence);
@@ -128,8 +128,8 @@ async fn read_header(dev: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<Option<
     Ok(block.get(..header::SIZE).and_then(Header::decode))
 }
 
-/// Fails where a record of the epoch behind its `end` proves that more was durable.
-async fn look_behind(
+/// Fails where a record of the epoch behind its `end` proves that more records were durable.
+async fn check_behind(
     dev: &Arc<dyn ZonedDevice>,
     sb: &Superblock,
     epoch: &Epoch,
@@ -140,7 +140,7 @@ async fn look_behind(
     let (read, last) = epoch.zones.split_at(end.zones.saturating_sub(1).min(epoch.zones.len()));
     let last = last.first().copied();
     for zone in (sb.metadata_first.0..sb.metadata_first.0 + sb.metadata_zones).map(ZoneId) {
-        // An earlier zone of the chain ends where the next one begins.
+        // The earlier zones of the chain were read to their ends.
         if pointer(zone) == 0 || read.contains(&zone) {
             continue;
         }
@@ -173,18 +173,18 @@ async fn look_behind(
 
 /// Where an epoch's last good record ends.
 struct End {
-    /// Zones that hold records.
+    /// Number of zones that hold records.
     zones: usize,
-    /// Block behind the last record, in the last of them.
+    /// The block behind the last record, in the last of these zones.
     block: u64,
-    /// The block in which what follows the last record begins.
+    /// The first block that holds more than records.
     begun: u64,
     sequence: u64,
-    /// Nothing but padding follows the last record in its block.
+    /// Only padding follows the last record in its block.
     clean: bool,
 }
 
-/// Replays an epoch into `state`; gives its end, and whether its snapshot is complete.
+/// Replays an epoch into `state`. Returns the epoch's end, and whether its snapshot is complete.
 async fn read_epoch(
     dev: &Arc<dyn ZonedDevice>,
     epoch: &Epoch,
@@ -204,14 +204,14 @@ async fn read_epoch(
                 complete |= count == end.sequence;
             }
             match state.apply(&record) {
-                // In a half-made snapshot anything may be missing; in a complete one it is damage.
+                // A record that does not apply is damage, except in an incomplete snapshot.
                 Err(_) if !complete => return Ok((end, false)),
                 applied => applied?,
             }
             visit(epoch.header.epoch, &record);
             end.sequence += 1;
         }
-        // A zone without a record of this chain was begun and never acknowledged.
+        // No record of a zone's first commit was acknowledged.
         if end.sequence == before && index > 0 {
             break;
         }
@@ -245,7 +245,7 @@ struct ZoneReader<'a> {
 impl<'a> ZoneReader<'a> {
     fn new(dev: &'a Arc<dyn ZonedDevice>, zone: ZoneId, pointer: u64) -> ZoneReader<'a> {
         let block = dev.geometry().block_size as usize;
-        // The header's block is not looked at again.
+        // Block 0 holds the header, which was read before.
         ZoneReader { dev, zone, pointer, base: 1, window: Vec::new(), at: 0, block }
     }
 
@@ -259,7 +259,7 @@ impl<'a> ZoneReader<'a> {
         self.base + (self.at / self.block) as u64
     }
 
-    /// The bytes from the next block on, as many as a frame may have.
+    /// The bytes from the next block on, at least as many as a frame may have.
     async fn next_block(&mut self) -> Result<Option<&[u8]>> {
         self.fill().await?;
         let at = self.at;
@@ -267,13 +267,13 @@ impl<'a> ZoneReader<'a> {
         Ok(self.window.get(at..).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// Whether nothing but padding follows the last record in its block: a torn record may begin there.
+    /// True if only padding follows the last record in its block. Otherwise a torn record may begin in the block.
     fn is_clean(&self) -> bool {
         let rest = self.window.get(self.at..).unwrap_or_default();
         rest.iter().take(self.at.next_multiple_of(self.block) - self.at).all(|b| *b == 0)
     }
 
-    /// The next record: `Some(None)` where its kind is not known.
+    /// The next record; `Some(None)` where its kind is not known, `None` at the end of the log.
     async fn next(&mut self, binding: &Binding, sequence: u64) -> Result<Option<Option<Record>>> {
         self.fill().await?;
         let Some((frame, at)) = frame::next(&self.window, self.at, self.block, binding, sequence) else {
@@ -284,7 +284,7 @@ impl<'a> ZoneReader<'a> {
         Ok(Some(record))
     }
 
-    /// Reads on until a whole frame is in the window, or all that is written.
+    /// Reads until the window holds a whole frame, or all written blocks.
     async fn fill(&mut self) -> Result<()> {
         while self.window.len() < self.at + self.block + MAX_FRAME {
             let done = self.at / self.block;

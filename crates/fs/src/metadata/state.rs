@@ -1,7 +1,7 @@
 //! The metadata in memory: names, inodes, zones, and the records that are not durable yet.
 //!
-//! Every change is a [`Record`] that is applied here and queued for the log, so that a replay does what the
-//! running system did.
+//! Every change is a [`Record`], which is applied to the state and queued for the metadata log. A replay applies the same
+//! records, and so reaches the same state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum Node {
     File(FileNode),
 }
 
-/// What the name space knows of a file.
+/// The node of a file that is no directory.
 #[derive(Debug)]
 pub(crate) struct FileNode {
     pub file: Arc<File>,
@@ -39,44 +39,45 @@ pub(crate) struct FileNode {
     pub writing: bool,
 }
 
-/// Everything that the metadata log describes.
+/// The metadata of one file system.
 #[derive(Debug)]
 pub(crate) struct State {
     pub block: u64,
     pub nodes: BTreeMap<u64, Node>,
-    /// Files without a name that somebody still has open.
+    /// Open files without a name.
     pub orphans: BTreeMap<u64, FileNode>,
     pub next_ino: u64,
-    /// The metadata gives no generation below this again; those in `places.generations` are still to be used.
+    /// Generations below this one are used or set aside in `places.generations`.
     pub next_generation: u64,
     pub zones: ZoneTable,
     pub journal: Journal,
     pub places: Places,
-    /// Names and their bytes, extents and segments: what a snapshot's length depends on.
+    /// Number of names. With the two counts below, it bounds the length of a snapshot.
     names: u64,
     name_bytes: u64,
+    /// Number of extents and segments.
     parts: u64,
 }
 
-/// Records on their way to the metadata log.
+/// The records queued for the metadata log.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Records applied so far.
+    /// Number of records applied.
     pub applied: u64,
-    /// Of those, how many are durable.
+    /// Number of records that are durable.
     pub durable: u64,
-    /// Applied and not yet handed to the device.
+    /// The records applied and not yet written.
     pub pending: VecDeque<Record>,
-    /// Applied since a roll took its snapshot.
+    /// The records applied since the snapshot of the roll under way.
     pub since_snapshot: Option<Vec<Record>>,
 }
 
-fn damaged(what: String) -> Error {
-    Error::new(ErrorKind::Corrupt, "replaying the metadata log").because(what)
+fn damaged(problem: String) -> Error {
+    Error::new(ErrorKind::Corrupt, "replaying the metadata log").because(problem)
 }
 
 impl State {
-    /// An empty root directory.
+    /// A state with an empty root directory.
     pub(crate) fn new(block: u64, zones: ZoneTable) -> State {
         let root = Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms: 0 };
         State {
@@ -94,7 +95,7 @@ impl State {
         }
     }
 
-    /// Applies a change and queues it for the log. Changes of files without a name stay in memory.
+    /// Applies a record and queues it for the log. Records of files without a name are applied only.
     pub(crate) fn commit(&mut self, record: Record) -> Result<()> {
         let named = match &record {
             Record::Extents { ino, .. }
@@ -107,7 +108,7 @@ impl State {
             | Record::Trim { ino, .. } => !self.orphans.contains_key(ino),
             _ => true,
         };
-        // What the record frees is freed by it: `apply` notes its number. A record that does not apply has none.
+        // `apply` marks freed blocks with the number of the record, so the number is taken before, and returned on failure.
         let before = self.journal.applied;
         self.journal.applied += u64::from(named);
         if let Err(error) = self.apply(&record) {
@@ -123,7 +124,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies a change. Fails, as far as that can be, before anything changed.
+    /// Applies a record. A record that fails changes the state only if it fails half-way through its extents.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<()> {
         match record {
             &Record::Counters { next_ino, next_generation } => {
@@ -318,7 +319,7 @@ impl State {
         }
     }
 
-    /// Gives up a handle of a file; the last one of a file without a name frees its blocks.
+    /// Ends a handle of a file. The last handle of a file without a name frees the file's blocks.
     pub(crate) fn drop_handle(&mut self, ino: u64) {
         if let Some(node) = self.file_node(ino) {
             node.handles = node.handles.saturating_sub(1);
@@ -386,15 +387,14 @@ impl State {
         }
         self.parts = self.parts + content.extents.as_slice().len() as u64 - before;
         content.stored = size;
-        let buffered = !content.in_flight.is_empty() || !content.tail.is_empty();
-        content.size = if buffered { content.size.max(size) } else { size };
+        content.size = if content.pages.is_empty() { size } else { content.size.max(size) };
         content.modified_ms = modified_ms;
         drop(content);
         self.free(freed);
         Ok(())
     }
 
-    /// Moves parts of a file; gives those that were still there to move.
+    /// Points a file's content at new extents. Returns those that replaced an old extent.
     pub(crate) fn remap(&mut self, ino: u64, extents: &[Extent]) -> Result<Vec<Extent>> {
         let file = self.named_file(ino)?;
         let (freed, taken, lifetime) = {
@@ -463,16 +463,16 @@ impl State {
         Ok(())
     }
 
-    /// Gives up tickets of a parallel log, and its first segments.
+    /// Retires the tickets of a parallel log below `below`, and frees its first `segments` segments.
     fn retire(&mut self, ino: u64, below: u64, segments: usize) -> Result<()> {
         let file = self.parallel_log(ino)?;
         let freed: Freed = {
             let mut content = file.content.write();
             let log = &mut content.log;
             log.retired = log.retired.max(below);
-            // What was decided of an epoch is not asked for any more when all of it is retired.
-            let over = log.epochs.iter().skip(1).take_while(|next| next.first <= log.retired).count();
-            log.epochs.drain(..over);
+            // The record of an epoch is not needed once all tickets of the epoch are retired.
+            let ended = log.epochs.iter().skip(1).take_while(|next| next.first <= log.retired).count();
+            log.epochs.drain(..ended);
             let segments = segments.min(log.segments.len());
             self.parts -= segments as u64;
             let freed: Freed =
@@ -484,7 +484,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a segment of a parallel log earlier; one that has nothing left goes.
+    /// Ends a segment of a parallel log at block `end`, and removes an empty segment.
     fn trim(&mut self, ino: u64, segment: usize, end: units::Blocks) -> Result<()> {
         let file = self.parallel_log(ino)?;
         let freed = {
@@ -507,13 +507,13 @@ impl State {
         Ok(())
     }
 
-    /// About how long a snapshot would be; never less than it is.
+    /// An upper bound of the length of a snapshot, in bytes.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
-        // Frames included; a log has a cut and a seal beside its inode, a list of extents one frame each.
+        // 192 bytes per node: the frames of an inode, and of a log's cut and seal. 72 per extent or segment: a frame each.
         256 + self.nodes.len() as u64 * 192 + self.names * 56 + self.name_bytes + self.parts * 72
     }
 
-    /// The records that make this state from nothing: what a roll writes.
+    /// The records from which a replay makes this state.
     pub(crate) fn snapshot(&self) -> Vec<Record> {
         let mut records =
             vec![Record::Counters { next_ino: self.next_ino, next_generation: self.next_generation }];
@@ -545,12 +545,12 @@ impl State {
     }
 }
 
-/// The size of a parallel log: the blocks that it holds.
+/// The size of a parallel log in bytes: all blocks of its segments.
 fn size_of_segments(segments: &[Segment], block: u64) -> u64 {
     segments.iter().map(|s| s.end.minus(s.start).0 * block).sum()
 }
 
-/// The records that make `file`.
+/// The records from which a replay makes `file`.
 fn file_records(file: &File, records: &mut Vec<Record>) {
     let ino = file.ino;
     let content = file.content.read();
@@ -607,7 +607,7 @@ mod tests {
         let create =
             Record::Create { ino: 2, parent: ROOT, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
         state.commit(create.clone()).expect("applies");
-        // Nobody would ever find the records durable up to a number that no record has.
+        // A commit up to the number of a record that does not exist would never end.
         assert!(state.commit(create).is_err());
         assert!(state.commit(Record::Unlink { parent: ROOT, name: "b".to_owned() }).is_err());
         assert_eq!((state.journal.applied, state.journal.pending.len()), (1, 1));

@@ -128,9 +128,9 @@ impl Shared {
     }
 
     /// The turn to finish and reset zones, where writers of logs do so themselves: without
-    /// [`MountOptions::reserve`](crate::MountOptions::reserve).
+    /// [`MountOptions::open_ahead`](crate::MountOptions::open_ahead).
     async fn zone_work(&self) -> Option<Turn<'_>> {
-        if self.options.reserve { None } else { Some(self.zone_turn.acquire().await) }
+        if self.options.open_ahead { None } else { Some(self.zone_turn.acquire().await) }
     }
 
     /// Finishes and resets zones on a log writer's path, before the log takes a zone: without zones opened ahead.

@@ -257,7 +257,7 @@ impl Shared {
 
     /// Opens the zone of `segment`, in a mount that opens none ahead.
     async fn open_for_a_log(&self, segment: &Segment) {
-        if !self.options.reserve
+        if !self.options.open_ahead
             && segment.start == Blocks::ZERO
             && let Err(error) = self.device.class(IoClass::Log).zone(segment.zone, Action::Open).await
         {

@@ -24,7 +24,7 @@ fn a_file_reads_back_after_a_remount() {
 }
 
 #[test]
-fn a_reader_sees_what_is_buffered_and_survives_the_removal() {
+fn a_reader_sees_buffered_bytes_and_still_reads_after_the_removal() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         let writer = fs.create("/a", &data()).await.unwrap();
@@ -58,7 +58,7 @@ fn a_reader_sees_what_is_buffered_and_survives_the_removal() {
 }
 
 #[test]
-fn names_behave_as_in_posix() {
+fn name_changes_follow_posix() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         fs.mkdir("/d").await.unwrap();
@@ -90,7 +90,7 @@ fn names_behave_as_in_posix() {
 }
 
 #[test]
-fn a_file_goes_on_where_it_ended() {
+fn a_reopened_file_is_appended_to_at_its_end() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let mut content = Vec::new();
     drive.run(async {
@@ -111,7 +111,7 @@ fn a_file_goes_on_where_it_ended() {
 }
 
 #[test]
-fn truncation_cuts_and_extends_with_zeroes() {
+fn truncate_cuts_and_extends_with_zeros() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let mut content = bytes(30_000, 3);
     drive.run(async {
@@ -134,7 +134,7 @@ fn truncation_cuts_and_extends_with_zeroes() {
 }
 
 #[test]
-fn a_log_is_there_after_a_clean_close_and_after_a_process_crash() {
+fn a_log_survives_a_close_and_a_crash_of_the_process() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let mut content = Vec::new();
     drive.run(async {
@@ -188,7 +188,7 @@ fn many_logs_one_after_the_other_leave_no_zones_behind() {
 }
 
 #[test]
-fn a_full_drive_says_so_reads_on_and_recovers_when_something_is_deleted() {
+fn a_full_drive_returns_no_space_still_reads_and_writes_again_after_a_delete() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         let mut written = Vec::new();
@@ -240,7 +240,7 @@ fn five_open_zones_are_enough() {
 }
 
 #[test]
-fn formatting_asks_before_it_destroys() {
+fn format_refuses_a_device_with_data_without_force() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(fs.unmount()).unwrap();
     let dev = drive.dev();
@@ -274,7 +274,7 @@ fn a_read_only_mount_writes_nothing() {
 }
 
 #[test]
-fn a_second_lock_fails_and_a_released_one_is_free() {
+fn a_second_lock_fails_until_the_first_is_released() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let lock = fs.lock("/db/LOCK").unwrap();
     assert_eq!(fs.lock("/db//LOCK").unwrap_err().kind(), ErrorKind::Busy);
@@ -284,7 +284,7 @@ fn a_second_lock_fails_and_a_released_one_is_free() {
 }
 
 #[test]
-fn a_close_that_is_dropped_half_way_is_done_again() {
+fn a_close_whose_future_was_dropped_can_be_repeated() {
     let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(100));
     let (drive, fs) = Drive::formatted(EmuOptions { latency, ..EmuOptions::tiny() });
     drive.run(async {
@@ -299,7 +299,7 @@ fn a_close_that_is_dropped_half_way_is_done_again() {
             })
             .await;
             drop(close);
-            // Closed again, or dropped.
+            // A second close, or the drop of the writer.
             if way == 0 {
                 writer.close().await.unwrap();
             }

@@ -1,4 +1,4 @@
-//! A flipped bit on the medium is said, and never loses silently what was durable.
+//! A flipped bit on the medium is reported, and never silently loses durable data.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use crate::common::{Drive, bytes, log, read, write};
@@ -9,7 +9,7 @@ use zoned::{Action, Buf, BufMut, Durability};
 
 const BLOCK: usize = 4096;
 
-/// What the zone holds.
+/// The content of the zone.
 fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
     let dev = drive.dev();
     drive.run(async {
@@ -43,7 +43,7 @@ fn problems(drive: &Drive) -> Vec<String> {
     drive.run(Fs::check(&dev)).unwrap().problems
 }
 
-/// How a log is left.
+/// The state in which a log is left.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
     Open,
@@ -51,7 +51,7 @@ enum Left {
     Unmounted,
 }
 
-/// Ten synced records of one block each; gives the log's zone.
+/// Writes ten synced records of one block each. Returns the log's zone.
 fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
     let mut content = Vec::new();
     let zone = drive.run(async {
@@ -75,7 +75,7 @@ fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
     (zone, content)
 }
 
-/// The log is readable before entry `lost`, and says that it is damaged behind that.
+/// Asserts that the log is readable before entry `lost`, and that reads behind it fail as damaged.
 fn is_damaged(drive: &Drive, content: &[u8], lost: usize, size: usize) {
     let fs = drive.mount();
     drive.run(async {
@@ -109,20 +109,20 @@ fn a_closed_log_that_is_damaged_is_never_read_short() {
 }
 
 #[test]
-fn an_open_log_that_lost_what_a_later_entry_knew_to_be_durable_is_never_read_short() {
+fn an_open_log_that_lost_a_durable_entry_is_never_read_short() {
     for lost in 0..9 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         let (zone, content) = ten_records(&drive, &fs, Left::Open);
         let drive = Drive::from_media(drive.emu.media());
         flip(&drive, zone, lost * BLOCK + 100);
         is_damaged(&drive, &content, lost, 3000 * 9);
-        // The first mount has closed the log: the second one knows as much.
+        // The first mount has closed the log: a second mount finds the same damage.
         is_damaged(&drive, &content, lost, 3000 * 9);
     }
 }
 
 #[test]
-fn a_damaged_log_can_be_removed_and_its_zones_come_back() {
+fn a_damaged_log_can_be_removed_and_its_zones_are_freed() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let (zone, content) = ten_records(&drive, &fs, Left::Open);
     let drive = Drive::from_media(drive.emu.media());
@@ -134,8 +134,8 @@ fn a_damaged_log_can_be_removed_and_its_zones_come_back() {
     drive.check();
 }
 
-/// Within the mount that wrote the log: by either reader it is readable before record `lost`, and no further.
-fn is_noticed(drive: &Drive, fs: &Fs, content: &[u8], lost: usize) {
+/// Asserts, in the mount that wrote the log, that both kinds of reader read the log up to record `lost`, and no further.
+fn assert_damage_is_reported(drive: &Drive, fs: &Fs, content: &[u8], lost: usize) {
     drive.run(async {
         let reader = fs.open("/a.log").unwrap();
         let mut sequential = SequentialReader::new(reader.clone());
@@ -150,7 +150,7 @@ fn is_noticed(drive: &Drive, fs: &Fs, content: &[u8], lost: usize) {
         errors.push(
             SequentialReader::new(reader.clone()).read_at(Bytes(0), &mut [0; 30_000]).await.unwrap_err(),
         );
-        // A few bytes too, and what is read with them.
+        // A read of a few bytes too.
         for (at, len) in [(0, content.len()), (3000 * lost, 1), (3000 * lost + 2999, 1)] {
             errors.push(reader.read_at(Bytes(at as u64), &mut vec![0; len]).await.unwrap_err());
         }
@@ -165,20 +165,20 @@ fn is_noticed(drive: &Drive, fs: &Fs, content: &[u8], lost: usize) {
 }
 
 #[test]
-fn a_log_that_is_damaged_after_its_writer_closed_it_is_not_read_as_if_it_were_whole() {
+fn damage_after_the_close_of_a_log_fails_its_reads() {
     for lost in 0..10 {
-        // The header, the bytes of the log.
+        // A bit of the header, and one of the payload.
         for byte in [9, 24, 50, 100, 3063] {
             let (drive, fs) = Drive::formatted(EmuOptions::tiny());
             let (zone, content) = ten_records(&drive, &fs, Left::Closed);
             flip(&drive, zone, lost * BLOCK + byte);
-            is_noticed(&drive, &fs, &content, lost);
+            assert_damage_is_reported(&drive, &fs, &content, lost);
         }
     }
 }
 
 #[test]
-fn a_log_that_is_damaged_after_it_was_read_is_not_read_as_if_it_were_whole() {
+fn damage_after_a_read_of_a_log_fails_the_next_reads() {
     for lost in 0..10 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         let (zone, content) = ten_records(&drive, &fs, Left::Unmounted);
@@ -190,11 +190,11 @@ fn a_log_that_is_damaged_after_it_was_read_is_not_read_as_if_it_were_whole() {
         });
         assert_eq!(all, content);
         flip(&drive, zone, lost * BLOCK + 100);
-        is_noticed(&drive, &fs, &content, lost);
+        assert_damage_is_reported(&drive, &fs, &content, lost);
     }
 }
 
-/// Commits over several metadata zones, without a roll; gives the zones of the log.
+/// Commits over several metadata zones, without a roll. Returns the zones of the metadata log.
 fn commits(count: u32) -> (Drive, Vec<ZoneId>) {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
@@ -216,7 +216,7 @@ fn a_damaged_commit_before_the_last_one_fails_the_mount() {
     let mut seen = 0;
     for (&zone, &blocks) in zones.iter().zip(&last) {
         for block in 0..blocks {
-            // The last commit of all looks like one that was torn.
+            // A damaged last commit looks like a torn one.
             if zone == zones[zones.len() - 1] && block + 1 >= blocks {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Zones that somebody else left open or written.
+//! Zones that another program left open or written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::common::{Drive, bytes, data, log, read, write};
@@ -6,21 +6,21 @@ use fs::{ErrorKind, FormatOptions, Fs};
 use zoned::emu::EmuOptions;
 use zoned::{Action, Buf, Durability, ZoneId, ZoneState};
 
-/// A drive of which the last zones are open, as many as it allows to be active.
+/// A drive whose last zones are active: as many as the drive allows.
 fn occupied(drive: &Drive) {
     let dev = drive.dev();
     let (zones, most) = (dev.geometry().zones, dev.geometry().max_active.unwrap());
     for n in 0..most {
         let zone = ZoneId(zones - 1 - n);
         dev.zone(zone, Action::Open).wait().unwrap();
-        // One in two holds something, and is closed.
+        // Every other zone is written and closed.
         if n % 2 == 1 {
             let block = Buf::zeroed(dev.geometry().block_size as usize);
             dev.write(dev.geometry().start(zone), block, Durability::Cached).wait().unwrap();
             dev.zone(zone, Action::Close).wait().unwrap();
         }
     }
-    // The open limit is below the active one: what is open empty is enough to stop the next one.
+    // The open limit is below the active limit: the empty open zones alone reach it.
     dev.zone(ZoneId(zones - 1 - most), Action::Open).wait().unwrap_err();
 }
 
@@ -29,7 +29,7 @@ fn limits() -> EmuOptions {
 }
 
 #[test]
-fn a_drive_that_others_left_at_its_active_limit_is_refused_and_formatted_by_force() {
+fn a_drive_at_its_active_limit_is_refused_and_formatted_by_force() {
     let drive = Drive::new(limits());
     occupied(&drive);
     let dev = drive.dev();
@@ -47,7 +47,7 @@ fn a_drive_that_others_left_at_its_active_limit_is_refused_and_formatted_by_forc
 }
 
 #[test]
-fn a_mount_takes_zones_back_that_others_left_active() {
+fn a_mount_resets_empty_zones_that_another_program_left_active() {
     let (drive, fs) = Drive::formatted(limits());
     drive.run(async {
         write(&fs, "/before", &bytes(30_000, 1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A full drive: nobody waits for ever, "no space" comes only where there is none, and deletes bring it back.
+//! A full drive: no writer waits for ever, `NoSpace` is returned only where no space is left, and deletes free space.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 
 const LIFETIMES: [Lifetime; 4] = [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long];
 
-/// A drive that takes only short transfers: one write of a file becomes many.
+/// A drive with a short longest transfer: one write of a file becomes many operations.
 #[derive(Debug)]
 struct Narrow {
     emu: Arc<Emu>,
@@ -41,7 +41,7 @@ impl ZonedDevice for Narrow {
     }
 }
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -55,7 +55,7 @@ fn data(lifetime: Lifetime) -> CreateOptions {
     CreateOptions { lifetime, ..CreateOptions::default() }
 }
 
-/// Whether `result` is an answer a full drive may give.
+/// True if `result` is an error that a full drive may return.
 fn may_be_full<T>(result: fs::Result<T>) -> bool {
     match result {
         Ok(_) => true,
@@ -70,7 +70,7 @@ fn may_be_full<T>(result: fs::Result<T>) -> bool {
     }
 }
 
-/// Writes files of random sizes, syncs now and then, and deletes one of them when the drive is full.
+/// Writes files of random sizes with some syncs, and deletes a file when the drive is full.
 async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
     let mut numbers = Numbers(seed * 31 + name);
     let mut files: Vec<String> = Vec::new();
@@ -100,7 +100,7 @@ async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
     }
 }
 
-/// Appends to a log with a sync each, and starts a new one from time to time.
+/// Appends to a log with a sync each, and begins a new log from time to time.
 async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
     let mut numbers = Numbers(seed * 17 + name);
     let mut before = None;
@@ -157,7 +157,7 @@ fn writers_on_a_full_drive_never_wait_for_each_other() {
             }
         });
         let used = fs.statfs().used;
-        assert_eq!(used.0, 0, "seed {seed}: everything was deleted");
+        assert_eq!(used.0, 0, "seed {seed}: all files were deleted");
         drive.run(fs.unmount()).unwrap();
         drive.check();
     }
@@ -197,16 +197,16 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
             });
         }
         for _ in 0..5 {
-            over.recv_timeout(Duration::from_secs(120)).expect("a writer waits for ever");
+            over.recv_timeout(Duration::from_secs(120)).expect("no writer waits for ever");
         }
-        assert_eq!(fs.statfs().used.0, 0, "everything was deleted");
+        assert_eq!(fs.statfs().used.0, 0, "all files were deleted");
         block_on(&*driver, fs.unmount()).unwrap();
         let report = block_on(&*driver, Fs::check(&dev)).unwrap();
         assert_eq!(report.problems, Vec::<String>::new());
     }
 }
 
-/// Writes one file after the other until the drive says that it is full: the names of the files that fit.
+/// Writes one file after the other until the drive is full. Returns the names of the files that fit.
 async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
     for n in 0.. {
         let path = format!("/{prefix}-{n}");
@@ -241,7 +241,7 @@ fn usable(fs: &Fs) -> u64 {
 }
 
 #[test]
-fn one_writer_gets_every_block_but_the_reserve_before_there_is_no_space() {
+fn one_writer_gets_every_block_but_those_kept_for_reclaim_before_no_space() {
     for zones in [12, 24, 70] {
         let (drive, fs) = Drive::formatted(small(zones));
         let reserve = if zones < 64 { 60 } else { 120 };
@@ -250,7 +250,7 @@ fn one_writer_gets_every_block_but_the_reserve_before_there_is_no_space() {
         let files = drive.run(fill(&fs, "a", Lifetime::NotSet, 16 << 10));
         let stat = fs.statfs();
         assert_eq!(stat.used.0, files.len() as u64 * 4 * BLOCK);
-        // Four blocks did not fit any more.
+        // The next file of four blocks did not fit.
         assert!(stat.capacity.0 - stat.used.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
         assert!(stat.free.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
         drive.run(fs.unmount()).unwrap();
@@ -259,7 +259,7 @@ fn one_writer_gets_every_block_but_the_reserve_before_there_is_no_space() {
 }
 
 #[test]
-fn writers_of_several_lifetimes_get_every_block_but_the_reserve_before_there_is_no_space() {
+fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_before_no_space() {
     for zones in [12, 24, 70] {
         let drive = Drive::new(small(zones));
         drive.format();
@@ -272,7 +272,7 @@ fn writers_of_several_lifetimes_get_every_block_but_the_reserve_before_there_is_
                 spawn(&*drive.driver, "writer", async move {
                     fill(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
                     let stat = fs.statfs();
-                    // Each may have given up one file, and was told so while the others' were in flight.
+                    // Each writer may have failed with one file while the files of the other writers were in flight.
                     assert!(stat.capacity.0 - stat.used.0 < 40 * BLOCK, "{zones} zones: {stat:?}");
                 })
             })
@@ -292,7 +292,7 @@ fn writers_of_several_lifetimes_get_every_block_but_the_reserve_before_there_is_
 }
 
 #[test]
-fn after_no_space_reads_go_on_and_half_dead_zones_are_reclaimed_for_new_files() {
+fn after_no_space_reads_work_and_half_dead_zones_are_reclaimed_for_new_files() {
     for (zones, every) in [(12, 2), (12, 3), (24, 2), (24, 5), (24, 7)] {
         let (drive, fs) = Drive::formatted(small(zones));
         drive.run(async {
@@ -300,7 +300,7 @@ fn after_no_space_reads_go_on_and_half_dead_zones_are_reclaimed_for_new_files() 
             for (n, path) in files.iter().enumerate() {
                 assert_eq!(crate::common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
             }
-            // Every other file goes, or fewer: each zone is dead in part, none is free.
+            // Up to every other file is removed: each zone is partly dead, and no zone is empty.
             let (gone, kept): (Vec<_>, Vec<_>) = files.iter().enumerate().partition(|(n, _)| n % every == 0);
             for (_, path) in &gone {
                 fs.unlink(path).await.unwrap();

@@ -1,5 +1,5 @@
-//! Zones for logs: reserved and opened ahead, so that an append waits for nothing but the log's own writes; within
-//! the device's limits; and without any work while nobody does anything.
+//! Zones opened ahead for logs: an append waits only for the log's own writes, the device's limits are kept, and an idle file
+//! system does no work.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use units::{Blocks, Driver, Instant, sleep_until, spawn};
 use zoned::emu::{Choose, Emu, EmuOptions, FaultOp, FaultSpec, Latency, Profile, Seeded};
 use zoned::{Action, Geometry, Io, Op, ZoneState, ZonedDevice};
 
-/// A drive that notes when entries of logs were on their way to it, and counts its operations.
+/// A drive that records when writes of log entries were in flight, and counts its operations.
 #[derive(Debug)]
 struct Watch {
     emu: Arc<Emu>,
@@ -37,7 +37,7 @@ impl Watch {
         })
     }
 
-    /// How much of the time between two moments no entry was on its way.
+    /// The part of the time between two moments during which no entry was in flight.
     fn idle(&self, from: Instant, to: Instant) -> Duration {
         let entries = self.entries.lock();
         let mut within: Vec<_> =
@@ -85,7 +85,7 @@ impl ZonedDevice for Watch {
     }
 }
 
-/// A drive with the times of a profile and zones of 2 MiB.
+/// A drive with the latencies of a profile and zones of 2 MiB.
 fn like(profile: &str, zones: u32) -> EmuOptions {
     EmuOptions {
         zones,
@@ -102,7 +102,7 @@ async fn pause(fs: &Fs, time: Duration) {
     sleep_until(&**fs.driver(), fs.driver().now().after(time)).await;
 }
 
-/// Writes, replaces and deletes files of several lifetimes until told to stop.
+/// Writes, replaces and deletes files of several lifetimes until `stop`.
 async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
     let mut random = Seeded::new(u64::from(name));
     for round in 0_usize.. {
@@ -122,7 +122,8 @@ async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
     }
 }
 
-/// The appends of logs that roll over zones: the longest time that one waited for anything but its own log's writes.
+/// Appends to logs that replace their zones. Returns the longest time for which an append waited while no write of its own log
+/// was in flight.
 async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Duration, Duration) {
     let (mut idle, mut longest) = (Duration::ZERO, Duration::ZERO);
     let record = bytes(30_000, 7);
@@ -130,7 +131,7 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
     for n in 0..logs {
         let path = format!("/{n}.log");
         let writer = fs.create(&path, &log()).await.unwrap();
-        // The first append waits for the log before this one: it is not measured.
+        // The first append waits for the log before this one, and is not measured.
         writer.append(&record).await.unwrap();
         if let Some((path, writer)) = before.take() {
             writer.close().await.unwrap();
@@ -143,7 +144,7 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
             idle = idle.max(watch.idle(begun, ended));
             longest = longest.max(ended.since(begun));
             if at % 16 == 15 {
-                // A zone takes longer to fill than to reset, as large ones do.
+                // A zone takes longer to fill than to reset, like the large zones of real drives.
                 writer.sync().await.unwrap();
                 pause(fs, Duration::from_millis(6)).await;
             }
@@ -153,7 +154,7 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
     (idle, longest)
 }
 
-/// Logs beside files, reclaim and flushes on a drive with the times of `profile`.
+/// Logs beside files, reclaim and flushes on a drive with the latencies of `profile`.
 fn measure(profile: &str, log: LogOptions) {
     let drive = Drive::new(like(profile, 72));
     drive.format();
@@ -173,7 +174,7 @@ fn measure(profile: &str, log: LogOptions) {
         }
     });
     let (idle, longest) = drive.run(async {
-        // The drive fills up: from here on zones are reclaimed.
+        // The drive is nearly full: from here on zones are reclaimed.
         pause(&fs, Duration::from_millis(400)).await;
         let measured = roll_over(&fs, &watch, 12, 260).await;
         stop.store(true, Ordering::Relaxed);
@@ -191,15 +192,15 @@ fn measure(profile: &str, log: LogOptions) {
          {resets} resets"
     );
     assert_eq!(waits, 0, "{what}: a log waited for a zone");
-    assert_eq!(idle, Duration::ZERO, "{what}: an append waited for something else than the log's writes");
-    assert!(longest > Duration::ZERO, "{what}: the test wants appends that wait for the drive");
-    assert!(opens > 30 && resets > 60, "{what}: {opens} opens, {resets} resets: nothing happened meanwhile");
+    assert_eq!(idle, Duration::ZERO, "{what}: an append waited while no write of its log was in flight");
+    assert!(longest > Duration::ZERO, "{what}: some append must wait for the drive");
+    assert!(opens > 30 && resets > 60, "{what}: {opens} opens, {resets} resets: too few");
     drive.run(fs.unmount()).unwrap();
     drive.check();
 }
 
 #[test]
-fn an_append_waits_for_no_open_finish_reset_or_metadata_commit() {
+fn an_append_does_not_wait_for_an_open_finish_reset_or_metadata_commit() {
     for profile in ["zn540", "confzns"] {
         for (mode, window) in [(IoMode::Append, 1), (IoMode::Append, 4), (IoMode::Write, 1)] {
             measure(profile, LogOptions { mode, window, buffer: 16 << 10, ..LogOptions::default() });
@@ -207,8 +208,8 @@ fn an_append_waits_for_no_open_finish_reset_or_metadata_commit() {
     }
 }
 
-/// Logs that switch while others are open, and files, on a drive with few open zones: the emulator refuses what goes
-/// beyond.
+/// Files, and logs that replace their zones while other logs are open, on a drive with few open zones: the emulator refuses
+/// operations beyond the limit.
 #[test]
 fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
     for limit in 4..=14 {
@@ -227,7 +228,7 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
         let watch = Watch::over(&drive.emu);
         let options = MountOptions {
             write_buffer: 16 << 10,
-            // An entry as long as a zone: the end of one zone is in memory while the next one is the log's already.
+            // An entry as long as a zone: the entries for the end of one zone are buffered when the log takes the next zone.
             log: LogOptions { buffer: 56 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
@@ -289,7 +290,7 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
 }
 
 #[test]
-fn once_the_reserve_is_full_nothing_happens_on_an_idle_file_system() {
+fn an_idle_file_system_submits_no_operations_once_zones_are_opened_ahead() {
     for limit in [Some(4), Some(7), Some(8), Some(9), Some(14), None] {
         let latency = Latency::all(Duration::from_micros(10));
         let drive =
@@ -301,7 +302,7 @@ fn once_the_reserve_is_full_nothing_happens_on_an_idle_file_system() {
             write(&fs, "/a", &bytes(100_000, 1)).await.unwrap();
             let writer = fs.create("/a.log", &log()).await.unwrap();
             for n in 0..20 {
-                // The log leaves its zone with the last entries for it in the buffer.
+                // The log leaves its zone while the last entries for the zone are buffered.
                 writer.append(&bytes(9_000, n)).await.unwrap();
                 pause(&fs, Duration::from_millis(20)).await;
             }
@@ -319,7 +320,7 @@ fn once_the_reserve_is_full_nothing_happens_on_an_idle_file_system() {
     }
 }
 
-/// Zones that the device has open, and holds nothing in.
+/// Number of zones that are open and empty.
 fn opened(drive: &Drive) -> usize {
     let report = drive.dev().report_all().unwrap();
     report.iter().filter(|z| z.state == ZoneState::ExplicitOpen && z.pointer == Blocks::ZERO).count()
@@ -334,11 +335,11 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         assert_eq!(opened(&drive), expected, "limit {limit}");
         drive.run(fs.unmount()).unwrap();
         assert_eq!(opened(&drive), 0, "limit {limit}");
-        // A process that was killed leaves them open: the next mount takes care of them.
+        // A killed process leaves zones open: the next mount resets them.
         let fs = drive.mount();
         drive.run(pause(&fs, Duration::from_millis(1)));
         drive.run(async {
-            // A log takes what is open, others are opened, and lower zones come free.
+            // A log takes the open zones, further zones are opened, and lower zones become empty.
             write(&fs, "/a", &bytes(300_000, 1)).await.unwrap();
             let writer = fs.create("/a.log", &log()).await.unwrap();
             for n in 0..20 {
@@ -351,7 +352,7 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         });
         drop(fs);
         let left = opened(&drive);
-        // What the log left of its zone takes a slot too.
+        // The rest of the log's zone holds a slot too.
         let fits = |n: usize| n <= expected && n >= expected.min(1);
         assert!(fits(left), "limit {limit}: {left}");
         let killed = Drive { driver: drive.driver.clone(), emu: drive.emu.clone() };
@@ -369,7 +370,7 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
 }
 
 #[test]
-fn a_log_that_is_closed_unwritten_takes_no_zone() {
+fn a_log_that_is_closed_without_entries_takes_no_zone() {
     let options = EmuOptions { max_open: Some(14), max_active: Some(14), ..EmuOptions::tiny() };
     let drive = Drive::new(options);
     drive.format();
@@ -389,7 +390,7 @@ fn a_log_that_is_closed_unwritten_takes_no_zone() {
     drive.check();
 }
 
-/// A drive on which metadata takes its time.
+/// A drive with slow metadata writes.
 #[derive(Debug)]
 struct SlowMetadata {
     emu: Arc<Emu>,
@@ -419,7 +420,7 @@ impl ZonedDevice for SlowMetadata {
 }
 
 #[test]
-fn what_was_synced_in_a_zone_that_the_log_has_just_taken_survives_a_power_cut() {
+fn synced_entries_in_a_zone_that_the_log_has_just_taken_survive_a_power_cut() {
     for records in 1..24 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         let metadata = fs.superblock().metadata_first.0;
@@ -446,7 +447,7 @@ fn what_was_synced_in_a_zone_that_the_log_has_just_taken_survives_a_power_cut() 
 }
 
 #[test]
-fn a_device_that_refuses_to_open_a_zone_still_has_its_logs() {
+fn logs_work_on_a_device_that_refuses_to_open_a_zone() {
     let options = EmuOptions { max_open: Some(14), max_active: Some(14), ..EmuOptions::tiny() };
     let drive = Drive::new(options);
     drive.format();
@@ -467,7 +468,7 @@ fn a_device_that_refuses_to_open_a_zone_still_has_its_logs() {
 }
 
 #[test]
-fn a_metadata_write_that_fails_reaches_who_syncs_a_log() {
+fn the_sync_of_a_log_returns_the_error_of_a_failed_metadata_write() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         pause(&fs, Duration::from_millis(1)).await;
@@ -478,7 +479,7 @@ fn a_metadata_write_that_fails_reaches_who_syncs_a_log() {
         writer.append(b"nobody knows this log").await.unwrap();
         writer.sync().await.unwrap_err();
         let error = writer.sync().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ReadOnly, "the next one too: {error}");
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "the next sync too: {error}");
     });
     assert_eq!(
         drive.cut(&mut Seeded::new(1)).mount().stat("/a.log").unwrap_err().kind(),

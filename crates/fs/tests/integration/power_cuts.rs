@@ -1,7 +1,7 @@
-//! Random work, power cuts at random operations of the device, and a model that says what may be left.
+//! Random work, power cuts at random operations of the device, and a model of the states that may survive.
 //!
-//! Changes of names survive as a prefix of what was done, at least up to the last sync; a file's content is a
-//! prefix of what was appended, at least up to its last sync.
+//! Changes of names survive as a prefix of all changes, at least up to the last sync. A file's content survives as a prefix of
+//! the appended bytes, at least up to the file's last sync.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-/// Path to identity of what is there; directories are identity 0.
+/// The identity of the file at each path; a directory has identity 0.
 type Names = BTreeMap<String, u64>;
 
 #[derive(Clone, Default)]
 struct Model {
     states: Vec<Names>,
-    /// Index of the newest state that is durable for sure.
+    /// Index of the newest state that is known to be durable.
     floor: usize,
     contents: BTreeMap<u64, Vec<u8>>,
     synced: BTreeMap<u64, usize>,
@@ -44,7 +44,7 @@ impl Model {
         self.floor = self.states.len() - 1;
     }
 
-    /// What is wrong with a tree found after a power cut.
+    /// The fault of a tree found after a power cut, if any.
     fn verdict(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), String> {
         let fits = |names: &Names| {
             names.len() == found.len()
@@ -71,7 +71,7 @@ impl Model {
     }
 }
 
-/// Keeps images of the medium, taken after some operations, with what the model knew then.
+/// Takes images of the medium after some operations, each with the model at that moment.
 struct Recorder {
     emu: Arc<Emu>,
     model: Arc<Mutex<Model>>,
@@ -116,7 +116,7 @@ struct World {
     model: Arc<Mutex<Model>>,
     random: Seeded,
     next: u64,
-    /// Files are this many times smaller: the drive is.
+    /// Divisor of the file sizes, for a small drive.
     scale: usize,
     /// Open logs: path at creation, identity, writer.
     logs: Vec<(u64, Writer)>,
@@ -124,7 +124,7 @@ struct World {
 
 const PATHS: [&str; 8] = ["/a", "/b", "/c", "/d/a", "/d/b", "/e/a", "/x.log", "/y.log"];
 
-/// A path with a long name: a few changes fill a block of metadata.
+/// A path with a long name, so that a few changes fill a block of metadata.
 fn path(random: &mut Seeded) -> String {
     PATHS[random.choose(PATHS.len())].to_owned() + &"-".repeat(200)
 }
@@ -175,7 +175,7 @@ impl World {
                 }
                 writer.close().await.unwrap();
             }
-            // Two names of one file: nothing is renamed.
+            // Both names are of one file: the rename changes nothing.
             3 | 4 if there && path != other && names.get(other) != names.get(path) => {
                 model.lock().next(|names| {
                     let id = names.remove(path).unwrap();
@@ -259,7 +259,7 @@ fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
     }
 }
 
-/// Looks at what one power cut left.
+/// Mounts the medium that one power cut left, and judges its tree.
 fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let drive = Drive::from_media(image);
     let dev = drive.dev();
@@ -280,7 +280,7 @@ fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Resu
     })
 }
 
-/// One run of `steps` steps, every kept image cut several times. Gives the number of cuts.
+/// One run of `steps` steps, with several power cuts of every image. Returns the number of cuts.
 fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) -> Result<u64, String> {
     let kept = record(seed, steps, broken_rule);
     let mut done = 0;
@@ -295,14 +295,14 @@ fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) 
     Ok(done)
 }
 
-/// One run of `steps` steps: images of the medium, with what the model knew.
+/// One run of `steps` steps. Returns images of the medium, each with its model.
 fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Media, Model)> {
     let driver = VirtualDriver::new(seed);
-    // Short blocks: a commit takes several, which a power cut can tear.
-    // With a delay, an operation is in flight when the image is taken.
+    // Short blocks: a commit takes several blocks, between which a power cut can tear it.
+    // With a delay, operations are in flight when an image is taken.
     let latency = Latency::all(Duration::from_micros(10));
     let (block_size, scale) = if seed.is_multiple_of(2) { (4096, 1) } else { (512, 12) };
-    // With few open zones a roll stops the commits, with many it does not.
+    // With few open zones commits wait for a roll; with many they do not.
     let limit = Some(if seed % 4 < 2 { 6 } else { 14 });
     let emu = Emu::memory(
         EmuOptions { block_size, latency, max_open: limit, max_active: limit, ..EmuOptions::tiny() },
@@ -342,12 +342,12 @@ fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Medi
     std::mem::take(&mut recorder.kept.lock().1)
 }
 
-/// What survived a power cut, as the model of what follows: all of it is durable.
+/// The model of a mounted file system: all its files are durable.
 async fn model_of(fs: &Fs) -> Result<Model, String> {
     let mut model = Model::default();
     let mut names = Names::new();
     for (path, content) in tree(fs).await? {
-        // Files made later have low identities.
+        // Files created later have low identities.
         let ino = content.as_ref().map(|_| fs.stat(&path).map(|stat| stat.ino << 32));
         let id = ino.transpose().map_err(|e| e.to_string())?.unwrap_or(0);
         names.insert(path, id);
@@ -360,7 +360,7 @@ async fn model_of(fs: &Fs) -> Result<Model, String> {
     Ok(model)
 }
 
-/// A power cut, more work, and another power cut: what the first one left undone must not come back in the second.
+/// A power cut, more work, and a second power cut: changes that the first cut lost must not reappear after the second.
 fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
     let mut random = Seeded::new(seed);
     let first = record(seed, 60, None);
@@ -376,7 +376,7 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
             let fs = Fs::mount(recorder.clone(), &options(None)).await.map_err(|e| e.to_string())?;
             let found = model_of(&fs).await?;
             recorder.kept.lock().1.clear();
-            // What follows needs both directories.
+            // The work that follows needs both directories.
             if !["/d", "/e"].iter().all(|dir| found.names().contains_key(*dir)) {
                 return Ok(());
             }
@@ -399,8 +399,8 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
     Ok(done)
 }
 
-/// A log whose zone and name a power cut takes, a log that gets both again, and a second cut: whether anything of the
-/// first one is found in the second.
+/// A power cut removes a log, a second log gets its zone and its name, and a second cut follows: no entry of the first log may
+/// be read as the second log's.
 fn log_after_log(seed: u64, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let (first, second) = (crate::common::bytes(30_000, 1), crate::common::bytes(30_000, 2));
     let drive = Drive::tiny();
@@ -411,7 +411,7 @@ fn log_after_log(seed: u64, broken_rule: Option<BrokenRule>) -> Result<(), Strin
         writer.append(content).await.unwrap();
         writer.flush().await.unwrap();
         if durable {
-            // The names, and whose the zones are; not what is in them.
+            // The names and the uses of the zones, without the zones' content.
             fs.sync().await.unwrap();
         }
     };
@@ -431,25 +431,25 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn nothing_synced_is_lost_and_nothing_is_invented() {
+fn a_power_cut_loses_nothing_synced_and_invents_nothing() {
     let mut cuts = 0;
     for seed in seeds() {
         cuts += explore(seed, 150, 3, None).unwrap_or_else(|e| panic!("{e}"));
     }
-    assert!(cuts > 500 || seeds().count() == 1, "{cuts} cuts only");
+    assert!(cuts > 500 || seeds().count() == 1, "only {cuts} cuts");
 }
 
 #[test]
-fn nothing_synced_is_lost_and_nothing_is_invented_at_a_second_cut() {
+fn a_second_power_cut_loses_nothing_synced_and_invents_nothing() {
     let mut cuts = 0;
     for seed in seeds() {
         cuts += explore_twice(seed, 8).unwrap_or_else(|e| panic!("{e}"));
     }
-    assert!(cuts > 500 || seeds().count() == 1, "{cuts} cuts only");
+    assert!(cuts > 500 || seeds().count() == 1, "only {cuts} cuts");
 }
 
 #[test]
-fn what_a_log_left_in_a_zone_is_not_found_in_the_next_log_there() {
+fn entries_of_an_earlier_log_in_a_zone_are_not_read_as_the_next_logs() {
     for seed in 0..400 {
         log_after_log(seed, None).unwrap_or_else(|e| panic!("{e}"));
     }
@@ -475,7 +475,7 @@ fn a_rename_in_two_steps_is_found() {
 }
 
 #[test]
-fn writing_on_behind_a_torn_tail_is_found() {
+fn a_write_behind_a_torn_tail_is_found() {
     assert!(is_found(BrokenRule::TornTail));
 }
 

@@ -1,4 +1,4 @@
-//! What a zone is used for, after a mount.
+//! The use of a zone after a mount.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use units::{Driver, sleep_until};
 use zoned::emu::EmuOptions;
 
 #[test]
-fn a_zone_that_was_a_log_and_now_holds_data_is_a_data_zone_after_a_mount() {
+fn a_log_zone_reused_for_data_is_a_data_zone_after_a_mount() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     let content = bytes(12 * 14 * 4096, 3);
     let was_log: Vec<ZoneId> = drive.run(async {
@@ -24,7 +24,7 @@ fn a_zone_that_was_a_log_and_now_holds_data_is_a_data_zone_after_a_mount() {
         drop(writer);
         fs.unlink("/log").await.unwrap();
         fs.sync().await.unwrap();
-        // The cleaner resets the log's zones meanwhile.
+        // The cleaner resets the log's zones during the pause.
         let later = drive.driver.now().after(Duration::from_millis(10));
         sleep_until(&*drive.driver, later).await;
         write(&fs, "/data", &content).await.unwrap();
@@ -36,7 +36,7 @@ fn a_zone_that_was_a_log_and_now_holds_data_is_a_data_zone_after_a_mount() {
         held.map(|z| z.role).collect()
     };
     let before = reused(&fs.zone_map());
-    assert!(!before.is_empty(), "the test wants zones that were logs before");
+    assert!(!before.is_empty(), "some zones must have been log zones before");
     drive.run(fs.unmount()).unwrap();
 
     let fs = drive.mount();

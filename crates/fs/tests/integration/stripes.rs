@@ -1,5 +1,5 @@
-//! On a device that wants its writes to end with its stripes, they do: what is left waits for what comes next, until
-//! somebody wants it to be durable.
+//! On a device whose optimal writes are stripes, writes end with stripes: a partial stripe stays in memory until a sync, a close
+//! or a truncate.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use zoned::{Blocks, Geometry, Io, Op, ZoneId, ZonedDevice};
 const BLOCK: usize = 4096;
 /// Blocks in a stripe.
 const STRIPE: u64 = 8;
-/// Blocks in a zone: the last stripe is a short one.
+/// Blocks in a zone. The last stripe is shorter.
 const CAPACITY: u64 = 252;
 
-/// A drive that asks for whole stripes, and notes where writes begin and end.
+/// A drive with an optimal write of a stripe, which records where writes begin and end.
 #[derive(Debug)]
 struct Striped {
     emu: Arc<Emu>,
@@ -46,7 +46,7 @@ impl ZonedDevice for Striped {
                 note(ZoneId(u32::try_from(at.0 / zone_size).unwrap()), at.0 % zone_size, data.len());
             }
             Op::Append { zone, data, .. } => {
-                // Nothing reorders them here: they land where the one before ended.
+                // This drive does not reorder appends: each lands behind the last one.
                 let at = self.ends.lock().get(zone).copied().unwrap_or(0);
                 note(*zone, at, data.len());
             }
@@ -86,7 +86,7 @@ fn buffered(blocks: usize) -> MountOptions {
 }
 
 impl Ground {
-    /// The writes to zones of this kind since the last call, and how many of them end within a stripe.
+    /// The number of writes to log zones, or to data zones, since the last call, and how many of them end within a stripe.
     fn take(&self, log: bool) -> (usize, usize) {
         let map = self.fs.zone_map();
         let wanted = |zone: ZoneId| match map.iter().find(|z| z.zone == zone).map(|z| z.role) {
@@ -102,9 +102,9 @@ impl Ground {
 }
 
 #[test]
-fn files_are_written_in_whole_stripes_until_they_are_synced() {
+fn files_are_written_in_whole_stripes_until_a_sync() {
     for pace in [Pace::Never, Pace::Always] {
-        // A buffer of no multiple of a stripe, one that is shorter than a stripe, and one of several zones.
+        // Buffers of no multiple of a stripe, of less than a stripe, and of several zones.
         for buffer in [1, 27, 600] {
             let g = ground(MountOptions { pace, ..buffered(buffer) });
             let content = bytes(700 * BLOCK + 77, 5);
@@ -115,13 +115,13 @@ fn files_are_written_in_whole_stripes_until_they_are_synced() {
                     long.append(part).await.unwrap();
                     assert_eq!(g.take(false).1, 0, "piece {n}");
                     if n % 5 == 0 {
-                        // Ends anywhere: the next one has to fill the stripe up.
+                        // The sync ends within a stripe, which the next write fills up.
                         short.append(&content[..n]).await.unwrap();
                         short.sync().await.unwrap();
                         let (writes, within) = g.take(false);
                         assert!(writes <= 2 && within <= 1, "{writes} writes, {within} within a stripe");
                     }
-                    // What waits is there for readers.
+                    // Readers see the partial stripe in memory.
                     if n % 16 == 3 {
                         let len = n * 10_000 + part.len();
                         assert_eq!(read(&g.fs, "/long").await.unwrap(), &content[..len]);
@@ -131,7 +131,7 @@ fn files_are_written_in_whole_stripes_until_they_are_synced() {
                 assert!(g.take(false).1 <= 1, "a sync ends within one stripe");
                 long.close().await.unwrap();
                 short.close().await.unwrap();
-                assert_eq!(g.take(false), (0, 0), "all is there after the sync");
+                assert_eq!(g.take(false), (0, 0), "nothing is left to write after the sync");
                 drop((long, short));
                 g.fs.unmount().await.unwrap();
             });
@@ -144,7 +144,7 @@ fn files_are_written_in_whole_stripes_until_they_are_synced() {
 }
 
 #[test]
-fn what_waits_for_the_rest_of_a_stripe_is_written_by_a_close_and_by_a_truncate() {
+fn a_close_and_a_truncate_write_a_partial_stripe() {
     let g = ground(buffered(8));
     let content = bytes(21 * BLOCK + 5, 9);
     g.drive.run(async {
@@ -168,8 +168,8 @@ fn what_waits_for_the_rest_of_a_stripe_is_written_by_a_close_and_by_a_truncate()
 }
 
 #[test]
-fn a_long_files_stripe_is_filled_up_with_zeros_and_a_short_ones_is_not() {
-    // Blocks of a file, and whether its sync may pad one block, two, or none.
+fn a_sync_pads_the_last_stripe_of_a_long_file_and_not_of_a_short_one() {
+    // Blocks of a file, and the number of blocks that its sync may pad.
     for (blocks, padding) in [(511, 0), (1023, 1), (1022, 0), (1534, 2), (2047, 1), (2043, 0), (2045, 3)] {
         let g = ground(buffered(64));
         let content = bytes(blocks * BLOCK - 9, 1);
@@ -181,13 +181,13 @@ fn a_long_files_stripe_is_filled_up_with_zeros_and_a_short_ones_is_not() {
             let ended = g.take(false);
             let wanted = usize::from(padding == 0);
             assert_eq!(ended, (1, wanted), "{blocks} blocks, {padding} of padding");
-            // The last block is written again with what follows it.
+            // The partial last block is written again with the next bytes.
             writer.append(&content[..20]).await.unwrap();
             writer.sync().await.unwrap();
             writer.close().await.unwrap();
             drop(writer);
             let live: u64 = g.fs.zone_map().iter().map(|z| z.live.0).sum();
-            assert!(live <= blocks as u64 + 200, "padding is not the file's: {live} blocks");
+            assert!(live <= blocks as u64 + 200, "padding is not live: {live} blocks");
             assert_eq!(read(&g.fs, "/file").await.unwrap(), [&content[..], &content[..20]].concat());
             g.fs.unmount().await.unwrap();
         });
@@ -201,7 +201,7 @@ fn a_long_files_stripe_is_filled_up_with_zeros_and_a_short_ones_is_not() {
 }
 
 #[test]
-fn many_syncs_of_a_long_file_pad_no_more_than_its_share() {
+fn many_syncs_of_a_long_file_keep_the_bound_of_padding() {
     let g = ground(buffered(64));
     let content = bytes(2000 * BLOCK, 1);
     g.drive.run(async {
@@ -215,15 +215,15 @@ fn many_syncs_of_a_long_file_pad_no_more_than_its_share() {
             writer.sync().await.unwrap();
             written += g.device.writes.lock().drain(..).map(|(_, from, to)| to - from).sum::<u64>();
         }
-        // Each is a block of data and one of metadata; and 2,100 blocks allow four of padding.
+        // Each sync writes a block of data and one of metadata, and 2,100 blocks allow four blocks of padding.
         assert!(written <= 100 + 120 + 4, "{written} blocks");
         writer.close().await.unwrap();
     });
 }
 
 #[test]
-fn entries_of_a_log_end_with_stripes_also_where_the_log_begins_within_one() {
-    // Entries of a stripe, of several and of a part of one.
+fn log_entries_end_with_stripes_also_where_the_log_begins_within_a_stripe() {
+    // Entries of one stripe, of several, and of a part of one.
     for entry in [STRIPE, 3 * STRIPE, 3] {
         let options = LogOptions { buffer: entry as usize * BLOCK, ..LogOptions::default() };
         let g = ground(MountOptions { log: options, ..MountOptions::default() });

@@ -1,4 +1,4 @@
-//! Which superblock counts, and which device is none.
+//! Which of two superblocks counts, and which devices are refused.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::common::{Drive, read, write};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use zoned::emu::EmuOptions;
 use zoned::{Buf, BufMut, Durability, Lba, ZoneId};
 
-/// Superblocks that can be overwritten: both copies lie in conventional zones.
+/// A drive whose superblocks can be overwritten: both copies lie in conventional zones.
 fn drive(uuid: u128) -> Drive {
     let drive = Drive::new(EmuOptions { conventional: 2, ..EmuOptions::tiny() });
     let options = FormatOptions { uuid: Some(Uuid::from_u128(uuid)), ..FormatOptions::default() };
@@ -27,13 +27,13 @@ fn transplant(from: &Drive, to: &Drive, zone: u32) {
 }
 
 #[test]
-fn of_two_superblocks_the_one_that_the_metadata_belongs_to_counts() {
+fn of_two_superblocks_the_one_whose_file_system_wrote_the_metadata_counts() {
     let (mine, other) = (drive(1), drive(2));
     for zone in [0, 1] {
         let mine = drive(1);
         transplant(&other, &mine, zone);
         let fs = mine.mount();
-        assert_eq!(fs.statfs().uuid, Uuid::from_u128(1), "copy {zone} is another's");
+        assert_eq!(fs.statfs().uuid, Uuid::from_u128(1), "copy {zone} is of another file system");
         mine.run(async {
             write(&fs, "/a", b"a").await.unwrap();
             assert_eq!(read(&fs, "/a").await.unwrap(), b"a");
@@ -49,7 +49,7 @@ fn of_two_superblocks_the_one_that_the_metadata_belongs_to_counts() {
 }
 
 #[test]
-fn superblocks_of_another_file_system_are_refused_and_all_are_named() {
+fn superblocks_of_another_file_system_are_refused_and_the_error_names_all() {
     let (mine, second, third) = (drive(1), drive(2), drive(3));
     transplant(&second, &mine, 0);
     transplant(&third, &mine, 1);
@@ -63,7 +63,7 @@ fn superblocks_of_another_file_system_are_refused_and_all_are_named() {
 }
 
 #[test]
-fn a_blank_device_holds_no_file_system_and_a_written_one_is_damaged() {
+fn a_blank_device_is_not_found_and_a_written_one_is_corrupt() {
     for conventional in [0, 2] {
         let drive = Drive::new(EmuOptions { conventional, ..EmuOptions::tiny() });
         let error = drive.try_mount().unwrap_err();
@@ -91,7 +91,7 @@ fn a_device_of_three_open_zones_is_refused_and_one_of_four_is_enough() {
 
     let (drive, fs) = Drive::formatted(limited(4));
     drive.run(async {
-        // A database's two logs, and data beside them.
+        // Two logs of a database, and data beside them.
         let logs = [
             fs.create("/1", &crate::common::log()).await.unwrap(),
             fs.create("/2", &crate::common::log()).await.unwrap(),

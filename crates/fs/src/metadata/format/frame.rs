@@ -1,4 +1,4 @@
-//! A frame: what carries one record of the metadata log.
+//! The frame: header and payload of one record of the metadata log.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -10,12 +10,13 @@
 //! | 20 | 4 | open | how many records right before this one were not known to be durable when it was submitted |
 //! | 24 | length | payload | see `record` |
 //!
-//! The sequence is scrambled (SplitMix64 of it, 8 bytes) so that the XOR of three frames is none: see [`units::scrambled`].
+//! The checksum covers SplitMix64 of the sequence (8 bytes), so that the XOR of three frames is no valid frame: see
+//! [`units::scrambled`].
 //!
-//! The records before the open ones were durable: what ends the log before them is damage, not what a power cut
-//! leaves. All ones in `open` says nothing.
+//! The records before the `open` ones were durable. If the log ends before such a record, the medium is damaged: a power cut
+//! does not remove durable records. All ones in `open` means unknown.
 //!
-//! Frames begin at multiples of 8 bytes. A commit begins at a block; the rest of its last block is zero.
+//! Frames begin at multiples of 8 bytes. A commit begins at a block; the rest of the commit's last block is zero.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -27,7 +28,7 @@ use crate::metadata::format::header::Header;
 
 /// Bytes before the payload.
 pub(crate) const SIZE: usize = 24;
-/// The longest payload: a few blocks, so that a frame fits into any zone.
+/// The longest payload in bytes: a frame fits into any zone.
 pub(crate) const MAX_PAYLOAD: usize = 4096;
 const ALIGN: usize = 8;
 
@@ -44,7 +45,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == SIZE);
 
-/// What the checksums of one epoch's frames are bound to.
+/// UUID, epoch and nonce: the checksum of a frame covers them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -66,7 +67,7 @@ pub(crate) fn length(payload: usize) -> usize {
     (SIZE + payload).next_multiple_of(ALIGN)
 }
 
-/// Adds a frame to `out`. Every record below sequence `durable` is known to be durable.
+/// Appends a frame to `out`. `durable`: every record below this sequence is known to be durable.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
     binding: &Binding,
@@ -99,8 +100,8 @@ pub(crate) struct Frame<'a> {
 /// The longest frame.
 pub(crate) const MAX_FRAME: usize = (SIZE + MAX_PAYLOAD).next_multiple_of(ALIGN);
 
-/// The frame at byte `at` of `bytes`, or behind the padding there, and where the next one may begin. `bytes`
-/// begins at a block. Anything but padding and the frame with this `sequence` ends the log: `None`.
+/// The frame with this `sequence` at byte `at` of `bytes`, or behind the padding at `at`, and the offset behind the frame.
+/// `bytes` begins at a block boundary. `None` at the end of the log: neither padding nor the frame is at `at`.
 pub(crate) fn next<'a>(
     bytes: &'a [u8],
     at: usize,
@@ -134,13 +135,13 @@ fn is_good(raw: &Raw, payload: &[u8], binding: &Binding) -> bool {
         && checksum(&unsigned, payload, binding) == raw.crc.get()
 }
 
-/// Of a frame whose checksum is still zero.
+/// The checksum of a frame; `unsigned` is the frame's header with checksum 0.
 fn checksum(unsigned: &Raw, payload: &[u8], binding: &Binding) -> u32 {
     crc32c(&[&binding.0, &scrambled(&[unsigned.sequence.get()]), unsigned.as_bytes(), payload])
 }
 
-/// If `bytes` begin with a frame of the epoch, whatever its sequence: every record below this was durable when it
-/// was submitted.
+/// The number of records that were durable when the frame at the start of `bytes` was submitted; `None` where no frame of the
+/// epoch is there. The frame may have any sequence.
 pub(crate) fn proven(bytes: &[u8], binding: &Binding) -> Option<u64> {
     let (raw, after) = Raw::read_from_prefix(bytes).ok()?;
     let payload = after.get(..raw.length.get() as usize)?;
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_xor_of_three_frames_proves_nothing() {
+    fn the_xor_of_three_frames_is_no_frame() {
         let binding = Binding::of(&header(1));
         let frame = |sequence: u64| {
             let mut bytes = Vec::new();
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(proven(&frame(48), &binding), Some(46));
         let [mut xor, second, third] = [48, 52, 56].map(frame);
         xor.iter_mut().zip(second.iter().zip(third)).for_each(|(to, (a, b))| *to ^= a ^ b);
-        assert_eq!(Raw::read_from_prefix(&xor).unwrap().0.sequence.get(), 60, "the one that comes next");
+        assert_eq!(Raw::read_from_prefix(&xor).unwrap().0.sequence.get(), 60, "the next sequence");
         assert_eq!(proven(&xor, &binding), None);
         assert_eq!(next(&xor, 0, 512, &binding, 60), None);
     }
@@ -218,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_says_what_was_durable_before_it() {
+    fn a_frame_proves_which_records_before_it_were_durable() {
         let (bytes, binding) = (zone(1), Binding::of(&header(1)));
-        let said: Vec<_> =
+        let proven_by: Vec<_> =
             bytes.chunks(512).enumerate().map(|(n, _)| proven(&bytes[n * 512..], &binding)).collect();
-        assert_eq!(said, [None, Some(0), None, Some(2)]);
+        assert_eq!(proven_by, [None, Some(0), None, Some(2)]);
         assert_eq!(proven(&bytes[3 * 512..], &Binding::of(&header(2))), None);
     }
 

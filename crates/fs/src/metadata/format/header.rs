@@ -7,7 +7,7 @@
 //! | 12 | 4 | crc | CRC32C of these 64 bytes with this field zero |
 //! | 16 | 16 | uuid | of the file system |
 //! | 32 | 8 | epoch | counts the snapshots; the highest complete one is mounted |
-//! | 40 | 8 | nonce | random per epoch: two tries at one epoch never mix |
+//! | 40 | 8 | nonce | random per epoch: zones of two attempts at one epoch are never mixed |
 //! | 48 | 4 | index | position of the zone in the epoch's chain, from 0 |
 //! | 52 | 4 | reserved | zero |
 //! | 56 | 8 | first_sequence | sequence of the zone's first record |
@@ -23,7 +23,7 @@ pub(crate) const SIZE: usize = 64;
 const MAGIC: [u8; 8] = *b"FURROWMZ";
 const VERSION: u32 = 1;
 
-/// What the header says.
+/// The fields of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub uuid: Uuid,
@@ -70,7 +70,7 @@ impl Header {
         bytes
     }
 
-    /// The header in `block`, if it is a good one.
+    /// The header in `block`; `None` where the block holds no valid header.
     pub(crate) fn decode(block: &[u8]) -> Option<Header> {
         let (raw, _) = Raw::read_from_prefix(block).ok()?;
         let mut unsigned = raw.clone();
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_1_reads_as_it_was_written() {
+    fn the_golden_header_decodes_and_encodes_to_the_same_bytes() {
         let uuid = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
         let header = Header { uuid, epoch: 5, nonce: 0x1234_5678_9abc_def0, index: 2, first_sequence: 77 };
         let golden = crate::metadata::format::golden("header-v1.bin", &header.encode());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_byte_is_noticed() {
+    fn a_header_with_a_changed_byte_is_refused() {
         let header = Header { uuid: Uuid::nil(), epoch: 1, nonce: 2, index: 0, first_sequence: 0 };
         for at in 0..SIZE {
             let mut bytes = header.encode();

@@ -21,17 +21,18 @@
 //!
 //! An extent is file offset (8), bytes (8), first block within the zone (8), zone (4), zero (4).
 //!
-//! Create, Link and Rename replace what the name referred to before: one record, so atomic. Extents says that the
-//! file's content from offset `from` on is now these extents, and its length `size`; Remap that the content at
-//! the extents' offsets has moved. Segment gives a log one more segment; Cut begins an epoch of a log; Seal ends
-//! it: the first `segments` segments stay, the last of them ends at `last_end`. End completes a snapshot.
-//!
-//! Of a parallel log: Epoch begins one at ticket `first`, and says what was decided of the one before; Retire that tickets below
-//! `below` are not needed any more, nor the log's first `segments` segments; Trim that a segment, counted from the front, ends at
-//! `end`, and is no more where it has nothing left.
-//!
-//! Counters says that no number below its own is given (again): one that raises `next_generation` is durable before
-//! a zone is used under a generation below that, so that the zone can be written before its Segment is durable.
+//! - Create, Link and Rename: also replace the file that the name referred to before, so the change is atomic.
+//! - Extents: from offset `from` on, the content of the file is in these extents, and the file's length is `size`.
+//! - Remap: the content at the offsets of these extents has moved to the extents.
+//! - Segment: adds a segment to a log.
+//! - Cut: begins an epoch of an ordered log. Seal ends the epoch: the log keeps its first `segments` segments, the last of
+//!   which ends at block `last_end`.
+//! - End: completes a snapshot.
+//! - Epoch: begins an epoch of a parallel log at ticket `first`; recovery of the epoch before stopped at ticket `settled`.
+//! - Retire: tickets of a parallel log below `below`, and the log's first `segments` segments, are not needed.
+//! - Trim: segment number `segment` of a parallel log, counted from the front, ends at block `end`; an empty segment is removed.
+//! - Counters: no later record uses an inode or a generation below these. A record that raises `next_generation` is durable
+//!   before a zone is written under a generation below it, so a zone can be written before its Segment record is durable.
 
 use units::{Blocks, ZoneId};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -43,9 +44,9 @@ use crate::options::{FileKind, Lifetime};
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::segment::Segment;
 
-/// The longest name.
+/// The longest name in bytes.
 pub(crate) const MAX_NAME: usize = 255;
-/// Extents in one record, so that it fits into a frame.
+/// The most extents in one record: the record fits into a frame.
 pub(crate) const MAX_EXTENTS: usize = 96;
 
 const _: () = assert!(size_of::<RawExtents>() + MAX_EXTENTS * size_of::<RawExtent>() <= MAX_PAYLOAD);
@@ -114,7 +115,7 @@ fn kind_of(byte: u8) -> Option<FileKind> {
         .find(|k| kind_byte(*k) == byte)
 }
 
-/// A lifetime's number, on the device and as a distance between lifetimes.
+/// The number of a lifetime on the device. The difference of two numbers is the distance between two lifetimes.
 pub(crate) fn lifetime_byte(lifetime: Lifetime) -> u8 {
     match lifetime {
         Lifetime::NotSet => 0,
@@ -128,7 +129,7 @@ pub(crate) fn lifetime_byte(lifetime: Lifetime) -> u8 {
 
 fn lifetime_of(byte: u8) -> Lifetime {
     use Lifetime as L;
-    // An unknown hint is no reason to refuse a file.
+    // A lifetime is a hint: an unknown one does not refuse the file.
     [L::None, L::Short, L::Medium, L::Long, L::Extreme]
         .into_iter()
         .find(|l| lifetime_byte(*l) == byte)
@@ -203,7 +204,7 @@ impl Record {
         }
     }
 
-    /// Whether the record points to data that must be durable first.
+    /// True if the record points to data, which must be durable before the record is written.
     pub(crate) fn points_to_data(&self) -> bool {
         match self {
             Record::Extents { extents, .. } | Record::Remap { extents, .. } => !extents.is_empty(),
@@ -212,7 +213,7 @@ impl Record {
         }
     }
 
-    /// Adds the payload to `out`.
+    /// Appends the payload to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             &Record::Counters { next_ino, next_generation } => {
@@ -307,7 +308,7 @@ impl Record {
         }
     }
 
-    /// Reads a record, or `None` where the bytes are none.
+    /// Decodes a record; `None` where the bytes are no record of this kind.
     pub(crate) fn decode(kind: u16, payload: &[u8]) -> Option<Record> {
         fn raw<T: FromBytes + KnownLayout + Immutable>(payload: &[u8]) -> Option<(T, &[u8])> {
             T::read_from_prefix(payload).ok()
@@ -453,7 +454,7 @@ mod tests {
         ]
     }
 
-    /// Those of parallel logs, which came later.
+    /// The records of parallel logs, which have a golden file of their own.
     fn parallel() -> Vec<Record> {
         let (kind, lifetime) = (FileKind::ParallelLog, Lifetime::Short);
         vec![
@@ -477,12 +478,12 @@ mod tests {
     }
 
     #[test]
-    fn version_1_reads_as_it_was_written() {
-        reads_as_it_was_written("records-v1.bin", &samples());
-        reads_as_it_was_written("records-parallel-v1.bin", &parallel());
+    fn golden_records_decode_and_encode_to_the_same_bytes() {
+        check_golden("records-v1.bin", &samples());
+        check_golden("records-parallel-v1.bin", &parallel());
     }
 
-    fn reads_as_it_was_written(file: &str, samples: &[Record]) {
+    fn check_golden(file: &str, samples: &[Record]) {
         let golden = crate::metadata::format::golden(file, &encoded(samples));
         let mut read = Vec::new();
         let mut rest = &*golden;
@@ -498,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_cut_short_is_no_record() {
+    fn a_payload_that_is_cut_short_is_refused() {
         for record in samples().into_iter().chain(parallel()) {
             let mut payload = Vec::new();
             record.encode(&mut payload);

@@ -101,18 +101,18 @@ pub(crate) fn encode(sb: &Superblock, conventional: u32, created_ms: u64) -> [u8
     bytes
 }
 
-/// What a block that may be a superblock turned out to be.
+/// The outcome of decoding a block as a superblock.
 #[derive(Debug)]
 pub(crate) enum Decoded {
-    /// No magic: never a superblock.
+    /// The block has no magic.
     Absent,
-    /// The magic is there, but the rest is damaged.
+    /// The block has the magic, and a wrong checksum or an invalid field.
     Damaged,
     /// A superblock of this build's version.
     Good(Superblock),
 }
 
-/// Reads a superblock. Fails where it is of another version, or has features that this build must refuse.
+/// Decodes a superblock. Fails with `Version` for another version, or for incompatible features unknown to this build.
 pub(crate) fn decode(block: &[u8]) -> Result<Decoded> {
     let Ok((raw, _)) = Raw::read_from_prefix(block) else { return Ok(Decoded::Absent) };
     if raw.magic != MAGIC {
@@ -155,7 +155,7 @@ pub(crate) fn decode(block: &[u8]) -> Result<Decoded> {
     }))
 }
 
-/// Fails where a writable mount would meet features that this build does not know.
+/// Fails where the file system has features that this build can read but not write.
 pub(crate) fn check_writable(sb: &Superblock) -> Result<()> {
     let unknown = sb.features_ro_compat & !KNOWN_RO_COMPAT;
     if unknown == 0 {
@@ -189,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn version_2_reads_as_it_was_written() {
+    fn the_golden_superblock_decodes_and_encodes_to_the_same_bytes() {
         let golden = golden("superblock-v2.bin", &encode(&sample(), 0, 1_700_000_000_000));
         let Ok(Decoded::Good(sb)) = decode(&golden) else { panic!("the golden superblock is good") };
         assert_eq!(sb, sample());
         assert_eq!(encode(&sb, 0, 1_700_000_000_000).as_slice(), golden);
     }
 
-    /// Its frames and entries have other checksums.
+    /// Frames and entries of version 1 have other checksums.
     #[test]
-    fn version_1_is_refused_and_what_to_do_is_said() {
+    fn version_1_is_refused_with_advice() {
         let old =
             std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/superblock-v1.bin")).unwrap();
         let error = decode(&old).unwrap_err();
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_byte_is_noticed() {
+    fn a_superblock_with_a_changed_byte_is_damaged() {
         let mut bytes = encode(&sample(), 0, 0);
         bytes[100] ^= 1;
         assert!(matches!(decode(&bytes), Ok(Decoded::Damaged)));
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn the_error_of_another_version_names_the_version() {
         let error =
             decode(&encode(&Superblock { version: 7, ..sample() }, 0, 0)).expect_err("another version");
         assert_eq!(error.kind(), ErrorKind::Version);
@@ -224,12 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_features_are_refused_as_their_class_says() {
+    fn unknown_incompatible_features_refuse_a_mount_and_read_only_compatible_ones_refuse_writing() {
         let error =
             decode(&encode(&Superblock { features_incompat: 4, ..sample() }, 0, 0)).expect_err("incompat");
         assert_eq!(error.kind(), ErrorKind::Version);
         let ro = Superblock { features_ro_compat: 4, features_compat: 9, ..sample() };
         let Ok(Decoded::Good(read)) = decode(&encode(&ro, 0, 0)) else { panic!("readable") };
-        assert_eq!(check_writable(&read).expect_err("not writable").kind(), ErrorKind::Version);
+        assert_eq!(check_writable(&read).expect_err("read-only").kind(), ErrorKind::Version);
     }
 }

@@ -1,6 +1,6 @@
-//! What goes wrong in the file systems before this one, one test each: the same situation, handled.
+//! Situations that earlier zone file systems handle wrongly (ZenFS above all), one test each.
 //!
-//! One more is a unit test: extents are found in logarithmic steps (`extents.rs`).
+//! A unit test covers one more: extents are found in logarithmic steps (`extents.rs`).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn metadata_zones(fs: &Fs) -> Vec<fs::ZoneUse> {
 }
 
 #[test]
-fn a_torn_metadata_record_fails_no_mount() {
+fn a_mount_succeeds_after_a_torn_metadata_record() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         write(&fs, "/a", b"before").await.unwrap();
@@ -28,7 +28,7 @@ fn a_torn_metadata_record_fails_no_mount() {
         let tail = metadata_zones(&fs).into_iter().find(|z| z.pointer > Blocks(0) && z.pointer < z.capacity);
         drive.run(fs.unmount()).unwrap();
         let Some(tail) = tail else { continue };
-        // What a torn write leaves: bytes that are no record.
+        // A torn write leaves bytes that are no record.
         let at = drive.dev().geometry().start(tail.zone).plus(tail.pointer);
         drive.run(drive.dev().write(at, Buf::copy_from(&[0xa5 ^ round; 4096]), Durability::Durable)).unwrap();
         let fs = drive.mount();
@@ -46,13 +46,13 @@ fn a_torn_metadata_record_fails_no_mount() {
 }
 
 #[test]
-fn a_torn_snapshot_leaves_the_one_before_it() {
+fn the_epoch_before_a_torn_snapshot_is_mounted() {
     let options = EmuOptions { block_size: 512, ..EmuOptions::tiny() };
     let mut torn = 0;
     for after in 0..30 {
         let (drive, fs) = Drive::formatted(options.clone());
         let metadata = metadata_zones(&fs);
-        // The second zone of the log and those behind it: extensions and rolls fail there after some writes.
+        // From the second metadata zone on, extensions and rolls fail after some writes.
         let zone = metadata[1 + after % 5].zone;
         let fault = FaultSpec { after: (after / 5) as u64, ..FaultSpec::all(FaultOp::Write) }.in_zone(zone);
         drive.emu.fail(fault);
@@ -78,7 +78,7 @@ fn a_torn_snapshot_leaves_the_one_before_it() {
 }
 
 #[test]
-fn a_power_cut_in_a_rename_over_leaves_the_old_or_the_new_file() {
+fn a_power_cut_in_a_replacing_rename_leaves_the_old_or_the_new_file() {
     for seed in 0..100 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         drive.run(async {
@@ -97,7 +97,7 @@ fn a_power_cut_in_a_rename_over_leaves_the_old_or_the_new_file() {
 }
 
 #[test]
-fn a_device_error_is_kept_and_every_caller_gets_it() {
+fn every_later_call_returns_the_first_device_error() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         write(&fs, "/kept", b"kept").await.unwrap();
@@ -120,7 +120,7 @@ fn a_device_error_is_kept_and_every_caller_gets_it() {
         drive.emu.fail(FaultSpec::next(FaultOp::Flush));
         let error = write(&fs, "/b", b"b").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Device(zoned::ErrorKind::Media));
-        // The flush was the metadata's: from here on nothing is promised, so nothing is written.
+        // The failed flush was the metadata's: the file system is read-only.
         assert_eq!(fs.create("/c", &data()).await.unwrap_err().kind(), ErrorKind::ReadOnly);
         assert_eq!(read(&fs, "/kept").await.unwrap(), b"kept");
     });
@@ -130,7 +130,7 @@ fn a_device_error_is_kept_and_every_caller_gets_it() {
 }
 
 #[test]
-fn what_sync_covers_is_on_the_medium() {
+fn synced_bytes_are_on_the_medium() {
     for seed in 0..60 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         drive.run(async {
@@ -160,7 +160,7 @@ fn a_failed_write_of_reclaim_loses_nothing() {
             for n in 0..60_u8 {
                 let slot = usize::from(n.wrapping_mul(5) % 14);
                 let (path, tmp) = (format!("/{slot}"), "/tmp");
-                // Whatever fails, the old file is there until the new one is whole.
+                // After any failure, the old file is there until the new file is whole.
                 if write(&fs, tmp, &bytes(40_000, n)).await.is_ok() && fs.rename(tmp, &path).await.is_ok() {
                     kept[slot] = Some(bytes(40_000, n));
                 }
@@ -176,7 +176,7 @@ fn a_failed_write_of_reclaim_loses_nothing() {
 }
 
 #[test]
-fn a_zone_that_another_writer_holds_for_a_moment_is_waited_for() {
+fn a_writer_waits_for_a_zone_that_another_writer_is_filling() {
     let latency = Latency::all(Duration::from_micros(100));
     let options = EmuOptions { max_open: Some(5), max_active: Some(5), latency, ..EmuOptions::tiny() };
     let (drive, fs) = Drive::formatted(options);
@@ -235,7 +235,7 @@ fn a_snapshot_longer_than_a_metadata_zone_rolls_and_mounts() {
     drive.run(fs.unmount()).unwrap();
 }
 
-/// The longest time that `work` took, of many.
+/// The longest duration of many runs of `work`.
 async fn longest<F: Future<Output = ()>>(
     fs: &Fs,
     times: usize,
@@ -260,7 +260,7 @@ fn slow_zones() -> EmuOptions {
 }
 
 #[test]
-fn a_log_waits_for_no_allocation_finish_or_reset() {
+fn a_log_does_not_wait_for_an_allocation_finish_or_reset() {
     let (drive, fs) = Drive::formatted(slow_zones());
     drive.run(async {
         for n in 0..10 {
@@ -290,7 +290,7 @@ fn writers_do_not_wait_for_a_metadata_roll() {
             let begun = fs.driver().now();
             write(&fs, &format!("/{}", n % 30), &bytes(3000, n as u8)).await.unwrap();
             longest = longest.max(fs.driver().now().since(begun));
-            // A zone of metadata takes longer to fill than to reset.
+            // A metadata zone takes longer to fill than to reset.
             sleep_until(&**fs.driver(), fs.driver().now().after(Duration::from_millis(1))).await;
         }
         assert!(longest < Duration::from_millis(5), "{longest:?}");
@@ -298,7 +298,7 @@ fn writers_do_not_wait_for_a_metadata_roll() {
     });
     let dev = drive.dev();
     let dump = drive.run(Fs::dump(&dev)).unwrap();
-    assert!(!dump.last().unwrap().starts_with("epoch 1 "), "it rolled: {:?}", dump.last());
+    assert!(!dump.last().unwrap().starts_with("epoch 1 "), "no roll: {:?}", dump.last());
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn reading_a_file_of_many_extents_reads_each_block_once() {
         assert_eq!(read(&fs, "/a").await.unwrap(), content);
         let (reads, blocks) = counter.take();
         assert_eq!(blocks, 150);
-        assert!((30..=150).contains(&reads), "the file lies in many pieces: {reads} reads");
+        assert!((30..=150).contains(&reads), "{reads} reads");
         let reader = fs.open("/b").unwrap();
         let mut two = [0; 2];
         assert_eq!(reader.read_at(Bytes(77 * 4096 + 4095), &mut two).await.unwrap(), 2);
@@ -335,7 +335,7 @@ fn reading_a_file_of_many_extents_reads_each_block_once() {
 }
 
 #[test]
-fn a_damaged_superblock_is_served_by_its_copy() {
+fn a_mount_uses_the_copy_of_a_damaged_superblock() {
     let (drive, fs) = Drive::formatted(EmuOptions { conventional: 2, ..EmuOptions::tiny() });
     drive.run(async {
         write(&fs, "/a", b"a").await.unwrap();
@@ -356,8 +356,8 @@ fn a_damaged_superblock_is_served_by_its_copy() {
 }
 
 #[test]
-fn a_damaged_length_in_a_logs_header_is_noticed() {
-    // The bytes of an entry's header that hold its length.
+fn a_changed_length_in_an_entry_header_is_damage() {
+    // The bytes of an entry header that hold the entry's length.
     for byte in 48..52 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         drive.run(async {
