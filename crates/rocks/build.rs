@@ -11,6 +11,8 @@ const SHIM: &[&str] = &[
     "register.cc",
     "expiry.cc",
     "host.cc",
+    "second_handle.cc",
+    "flush_choice.cc",
     "unlogged.cc",
     "db.cc",
     "parallel_db.cc",

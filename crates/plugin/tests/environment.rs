@@ -16,7 +16,8 @@ fn program() -> &'static Path {
 fn run(settings: &str, args: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("emu:{}?{settings}", directory.path().join("drive.img").display());
-    Command::new(program()).arg(url).args(args).env("LD_PRELOAD", plugin()).output().unwrap()
+    let mut command = Command::new(program());
+    command.arg(url).args(args).env("FURROW_WAL", "group").env("LD_PRELOAD", plugin()).output().unwrap()
 }
 
 #[test]

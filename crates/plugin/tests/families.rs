@@ -44,6 +44,24 @@ fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
     }
 }
 
+/// RocksDB 7.8 chooses the families of some flushes before it waits for the end of a stall. A batch that comes while
+/// it waits must not have its mark in tables and its record not, nor its record in tables without its mark.
+#[test]
+fn a_write_while_a_flush_waits_for_a_stall_is_applied_once_after_a_kill() {
+    for (n, way) in
+        ["flush", "compaction", "bounded compaction", "live files", "checkpoint"].into_iter().enumerate()
+    {
+        for (command, check) in [("write under", "check late write"), ("merge under", "check late merge")] {
+            let wal = if n.is_multiple_of(2) { "waltz" } else { "auto" };
+            let directory = tempfile::tempdir().unwrap();
+            let output = run(&directory, wal, &[command, way]);
+            assert_eq!(output.status.signal(), Some(9), "{wal}, {command} {way}: {}", text(&output));
+            let output = run(&directory, wal, &[check]);
+            assert!(output.status.success(), "{wal}, {command} {way}: {}", text(&output));
+        }
+    }
+}
+
 /// RocksDB never flushes the memtables of a dropped family, and counts their entries while a handle is kept.
 #[test]
 fn a_dropped_family_whose_handle_is_kept_stops_no_write() {

@@ -240,18 +240,20 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
     // The database holds its own handle of the default family.
     opened->DestroyColumnFamilyHandle(handles[0]);
     db->families.assign(handles.begin() + 1, handles.begin() + 1 + given.families);
-    rocksdb::ColumnFamilyHandle* marks = has_marks ? handles.back() : nullptr;
+    furrow::FamilyHandle marks = has_marks ? furrow::OwnHandle(opened, handles.back()) : nullptr;
     if (given.unlogged) {
-      std::vector<rocksdb::ColumnFamilyHandle*> all = db->families;
-      all.push_back(opened->DefaultColumnFamily());
-      db->unlogged = std::make_unique<furrow::Unlogged>(opened, std::move(all), marks);
+      std::vector<furrow::FamilyHandle> all = {furrow::BorrowedHandle(opened->DefaultColumnFamily())};
+      for (rocksdb::ColumnFamilyHandle* family : db->families) {
+        all.push_back(furrow::BorrowedHandle(family));
+      }
+      db->unlogged = std::make_unique<furrow::Unlogged>(opened, std::move(all), std::move(marks));
       if (auto* zoned = db->fs->CheckedCast<furrow::FurrowFileSystem>()) {
         db->empty = std::make_unique<furrow::LogsStayEmpty>(zoned, options, name);
       }
     } else if (has_marks) {
       // Either a close was interrupted after it removed the parallel log, or this database is a checkpoint. Both have
       // everything in tables, so the marks are useless.
-      status = furrow::Unlogged(opened, {}, marks).DropMarks();
+      status = furrow::Unlogged(opened, {}, std::move(marks)).DropMarks();
     }
   }
   if (status.ok()) {
@@ -280,10 +282,10 @@ void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noex
   static_cast<const furrow::HostFileSystem*>(db->fs.get())->Replayed(nanos, bytes);
 }
 
-RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexcept {
+RocksDb* rocks_adopt(rocksdb::DB* db, std::vector<furrow::FamilyHandle> families,
+                     furrow::FamilyHandle marks) noexcept {
   auto side = std::make_unique<RocksDb>();
-  side->unlogged =
-      std::make_unique<furrow::Unlogged>(db, std::vector<rocksdb::ColumnFamilyHandle*>{db->DefaultColumnFamily()}, marks);
+  side->unlogged = std::make_unique<furrow::Unlogged>(db, std::move(families), std::move(marks));
   return side.release();
 }
 
@@ -461,7 +463,9 @@ RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept {
   // By default CompactRange first waits until level 0 has few tables. On a full drive no compaction succeeds, and the
   // wait would never end.
   options.allow_write_stall = true;
-  Status status = db->db->CompactRange(options, nullptr, nullptr);
+  rocksdb::ColumnFamilyHandle* family = db->db->DefaultColumnFamily();
+  Status status = db->unlogged ? db->unlogged->CompactRange(options, family, nullptr, nullptr)
+                               : db->db->CompactRange(options, family, nullptr, nullptr);
   if (most != 0) {
     std::lock_guard<std::mutex> lock(db->bound);
     if (--db->bounded == 0) {

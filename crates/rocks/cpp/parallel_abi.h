@@ -42,11 +42,13 @@ void furrow_engine_add_family(const FurrowEngine* engine, const FurrowFamily* fa
 void furrow_engine_remove_family(const FurrowEngine* engine, uint32_t id);
 FurrowStatus furrow_engine_close(const FurrowEngine* engine);
 
-// Makes the RocksDb that furrow_engine_open takes over. The caller keeps `db`, which must outlive the RocksDb.
-RocksDb* rocks_adopt(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* marks) noexcept;
 furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept;
 
 }  // extern "C"
+
+// Makes the RocksDb that furrow_engine_open takes over. The caller keeps `db`, which must outlive the RocksDb.
+RocksDb* rocks_adopt(rocksdb::DB* db, std::vector<furrow::FamilyHandle> families,
+                     furrow::FamilyHandle marks) noexcept;
 
 namespace furrow {
 

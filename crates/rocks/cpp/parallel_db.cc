@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -142,19 +143,24 @@ class ParallelDb : public rocksdb::StackableDB {
   Status Start(const FurrowFs* mount, const std::string& name, ColumnFamilyHandle* marks,
                const std::vector<ColumnFamilyHandle*>& handles, const std::vector<ColumnFamilyDescriptor>& descriptors) {
     std::vector<FurrowFamily> families;
-    for (size_t i = 0; i < handles.size(); ++i) {
+    std::vector<FamilyHandle> own;
+    Status status;
+    for (size_t i = 0; i < handles.size() && status.ok(); ++i) {
       if (descriptors[i].name == kMarksFamily) {
         // The hidden family is open for reading only: a write to it is refused like a write to a dropped family.
         continue;
       }
       families.push_back(Facts(handles[i]->GetID(), descriptors[i].options));
       ranges_.Add(*handles[i], descriptors[i].options);
+      own.emplace_back();
+      status = SecondHandle(db_, *handles[i], &own.back());
     }
-    RocksDb* side = rocks_adopt(db_, marks);
+    FamilyHandle hidden = marks != nullptr ? OwnHandle(db_, marks) : nullptr;
+    if (!status.ok()) {
+      return status;
+    }
+    RocksDb* side = rocks_adopt(db_, std::move(own), std::move(hidden));
     unlogged_ = rocks_unlogged(side);
-    if (families.size() > 1) {
-      unlogged_->NotAll();
-    }
     return ToIOStatus(furrow_engine_open(hub_, mount, name.data(), name.size(), side, families.data(),
                                          families.size(), &engine_));
   }
@@ -169,8 +175,7 @@ class ParallelDb : public rocksdb::StackableDB {
       return Status::Aborted("Cannot close DB with unreleased snapshot.");
     }
     Status status = CloseEngine();
-    // If closing the engine failed, the hidden family's handle is still open.
-    unlogged_->LetGo();
+    unlogged_->FreeHandles();
     Status closed = db_->Close();
     closed_ = true;
     closing_ = status.ok() ? closed : status;
@@ -245,7 +250,7 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   // Methods that StackableDB does not pass on.
-  Status Resume() override { return db_->Resume(); }
+  Status Resume() override { return unlogged_->Resume(); }
   Status GetStatsHistory(uint64_t from, uint64_t to, std::unique_ptr<rocksdb::StatsHistoryIterator>* it) override {
     return db_->GetStatsHistory(from, to, it);
   }
@@ -295,12 +300,11 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 #endif
 
-  // A compaction of one family first flushes all families, and RocksDB abandons that flush if another family is
-  // dropped meanwhile.
+  // A compaction of one family first flushes all families.
   using DB::CompactRange;
   Status CompactRange(const rocksdb::CompactRangeOptions& options, ColumnFamilyHandle* family, const Slice* begin,
                       const Slice* end) override {
-    return unlogged_->Repeat([&] { return db_->CompactRange(options, family, begin, end); });
+    return unlogged_->CompactRange(options, family, begin, end);
   }
 
   // All families are flushed together, because a log's batches retire in order.
@@ -321,18 +325,18 @@ class ParallelDb : public rocksdb::StackableDB {
   Status GetSortedWalFiles(rocksdb::VectorLogPtr&) override { return NoLog("GetSortedWalFiles"); }
   Status GetCurrentWalFile(std::unique_ptr<rocksdb::LogFile>*) override { return NoLog("GetCurrentWalFile"); }
 
-  // The live files hold all data only after a flush.
+  // The live files hold all data only after a flush. RocksDB's own flush would choose its families too early: see
+  // FlushChoices.
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest, bool) override {
-    return unlogged_->Repeat([&] { return db_->GetLiveFiles(files, manifest, true); });
+    Status status = unlogged_->Flush();
+    return status.ok() ? db_->GetLiveFiles(files, manifest, false) : status;
   }
   Status GetLiveFilesStorageInfo(const rocksdb::LiveFilesStorageInfoOptions& options,
                                  std::vector<rocksdb::LiveFileStorageInfo>* files) override {
-    rocksdb::LiveFilesStorageInfoOptions flushing = options;
-    flushing.wal_size_for_flush = 0;
-    return unlogged_->Repeat([&] {
-      Status status = unlogged_->Flush();
-      return status.ok() ? db_->GetLiveFilesStorageInfo(flushing, files) : status;
-    });
+    rocksdb::LiveFilesStorageInfoOptions flushed = options;
+    flushed.wal_size_for_flush = std::numeric_limits<uint64_t>::max();
+    Status status = unlogged_->Flush();
+    return status.ok() ? db_->GetLiveFilesStorageInfo(flushed, files) : status;
   }
 
   Status CreateColumnFamily(const ColumnFamilyOptions& options, const std::string& name,
@@ -369,7 +373,7 @@ class ParallelDb : public rocksdb::StackableDB {
                                      kMarksFamily);
     }
     return Exclusive([&] {
-      Status status = unlogged_->Drop(family, [&] { return db_->DropColumnFamily(family); });
+      Status status = unlogged_->Drop(*family, [&] { return db_->DropColumnFamily(family); });
       if (status.ok()) {
         furrow_engine_remove_family(engine_, family->GetID());
       }
@@ -441,8 +445,12 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status Added(Status status, const ColumnFamilyOptions& options, ColumnFamilyHandle** handle) {
+    FamilyHandle own;
     if (status.ok()) {
-      unlogged_->NotAll();
+      status = SecondHandle(db_, **handle, &own);
+    }
+    if (status.ok()) {
+      unlogged_->Add(std::move(own));
       ranges_.Add(**handle, options);
       FurrowFamily facts = Facts((*handle)->GetID(), options);
       furrow_engine_add_family(engine_, &facts);

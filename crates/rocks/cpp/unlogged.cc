@@ -1,9 +1,9 @@
 #include "unlogged.h"
 
 #include <algorithm>
-#include <chrono>
+#include <iterator>
 #include <limits>
-#include <thread>
+#include <optional>
 
 #include "rocksdb/options.h"
 #include "rocksdb/version.h"
@@ -19,8 +19,10 @@ const char kMarksFamily[] = "furrow.applied-batches";
 
 namespace {
 
-// Keys of the hidden family: "f" holds the floor, and 't' with a ticket in big-endian is that ticket's mark.
+// Keys of the hidden family: "f" holds the floor, 't' with a ticket in big-endian is that ticket's mark, and "e" with
+// an empty value makes the memtable not empty.
 const char kFloorKey[] = "f";
+const char kEntryKey[] = "e";
 constexpr char kTicket = 't';
 
 std::string Number(uint64_t n) {
@@ -42,8 +44,6 @@ const char kListener[] = "furrow.flushes";
 
 // The most attempts of a flush that is repeated because column families were dropped during it.
 constexpr int kFlushAttempts = 16;
-// How long a drop of a column family waits for the flush of that family.
-constexpr int kDropFlushMilliseconds = 2000;
 
 }  // namespace
 
@@ -51,13 +51,21 @@ class Listener : public rocksdb::EventListener {
  public:
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
   const char* Name() const override { return kListener; }
-  // Reports that the memtables were found empty after `largest` had been written.
-  void AllFlushed(uint64_t largest) { events_.all_flushed(events_.context, largest); }
+  const std::shared_ptr<FlushChoices>& choices() const { return choices_; }
+  // Reports that a family's memtables were found empty after `largest` had been written.
+  void InTables(const rocksdb::ColumnFamilyHandle& family, uint64_t largest) {
+    Flushed(family.GetName(), family.GetID(), largest);
+  }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
     // The event covers one family only, because a program may flush a single family (GetRootDB()->Flush()).
-    const uint32_t family = info.cf_name == kMarksFamily ? FURROW_MARKS_FAMILY : info.cf_id;
-    events_.family_flushed(events_.context, family, info.largest_seqno);
+    Flushed(info.cf_name, info.cf_id, info.largest_seqno);
+  }
+  void OnMemTableSealed(const rocksdb::MemTableInfo&) override { FlushChoice::MemtableSwitched(); }
+  void OnCompactionBegin(rocksdb::DB*, const rocksdb::CompactionJobInfo& info) override {
+    if (info.compaction_reason == rocksdb::CompactionReason::kManualCompaction) {
+      choices_->CompactionBegun(info.cf_id);
+    }
   }
   void OnBackgroundError(rocksdb::BackgroundErrorReason, Status*) override { events_.fails(events_.context); }
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
@@ -69,7 +77,12 @@ class Listener : public rocksdb::EventListener {
   }
 
  private:
+  void Flushed(const std::string& name, uint32_t family, uint64_t largest) {
+    events_.family_flushed(events_.context, name == kMarksFamily ? FURROW_MARKS_FAMILY : family, largest);
+  }
+
   FurrowFlushEvents events_;
+  std::shared_ptr<FlushChoices> choices_ = std::make_shared<FlushChoices>();
 };
 
 Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* options) {
@@ -122,19 +135,16 @@ Status HasMarks(const rocksdb::DBOptions& options, const std::string& path, bool
   return status;
 }
 
-Unlogged::Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families,
-                   rocksdb::ColumnFamilyHandle* marks)
-    : db_(db), families_(std::move(families)), marks_(marks) {
+Unlogged::Unlogged(rocksdb::DB* db, std::vector<FamilyHandle> families, FamilyHandle marks)
+    : db_(db), families_(std::move(families)), marks_(std::move(marks)) {
   for (const auto& listener : db->GetDBOptions().listeners) {
     if (listener->Name() == kListener) {
       listener_ = std::static_pointer_cast<Listener>(listener);
     }
   }
-}
-
-Unlogged::~Unlogged() {
+  choices_ = listener_ != nullptr ? listener_->choices() : std::make_shared<FlushChoices>();
   if (marks_ != nullptr) {
-    db_->DestroyColumnFamilyHandle(marks_);
+    choices_->BatchesHaveMarks();
   }
 }
 
@@ -149,12 +159,21 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
     if (marks_ == nullptr) {
       return Status::Corruption("a batch has a mark, and the database no family for it");
     }
-    Status status = copy.Put(marks_, TicketKey(mark->ticket), Slice());
+    Status status = copy.Put(marks_.get(), TicketKey(mark->ticket), Slice());
     if (!status.ok()) {
       return status;
     }
     if (mark->raise != 0) {
-      RaiseFloor(marks_, mark->floor, &copy);
+      RaiseFloor(marks_.get(), mark->floor, &copy);
+    }
+  }
+  // Without a hidden family a flush of a part of the families harms nothing: each family's records retire by its own
+  // flush events.
+  std::optional<FlushChoices::Write> applying;
+  if (marks_ != nullptr) {
+    applying.emplace(*choices_, !options.no_slowdown);
+    if (!applying->entered()) {
+      return Status::Incomplete("Write stall", "a flush of all families begins");
     }
   }
   Status status = db_->Write(options, &copy);
@@ -170,71 +189,93 @@ Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMar
   return status;
 }
 
-bool Unlogged::AllInTables() {
+FamilyHandle Unlogged::Marks() {
+  std::lock_guard<std::mutex> lock(families_mutex_);
+  return marks_;
+}
+
+std::vector<FamilyHandle> Unlogged::Families() {
+  std::lock_guard<std::mutex> lock(families_mutex_);
+  std::vector<FamilyHandle> all = families_;
+  if (marks_ != nullptr) {
+    all.push_back(marks_);
+  }
+  return all;
+}
+
+void Unlogged::Add(FamilyHandle family) {
+  std::lock_guard<std::mutex> lock(families_mutex_);
+  families_.push_back(std::move(family));
+}
+
+Status Unlogged::Drop(const rocksdb::ColumnFamilyHandle& family, const std::function<Status()>& drop) {
+  ++drops_begun_;
+  Status status = drop();
+  if (status.ok()) {
+    // Destroyed after the lock is released: a program's listener is called for a handle's end.
+    std::vector<FamilyHandle> dropped;
+    std::lock_guard<std::mutex> lock(families_mutex_);
+    const auto other = [&](const FamilyHandle& one) { return one->GetID() != family.GetID(); };
+    const auto first = std::stable_partition(families_.begin(), families_.end(), other);
+    dropped.assign(std::make_move_iterator(first), std::make_move_iterator(families_.end()));
+    families_.erase(first, families_.end());
+  }
+  ++drops_ended_;
+  return status;
+}
+
+bool Unlogged::InTables(const FamilyHandle& family) {
   using Properties = rocksdb::DB::Properties;
   // Entries move from the active memtable to the immutable ones, so the properties are read in that order.
   for (const std::string& where : {Properties::kNumEntriesActiveMemTable, Properties::kNumEntriesImmMemTables}) {
     uint64_t entries = 0;
-    if (!db_->GetAggregatedIntProperty(where, &entries) || entries != 0) {
+    if (!db_->GetIntProperty(family.get(), where, &entries) || entries != 0) {
       return false;
     }
   }
   return true;
 }
 
+bool Unlogged::AllInTables() {
+  const std::vector<FamilyHandle> families = Families();
+  return std::all_of(families.begin(), families.end(), [this](const FamilyHandle& one) { return InTables(one); });
+}
+
 Status Unlogged::Repeat(const std::function<Status()>& flush) {
-  for (int attempt = 0;; ++attempt) {
+  for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
     const uint64_t ended = drops_ended_;
     Status status = flush();
-    if (!status.ok() && !status.IsColumnFamilyDropped()) {
-      return status;
-    }
-    if (drops_begun_ == ended || attempt == kFlushAttempts) {
+    if ((!status.ok() && !status.IsColumnFamilyDropped()) || drops_begun_ == ended) {
       return status;
     }
   }
+  return Status::Busy("families were dropped during every attempt of a flush of all families");
 }
 
-Status Unlogged::Drop(rocksdb::ColumnFamilyHandle* family, const std::function<Status()>& drop) {
-  // With marks, a flush of one family alone would put batches into tables without their marks.
-  if (marks_ == nullptr) {
-    FlushAlone(family);
-  }
-  ++drops_begun_;
-  Status status = drop();
-  ++drops_ended_;
-  return status;
-}
-
-void Unlogged::FlushAlone(rocksdb::ColumnFamilyHandle* family) {
-  using Properties = rocksdb::DB::Properties;
-  const auto empty = [&] {
-    uint64_t active = 0;
-    uint64_t immutable = 0;
-    return db_->GetIntProperty(family, Properties::kNumEntriesActiveMemTable, &active) &&
-           db_->GetIntProperty(family, Properties::kNumEntriesImmMemTables, &immutable) && active + immutable == 0;
-  };
-  rocksdb::FlushOptions options;
-  // The program may have paused the background work, so the flush is waited for below, and not for ever.
-  options.wait = false;
-  options.allow_write_stall = true;
-  if (empty() || !db_->Flush(options, family).ok()) {
-    return;
-  }
-  for (int waited = 0; waited < kDropFlushMilliseconds && !empty(); ++waited) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-Status Unlogged::Flush() {
-  std::shared_lock<std::shared_mutex> lock(handles_);
+Status Unlogged::Flush(bool allow_write_stall) {
   const uint64_t written = db_->GetLatestSequenceNumber();
-  // RocksDB skips empty memtables itself. But a program may have stopped the background work, and a flush could then
-  // fail or wait although all memtables are empty.
-  Status status = AllInTables() ? Status::OK() : Repeat([this] { return FlushAll(); });
-  if (status.ok() && listener_ != nullptr && AllInTables()) {
+  Status status = Repeat([&] {
+    // RocksDB skips empty memtables itself. But a program may have stopped the background work, and a flush could
+    // then fail or wait although all memtables are empty.
+    if (AllInTables()) {
+      return Status::OK();
+    }
+    const std::vector<FamilyHandle> families = Families();
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    for (const FamilyHandle& family : families) {
+      handles.push_back(family.get());
+    }
+    rocksdb::FlushOptions options;
+    options.allow_write_stall = allow_write_stall;
+    return db_->Flush(options, handles);
+  });
+  if (status.ok() && listener_ != nullptr) {
     // The tables' sequence numbers need not reach `written`: a single delete and its put leave no entry.
-    listener_->AllFlushed(written);
+    for (const FamilyHandle& family : Families()) {
+      if (InTables(family)) {
+        listener_->InTables(*family, written);
+      }
+    }
   }
   return status;
 }
@@ -246,24 +287,44 @@ Status Unlogged::EmptyMemtables() {
       return status;
     }
   }
-  return Status::Busy("memtables are not empty after a flush", "a write past the parallel log, or a dropped column family");
+  return Status::Busy("memtables are not empty after a flush", "a write past the parallel log");
 }
 
-Status Unlogged::FlushAll() {
-  if (!others_) {
-    std::vector<rocksdb::ColumnFamilyHandle*> families = families_;
-    if (marks_ != nullptr) {
-      families.push_back(marks_);
+Status Unlogged::CompactRange(const rocksdb::CompactRangeOptions& options, rocksdb::ColumnFamilyHandle* family,
+                              const Slice* begin, const Slice* end) {
+  const bool bounded = begin != nullptr && end != nullptr;
+  return Repeat([&] {
+    if (!bounded && !options.allow_write_stall && Marks() != nullptr) {
+      // A flush by handles waits for the end of a stall before it chooses its families.
+      Status status = Flush(false);
+      if (!status.ok()) {
+        return status;
+      }
     }
-    rocksdb::FlushOptions options;
-    // By default Flush first waits until level 0 has few tables; on a full drive that wait would never end.
-    options.allow_write_stall = true;
-    return db_->Flush(options, families);
-  }
-  // GetLiveFiles flushes all families without needing their handles.
-  std::vector<std::string> files;
-  uint64_t manifest = 0;
-  return db_->GetLiveFiles(files, &manifest, true);
+    FlushChoice choice(*choices_, family->GetID());
+    if (!choice.holds()) {
+      return db_->CompactRange(options, family, begin, end);
+    }
+    rocksdb::CompactRangeOptions now = options;
+    // Writes are kept out: a wait for the end of a stall would be a stall.
+    now.allow_write_stall = true;
+    const FamilyHandle marks = Marks();
+    if (!bounded && marks != nullptr && AllInTables()) {
+      // RocksDB's flush then switches a memtable, which ends the choice.
+      WriteOptions unlogged;
+      unlogged.disableWAL = true;
+      Status status = db_->Put(unlogged, marks.get(), kEntryKey, Slice());
+      if (!status.ok()) {
+        return status;
+      }
+    }
+    return db_->CompactRange(now, family, begin, end);
+  });
+}
+
+Status Unlogged::Resume() {
+  FlushChoice choice(*choices_, FURROW_MARKS_FAMILY);
+  return db_->Resume();
 }
 
 Status Unlogged::Floor(bool* has, uint64_t* floor) {
@@ -272,7 +333,7 @@ Status Unlogged::Floor(bool* has, uint64_t* floor) {
     return Status::OK();
   }
   std::string value;
-  Status status = db_->Get(rocksdb::ReadOptions(), marks_, kFloorKey, &value);
+  Status status = db_->Get(rocksdb::ReadOptions(), marks_.get(), kFloorKey, &value);
   if (status.IsNotFound()) {
     return Status::OK();
   }
@@ -295,55 +356,53 @@ Status Unlogged::IsMarked(uint64_t ticket, bool* marked) {
     return Status::OK();
   }
   std::string value;
-  Status status = db_->Get(rocksdb::ReadOptions(), marks_, TicketKey(ticket), &value);
+  Status status = db_->Get(rocksdb::ReadOptions(), marks_.get(), TicketKey(ticket), &value);
   *marked = status.ok();
   return status.IsNotFound() ? Status::OK() : status;
 }
 
 Status Unlogged::SetFloor(uint64_t floor) {
   if (marks_ == nullptr) {
-    std::unique_lock<std::shared_mutex> lock(handles_);
-    Status status = db_->CreateColumnFamily(MarksOptions(), kMarksFamily, &marks_);
+    choices_->BatchesHaveMarks();
+    rocksdb::ColumnFamilyHandle* created = nullptr;
+    Status status = db_->CreateColumnFamily(MarksOptions(), kMarksFamily, &created);
     if (!status.ok()) {
       return status;
     }
+    std::lock_guard<std::mutex> lock(families_mutex_);
+    marks_ = OwnHandle(db_, created);
   }
   // No batch is being applied, and all of the log's records are in tables. Existing marks belong to another log: to a
   // former one of this database, or to that of the database that this checkpoint was taken from. Those tickets mean
   // nothing in this log.
   WriteBatch batch;
-  batch.DeleteRange(marks_, TicketKey(0), std::string(1, kTicket + 1));
-  batch.Put(marks_, kFloorKey, Number(floor));
+  batch.DeleteRange(marks_.get(), TicketKey(0), std::string(1, kTicket + 1));
+  batch.Put(marks_.get(), kFloorKey, Number(floor));
   WriteOptions options;
   options.disableWAL = true;
   return db_->Write(options, &batch);
 }
 
-void Unlogged::LetGo() {
-  std::unique_lock<std::shared_mutex> lock(handles_);
-  if (marks_ != nullptr) {
-    db_->DestroyColumnFamilyHandle(marks_);
-    marks_ = nullptr;
-  }
-  // The hidden family may still exist, so a flush that names the families would miss it.
-  others_ = true;
+void Unlogged::FreeHandles() {
+  families_.clear();
+  marks_.reset();
 }
 
 uint64_t Unlogged::MarksProperty(const Slice& property) {
-  std::shared_lock<std::shared_mutex> lock(handles_);
+  const FamilyHandle marks = Marks();
   uint64_t value = 0;
-  return marks_ != nullptr && db_->GetIntProperty(marks_, property, &value) ? value : 0;
+  return marks != nullptr && db_->GetIntProperty(marks.get(), property, &value) ? value : 0;
 }
 
 Status Unlogged::DropMarks() {
-  std::unique_lock<std::shared_mutex> lock(handles_);
   if (marks_ == nullptr) {
     return Status::OK();
   }
-  Status status = Drop(marks_, [this] { return db_->DropColumnFamily(marks_); });
+  Status status = Drop(*marks_, [this] { return db_->DropColumnFamily(marks_.get()); });
   if (status.ok()) {
-    status = db_->DestroyColumnFamilyHandle(marks_);
-    marks_ = nullptr;
+    FamilyHandle dropped;
+    std::lock_guard<std::mutex> lock(families_mutex_);
+    dropped.swap(marks_);
   }
   return status;
 }

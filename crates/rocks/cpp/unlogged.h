@@ -7,14 +7,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "flush_choice.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/write_batch.h"
+#include "second_handle.h"
 
 extern "C" {
 
@@ -39,8 +40,6 @@ typedef struct {
   void (*begins)(void* context);
   // All records of `family` up to the sequence number `largest` are durable in tables.
   void (*family_flushed)(void* context, uint32_t family, uint64_t largest);
-  // All records of all families up to the sequence number `largest` are durable in tables.
-  void (*all_flushed)(void* context, uint64_t largest);
   // `more` column families more (fewer, if negative) have their writes delayed or stopped.
   void (*stalls)(void* context, int32_t more);
   // A flush or a compaction failed: RocksDB may refuse writes until it recovers.
@@ -70,62 +69,61 @@ class Listener;
 
 class Unlogged {
  public:
-  // Takes over `marks`, the handle of the hidden family, which may be null. `families` are the handles of all other
-  // families. If the program may free handles before the database closes, call NotAll. `db` and `families` must
-  // outlive this object.
-  Unlogged(rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> families, rocksdb::ColumnFamilyHandle* marks);
-  ~Unlogged();
+  // `families` are handles of all families but the hidden one, whose handle is `marks`; null if the database has none.
+  // `db` must outlive this object.
+  Unlogged(rocksdb::DB* db, std::vector<FamilyHandle> families, FamilyHandle marks);
 
   // Applies a copy of a batch. `last` is the sequence number of the batch's last record, not counting the mark.
   rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
                         uint64_t* last);
-  // From now on there are families besides those that the constructor got.
-  void NotAll() {
-    std::unique_lock<std::shared_mutex> lock(handles_);
-    others_ = true;
-  }
+  // Adds a family that was created.
+  void Add(FamilyHandle family);
+  // Runs `drop`, RocksDB's own drop of the family.
+  rocksdb::Status Drop(const rocksdb::ColumnFamilyHandle& family, const std::function<rocksdb::Status()>& drop);
   // Writes all memtables to tables, and waits. Only the events of `FurrowFlushEvents` prove that a batch is in
-  // tables; the returned status does not.
-  rocksdb::Status Flush();
+  // tables; the returned status does not. Busy if families were dropped during every attempt.
+  rocksdb::Status Flush() { return Flush(true); }
   // As Flush, while no batch is being applied. Fails unless all memtables are empty at the end.
   rocksdb::Status EmptyMemtables();
-  // Runs `flush`, a call that flushes all families, again as long as families are dropped during it. RocksDB then
-  // abandons the flush of all families, and returns ColumnFamilyDropped or even OK.
-  rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
-  // Runs `drop`, RocksDB's own drop of families.
-  //
-  // The family's memtables are flushed first: RocksDB never flushes those of a dropped family, and counts their entries
-  // until the program has destroyed the last handle and iterator of the family.
-  rocksdb::Status Drop(rocksdb::ColumnFamilyHandle* family, const std::function<rocksdb::Status()>& drop);
+  // RocksDB's CompactRange. If batches have marks, writes wait until RocksDB has switched memtables; a compaction of
+  // a bounded range may need no switch, and writes then wait until the compaction begins.
+  rocksdb::Status CompactRange(const rocksdb::CompactRangeOptions& options, rocksdb::ColumnFamilyHandle* family,
+                               const rocksdb::Slice* begin, const rocksdb::Slice* end);
+  rocksdb::Status Resume();
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
   rocksdb::Status DropMarks();
   // The hidden family's share of an aggregated property; 0 if the family does not exist.
   uint64_t MarksProperty(const rocksdb::Slice& property);
-  // Frees the hidden family's handle, which must not be open when the database closes.
-  void LetGo();
+  // Frees the handles, which must not be open when the database closes. No other call may be running.
+  void FreeHandles();
 
  private:
-  // True if all memtables are empty: everything written before the call is in tables.
+  // The hidden family's handle, for calls that may run while the family is created or dropped.
+  FamilyHandle Marks();
+  // All families' handles, the hidden one's too.
+  std::vector<FamilyHandle> Families();
+  // True if the family's memtables are empty: everything written to it before the call is in tables.
+  bool InTables(const FamilyHandle& family);
   bool AllInTables();
-  void FlushAlone(rocksdb::ColumnFamilyHandle* family);
-  // Flushes all families once, and waits.
-  rocksdb::Status FlushAll();
+  rocksdb::Status Flush(bool allow_write_stall);
+  // Runs `flush`, a call that flushes all families, again as long as families are dropped during it. RocksDB then
+  // may abandon the flush of all families, and returns ColumnFamilyDropped or even OK.
+  rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
 
   rocksdb::DB* db_;
-  std::vector<rocksdb::ColumnFamilyHandle*> families_;
   // The listener of PrepareUnlogged, if the database has it.
   std::shared_ptr<Listener> listener_;
-  // Held shared by a flush, which names the families, for its whole duration. Held exclusively by changes of the
-  // families.
-  std::shared_mutex handles_;
-  bool others_ = false;
+  std::shared_ptr<FlushChoices> choices_;
+  // Guards `families_`, and changes of `marks_`. A running flush has copies of the handles.
+  std::mutex families_mutex_;
+  std::vector<FamilyHandle> families_;
+  // The hidden family. Changes only while no batch is being applied.
+  FamilyHandle marks_;
   // The numbers of family drops that began and ended. A flush during which a drop ran may have been abandoned.
   std::atomic<uint64_t> drops_begun_{0};
   std::atomic<uint64_t> drops_ended_{0};
-  // Changes only while no batch is being applied.
-  rocksdb::ColumnFamilyHandle* marks_;
 };
 
 }  // namespace furrow

@@ -4,6 +4,7 @@
 
 #include "rocksdb/db.h"
 #include "rocksdb/version.h"
+#include "second_handle.h"
 #include "unlogged.h"
 
 namespace furrow {
@@ -67,7 +68,7 @@ class Visible : public rocksdb::EventListener {
     }
   }
   void OnColumnFamilyHandleDeletionStarted(rocksdb::ColumnFamilyHandle* handle) override {
-    if (!Hidden(handle->GetName())) {
+    if (!DestroysOwnHandle()) {
       inner_->OnColumnFamilyHandleDeletionStarted(handle);
     }
   }

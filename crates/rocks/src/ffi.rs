@@ -52,7 +52,6 @@ pub(crate) struct FlushCalls {
     pub context: *mut c_void,
     pub begins: extern "C" fn(*mut c_void),
     pub family_flushed: extern "C" fn(*mut c_void, u32, u64),
-    pub all_flushed: extern "C" fn(*mut c_void, u64),
     pub stalls: extern "C" fn(*mut c_void, i32),
     pub fails: extern "C" fn(*mut c_void),
 }

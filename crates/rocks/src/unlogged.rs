@@ -19,10 +19,6 @@ pub trait FlushEvents: Send + Sync {
     /// All records of a family up to the sequence number `largest` are durable in tables. `None` is the hidden
     /// family. A table may end before its family's last record, so `largest` may be too low but never too high.
     fn family_flushed(&self, family: Option<u32>, largest: u64);
-
-    /// All records of all families up to the sequence number `largest` are durable in tables: all memtables were
-    /// found empty.
-    fn all_flushed(&self, largest: u64);
 }
 
 /// The entry that the hidden family gets along with a batch.
@@ -67,10 +63,6 @@ extern "C" fn begins(context: *mut c_void) {
 
 extern "C" fn family_flushed(context: *mut c_void, family: u32, largest: u64) {
     tell(context, |events| events.family_flushed((family != MARKS_FAMILY).then_some(family), largest));
-}
-
-extern "C" fn all_flushed(context: *mut c_void, largest: u64) {
-    tell(context, |events| events.all_flushed(largest));
 }
 
 extern "C" fn stalls(context: *mut c_void, more: i32) {
@@ -125,7 +117,6 @@ impl Hub {
             context: Arc::as_ptr(self).cast_mut().cast(),
             begins,
             family_flushed,
-            all_flushed,
             stalls,
             fails,
         }

@@ -217,10 +217,4 @@ impl FlushEvents for FlushReports {
             parallel_wal.flushed(family.map_or(Family::MARKS, Family), Sequence(largest));
         }
     }
-
-    fn all_flushed(&self, largest: u64) {
-        if let Some(parallel_wal) = self.parallel_wal.upgrade() {
-            parallel_wal.all_flushed(Sequence(largest));
-        }
-    }
 }

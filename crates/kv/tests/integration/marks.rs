@@ -124,10 +124,6 @@ impl FlushEvents for Gate {
         self.counts.lock().over += 1;
         self.changed.notify_all();
     }
-
-    fn all_flushed(&self, largest: u64) {
-        self.parallel_wal.get().and_then(Weak::upgrade).unwrap().all_flushed(Sequence(largest));
-    }
 }
 
 #[test]

@@ -17,6 +17,7 @@
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
+#include "rocksdb/merge_operator.h"
 #include "rocksdb/utilities/checkpoint.h"
 
 using namespace rocksdb;  // NOLINT: a test program
@@ -38,17 +39,29 @@ void Expect(bool fine, const std::string& what) {
 
 void Ok(const Status& status, const std::string& what) { Expect(status.ok(), what + ": " + status.ToString()); }
 
-// A compaction filter that never lets a compaction end.
+// A compaction filter that lets no compaction end before `release` is set.
 class Blocking : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
     blocks = true;
-    for (;;) {
-      pause();
+    while (!release) {
+      usleep(1000);
     }
+    return false;
   }
   const char* Name() const override { return "blocking"; }
   mutable std::atomic<bool> blocks{false};
+  std::atomic<bool> release{false};
+};
+
+// Adds decimal numbers.
+class Adder : public AssociativeMergeOperator {
+ public:
+  bool Merge(const Slice&, const Slice* before, const Slice& value, std::string* sum, Logger*) const override {
+    *sum = std::to_string((before == nullptr ? 0 : std::stoi(before->ToString())) + std::stoi(value.ToString()));
+    return true;
+  }
+  const char* Name() const override { return "adder"; }
 };
 
 std::string Key(int n) { return "key" + std::to_string(n); }
@@ -58,12 +71,13 @@ Options Settings(Env* env) {
   options.env = env;
   options.create_if_missing = true;
   options.max_background_jobs = 4;
+  options.merge_operator = std::make_shared<Adder>();
   return options;
 }
 
 // Creates a family that may get no further table in level 0: a flush that avoids write stalls waits for the family's
-// compaction, which is blocked.
-ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
+// compaction, which is blocked. `last`: the options of the put that leaves the family's memtable not empty.
+ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter, const WriteOptions& last) {
   ColumnFamilyOptions options;
   options.compaction_filter = filter;
   options.level0_file_num_compaction_trigger = 2;
@@ -79,8 +93,32 @@ ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter) {
     }
   }
   Expect(filter->blocks, "no compaction is blocked");
-  Ok(db->Put(WriteOptions(), stalled, "key", "value"), "put");
+  Ok(db->Put(last, stalled, "key", "value"), "put");
   return stalled;
+}
+
+// Runs one of the calls that flush all families.
+void FlushBy(DB* db, const std::string& way) {
+  if (way == "flush") {
+    Ok(db->Flush(FlushOptions()), "flush");
+  } else if (way == "compaction") {
+    Ok(db->CompactRange(CompactRangeOptions(), nullptr, nullptr), "compaction");
+  } else if (way == "bounded compaction") {
+    const Slice from("a");
+    const Slice to("z");
+    Ok(db->CompactRange(CompactRangeOptions(), &from, &to), "compaction");
+  } else if (way == "live files") {
+    std::vector<std::string> files;
+    uint64_t manifest = 0;
+    Ok(db->GetLiveFiles(files, &manifest), "live files");
+  } else if (way == "checkpoint") {
+    Checkpoint* checkpoint = nullptr;
+    Ok(Checkpoint::Create(db, &checkpoint), "checkpoint");
+    Ok(checkpoint->CreateCheckpoint(kCopy), "checkpoint");
+    delete checkpoint;
+  } else {
+    Expect(false, "no way " + way);
+  }
 }
 
 // Drops a family while a flush of all families waits for the blocked compaction; then the process is killed.
@@ -88,25 +126,21 @@ void DropUnderFlush(Env* env, const std::string& way) {
   DB* db = nullptr;
   Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
   Blocking filter;
-  ColumnFamilyHandle* stalled = CreateStalled(db, &filter);
+  ColumnFamilyHandle* stalled = CreateStalled(db, &filter, WriteOptions());
   WriteOptions synced;
   synced.sync = true;
   for (int n = 0; n < kKeys; ++n) {
     Ok(db->Put(synced, Key(n), std::string(kValueBytes, 'v')), "put");
   }
   std::thread flush([db, &way] {
+    if (way == "the log's own") {
+      return;
+    }
+    FlushBy(db, way);
     if (way == "flush") {
-      Ok(db->Flush(FlushOptions()), "flush");
       uint64_t left = 0;
       db->GetIntProperty(DB::Properties::kNumEntriesActiveMemTable, &left);
       Expect(left == 0, std::to_string(left) + " entries are in memory after a flush");
-    } else if (way == "compaction") {
-      Ok(db->CompactRange(CompactRangeOptions(), nullptr, nullptr), "compaction");
-    } else if (way == "checkpoint") {
-      Checkpoint* checkpoint = nullptr;
-      Ok(Checkpoint::Create(db, &checkpoint), "checkpoint");
-      Ok(checkpoint->CreateCheckpoint(kCopy), "checkpoint");
-      delete checkpoint;
     }
   });
   // Long enough for the flush to be waiting, also the flush that the log's own limit requests.
@@ -120,6 +154,59 @@ void DropUnderFlush(Env* env, const std::string& way) {
   }
   Ok(db->SyncWAL(), "SyncWAL");
   kill(getpid(), SIGKILL);
+}
+
+// Writes to a family with an empty memtable while a flush of all families may be waiting for the end of a stall, and
+// is killed when the flush is over. The database's batches carry marks. With `merge`, the write is a merge, and what
+// the flush finds was written without the log.
+void WriteUnderFlush(Env* env, const std::string& way, bool merge) {
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
+  ColumnFamilyHandle* rare = nullptr;
+  Ok(db->CreateColumnFamily(Settings(env), "rare", &rare), "creating a family");
+  Ok(db->Merge(WriteOptions(), "count", "0"), "the first merge: batches carry marks from here on");
+  WriteOptions options;
+  options.disableWAL = merge;
+  Blocking filter;
+  CreateStalled(db, &filter, options);
+  Ok(db->Put(options, "key", "value"), "put");
+  std::atomic<bool> flushed{false};
+  std::thread flush([&] {
+    FlushBy(db, way);
+    flushed = true;
+  });
+  // A flush that waits, waits by now. One that does not is over soon.
+  for (int tries = 0; tries < 100 && !flushed; ++tries) {
+    usleep(5000);
+  }
+  std::thread write([&] {
+    WriteOptions synced;
+    synced.sync = true;
+    Ok(merge ? db->Merge(synced, "count", "1") : db->Put(synced, rare, "late", "value"), "the late write");
+  });
+  usleep(100000);
+  filter.release = true;
+  flush.join();
+  write.join();
+  kill(getpid(), SIGKILL);
+}
+
+// Checks the late write.
+void CheckLate(Env* env, bool merge) {
+  std::vector<ColumnFamilyDescriptor> families = {{kDefaultColumnFamilyName, Settings(env)},
+                                                  {"stalled", ColumnFamilyOptions()},
+                                                  {"rare", Settings(env)}};
+  std::vector<ColumnFamilyHandle*> handles;
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), kDatabase, families, &handles, &db), "opening");
+  std::string value;
+  Ok(merge ? db->Get(ReadOptions(), "count", &value) : db->Get(ReadOptions(), handles[2], "late", &value),
+     "the late write, synced and acknowledged");
+  Expect(value == (merge ? "1" : "value"), "the late write is " + value);
+  for (ColumnFamilyHandle* handle : handles) {
+    db->DestroyColumnFamilyHandle(handle);
+  }
+  delete db;
 }
 
 // Checks the database that a killed process left.
@@ -181,6 +268,10 @@ int main(int argc, char** argv) {
     DropUnderFlush(env.get(), argument);
   } else if (command == "keep dropped handle") {
     KeepDroppedHandle(env.get());
+  } else if (command == "write under" || command == "merge under") {
+    WriteUnderFlush(env.get(), argument, command == "merge under");
+  } else if (command == "check late write" || command == "check late merge") {
+    CheckLate(env.get(), command == "check late merge");
   } else if (command == "check") {
     Check(env.get(), argument);
   } else {
