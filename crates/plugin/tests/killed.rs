@@ -40,6 +40,9 @@ fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
         };
         (first..first + RUNS_OF_A_DRIVE).for_each(|seed| run(seed, way));
         run(first + RUNS_OF_A_DRIVE, "check");
-        assert!(asserted <= 1, "{asserted} of {RUNS_OF_A_DRIVE} runs from seed {first} ended in RocksDB's assertion");
+        assert!(
+            asserted <= 1,
+            "{asserted} of {RUNS_OF_A_DRIVE} runs from seed {first} ended in RocksDB's assertion"
+        );
     }
 }

@@ -113,13 +113,7 @@ impl Hub {
 
     /// The callbacks for C++. The hub must live until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
-        FlushCalls {
-            context: Arc::as_ptr(self).cast_mut().cast(),
-            begins,
-            family_flushed,
-            stalls,
-            fails,
-        }
+        FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, family_flushed, stalls, fails }
     }
 }
 
