@@ -2,33 +2,46 @@
 //! `cargo run -p furrow-sim --example explore -- TARGET SEED STATES [STATE-ID] [--on-array] [--break RULE] [--trace FILE]`
 
 use fs::BrokenRule;
-use sim::{BrokenRules, CrashOptions, Target, crash};
+use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Target, crash};
 use units::{Driver, RealDriver};
+
+const FS_RULES: [(&str, BrokenRule); 10] = [
+    ("sync", BrokenRule::Sync),
+    ("rename", BrokenRule::Rename),
+    ("torntail", BrokenRule::TornTail),
+    ("reset", BrokenRule::Reset),
+    ("gap", BrokenRule::Gap),
+    ("barrier", BrokenRule::Barrier),
+    ("syncorder", BrokenRule::SyncOrder),
+    ("needs", BrokenRule::Needs),
+    ("known", BrokenRule::Known),
+    ("void", BrokenRule::Void),
+];
+const TABLES_RULES: [(&str, TablesRule); 3] = [
+    ("flushchoice", TablesRule::FlushChoice),
+    ("abandonedflush", TablesRule::AbandonedFlush),
+    ("ingestionmarks", TablesRule::IngestionMarks),
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = Vec::new();
     let mut args = std::env::args().skip(1);
-    let (mut broken_rule, mut trace, mut on_array) = (None, None, false);
+    let (mut broken_rules, mut trace, mut on_array) = (BrokenRules::default(), None, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--break" => {
-                broken_rule = match args.next().as_deref() {
-                    Some("sync") => Some(BrokenRule::Sync),
-                    Some("rename") => Some(BrokenRule::Rename),
-                    Some("torntail") => Some(BrokenRule::TornTail),
-                    Some("reset") => Some(BrokenRule::Reset),
-                    Some("gap") => Some(BrokenRule::Gap),
-                    Some("barrier") => Some(BrokenRule::Barrier),
-                    Some("syncorder") => Some(BrokenRule::SyncOrder),
-                    Some("needs") => Some(BrokenRule::Needs),
-                    Some("known") => Some(BrokenRule::Known),
-                    Some("void") => Some(BrokenRule::Void),
-                    other => {
-                        let known =
-                            "sync, rename, torntail, reset, gap, barrier, syncorder, needs, known or void";
-                        return Err(format!("--break {other:?}: take {known}").into());
-                    }
+                let rule = args.next().unwrap_or_default();
+                let of_fs = FS_RULES.iter().find(|(name, _)| *name == rule).map(|(_, rule)| *rule);
+                let of_tables = TABLES_RULES.iter().find(|(name, _)| *name == rule).map(|(_, rule)| *rule);
+                if of_fs.is_none() && of_tables.is_none() {
+                    let names = FS_RULES.map(|(name, _)| name).join(", ");
+                    return Err(format!(
+                        "--break {rule}: take {names}, {}",
+                        TABLES_RULES.map(|r| r.0).join(", ")
+                    )
+                    .into());
                 }
+                broken_rules = BrokenRules { fs: of_fs, tables: of_tables, ..broken_rules };
             }
             "--on-array" => on_array = true,
             "--trace" => trace = args.next().map(Into::into),
@@ -42,7 +55,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = word(3).map(str::parse).transpose()?;
     let clock = RealDriver::new();
     let begun = clock.now();
-    let broken_rules = BrokenRules { fs: broken_rule, ..BrokenRules::default() };
     let options =
         CrashOptions { broken_rules, trace, only, on_array, ..CrashOptions::new(target, seed, states) };
     let report = crash(&options)?;

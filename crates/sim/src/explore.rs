@@ -376,7 +376,15 @@ mod tests {
                 }
             }
         });
-        Trace { target: Target::Log, seed: 1, workload: 0, drive, ordered: false, events: recorder.take() }
+        Trace {
+            target: Target::Log,
+            seed: 1,
+            workload: 0,
+            drive,
+            ordered: false,
+            modelled: false,
+            events: recorder.take(),
+        }
     }
 
     struct Blocks;

@@ -63,7 +63,15 @@ pub(crate) fn record(
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
     block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)))
         .map_err(failed)?;
-    Ok(Trace { target, seed, workload, drive: shape.drive, ordered: false, events: recorder.take() })
+    Ok(Trace {
+        target,
+        seed,
+        workload,
+        drive: shape.drive,
+        ordered: false,
+        modelled: false,
+        events: recorder.take(),
+    })
 }
 
 /// Runs the workload on a given device.

@@ -46,6 +46,8 @@ pub use options::{CrashOptions, Target};
 pub use recorder::Recorder;
 pub use report::{Failure, FailureKind, Report};
 pub use rng::Rng;
+#[cfg(feature = "broken-rules")]
+pub use rules::BrokenRule;
 pub use rules::BrokenRules;
 pub use state::{Outcome, StateId};
 pub use trace::{Drive, Event, OpNumber, Step, Trace};

@@ -19,6 +19,22 @@ pub struct BrokenRules {
     /// A rule of the parallel WAL.
     #[cfg(feature = "broken-rules")]
     pub engine: Option<kv::parallel_wal::BrokenRule>,
+    /// A rule of the modelled tables below a parallel WAL.
+    #[cfg(feature = "broken-rules")]
+    pub tables: Option<BrokenRule>,
+}
+
+/// The rules of the modelled tables that a test can break.
+#[cfg(feature = "broken-rules")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BrokenRule {
+    /// A flush chooses the families with entries before it waits for a stall, and leaves families alone that were written
+    /// during the stall.
+    FlushChoice,
+    /// A flush of all families that a drop of a family abandoned counts as done.
+    AbandonedFlush,
+    /// A table is ingested without turning the marks on.
+    IngestionMarks,
 }
 
 #[cfg(feature = "broken-rules")]
@@ -42,6 +58,21 @@ impl BrokenRules {
     pub(crate) fn keeps_key_order(self) -> bool {
         self.engine != Some(kv::parallel_wal::BrokenRule::KeyLocks)
     }
+
+    /// Whether a flush of modelled tables chooses families before it waits for a stall.
+    pub(crate) fn chooses_families_before_stall(self) -> bool {
+        self.tables == Some(BrokenRule::FlushChoice)
+    }
+
+    /// Whether modelled tables take a flush for done that a drop of a family abandoned.
+    pub(crate) fn takes_abandoned_flush_for_done(self) -> bool {
+        self.tables == Some(BrokenRule::AbandonedFlush)
+    }
+
+    /// Whether the marks are turned on before modelled tables ingest a table.
+    pub(crate) fn marks_before_ingestion(self) -> bool {
+        self.tables != Some(BrokenRule::IngestionMarks)
+    }
 }
 
 #[cfg(not(feature = "broken-rules"))]
@@ -59,6 +90,18 @@ impl BrokenRules {
     }
 
     pub(crate) fn keeps_key_order(self) -> bool {
+        true
+    }
+
+    pub(crate) fn chooses_families_before_stall(self) -> bool {
+        false
+    }
+
+    pub(crate) fn takes_abandoned_flush_for_done(self) -> bool {
+        false
+    }
+
+    pub(crate) fn marks_before_ingestion(self) -> bool {
         true
     }
 }

@@ -126,6 +126,8 @@ pub struct Trace {
     pub drive: Drive,
     /// Target `engine` only: the writer keeps the order of its batches, as the server does.
     pub ordered: bool,
+    /// Target `engine` only: the database is a model of RocksDB's tables under a parallel WAL.
+    pub modelled: bool,
     /// The events.
     pub events: Vec<Event>,
 }

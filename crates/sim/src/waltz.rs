@@ -123,7 +123,15 @@ pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Bro
     let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
     let plan = plan(seed, workload, drive.block_size as usize);
     block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(broken))).map_err(failed)?;
-    Ok(Trace { target: Target::Waltz, seed, workload, drive, ordered: false, events: recorder.take() })
+    Ok(Trace {
+        target: Target::Waltz,
+        seed,
+        workload,
+        drive,
+        ordered: false,
+        modelled: false,
+        events: recorder.take(),
+    })
 }
 
 async fn run(

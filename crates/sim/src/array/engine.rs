@@ -61,8 +61,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         Error::Workload(format!("engine on an array, seed {seed}, workload {workload} ({shape:?}): {why}"))
     };
     let events = events(run().map_err(failed)?);
-    let ordered = engine::is_ordered(seed, workload, volatile_cache);
-    Ok(Trace { target: Target::Engine, seed, workload, drive: drive_of(&shape), ordered, events })
+    Ok(engine::trace_of((seed, workload), volatile_cache, drive_of(&shape), events))
 }
 
 /// Explores a recorded workload; see [`CrashOptions`].

@@ -46,7 +46,8 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
         let (target, seed) = (options.target, options.seed);
         // The oracle derives the plan from the trace's header. The events are the drives' and stay in the record.
         let drive = Drive::tiny(record.shape.cache);
-        let trace = Trace { target, seed, workload, drive, ordered: false, events: Vec::new() };
+        let trace =
+            Trace { target, seed, workload, drive, ordered: false, modelled: false, events: Vec::new() };
         let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rules) };
         let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);

@@ -1,16 +1,20 @@
-//! The contents that a database may have after a power cut.
+//! The contents that a database and its checkpoints may have after a power cut.
 //!
 //! Every key is a register of its own: [`linear`](crate::linear) says whether the writes and reads before the cut and the read
 //! after the cut have an order. A write must be found if the write was promised, if another write of its batch is found, or if
-//! the write was answered before the beginning of a write that is found.
+//! the log has the write and the write was answered before the beginning of a batch that is found.
 //! A merge sets a digit of its counter that no other merge sets: the digit shows how often the merge was applied.
+//! A drop of a family deletes the family's keys.
+//!
+//! A checkpoint is judged by the same rules, with its own beginning and its answer in place of the cut: every write that was
+//! answered before the checkpoint began must be found in it.
 
 use std::collections::BTreeMap;
 
 use crate::linear::{Did, Op, Value, is_linearizable};
 
-use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, step_of, value};
-use super::world::Content;
+use super::database::Content;
+use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, checkpoint, step_of, value};
 use crate::model::Fault;
 use crate::plan::Plan;
 use crate::report::FailureKind;
@@ -51,13 +55,21 @@ pub(super) struct Judge {
     next_io: Vec<usize>,
 }
 
-/// The history as one cut sees it.
+/// The history as one cut, or one checkpoint, sees it. Places are indices of events.
 struct View<'a> {
     judge: &'a Judge,
-    cut: usize,
-    until: usize,
     found: &'a Content,
-    /// The place at which the last found write began.
+    /// Steps that began here or later have no effect.
+    cut: usize,
+    /// Marks before this place count.
+    until: usize,
+    /// Steps that were answered before this place had their effect.
+    settled: usize,
+    /// Promises before this place count.
+    promises: usize,
+    /// When `found` was read, from and to.
+    read: (usize, usize),
+    /// The place at which the last found batch began.
     latest: usize,
 }
 
@@ -103,25 +115,56 @@ impl Judge {
 
     /// The rules that the content found after a cut behind the event `cut` breaks.
     pub(super) fn judge(&self, cut: usize, found: &Content) -> Vec<Fault> {
-        // Marks up to the drive's next change lie before the cut as well as after: promises count, new writes do not.
-        let until = self.next_io.get(cut).copied().unwrap_or(cut);
-        let mut view = View { judge: self, cut, until, found, latest: 0 };
-        view.latest = view.latest();
+        let until = self.until(cut);
+        let read = (until + 1, until + 2);
+        View { judge: self, found, cut, until, settled: 0, promises: until, read, latest: 0 }.faults()
+    }
+
+    /// The rules that the checkpoints found after a cut behind the event `cut` break.
+    pub(super) fn judge_checkpoints(&self, cut: usize, found: &BTreeMap<String, Content>) -> Vec<Fault> {
+        let until = self.until(cut);
         let mut faults = Vec::new();
-        let registers = view.registers();
-        for (key, ops) in &registers {
-            faults.extend(view.register(key, ops));
-        }
-        (0..COUNTERS).for_each(|n| faults.extend(view.counter(&Key::counter(n))));
-        faults.extend(view.torn());
-        let counters: Vec<Key> = (0..COUNTERS).map(Key::counter).collect();
-        for (family, name) in found.keys() {
-            let key = Key { family: *family, name: String::from_utf8_lossy(name).into_owned() };
-            if !registers.contains_key(&key) && !counters.contains(&key) {
-                faults.push(fault(FailureKind::Invented, format!("{} was never written", key.name)));
+        let mut missing = found.clone();
+        for (_, done, (writer, index)) in self.steps().filter(|(act, ..)| **act == Act::Checkpoint) {
+            let name = checkpoint(writer, index);
+            let before = |place: Option<usize>| place.filter(|place| *place < until);
+            match (missing.remove(&name), done.begun.filter(|begun| *begun < cut)) {
+                (Some(content), Some(begun)) => {
+                    let answered = before(done.answered).unwrap_or(until);
+                    let read = (begun, answered + 1);
+                    let (cut, until) = (cut.min(answered), until.min(answered));
+                    let view = View {
+                        judge: self,
+                        found: &content,
+                        cut,
+                        until,
+                        settled: begun,
+                        promises: 0,
+                        read,
+                        latest: 0,
+                    };
+                    let of_checkpoint = |mut fault: Fault| {
+                        fault.what = format!("checkpoint {name}: {}", fault.what);
+                        fault
+                    };
+                    faults.extend(view.faults().into_iter().map(of_checkpoint));
+                }
+                (Some(_), None) => {
+                    faults.push(fault(FailureKind::Invented, format!("checkpoint {name} was never begun")));
+                }
+                (None, _) if before(done.promised).is_some() => {
+                    faults.push(fault(FailureKind::Lost, format!("checkpoint {name} is missing")));
+                }
+                (None, _) => {}
             }
         }
+        faults.extend(missing.keys().map(|name| fault(FailureKind::Invented, format!("checkpoint {name}"))));
         faults
+    }
+
+    /// Marks up to the drive's next change lie before the cut as well as after: promises count, new writes do not.
+    fn until(&self, cut: usize) -> usize {
+        self.next_io.get(cut).copied().unwrap_or(cut)
     }
 
     fn steps(&self) -> impl Iterator<Item = (&Act, &Done, (usize, usize))> {
@@ -133,6 +176,25 @@ impl Judge {
 }
 
 impl View<'_> {
+    fn faults(mut self) -> Vec<Fault> {
+        self.latest = self.latest();
+        let mut faults = Vec::new();
+        let registers = self.registers();
+        for (key, ops) in &registers {
+            faults.extend(self.register(key, ops));
+        }
+        (0..COUNTERS).for_each(|n| faults.extend(self.counter(&Key::counter(n))));
+        faults.extend(self.torn());
+        let counters: Vec<Key> = (0..COUNTERS).map(Key::counter).collect();
+        for (family, name) in self.found.keys() {
+            let key = Key { family: *family, name: String::from_utf8_lossy(name).into_owned() };
+            if !registers.contains_key(&key) && !counters.contains(&key) {
+                faults.push(fault(FailureKind::Invented, format!("{} was never written", key.name)));
+            }
+        }
+        faults
+    }
+
     fn before(&self, place: Option<usize>) -> bool {
         place.is_some_and(|place| place < self.until)
     }
@@ -152,24 +214,31 @@ impl View<'_> {
 
     /// Whether a value or a digit shows that a step's batch is there.
     fn shows(&self, act: &Act, step: (usize, usize)) -> bool {
-        let Act::Write { changes, .. } = act else { return false };
-        changes.iter().any(|change| match change {
-            Change::Put(key) => self.number(key).and_then(step_of) == Some(step),
-            Change::Merge(key, digit) => self.digit(key, *digit) > 0,
+        let has = |key| self.number(key).and_then(step_of) == Some(step);
+        match act {
+            Act::Write { changes, .. } => changes.iter().any(|change| match change {
+                Change::Put(key) => has(key),
+                Change::Merge(key, digit) => self.digit(key, *digit) > 0,
+                _ => false,
+            }),
+            Act::Ingest(keys) => keys.iter().any(has),
             _ => false,
-        })
+        }
     }
 
-    /// When the last write that shows itself began: all that were answered before must be there.
+    /// The place at which the last found batch began. An ingested table does not count: it goes past the log.
     fn latest(&self) -> usize {
-        let there = self.judge.steps().filter(|(act, _, step)| self.shows(act, *step));
+        let batches = self.judge.steps().filter(|(act, ..)| matches!(act, Act::Write { .. }));
+        let there = batches.filter(|(act, _, step)| self.shows(act, *step));
         there.filter_map(|(_, done, _)| done.begun).filter(|begun| *begun < self.cut).max().unwrap_or(0)
     }
 
-    /// Whether the whole batch of the step must be found, as a part of the batch is found.
+    /// Whether the whole effect of the step must be found.
     fn certain(&self, act: &Act, done: &Done, step: (usize, usize)) -> bool {
-        self.before(done.promised)
-            || done.answered.is_some_and(|at| at < self.latest)
+        let answered_before = |place: usize| done.answered.is_some_and(|at| at < place);
+        done.promised.is_some_and(|at| at < self.promises)
+            || answered_before(self.settled)
+            || act.is_logged() && answered_before(self.latest)
             || self.shows(act, step)
     }
 
@@ -202,7 +271,19 @@ impl View<'_> {
                         registers.entry(Key::register(*register)).or_default().push(read);
                     }
                 }
-                Act::Flush | Act::FlushPast | Act::Sync => {}
+                Act::Ingest(keys) => {
+                    for key in keys {
+                        let did = Did::Write(Some(super::plan::id(step.0, step.1)));
+                        registers.entry(key.clone()).or_default().extend(self.write(act, done, step, did));
+                    }
+                }
+                Act::DropFamily(family) => {
+                    for key in Key::own(*family) {
+                        let ops = registers.entry(key).or_default();
+                        ops.extend(self.write(act, done, step, Did::Write(None)));
+                    }
+                }
+                Act::Flush | Act::FlushPast | Act::Sync | Act::CreateFamily(_) | Act::Checkpoint => {}
             }
         }
         registers
@@ -215,15 +296,15 @@ impl View<'_> {
         {
             return Some(fault(FailureKind::Invented, format!("{} has bytes that nobody wrote", key.name)));
         }
-        let now = self.until as u64 + 1;
-        let ops = [ops, &[Op::answered(Did::Read(number), now, now + 1)]].concat();
+        let (from, to) = self.read;
+        let ops = [ops, &[Op::answered(Did::Read(number), from as u64, to as u64)]].concat();
         if is_linearizable(&ops) {
             return None;
         }
         let written = number.is_none() || ops.iter().any(|op| op.did == Did::Write(number));
         let kind = if written { FailureKind::Lost } else { FailureKind::Invented };
         let what = number.map_or_else(|| "nothing".to_owned(), |id| format!("{id} of {:?}", step_of(id)));
-        Some(fault(kind, format!("{} has {what}: no order explains it: {}", key.name, told(&ops))))
+        Some(fault(kind, format!("{} has {what}: no order explains it: {}", key.name, described(&ops))))
     }
 
     fn counter(&self, key: &Key) -> Vec<Fault> {
@@ -261,7 +342,7 @@ impl View<'_> {
 }
 
 /// The last operations of a history, for the description of a fault.
-fn told(ops: &[Op]) -> String {
+fn described(ops: &[Op]) -> String {
     let mut ops = ops.to_vec();
     ops.sort_by_key(|op| op.called);
     let skip = ops.len().saturating_sub(12);

@@ -1,13 +1,21 @@
-//! The target `engine`: RocksDB on the file system. A third of the workloads each has RocksDB's own WAL, a parallel WAL, and a
-//! parallel WAL that batches records.
+//! The target `engine`: a database on the file system.
 //!
+//! Three workloads of five run on RocksDB, with its own WAL, with a parallel WAL, or with a parallel WAL that batches records.
 //! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and
-//! not), read, sync and flush, while RocksDB's own threads flush and compact. [`judge`] has the rules at every cut.
+//! not), read, sync and flush, while RocksDB's own threads flush and compact.
+//!
+//! Two workloads of five run on [`model_tables`] under a parallel WAL. There, families are created and dropped, one is seldom
+//! written, tables are ingested, checkpoints are written, some writes go past the log, and flushes wait or fail.
+//!
+//! [`judge`] has the rules at every cut.
 
+mod contents;
+mod database;
 mod judge;
-mod order;
+mod key_order;
+mod model_tables;
 mod plan;
-mod world;
+mod shape;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,22 +23,23 @@ use std::time::Duration;
 
 use fs::{FormatOptions, Fs};
 use futures_util::future::join_all;
-use kv::parallel_wal::{BatchBuilder, Family};
+use kv::parallel_wal::{BatchBuilder, Family, WriteOptions};
 use parking_lot::Mutex;
 use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
+pub(crate) use self::database::mount_options;
+use self::database::{Content, Database, Outcome};
 use self::judge::{Judge, fault, mark_answered, mark_begun};
-use self::plan::{Act, Key, Mode, Shape, WRITERS};
-pub(crate) use self::world::mount_options;
-use self::world::{Content, Outcome, World};
+use self::plan::{Act, Change, Key, WRITERS};
+use self::shape::{Mode, Shape};
 use crate::model::{Fault, Progress};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
 use crate::recut::{Images, Recut};
 use crate::report::FailureKind;
-use crate::trace::{Event, Trace};
+use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
 /// Longest extra delay of an acknowledgement, so that operations of several threads overlap; and of a few appends, so that a
@@ -46,17 +55,23 @@ fn after_key(n: u64) -> Vec<u8> {
 
 /// Runs a workload on a drive and records it. Threads make every recording different.
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
-    let Shape { drive, ordered, .. } = Shape::of(seed, workload, volatile_cache);
+    let drive = Shape::of(seed, workload, volatile_cache).drive;
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
     let recorder = Recorder::with_tail(emu, JITTER, TAIL);
     work((seed, workload), volatile_cache, &recorder, broken)
         .map_err(|e| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}")))?;
-    Ok(Trace { target: Target::Engine, seed, workload, drive, ordered, events: recorder.take() })
+    Ok(trace_of((seed, workload), volatile_cache, drive, recorder.take()))
 }
 
-/// Whether the writer keeps the order of its batches: see [`Trace::ordered`].
-pub(crate) fn is_ordered(seed: u64, workload: u64, volatile_cache: bool) -> bool {
-    Shape::of(seed, workload, volatile_cache).ordered
+/// The trace of a workload on a given device with drives like `drive`.
+pub(crate) fn trace_of(
+    (seed, workload): (u64, u64),
+    volatile_cache: bool,
+    drive: Drive,
+    events: Vec<Event>,
+) -> Trace {
+    let Shape { ordered, modelled, .. } = Shape::of(seed, workload, volatile_cache);
+    Trace { target: Target::Engine, seed, workload, drive, ordered, modelled, events }
 }
 
 /// Runs a workload on a given device and records its steps.
@@ -70,14 +85,15 @@ pub(crate) fn work(
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
     block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))
         .map_err(|e| e.to_string())?;
-    let world = World::open(&device, &shape, broken)?;
+    let database = Database::open(&device, &shape, broken)?;
     for batch in plan::before(&shape) {
-        world.finish(world.write(&batch, true, false))?;
+        database.finish(database.write(&batch, WriteOptions::SYNCED, false))?;
     }
+    database.set_unsteady(true);
     recorder.ready();
     let recorder = Arc::clone(recorder);
     let (salt, plan) = (seed ^ workload, plan::plan(seed, workload, &shape));
-    let run = Run { salt, world, recorder, answered: Mutex::default(), mode: shape.mode, plan };
+    let run = Run { salt, database, recorder, answered: Mutex::default(), mode: shape.mode, plan };
     std::thread::scope(|scope| {
         let run = &run;
         let writers: Vec<(usize, &Vec<Act>)> = run.plan.iter().enumerate().collect();
@@ -87,13 +103,14 @@ pub(crate) fn work(
         let ended = writers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err("a writer panicked".into())));
         ended.collect::<std::result::Result<(), String>>()
     })?;
-    run.world.close(shape.closes)
+    run.database.set_unsteady(false);
+    run.database.close(shape.closes)
 }
 
 /// State shared by the writers.
 struct Run {
     salt: u64,
-    world: World,
+    database: Database,
     recorder: Arc<Recorder>,
     /// Steps that were answered and are not yet promised.
     answered: Mutex<BTreeSet<Step>>,
@@ -105,58 +122,98 @@ impl Run {
     /// Runs some of the writers on this thread.
     fn write_all(&self, writers: &[(usize, &Vec<Act>)]) -> std::result::Result<(), String> {
         let writers = join_all(writers.iter().map(|(writer, acts)| self.write(*writer, acts)));
-        self.world.finish(async { writers.await.into_iter().collect() })
+        self.database.finish(async { writers.await.into_iter().collect() })
     }
 
     async fn write(&self, writer: usize, acts: &[Act]) -> std::result::Result<(), String> {
         for (index, act) in acts.iter().enumerate() {
-            let step = Plan::step(writer, index);
             let before = self.answered.lock().clone();
             mark_begun(&self.recorder, writer, index);
-            match act {
-                Act::Write { changes, sync, refused } => {
-                    let batch = plan::batch(self.salt, plan::id(writer, index), changes);
-                    match self.world.write(&batch, *sync, *refused).await? {
-                        Outcome::Refused => self.recorder.failed(step),
-                        Outcome::Written => {
-                            mark_answered(&self.recorder, writer, index, None);
-                            self.answered.lock().insert(step);
-                            if *sync {
-                                self.promise(before.into_iter().chain([step]));
-                            }
-                        }
-                    }
+            self.run(act, (writer, index), before).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step. `before`: the steps that were answered before the step began, and are not yet promised.
+    async fn run(
+        &self,
+        act: &Act,
+        (writer, index): (usize, usize),
+        before: BTreeSet<Step>,
+    ) -> std::result::Result<(), String> {
+        let database = &self.database;
+        let step = Plan::step(writer, index);
+        let answer = |durable: BTreeSet<Step>| {
+            mark_answered(&self.recorder, writer, index, None);
+            self.answered.lock().insert(step);
+            self.promise(durable);
+        };
+        let batch = |changes: &[Change]| plan::batch(self.salt, plan::id(writer, index), changes);
+        match act {
+            Act::Write { changes, sync, logged, refused } => {
+                let how = WriteOptions { synced: *sync, logged: *logged, ..WriteOptions::SYNCED };
+                match database.write(&batch(changes), how, *refused).await? {
+                    Outcome::Done if *sync => answer(self.logged(before).into_iter().chain([step]).collect()),
+                    Outcome::Done => answer(BTreeSet::new()),
+                    Outcome::Refused | Outcome::FlushFailed => self.recorder.failed(step),
                 }
-                Act::Read(register) => {
-                    let value = self.world.read(&Key::register(*register).name)?;
-                    let saw = value.and_then(|v| v.first_chunk().copied()).map(u64::from_le_bytes);
-                    mark_answered(&self.recorder, writer, index, saw);
-                    self.recorder.acknowledged(step);
-                }
-                Act::Sync => {
-                    self.world.sync().await?;
-                    self.promise(before);
-                }
-                Act::FlushPast => {
-                    self.world.flush_past().await?;
-                    self.promise(self.of_default(before));
-                }
-                Act::Flush => {
-                    self.world.flush(index.is_multiple_of(4)).await?;
+            }
+            Act::Read(register) => {
+                let value = database.read(&Key::register(*register).name)?;
+                let saw = value.and_then(|v| v.first_chunk().copied()).map(u64::from_le_bytes);
+                mark_answered(&self.recorder, writer, index, saw);
+                self.recorder.acknowledged(step);
+            }
+            Act::Sync => {
+                database.sync().await?;
+                self.promise(self.logged(before));
+            }
+            Act::FlushPast => {
+                database.flush_past().await?;
+                self.promise(self.of_default(before));
+            }
+            Act::Flush => {
+                if database.flush(index.is_multiple_of(4)).await? == Outcome::Done {
                     // RocksDB's own flush covers one family.
                     let group = self.mode == Mode::Group;
                     self.promise(if group { self.of_default(before) } else { before });
                 }
             }
+            Act::CreateFamily(family) => {
+                database.create_family(*family).await?;
+                answer(BTreeSet::from([step]));
+            }
+            Act::DropFamily(family) => {
+                database.drop_family(*family).await?;
+                answer(BTreeSet::from([step]));
+            }
+            Act::Ingest(keys) => {
+                let puts: Vec<Change> = keys.iter().cloned().map(Change::Put).collect();
+                database.ingest(batch(&puts)).await?;
+                answer(BTreeSet::from([step]));
+            }
+            Act::Checkpoint => {
+                database.checkpoint(&plan::checkpoint(writer, index)).await?;
+                answer(before.into_iter().chain([step]).collect());
+            }
         }
         Ok(())
     }
 
+    /// Steps that a sync of the log makes durable.
+    fn logged(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
+        self.only(steps, Act::is_logged)
+    }
+
     /// Steps that a flush of the default family makes durable.
-    fn of_default(&self, mut steps: BTreeSet<Step>) -> BTreeSet<Step> {
+    fn of_default(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
+        self.only(steps, Act::is_of_default)
+    }
+
+    fn only(&self, mut steps: BTreeSet<Step>, of: impl Fn(&Act) -> bool) -> BTreeSet<Step> {
         steps.retain(|step| {
             let (writer, index) = Plan::place(*step);
-            self.plan.get(writer).and_then(|acts| acts.get(index)).is_some_and(Act::is_of_default)
+            self.plan.get(writer).and_then(|acts| acts.get(index)).is_some_and(&of)
         });
         steps
     }
@@ -222,22 +279,28 @@ impl EngineOracle {
         EngineOracle { shape, judge, broken }
     }
 
-    /// Mounts, opens in the mode of `shape`, calls `with` with the content, closes, checks.
+    /// Mounts the image of a cut behind the event `cut`, opens in the mode of `shape`, calls `with` with the content, judges the
+    /// checkpoints, closes, checks.
     fn session(
         &self,
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
-        with: impl FnOnce(&World, Content) -> Vec<Fault>,
+        cut: usize,
+        with: impl FnOnce(&Database, Content) -> Vec<Fault>,
     ) -> Vec<Fault> {
-        let world = match World::open(device, shape, self.broken) {
-            Ok(world) => world,
+        let database = match Database::open(device, shape, self.broken) {
+            Ok(database) => database,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
-        let mut faults = match world.content() {
-            Ok(content) => with(&world, content),
+        let mut faults = match database.content() {
+            Ok(content) => with(&database, content),
             Err(e) => vec![fault(FailureKind::Lost, format!("the database cannot be read: {e}"))],
         };
-        if let Err(e) = world.close(true) {
+        faults.extend(match database.checkpoints() {
+            Ok(checkpoints) => self.judge.judge_checkpoints(cut, &checkpoints),
+            Err(e) => vec![fault(FailureKind::Lost, format!("a checkpoint cannot be read: {e}"))],
+        });
+        if let Err(e) = database.close(true) {
             faults.push(fault(FailureKind::Mount, e));
         }
         match block_on(&**device.driver(), Fs::check(device)) {
@@ -252,8 +315,8 @@ impl EngineOracle {
     /// Opens the image of a cut behind the event `cut`, in a mode that the seed gives, and judges the content.
     pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
         let shape = self.shape.reopened(seed, 0);
-        let mut faults = self.session(device, &shape, |_, content| self.judge.judge(cut, &content));
-        tell_mode(&mut faults, &shape);
+        let mut faults = self.session(device, &shape, cut, |_, content| self.judge.judge(cut, &content));
+        add_mode(&mut faults, &shape);
         faults
     }
 
@@ -267,21 +330,21 @@ impl EngineOracle {
         let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
         let mut between = None;
         let shape = self.shape.reopened(probe.seed, 0);
-        let mut faults = self.session(&device, &shape, |world, content| {
+        let mut faults = self.session(&device, &shape, probe.event, |database, content| {
             recorder.ready();
             between = Some(content);
             for n in 0..AFTER {
                 recorder.attempt(Step(n));
                 let batch = BatchBuilder::new().put(Family::DEFAULT, &after_key(n), &n.to_le_bytes());
                 let batch = batch.build();
-                if let Err(e) = world.finish(world.write(&batch, true, false)) {
+                if let Err(e) = database.finish(database.write(&batch, WriteOptions::SYNCED, false)) {
                     return vec![fault(FailureKind::Mount, format!("a write after the recovery: {e}"))];
                 }
                 recorder.acknowledged(Step(n));
             }
             Vec::new()
         });
-        tell_mode(&mut faults, &shape);
+        add_mode(&mut faults, &shape);
         let mut cut = Recut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
         let place = cut.place();
         let device = match ground.plain(std::mem::take(&mut cut.images)) {
@@ -289,7 +352,7 @@ impl EngineOracle {
             Err(e) => return vec![fault(FailureKind::Mount, e + &place)],
         };
         let shape = self.shape.reopened(probe.seed, 1);
-        let mut again = self.session(&device, &shape, |_, mut content| {
+        let mut again = self.session(&device, &shape, probe.event, |_, mut content| {
             let there: Vec<u64> =
                 (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
             let mut faults = self.judge.judge(probe.event, &content);
@@ -305,7 +368,7 @@ impl EngineOracle {
             }
             faults
         });
-        tell_mode(&mut again, &shape);
+        add_mode(&mut again, &shape);
         faults.append(&mut again);
         for fault in &mut faults {
             fault.what += &place;
@@ -315,7 +378,7 @@ impl EngineOracle {
 }
 
 /// Adds the mode in which the database was opened to the descriptions of faults.
-fn tell_mode(faults: &mut [Fault], shape: &Shape) {
+fn add_mode(faults: &mut [Fault], shape: &Shape) {
     for fault in faults {
         fault.what += &format!(" (opened in {:?})", shape.mode);
     }

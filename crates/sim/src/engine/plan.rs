@@ -1,11 +1,11 @@
-//! What the writers of a workload do, and on what.
+//! The steps of a workload's writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kv::parallel_wal::{BatchBuilder, Family};
 
+use super::shape::{Mode, Shape};
 use crate::Rng;
-use crate::trace::{Drive, Trace};
 
 /// Threads that write.
 pub(super) const WRITERS: usize = 4;
@@ -13,6 +13,13 @@ pub(super) const WRITERS: usize = 4;
 pub(super) const STEPS: usize = 36;
 /// Families beside the default one.
 pub(super) const FAMILIES: u8 = 1;
+/// A family of modelled tables that is written rarely: its memtable is often empty.
+pub(super) const RARE_FAMILY: u32 = 2;
+/// The number of the first family that a writer creates.
+const FIRST_OWN_FAMILY: u32 = 16;
+/// Keys of the rare family, and keys of each family that a writer creates.
+const RARE: u64 = 2;
+const OWN: u64 = 3;
 /// Keys that are written synced, and read: few, so that writers meet.
 const REGISTERS: u64 = 4;
 /// Keys whose writes may be lost.
@@ -25,95 +32,6 @@ pub(super) const MERGES: u32 = 31;
 /// The longest value; few are longer than a block.
 const LONG: usize = 9000;
 const SHORT: usize = 700;
-
-/// Whose log a workload writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mode {
-    /// RocksDB's own: writers wait for their group.
-    Group,
-    /// A parallel log, each record alone.
-    Waltz,
-    /// A parallel log that joins records.
-    Auto,
-}
-
-/// What a workload runs on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub mode: Mode,
-    /// Under a parallel log, writes go as the server's do: whoever writes keeps their order, and has several on their way from
-    /// one thread. Never where there are merges or single deletes, which the server writes none of.
-    pub ordered: bool,
-    /// Threads that the writers share, where they need none of their own.
-    pub threads: usize,
-    pub drive: Drive,
-    /// Merges and single deletes are among the writes.
-    pub merges: bool,
-    /// Counters are put once there are marks, before the writers begin: what repeats that put undoes merges.
-    pub put_counters: bool,
-    /// Few writes are synced, and flushes are many.
-    pub lazy: bool,
-    /// Bytes of log from which on a flush is asked for.
-    pub log_limit: u64,
-    /// The database is closed at the end; else the power fails while it is open.
-    pub closes: bool,
-    /// Zones that the log writes at a time, where the drive's cache allows that.
-    pub zones: usize,
-}
-
-impl Shape {
-    pub(super) fn of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
-        // Half of those that may be. What they write is the same either way.
-        let drawn = Rng::at(seed, &[workload, 0x04de]).chance(50);
-        Shape::with(seed, workload, volatile_cache, drawn)
-    }
-
-    /// The shape of a recorded workload: older builds recorded none that are ordered.
-    pub(super) fn of_trace(trace: &Trace) -> Shape {
-        Shape::with(trace.seed, trace.workload, trace.drive.volatile_cache, trace.ordered)
-    }
-
-    /// How a state's `n`th opening is: in any mode, whatever mode left it.
-    pub(super) fn reopened(&self, seed: u64, n: u64) -> Shape {
-        let mut rng = Rng::at(seed, &[n, 0x09e4]);
-        let mode = match rng.below(3) {
-            0 => Mode::Group,
-            1 => Mode::Waltz,
-            _ => Mode::Auto,
-        };
-        Shape { mode, ordered: mode != Mode::Group && rng.chance(50), ..*self }
-    }
-
-    fn with(seed: u64, workload: u64, volatile_cache: bool, ordered: bool) -> Shape {
-        let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
-        let mode = match workload % 3 {
-            0 => Mode::Waltz,
-            1 => Mode::Group,
-            _ => Mode::Auto,
-        };
-        let tiny = Drive::tiny(volatile_cache);
-        // A zone holds a few dozen records: each workload leaves several.
-        let drive = match rng.below(3) {
-            0 => Drive { zones: 160, zone_size: 16, zone_capacity: 14, ..tiny },
-            _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
-        };
-        let lazy = rng.chance(40);
-        let merges = rng.chance(if lazy { 25 } else { 60 });
-        let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
-        let put_counters = merges && rng.chance(50);
-        let closes = rng.chance(50);
-        // Drawn beside the rest: what a seed stands for is what it was.
-        let zones = 1 + Rng::at(seed, &[workload, 0x20e5]).below(3) as usize;
-        let ordered = ordered && mode != Mode::Group && !merges;
-        let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
-        Shape { mode, ordered, threads, drive, merges, put_counters, lazy, log_limit, closes, zones }
-    }
-
-    /// Half of the flushes are of one family. Where batches have marks, those would be left in memory.
-    fn flushes_past(&self) -> bool {
-        self.mode != Mode::Group && !self.merges
-    }
-}
 
 /// A key and its family.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -140,7 +58,16 @@ impl Key {
         [Key { family: 0, name: "p".into() }, Key { family: 1, name: "q".into() }]
     }
 
-    /// Range deletes work in one family.
+    fn rare(n: u64) -> Key {
+        Key { family: RARE_FAMILY, name: format!("b{n}") }
+    }
+
+    /// The keys of a family that a writer created.
+    pub(super) fn own(family: u32) -> impl Iterator<Item = Key> {
+        (0..OWN).map(move |n| Key { family, name: format!("o{n}") })
+    }
+
+    /// A key that range deletes may remove: all such keys are in one family.
     fn ranged(n: u64) -> Key {
         Key { family: 1, name: format!("z{n}") }
     }
@@ -186,19 +113,32 @@ pub(super) enum Act {
     Write {
         changes: Vec<Change>,
         sync: bool,
+        /// False: the write goes past the log, and a flush makes it durable.
+        logged: bool,
         /// The tables refuse it, after the log has it.
         refused: bool,
     },
     /// Reads a register.
     Read(u64),
     Flush,
-    /// A flush of the default family alone, past the engine.
+    /// A flush of the default family alone, past the parallel WAL.
     FlushPast,
     Sync,
+    /// Steps of modelled tables.
+    CreateFamily(u32),
+    DropFamily(u32),
+    /// Puts keys by a table below the log.
+    Ingest(Vec<Key>),
+    Checkpoint,
 }
 
 impl Act {
-    /// Whether it is a write to the default family alone.
+    /// Whether a sync of the log makes the step durable.
+    pub(super) fn is_logged(&self) -> bool {
+        matches!(self, Act::Write { logged: true, .. })
+    }
+
+    /// Whether the step is a write to the default family alone.
     pub(super) fn is_of_default(&self) -> bool {
         matches!(self, Act::Write { changes, .. } if changes.iter().all(Change::is_of_default))
     }
@@ -207,6 +147,11 @@ impl Act {
 /// What the values of a step are: no two steps write the same.
 pub(super) fn id(writer: usize, index: usize) -> u64 {
     (1 + writer * STEPS + index) as u64
+}
+
+/// The name of the checkpoint that a step writes.
+pub(super) fn checkpoint(writer: usize, index: usize) -> String {
+    format!("{writer}.{index}")
 }
 
 /// The step that wrote a value.
@@ -265,9 +210,17 @@ pub(super) fn plan(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
     let mut merged: BTreeMap<u64, u32> = BTreeMap::new();
     let mut plans = vec![Vec::new(); WRITERS];
     let mut single: Vec<Option<Key>> = vec![None; WRITERS];
+    let mut model = Rng::at(seed, &[workload, 0x7ab1]);
+    let mut own: Vec<Option<u32>> = vec![None; WRITERS];
     // Round by round, so that the digits of a counter are spread over time and writers.
     for index in 0..STEPS {
         for (writer, (acts, single)) in plans.iter_mut().zip(&mut single).enumerate() {
+            if let Some(own) = own.get_mut(writer).filter(|_| shape.modelled)
+                && let Some(act) = act_on_model(&mut model, shape, (writer, index), own)
+            {
+                acts.push(act);
+                continue;
+            }
             let mut act = act(&mut rng, shape, writer, index, &mut merged, single);
             if act == Act::Flush && index % 2 == 1 && shape.flushes_past() {
                 act = Act::FlushPast;
@@ -286,7 +239,7 @@ fn act(
     merged: &mut BTreeMap<u64, u32>,
     single: &mut Option<Key>,
 ) -> Act {
-    let write = |changes, sync| Act::Write { changes, sync, refused: false };
+    let write = |changes, sync| Act::Write { changes, sync, logged: true, refused: false };
     let kind = rng.below(20);
     let often = if shape.lazy { 8 } else { 30 };
     match kind {
@@ -314,7 +267,7 @@ fn act(
         11 | 12 => write(vec![Change::Put(Key::ranged(rng.below(RANGED)))], rng.chance(often)),
         13 if shape.mode != Mode::Group => {
             let changes = vec![Change::Put(Key::register(rng.below(REGISTERS)))];
-            Act::Write { changes, sync: rng.chance(50), refused: true }
+            Act::Write { changes, sync: rng.chance(50), logged: true, refused: true }
         }
         14..=16 if shape.merges => {
             let counter = rng.below(COUNTERS);
@@ -350,7 +303,50 @@ fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
         if rng.chance(20) { Change::Delete(key) } else { Change::Put(key) }
     };
     let changes = keys.into_iter().map(change).chain(fresh.map(Change::Put)).collect();
-    Act::Write { changes, sync: rng.chance(synced), refused: false }
+    Act::Write { changes, sync: rng.chance(synced), logged: true, refused: false }
+}
+
+/// A step that modelled tables have besides those of RocksDB, or none. `own`: the family that the writer has created.
+fn act_on_model(
+    rng: &mut Rng,
+    shape: &Shape,
+    (writer, index): (usize, usize),
+    own: &mut Option<u32>,
+) -> Option<Act> {
+    let put = |keys: Vec<Key>, sync| {
+        let changes = keys.into_iter().map(Change::Put).collect();
+        Act::Write { changes, sync, logged: true, refused: false }
+    };
+    Some(match (rng.below(20), *own) {
+        (0 | 1, None) => {
+            let family = FIRST_OWN_FAMILY + (writer * STEPS + index) as u32;
+            *own = Some(family);
+            Act::CreateFamily(family)
+        }
+        (0, Some(family)) => {
+            *own = None;
+            Act::DropFamily(family)
+        }
+        (2..=4, Some(family)) => {
+            let mut keys: Vec<Key> = Key::own(family).filter(|_| rng.chance(50)).collect();
+            keys.push(Key::numbered("m", rng.below(MIXED)));
+            put(keys, rng.chance(40))
+        }
+        (5 | 6, _) => put(vec![Key::rare(rng.below(RARE))], true),
+        (7 | 8, _) if shape.exact && !shape.ordered => {
+            let keys: BTreeSet<u64> = (0..1 + rng.below(2)).map(|_| rng.below(MIXED)).collect();
+            let changes = keys.into_iter().map(|n| Change::Put(Key::numbered("m", n))).collect();
+            Act::Write { changes, sync: false, logged: false, refused: false }
+        }
+        (9, _) if shape.exact => {
+            let registers = (0..REGISTERS).map(Key::register);
+            let keys = registers.chain((0..MIXED).map(|n| Key::numbered("m", n)));
+            Act::Ingest(keys.filter(|_| rng.chance(30)).collect())
+        }
+        (10, _) => Act::Checkpoint,
+        (11 | 12, _) => Act::Flush,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -368,15 +364,16 @@ mod tests {
             for act in plan(7, workload, &shape).into_iter().flatten() {
                 match act {
                     Act::Write { refused: true, .. } => drop(seen.insert("refused".into())),
-                    Act::Write { changes, sync, .. } => changes.iter().for_each(|change| {
+                    Act::Write { changes, sync, logged: true, .. } => changes.iter().for_each(|change| {
                         let name = format!("{change:?}");
                         seen.insert(format!("{} {sync}", name.split('(').next().unwrap_or_default()));
                     }),
+                    Act::Write { logged: false, .. } => drop(seen.insert("unlogged".into())),
                     act => drop(seen.insert(format!("{act:?}").split('(').next().unwrap_or_default().into())),
                 }
             }
         }
-        assert_eq!(seen.len(), 3 + 3 + 1 + 2 * 5 + 4, "{seen:?}");
+        assert_eq!(seen.len(), 3 + 3 + 2 + 2 * 5 + 8, "{seen:?}");
     }
 
     #[test]

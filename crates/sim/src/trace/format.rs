@@ -10,7 +10,7 @@
 //! | 16 | 8 | seed | the workload's seed |
 //! | 24 | 8 | workload | which workload of the seed |
 //! | 32 | 4 x 9 | drive | block size, zones, conventional, zone size, zone capacity, open, active, append, atomic |
-//! | 68 | 4 | flags | bit 0: volatile cache; bit 1: appends in flight take their addresses in any order; bit 2: the engine's writes go as the server's do |
+//! | 68 | 4 | flags | bit 0: volatile cache; bit 1: appends in flight take their addresses in any order; bit 2: the engine's writes go as the server's do; bit 3: the engine's tables are modelled |
 //! | 72 | 8 | events | number of events that follow |
 //! | 80 | 8 | reserved | zero |
 //!
@@ -44,6 +44,7 @@ const VERSION: u32 = 1;
 const VOLATILE: u32 = 1;
 const REORDERS: u32 = 2;
 const ORDERED: u32 = 4;
+const MODELLED: u32 = 8;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -111,7 +112,8 @@ fn encode(trace: &Trace) -> Vec<u8> {
     ];
     let flags = u32::from(drive.volatile_cache) * VOLATILE
         + u32::from(drive.reorders) * REORDERS
-        + u32::from(trace.ordered) * ORDERED;
+        + u32::from(trace.ordered) * ORDERED
+        + u32::from(trace.modelled) * MODELLED;
     let header = Header {
         magic: MAGIC,
         version: VERSION.into(),
@@ -189,12 +191,13 @@ fn decode(bytes: &[u8]) -> Result<Trace> {
     if !block_size.is_power_of_two() || zone_capacity > zone_size || zones == 0 || conventional > zones {
         return Err(Error::Trace("its drive cannot exist"));
     }
-    if header.flags.get() & !(VOLATILE | REORDERS | ORDERED) != 0 {
+    if header.flags.get() & !(VOLATILE | REORDERS | ORDERED | MODELLED) != 0 {
         return Err(Error::Trace("it has a flag that this build does not know"));
     }
     let volatile_cache = header.flags.get() & VOLATILE != 0;
     let reorders = header.flags.get() & REORDERS != 0;
     let ordered = header.flags.get() & ORDERED != 0;
+    let modelled = header.flags.get() & MODELLED != 0;
     let target = Target::from_number(header.target.get()).ok_or(Error::Trace("its target is unknown"))?;
     let mut events = Vec::new();
     while !rest.is_empty() {
@@ -227,6 +230,7 @@ fn decode(bytes: &[u8]) -> Result<Trace> {
             reorders,
         },
         ordered,
+        modelled,
         events,
     })
 }
@@ -313,7 +317,7 @@ mod tests {
             Event::Acknowledged { step: Step(7) },
             Event::Failed { step: Step(8) },
         ];
-        Trace { target: Target::Log, seed: 42, workload: 3, drive, ordered: false, events }
+        Trace { target: Target::Log, seed: 42, workload: 3, drive, ordered: false, modelled: false, events }
     }
 
     #[test]
@@ -335,6 +339,7 @@ mod tests {
         let mut trace = example();
         trace.drive.reorders = true;
         trace.ordered = true;
+        trace.modelled = true;
         trace.events.push(Event::Acked { op: OpNumber(1), at: Some(Lba(0)) });
         trace.events.push(Event::Refused { op: OpNumber(3) });
         trace.events.push(Event::Drive { drive: 4 });

@@ -8,7 +8,7 @@ use units::sync::Event;
 
 /// Of two batches that share a key, the second begins after the end of the first.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct KeyOrder {
     queue: Mutex<Queue>,
     left: Event,
 }
@@ -42,7 +42,7 @@ impl Claim {
         Ok(Claim::Keys(keys))
     }
 
-    fn meets(&self, other: &Claim) -> bool {
+    fn conflicts_with(&self, other: &Claim) -> bool {
         match (self, other) {
             (Claim::Keys(one), Claim::Keys(other)) => !one.is_disjoint(other),
             _ => true,
@@ -52,11 +52,11 @@ impl Claim {
 
 /// The turn of a running batch. The batch ends when the turn is dropped.
 pub(super) struct Turn<'a> {
-    order: &'a Order,
+    order: &'a KeyOrder,
     number: u64,
 }
 
-impl Order {
+impl KeyOrder {
     /// Waits until the batch may begin.
     pub(super) async fn turn(&self, batch: &[u8]) -> Result<Turn<'_>, BatchError> {
         let claim = Claim::of(batch)?;
@@ -70,7 +70,7 @@ impl Order {
         let turn = Turn { order: self, number };
         loop {
             let seen = self.left.version();
-            if self.queue.lock().may_go(number) {
+            if self.queue.lock().may_begin(number) {
                 return Ok(turn);
             }
             self.left.changed_since(seen).await;
@@ -79,9 +79,13 @@ impl Order {
 }
 
 impl Queue {
-    fn may_go(&self, number: u64) -> bool {
+    fn may_begin(&self, number: u64) -> bool {
         let Some((_, mine)) = self.claims.iter().find(|(other, _)| *other == number) else { return false };
-        !self.claims.iter().take_while(|(other, _)| *other < number).any(|(_, other)| other.meets(mine))
+        !self
+            .claims
+            .iter()
+            .take_while(|(other, _)| *other < number)
+            .any(|(_, other)| other.conflicts_with(mine))
     }
 }
 
@@ -102,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_shares_a_key_waits_for_those_before_and_nobody_else_does() {
-        let order = Order::default();
+    fn a_batch_waits_for_earlier_batches_that_share_a_key_and_for_no_others() {
+        let order = KeyOrder::default();
         let put = |keys: &[&[u8]]| {
             keys.iter().fold(BatchBuilder::new(), |b, key| b.put(Family(0), key, b"")).build()
         };
@@ -111,19 +115,25 @@ mod tests {
         let all = BatchBuilder::new().delete_range(Family(1), b"x", b"y").build();
         let mut cx = Context::from_waker(Waker::noop());
         let mut first = pin!(order.turn(&ab));
-        let Poll::Ready(Ok(first)) = first.as_mut().poll(&mut cx) else { panic!("nobody is before it") };
+        let Poll::Ready(Ok(first)) = first.as_mut().poll(&mut cx) else { panic!("no batch came before") };
         let mut second = pin!(order.turn(&bc));
         let mut third = pin!(order.turn(&c));
         let mut apart = pin!(order.turn(&d));
         let mut last = pin!(order.turn(&all));
         assert!(second.as_mut().poll(&mut cx).is_pending() && third.as_mut().poll(&mut cx).is_pending());
-        let Poll::Ready(Ok(apart)) = apart.as_mut().poll(&mut cx) else { panic!("its key is free") };
+        let Poll::Ready(Ok(apart)) = apart.as_mut().poll(&mut cx) else {
+            panic!("no earlier batch has the key")
+        };
         assert!(last.as_mut().poll(&mut cx).is_pending());
         drop(first);
-        assert!(third.as_mut().poll(&mut cx).is_pending(), "the second came before");
-        let Poll::Ready(Ok(second)) = second.as_mut().poll(&mut cx) else { panic!("its turn") };
+        assert!(third.as_mut().poll(&mut cx).is_pending(), "the second batch came earlier");
+        let Poll::Ready(Ok(second)) = second.as_mut().poll(&mut cx) else {
+            panic!("the earlier batches have ended")
+        };
         drop(second);
-        let Poll::Ready(Ok(third)) = third.as_mut().poll(&mut cx) else { panic!("its turn") };
+        let Poll::Ready(Ok(third)) = third.as_mut().poll(&mut cx) else {
+            panic!("the earlier batches have ended")
+        };
         drop(third);
         assert!(last.as_mut().poll(&mut cx).is_pending());
         drop(apart);

@@ -1,0 +1,410 @@
+//! A database on a mounted file system: RocksDB with its own WAL, RocksDB under a parallel WAL, or modelled tables under a
+//! parallel WAL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fs::wal::LogOptions;
+use fs::{Batching, Fs, MountOptions, ParallelOptions};
+use futures_util::FutureExt as _;
+use kv::parallel_wal::{
+    Applied, Family, FamilyInfo, FsLog, LOG_FILE, Mark, ParallelWal, ParallelWalOptions, RocksTables, Tables,
+    TicketLog, WriteError, WriteOptions,
+};
+use rocks::{Db, DbOptions, WriteBatch};
+use units::{block_on, spawn};
+use zoned::ZonedDevice;
+
+use super::contents::Contents;
+use super::key_order::{KeyOrder, Turn};
+use super::model_tables::{self, ModelTables};
+use super::plan::{FAMILIES, RARE_FAMILY};
+use super::shape::{Mode, Shape};
+use crate::BrokenRules;
+
+const DIRECTORY: &str = "/db";
+const CHECKPOINTS: &str = "/checkpoints";
+/// Most records in flight: more than the number of writers.
+const OPEN: usize = 64;
+const FAMILY: FamilyInfo = FamilyInfo { merges: true, one_stripe: false };
+
+/// The content of a database, by family and key.
+pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
+/// An open database.
+pub(super) struct Database {
+    fs: Fs,
+    store: Store,
+    /// Keeps the order of batches, as the server does; `None` where the parallel WAL keeps the order.
+    order: Option<KeyOrder>,
+    broken: BrokenRules,
+}
+
+#[derive(Clone)]
+enum Store {
+    /// RocksDB with its own WAL.
+    Group(Arc<Db>),
+    Rocks {
+        db: Arc<Db>,
+        parallel_wal: Arc<ParallelWal>,
+        tables: Arc<RocksTables>,
+    },
+    Model {
+        parallel_wal: Arc<ParallelWal>,
+        tables: Arc<ModelTables>,
+    },
+}
+
+/// The outcome of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Done,
+    /// The tables refused the batch, as the step asked, and the log voided the record.
+    Refused,
+    /// The modelled flush failed, as it does at random.
+    FlushFailed,
+}
+
+pub(crate) fn mount_options(broken: BrokenRules) -> MountOptions {
+    broken.of_mount(MountOptions {
+        log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
+        write_buffer: 32 << 10,
+        ..MountOptions::default()
+    })
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Database {
+    /// Mounts, opens, recovers; in any mode, as [`kv::parallel_wal::Database`] does.
+    pub(super) fn open(
+        device: &Arc<dyn ZonedDevice>,
+        shape: &Shape,
+        broken: BrokenRules,
+    ) -> Result<Database, String> {
+        let options = mount_options(broken);
+        let mount = Fs::mount(Arc::clone(device), &options);
+        let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
+        if shape.mode == Mode::Group && fs.stat(&format!("{DIRECTORY}/{LOG_FILE}")).is_ok() {
+            let parallel = Shape { mode: Mode::Waltz, ..*shape };
+            Database::open_on(&fs, &parallel, broken)?.close_database(true)?;
+        }
+        Database::open_on(&fs, shape, broken)
+    }
+
+    fn open_on(fs: &Fs, shape: &Shape, broken: BrokenRules) -> Result<Database, String> {
+        let store = if shape.modelled {
+            let tables = ModelTables::open(fs, DIRECTORY, RARE_FAMILY + 1, broken)?;
+            model_tables::make_directory(fs, CHECKPOINTS)?;
+            let below = Arc::clone(&tables) as Arc<dyn Tables>;
+            let parallel_wal = open_parallel_wal(fs, shape, below, tables.families(), broken)?;
+            tables.report_flushes_to(&parallel_wal);
+            Store::Model { parallel_wal, tables }
+        } else {
+            let options = DbOptions {
+                write_buffer: 64 << 10,
+                background_jobs: 2,
+                block_cache: 1 << 20,
+                unlogged: shape.mode != Mode::Group,
+                adds: true,
+                families: FAMILIES,
+                ..DbOptions::default()
+            };
+            let db = Arc::new(Db::open(fs, DIRECTORY, &options).map_err(text)?);
+            if shape.mode == Mode::Group {
+                Store::Group(db)
+            } else {
+                let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
+                let below = Arc::clone(&tables) as Arc<dyn Tables>;
+                let families = (0..=u32::from(FAMILIES)).map(Family).collect();
+                let parallel_wal = open_parallel_wal(fs, shape, below, families, broken)?;
+                tables.report_flushes_to(&parallel_wal);
+                Store::Rocks { db, parallel_wal, tables }
+            }
+        };
+        let order = (shape.ordered && shape.mode != Mode::Group).then(KeyOrder::default);
+        Ok(Database { fs: fs.clone(), store, order, broken })
+    }
+
+    /// Writes a batch. `refused`: the tables refuse the batch after the log has it.
+    pub(super) async fn write(
+        &self,
+        batch: &[u8],
+        how: WriteOptions,
+        refused: bool,
+    ) -> Result<Outcome, String> {
+        let written = match &self.store {
+            Store::Group(db) => {
+                db.write(&WriteBatch::from_data(batch), how.synced).map_err(text)?;
+                return Ok(Outcome::Done);
+            }
+            Store::Rocks { parallel_wal, tables, .. } => {
+                let apply = |mark| tables.apply(batch, mark).map_err(text);
+                let apply_soon = |mark| async move {
+                    if refused {
+                        Err(None)
+                    } else {
+                        tables.apply_soon(batch, mark).await.map_err(|e| Some(text(e)))
+                    }
+                };
+                match &self.order {
+                    None => parallel_wal.write(batch, how, unless(refused, apply)),
+                    Some(order) => {
+                        let _turn = self.turn(order, batch).await?;
+                        tables.ready().await;
+                        parallel_wal.write_ordered(batch, how, apply_soon).await
+                    }
+                }
+            }
+            Store::Model { parallel_wal, tables } => {
+                let apply = |mark| tables.apply(batch, mark).map_err(text);
+                match &self.order {
+                    None => parallel_wal.write(batch, how, unless(refused, apply)),
+                    Some(order) => {
+                        let _turn = self.turn(order, batch).await?;
+                        let apply = unless(refused, apply);
+                        parallel_wal.write_ordered(batch, how, |mark| async move { apply(mark) }).await
+                    }
+                }
+            }
+        };
+        match written {
+            Ok(()) => Ok(Outcome::Done),
+            Err(WriteError::Apply(None)) => Ok(Outcome::Refused),
+            Err(WriteError::Apply(Some(error))) => Err(error),
+            Err(error) => Err(format!("{error:?}")),
+        }
+    }
+
+    /// The turn of an ordered write. The order stands in for the parallel WAL's key locks.
+    async fn turn<'o>(&self, order: &'o KeyOrder, batch: &[u8]) -> Result<Option<Turn<'o>>, String> {
+        if !self.broken.keeps_key_order() {
+            return Ok(None);
+        }
+        order.turn(batch).await.map(Some).map_err(text)
+    }
+
+    /// The value of a key of the default family.
+    pub(super) fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        match &self.store {
+            Store::Group(db) | Store::Rocks { db, .. } => {
+                Ok(db.get(key.as_bytes()).map_err(text)?.map(|value| value.to_vec()))
+            }
+            Store::Model { tables, .. } => Ok(tables.get(0, key.as_bytes())),
+        }
+    }
+
+    /// Runs a future to its end on this thread. Where a [`KeyOrder`] keeps the order the thread blocks; else the future must
+    /// never wait.
+    pub(super) fn finish<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        if self.order.is_some() {
+            return block_on(&**self.fs.driver(), what);
+        }
+        what.now_or_never().unwrap_or_else(|| Err("the step waits for another one".into()))
+    }
+
+    /// Runs a blocking call on the store, on a thread of its own where this thread serves other writes too.
+    async fn apart<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(Store) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let store = self.store.clone();
+        if self.order.is_none() {
+            return run(store);
+        }
+        spawn(&**self.fs.driver(), "sim-apart", async move { run(store) }).await
+    }
+
+    /// [`apart`](Database::apart), for steps of modelled tables.
+    async fn apart_on_model(
+        &self,
+        run: impl FnOnce(&ParallelWal, &ModelTables) -> Result<(), String> + Send + 'static,
+    ) -> Result<(), String> {
+        let run = |store| match store {
+            Store::Model { parallel_wal, tables } => run(&parallel_wal, &tables),
+            Store::Group(_) | Store::Rocks { .. } => Err("the step is of modelled tables".into()),
+        };
+        self.apart(run).await
+    }
+
+    /// Makes every answered write durable.
+    pub(super) async fn sync(&self) -> Result<(), String> {
+        self.apart(|store| match store {
+            Store::Group(db) => db.sync_wal().map_err(text),
+            Store::Rocks { parallel_wal, .. } | Store::Model { parallel_wal, .. } => {
+                parallel_wal.sync().map_err(text)
+            }
+        })
+        .await
+    }
+
+    /// Writes memtables to tables. `alone`: no ordered write runs during the flush.
+    pub(super) async fn flush(&self, alone: bool) -> Result<Outcome, String> {
+        let alone = alone && self.order.is_some();
+        self.apart(move |store| match store {
+            Store::Group(db) => db.flush().map(|()| Outcome::Done).map_err(text),
+            Store::Rocks { parallel_wal, tables, .. } => {
+                let flush = || tables.flush();
+                let flushed = if alone { parallel_wal.exclusive(flush) } else { flush() };
+                flushed.map(|()| Outcome::Done).map_err(text)
+            }
+            Store::Model { parallel_wal, tables } => {
+                let flush = || tables.flush_or_fail();
+                let flushed = if alone { parallel_wal.exclusive(flush) } else { flush() };
+                flushed.map(|done| if done { Outcome::Done } else { Outcome::FlushFailed }).map_err(text)
+            }
+        })
+        .await
+    }
+
+    /// A flush of RocksDB's default family that bypasses the parallel WAL, concurrent with writes.
+    pub(super) async fn flush_past(&self) -> Result<(), String> {
+        self.apart(|store| match store {
+            Store::Group(db) | Store::Rocks { db, .. } => db.flush().map_err(text),
+            Store::Model { .. } => Err("modelled tables flush all families".into()),
+        })
+        .await
+    }
+
+    /// Creates a family of modelled tables.
+    pub(super) async fn create_family(&self, family: u32) -> Result<(), String> {
+        self.apart_on_model(move |parallel_wal, tables| {
+            parallel_wal.exclusive(|| {
+                tables.create_family(Family(family)).map_err(text)?;
+                parallel_wal.set_family(Family(family), Some(FAMILY));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Drops a family of modelled tables.
+    pub(super) async fn drop_family(&self, family: u32) -> Result<(), String> {
+        self.apart_on_model(move |parallel_wal, tables| {
+            parallel_wal.exclusive(|| {
+                tables.drop_family(Family(family)).map_err(text)?;
+                parallel_wal.set_family(Family(family), None);
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Ingests a batch's records as a table of modelled tables.
+    pub(super) async fn ingest(&self, batch: Vec<u8>) -> Result<(), String> {
+        let marks = self.broken.marks_before_ingestion();
+        self.apart_on_model(move |parallel_wal, tables| {
+            if marks {
+                parallel_wal.exactly_once().map_err(text)?;
+            }
+            parallel_wal.exclusive(|| tables.ingest(&batch)).map_err(text)
+        })
+        .await
+    }
+
+    /// Writes the checkpoint `name` of modelled tables.
+    pub(super) async fn checkpoint(&self, name: &str) -> Result<(), String> {
+        let path = format!("{CHECKPOINTS}/{name}");
+        self.apart_on_model(move |_, tables| tables.checkpoint(&path).map_err(text)).await
+    }
+
+    /// Flushes of modelled tables wait and fail at random from now on, or no longer.
+    pub(super) fn set_unsteady(&self, unsteady: bool) {
+        if let Store::Model { tables, .. } = &self.store {
+            tables.set_unsteady(unsteady);
+        }
+    }
+
+    pub(super) fn content(&self) -> Result<Content, String> {
+        let mut content = Content::new();
+        match &self.store {
+            Store::Group(db) | Store::Rocks { db, .. } => {
+                for family in 0..=u32::from(FAMILIES) {
+                    let mut cursor = db.iter_in(family, &[]).map_err(text)?;
+                    while cursor.valid() {
+                        content.insert((family, cursor.key().to_vec()), cursor.value().to_vec());
+                        cursor.next();
+                    }
+                    cursor.status().map_err(text)?;
+                }
+            }
+            Store::Model { tables, .. } => content = visible(&tables.live()),
+        }
+        Ok(content)
+    }
+
+    /// The checkpoints of modelled tables, by name.
+    pub(super) fn checkpoints(&self) -> Result<BTreeMap<String, Content>, String> {
+        if !matches!(self.store, Store::Model { .. }) {
+            return Ok(BTreeMap::new());
+        }
+        let entries = self.fs.read_dir(CHECKPOINTS).map_err(text)?;
+        let whole = entries.into_iter().filter(|entry| !entry.name.ends_with(model_tables::UNFINISHED));
+        let read = |name: String| {
+            let contents = model_tables::read(&self.fs, &format!("{CHECKPOINTS}/{name}"))?;
+            Ok((name, visible(&contents)))
+        };
+        whole.map(|entry| read(entry.name)).collect()
+    }
+
+    /// Closes the database and unmounts. Without `cleanly` a parallel log keeps its records.
+    pub(super) fn close(self, cleanly: bool) -> Result<(), String> {
+        let fs = self.fs.clone();
+        self.close_database(cleanly)?;
+        block_on(&**fs.driver(), fs.unmount()).map_err(|e| format!("unmount: {e}"))
+    }
+
+    fn close_database(self, cleanly: bool) -> Result<(), String> {
+        let close = |parallel_wal: &ParallelWal| match cleanly {
+            true => parallel_wal.close().map_err(|e| format!("closing the parallel WAL: {e}")),
+            false => Ok(()),
+        };
+        match self.store {
+            Store::Group(db) => db.close(),
+            Store::Rocks { db, parallel_wal, tables } => {
+                close(&parallel_wal)?;
+                tables.settle();
+                db.close()
+            }
+            Store::Model { parallel_wal, tables } => {
+                close(&parallel_wal)?;
+                tables.settle();
+                Ok(())
+            }
+        }
+        .map_err(|e| format!("closing the database: {e}"))
+    }
+}
+
+/// Opens the parallel WAL of the database over `tables`.
+fn open_parallel_wal(
+    fs: &Fs,
+    shape: &Shape,
+    tables: Arc<dyn Tables>,
+    families: Vec<Family>,
+    broken: BrokenRules,
+) -> Result<Arc<ParallelWal>, String> {
+    let batching = if shape.mode == Mode::Auto { Batching::Auto } else { Batching::Each };
+    let options = ParallelOptions { open: OPEN, batching, spare: true, zones: shape.zones };
+    let log = Arc::new(FsLog::open(fs, DIRECTORY, &options).map_err(text)?) as Arc<dyn TicketLog>;
+    let options = ParallelWalOptions { log_limit: shape.log_limit, ..ParallelWalOptions::default() };
+    let families = families.into_iter().map(|family| (family, FAMILY));
+    let opened = ParallelWal::open(log, tables, families, broken.of_parallel_wal(options));
+    opened.map(Arc::new).map_err(text)
+}
+
+/// The newest version of every key, without the hidden family.
+fn visible(contents: &Contents) -> Content {
+    let newest = contents.newest().filter(|((family, _), _)| *family != Family::MARKS.0);
+    newest.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// `apply`, unless the tables refuse the batch.
+fn unless(
+    refused: bool,
+    apply: impl FnOnce(Option<Mark>) -> Result<Applied, String>,
+) -> impl FnOnce(Option<Mark>) -> Result<Applied, Option<String>> {
+    move |mark| if refused { Err(None) } else { apply(mark).map_err(Some) }
+}

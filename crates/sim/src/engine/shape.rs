@@ -1,0 +1,115 @@
+//! What a workload runs on.
+
+use crate::Rng;
+use crate::trace::{Drive, Trace};
+
+use super::plan::WRITERS;
+
+/// Of this many workloads in a row, those with an odd number run on modelled tables.
+const WORKLOADS: u64 = 5;
+
+/// The WAL of a workload's database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// RocksDB's own: a leader writes the batches of a group.
+    Group,
+    /// A parallel WAL, with an append for each batch.
+    Waltz,
+    /// A parallel WAL that batches records.
+    Auto,
+}
+
+/// What a workload runs on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub mode: Mode,
+    /// The tables are [modelled](super::model_tables), instead of RocksDB's.
+    pub modelled: bool,
+    /// The writer keeps the order of its batches and has several in flight from one thread, as the server does. Only under a
+    /// parallel WAL, and only without merges and single deletes, which the server does not write.
+    pub ordered: bool,
+    /// Threads that the writers share.
+    pub threads: usize,
+    pub drive: Drive,
+    /// Merges and single deletes are among the writes.
+    pub merges: bool,
+    /// Counters are put before the writers begin, after the marks are turned on: a replay that repeats a put undoes merges.
+    pub put_counters: bool,
+    /// Few writes are synced, and flushes are many.
+    pub lazy: bool,
+    /// Some steps of modelled tables turn the marks on: unlogged writes and ingestion.
+    pub exact: bool,
+    /// Bytes in the parallel log above which memtables are flushed.
+    pub log_limit: u64,
+    /// The workload ends with a close of the database; else the last cuts find the database open.
+    pub closes: bool,
+    /// Zones that the log writes at a time, where the drive's cache allows that.
+    pub zones: usize,
+}
+
+impl Shape {
+    pub(super) fn of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
+        let drawn = Rng::at(seed, &[workload, 0x04de]).chance(50);
+        Shape::with(seed, workload, volatile_cache, drawn, workload % WORKLOADS % 2 == 1)
+    }
+
+    /// The shape of a recorded workload. Traces of older builds are neither ordered nor modelled.
+    pub(super) fn of_trace(trace: &Trace) -> Shape {
+        Shape::with(trace.seed, trace.workload, trace.drive.volatile_cache, trace.ordered, trace.modelled)
+    }
+
+    /// The shape of a state's `n`th opening: in any mode, whatever the mode before the cut.
+    pub(super) fn reopened(&self, seed: u64, n: u64) -> Shape {
+        let mut rng = Rng::at(seed, &[n, 0x09e4]);
+        let mode = match rng.below(3) {
+            0 if !self.modelled => Mode::Group,
+            0 | 1 => Mode::Waltz,
+            _ => Mode::Auto,
+        };
+        Shape { mode, ordered: mode != Mode::Group && rng.chance(50), ..*self }
+    }
+
+    fn with(seed: u64, workload: u64, volatile_cache: bool, ordered: bool, modelled: bool) -> Shape {
+        let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
+        let mode = match workload % 3 {
+            0 => Mode::Waltz,
+            1 if !modelled => Mode::Group,
+            _ => Mode::Auto,
+        };
+        let tiny = Drive::tiny(volatile_cache);
+        // A zone holds a few dozen records: each workload leaves several.
+        let drive = match rng.below(3) {
+            0 => Drive { zones: 160, zone_size: 16, zone_capacity: 14, ..tiny },
+            _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
+        };
+        let lazy = rng.chance(40);
+        let merges = rng.chance(if lazy { 25 } else { 60 });
+        let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
+        let put_counters = merges && rng.chance(50);
+        let closes = rng.chance(50);
+        // Drawn apart from the others, so that seeds keep the meaning that they had before `zones` was added.
+        let zones = 1 + Rng::at(seed, &[workload, 0x20e5]).below(3) as usize;
+        let ordered = ordered && mode != Mode::Group && !merges;
+        let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
+        let exact = modelled && (merges || Rng::at(seed, &[workload, 0xe8ac]).chance(50));
+        Shape {
+            mode,
+            modelled,
+            ordered,
+            threads,
+            drive,
+            merges,
+            exact,
+            put_counters,
+            lazy,
+            log_limit,
+            closes,
+            zones,
+        }
+    }
+
+    /// Half of the flushes are of one family. Where batches have marks, such a flush would leave the marks in memory.
+    pub(super) fn flushes_past(&self) -> bool {
+        !self.modelled && self.mode != Mode::Group && !self.merges
+    }
+}
