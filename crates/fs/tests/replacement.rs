@@ -25,7 +25,7 @@ mod error {
 }
 
 mod rules {
-    /// Stands for the mount's rules.
+    /// A model of the mount's rules.
     #[derive(Clone, Copy, Debug)]
     pub(super) struct Rules {
         pub(super) early: bool,
@@ -85,13 +85,13 @@ mod order {
     pub(super) struct Order(pub(super) Tickets);
 
     impl Order {
-        pub(super) fn all_done(&self) -> bool {
+        pub(super) fn all_complete(&self) -> bool {
             self.0.low() == self.0.next()
         }
     }
 }
 
-/// Stands for `arc_swap`, `parking_lot` and `units::sync`.
+/// Models of `arc_swap`, `parking_lot` and `units::sync`.
 mod sync {
     use std::ops::Deref;
     use std::sync::Arc;
@@ -199,9 +199,9 @@ mod zone {
         pub(super) gate: Gate,
         pub(super) beside: bool,
         pub(super) landed: AtomicUsize,
-        /// The device takes no more appends.
+        /// The zone is finished: the device takes no more appends.
         pub(super) finished: AtomicBool,
-        /// Above every ticket that went to it.
+        /// Greater than every ticket in the zone.
         pub(super) top: Mutex<u64>,
     }
 
@@ -224,7 +224,7 @@ mod zone {
             self.finished.store(true, Ordering::Release);
         }
         pub(super) fn land(&self) {
-            assert!(!self.finished.load(Ordering::Acquire), "an append lands in a zone that is finished");
+            assert!(!self.finished.load(Ordering::Acquire), "an append ends in a finished zone");
             self.landed.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -249,7 +249,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A log and what its writers do.
+/// The shape of a log, and the work of its writers.
 #[derive(Clone, Copy)]
 struct Case {
     /// Records of each of two writers, a block each, and blocks of each zone.
@@ -257,7 +257,7 @@ struct Case {
     capacity: usize,
     /// The device has a volatile cache.
     volatile: bool,
-    /// A zone may be written beside the one that is left.
+    /// A zone may be written while the zone that is left is not full.
     beside: bool,
     /// Zones written side by side.
     width: usize,
@@ -357,7 +357,7 @@ impl Log {
             *top = (ticket + 1).max(*top);
         }
         zone.land();
-        tickets.done(ticket, 1);
+        tickets.complete(ticket, 1);
         if zone.gate.leave() {
             replacement.drained(&zone);
         }
@@ -405,34 +405,34 @@ impl Log {
 }
 
 #[test]
-fn each_record_is_in_one_zone_and_none_in_one_that_is_finished() {
+fn each_record_is_in_one_zone_and_none_is_appended_to_a_finished_zone() {
     PLAIN.explore();
 }
 
 #[test]
-fn a_zone_that_cannot_be_written_beside_another_waits_until_that_is_full() {
+fn a_zone_that_may_not_be_open_beside_another_is_written_when_that_one_is_full() {
     Case { beside: false, ..PLAIN }.explore();
 }
 
 #[test]
-fn what_follows_acknowledged_records_of_another_zone_says_so() {
+fn a_record_names_the_acknowledged_records_of_another_zone_that_it_follows() {
     Case { volatile: true, ..PLAIN }.explore();
     Case { volatile: true, records: [2, 1], preemptions: 1, ..PLAIN }.explore();
 }
 
 #[test]
-fn zones_that_are_written_at_a_time_are_left_one_by_one() {
+fn zones_of_a_stripe_are_replaced_one_by_one() {
     Case { width: 2, ..PLAIN }.explore();
 }
 
-/// The rule broken: zones are left with appends in flight.
+/// Broken rule: zones are left with appends in flight.
 #[test]
-#[should_panic(expected = "an append lands in a zone that is finished")]
+#[should_panic(expected = "an append ends in a finished zone")]
 fn maintenance_that_does_not_wait_for_appends_in_flight_is_found() {
     Case { rules: rules::Rules { early: true }, ..PLAIN }.explore();
 }
 
-/// Likewise, and on a volatile cache the next zone is written before the one before it is drained.
+/// Broken rule on a volatile cache: the next zone is written before the old zone is drained.
 #[test]
 #[should_panic(expected = "a record follows those of the zones before its own")]
 fn a_replacement_that_does_not_wait_for_acknowledgements_is_found() {

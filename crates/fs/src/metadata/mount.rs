@@ -145,7 +145,7 @@ async fn recover_logs(
             tracing::error!(%error, "a log lost an entry");
         }
         // The log is closed with its size before the damage: it stays short, and every reader gets the error.
-        let size = found.size.saturating_add(read::lost(found.missing, found.behind));
+        let size = found.size.saturating_add(read::lost(found.missing, found.dropped_bytes));
         let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
         let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
         let last_end = keep.checked_sub(1).and_then(|at| found.used.get(at)).copied().unwrap_or(Blocks::ZERO);

@@ -1,4 +1,4 @@
-//! Pieces of a log in memory, counted and used again.
+//! Buffers for reading a log: counted while in use, and used again.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use zoned::BufMut;
 /// Buffers kept for the next read.
 const SPARE: usize = 16;
 
-/// The memory of one reading of a log.
+/// The buffers with which one task reads a log.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     spare: Mutex<Vec<BufMut>>,
     held: AtomicU64,
     peak: AtomicU64,
-    /// Some of it came free.
+    /// Notified when a buffer is dropped.
     pub(super) freed: Event,
 }
 
 impl Memory {
     /// A buffer of `len` bytes, counted from now on.
-    pub(super) fn take(self: &Arc<Memory>, len: usize) -> Lease {
+    pub(super) fn take(self: &Arc<Memory>, len: usize) -> ReadBuffer {
         let held = self.held.fetch_add(len as u64, Ordering::AcqRel) + len as u64;
         self.peak.fetch_max(held, Ordering::AcqRel);
         let spare = {
@@ -31,15 +31,15 @@ impl Memory {
             spare.iter().rposition(|used| used.len() == len).map(|at| spare.swap_remove(at))
         };
         let data = spare.unwrap_or_else(|| BufMut::zeroed(len));
-        Lease { data: Some(data), len: len as u64, memory: Arc::clone(self) }
+        ReadBuffer { data: Some(data), len: len as u64, memory: Arc::clone(self) }
     }
 
-    /// Bytes in use: being read, held back, or waiting to be copied.
+    /// Bytes of the buffers in use.
     pub(super) fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
-    /// The most there ever were.
+    /// The most bytes that were in use at a time.
     pub(super) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Acquire)
     }
@@ -47,32 +47,32 @@ impl Memory {
 
 /// A buffer that is counted until it is dropped, and then used again.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct ReadBuffer {
     data: Option<BufMut>,
     len: u64,
     memory: Arc<Memory>,
 }
 
-impl Lease {
-    /// Hands the buffer to the device; it stays counted.
+impl ReadBuffer {
+    /// Gives the bytes to a device read. The buffer stays counted.
     pub(super) fn lend(&mut self) -> BufMut {
         self.data.take().unwrap_or_default()
     }
 
-    /// Takes it back.
+    /// Takes the buffer back from the device.
     pub(super) fn give(&mut self, data: BufMut) {
         self.data = Some(data);
     }
 }
 
-impl Deref for Lease {
+impl Deref for ReadBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         self.data.as_deref().unwrap_or_default()
     }
 }
 
-impl Drop for Lease {
+impl Drop for ReadBuffer {
     fn drop(&mut self) {
         if let Some(data) = self.data.take() {
             let mut spare = self.memory.spare.lock();
@@ -85,33 +85,33 @@ impl Drop for Lease {
     }
 }
 
-/// The stream bytes of one part, where they were read to.
+/// The stream bytes of one part, in the chunks with which they were read.
 #[derive(Clone, Debug)]
 pub(super) struct Payload {
     first: Piece,
-    /// Where the part reaches into further chunks.
+    /// The pieces of a part that reaches into further chunks.
     more: Vec<Piece>,
 }
 
 #[derive(Clone, Debug)]
 struct Piece {
-    chunk: Arc<Lease>,
+    chunk: Arc<ReadBuffer>,
     bytes: Range<usize>,
 }
 
 impl Payload {
     /// The bytes `range` of `chunk`.
-    pub(super) fn new(chunk: &Arc<Lease>, range: Range<usize>) -> Payload {
+    pub(super) fn new(chunk: &Arc<ReadBuffer>, range: Range<usize>) -> Payload {
         Payload { first: Piece { chunk: Arc::clone(chunk), bytes: range }, more: Vec::new() }
     }
 
-    /// Goes on in another chunk.
-    pub(super) fn push(&mut self, chunk: &Arc<Lease>, range: Range<usize>) {
+    /// Adds the bytes `range` of a further chunk.
+    pub(super) fn push(&mut self, chunk: &Arc<ReadBuffer>, range: Range<usize>) {
         self.more.push(Piece { chunk: Arc::clone(chunk), bytes: range });
     }
 
-    /// Without the first `count` bytes, which lie in its first piece.
-    pub(super) fn behind(mut self, count: usize) -> Payload {
+    /// Drops the first `count` bytes, all of them in the first piece.
+    pub(super) fn skip(mut self, count: usize) -> Payload {
         let Range { start, end } = self.first.bytes;
         self.first.bytes = (start + count).min(end)..end;
         self

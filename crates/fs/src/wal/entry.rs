@@ -6,42 +6,41 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
 //! | 4 | 2 | version | 2 |
-//! | 6 | 2 | flags | bit 0: padding, carries no stream bytes and no sequence; bit 1: in an odd region, see below; bit 2: a void, bit 3: the payload has a list of tickets, see [`parallel`](super::parallel); the others are zero |
+//! | 6 | 2 | flags | bit 0: padding, without stream bytes and sequence; bit 1: in an odd region, see below; bit 2: a void entry, bit 3: the payload has a list of known tickets, see [`parallel`](super::parallel); the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
-//! | 16 | 8 | generation | the generation of the zone that it lies in |
+//! | 16 | 8 | generation | the generation of the entry's zone |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
 //! | 32 | 8 | needs | kept only if every sequence below this exists; never above `sequence` |
 //! | 40 | 4 | epoch | counts how often the log was opened for append |
 //! | 44 | 2 | part | which part of the entry, from 0 |
 //! | 46 | 2 | parts | how many parts the entry has, from 1: all are kept or none |
 //! | 48 | 4 | length | stream bytes in this part |
-//! | 52 | 4 | mask | what the first word of every further block is combined with by exclusive or |
-//! | 56 | 4 | open | how many entries right before this one were not known to be durable when it was sealed |
+//! | 52 | 4 | mask | combined by exclusive or with the first word of every block but the first |
+//! | 56 | 4 | open | how many entries right before this one were not known to be durable when this one was sealed |
 //! | 60 | 4 | crc | CRC32C |
 //! | 64 | length | payload | a piece of the stream; zeros fill the last block |
 //!
 //! All numbers are little-endian. The CRC covers, in this order: the file system's UUID (16 bytes), the zone's
 //! number (4 bytes), sequence and part scrambled (SplitMix64 of the sequence, and of that by exclusive or with the part:
-//! 8 bytes, so that the XOR of three entries is none: see [`units::scrambled`]), the header with a zero in place of the
-//! CRC, the payload as it lies on the device.
+//! 8 bytes, so that the XOR of three entries is no valid entry: see [`units::scrambled`]), the header with a zero in place of
+//! the CRC, the payload as stored on the device.
 //!
-//! The entries before the open ones were durable: one of them that is missing later is damage, not what a power cut
-//! leaves. All ones in `open` says nothing.
+//! The entries before the open ones were durable when the entry was sealed: a missing one is damage, and no effect of a power
+//! cut. All ones in `open` means that nothing is known.
 //!
 //! # Regions
 //!
 //! Within an epoch the entries come in *regions*, numbered from 0. The first entry of a region was submitted when every
-//! entry before it was acknowledged, so it lies behind them: an entry that is missing where the next region, or
-//! the log's next segment, begins is missing for good. Appends are reordered within a region only.
+//! entry before it was acknowledged, so its address is higher than theirs: an entry that was not found before the next
+//! region, or the log's next segment, begins does not exist. Appends are reordered within a region only.
 //!
 //! # Why a payload is never taken for an entry
 //!
-//! Recovery looks for entries block by block behind garbage, so a record that embeds an old entry of the same
-//! log, in the same zone generation, could come to light when the entry around it is torn. Binding the entry's own
-//! address would prevent that, but a zone append does not know its address when it is submitted. Instead the
-//! *mask* makes it impossible: the writer chooses it so that no further block of an entry begins with the magic.
-//! It is zero but for payloads with the magic at a block boundary. So a block of a log zone begins with the magic
-//! exactly where a header was written.
+//! After a torn entry, recovery looks for the next entry block by block. A record that embeds an old entry of the same log,
+//! in the same zone generation, could then be taken for an entry. A checksum over the entry's address would prevent that,
+//! but the address of a zone append is unknown when the append is submitted. Instead the writer chooses the *mask* so that
+//! only the first block of an entry begins with the magic. The mask is zero unless a payload has the magic at a block
+//! boundary. So a block of a log zone begins with the magic exactly where a header was written.
 
 use units::{Bytes, ZoneId};
 use uuid::Uuid;
@@ -54,13 +53,13 @@ pub(super) const MAGIC: [u8; 4] = *b"FuLe";
 const VERSION: u16 = 2;
 /// Bytes of a header.
 pub(crate) const HEADER_SIZE: usize = 64;
-/// The longest part, header included: what a decoder believes of a length.
+/// Bytes of the longest part, header included. A decoder refuses greater lengths.
 pub(crate) const MAX_PART: usize = 8 << 20;
 const FLAG_PADDING: u16 = 1;
 const FLAG_ODD: u16 = 2;
 const FLAG_VOID: u16 = 4;
 const FLAG_KNOWN: u16 = 8;
-/// The first bytes of a further block: what the mask changes.
+/// The bytes at the begin of a further block that the mask changes.
 const WORD: usize = MAGIC.len();
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -91,7 +90,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Raw, crc) == 60);
 };
 
-/// Where an entry lies, as far as its checksum is bound to it.
+/// The file system and zone of an entry, which its checksum covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home {
     /// The file system.
@@ -103,13 +102,13 @@ pub struct Home {
 /// A decoded header. See the table above for the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryHeader {
-    /// Carries no stream bytes and no sequence: it only moves the write pointer.
+    /// Padding, without stream bytes and sequence: the entry only moves the write pointer.
     pub padding: bool,
-    /// In a region of odd number: barriers lie between regions.
+    /// The entry is in a region with an odd number.
     pub odd: bool,
-    /// Of a parallel log: the tickets from `sequence` on hold nothing.
+    /// In a parallel log: a void entry, whose tickets from `sequence` on have no records.
     pub void: bool,
-    /// Of a parallel log: the payload says which tickets above `needs` were acknowledged before.
+    /// In a parallel log: the payload lists acknowledged tickets above `needs`.
     pub known: bool,
     /// The log's id.
     pub log: u64,
@@ -129,20 +128,20 @@ pub struct EntryHeader {
     pub length: u32,
     /// Combined with the first word of every further block.
     pub mask: u32,
-    /// How many entries right before this one were not known to be durable when it was sealed.
+    /// How many entries right before this one were not known to be durable when this one was sealed.
     pub open: u32,
     /// The checksum as stored.
     pub crc: u32,
 }
 
-/// Why bytes are no entry.
+/// The reason why bytes are no entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadEntry {
-    /// There are fewer bytes than the entry has.
+    /// The bytes end before the entry does.
     #[error("the log entry is cut off")]
     Short,
-    /// There is no magic.
+    /// The bytes do not begin with the magic.
     #[error("no log entry begins here")]
     NoMagic,
     /// Written by another version.
@@ -260,7 +259,7 @@ impl EntryHeader {
         }
     }
 
-    /// The checksum that fits this header, `home` and the payload, given in pieces as it lies on the device.
+    /// The checksum that fits this header, `home` and the payload, given in pieces as stored on the device.
     pub fn checksum<'a>(&self, home: &Home, payload: impl Iterator<Item = &'a [u8]>) -> u32 {
         let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         digest.update(home.uuid.as_bytes());
@@ -273,7 +272,7 @@ impl EntryHeader {
         u32::try_from(digest.finalize()).expect("a CRC32C has 32 bits")
     }
 
-    /// Finishes a part in place: chooses the mask, applies it, and writes the header with its checksum.
+    /// Finishes a part in place: chooses and applies the mask, and writes the header with its checksum.
     ///
     /// `part` is whole blocks: room for the header, the payload, zeros. The header that was written comes back.
     pub fn seal(mut self, part: &mut [u8], home: &Home, block_size: usize) -> EntryHeader {
@@ -307,8 +306,8 @@ pub fn decode(bytes: &[u8], home: &Home, block_size: u32) -> Result<(EntryHeader
     Ok((header, payload))
 }
 
-/// Copies stream bytes out of a part as it lies on the device. `phase` is the distance of `from`'s first byte
-/// from some block boundary of the part.
+/// Copies stream bytes out of a part as stored on the device. `phase`: the distance of `from`'s first byte from a block
+/// boundary of the part.
 pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: u32, to: &mut [u8]) {
     let len = from.len().min(to.len());
     if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
@@ -317,7 +316,7 @@ pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: 
     if mask == 0 {
         return;
     }
-    // The first block's payload lies behind the header: its bytes never are the first of a block.
+    // The first block begins with the header, so no payload byte of this block is masked.
     for (at, byte) in to.iter_mut().enumerate().take(len) {
         if let Some(mask) = mask.to_le_bytes().get((phase + at) % block_size) {
             *byte ^= mask;
@@ -329,7 +328,7 @@ fn further_words_mut(part: &mut [u8], block_size: usize) -> impl Iterator<Item =
     part.chunks_mut(block_size).skip(1).filter_map(|block| block.get_mut(..WORD))
 }
 
-/// A mask under which no further block of `part` begins with the magic: zero unless one does without a mask.
+/// The lowest mask under which only the first block of `part` begins with the magic.
 fn choose_mask(part: &[u8], block_size: usize) -> u32 {
     let words = || part.chunks(block_size).skip(1).filter_map(|b| b.first_chunk::<WORD>());
     let magic = u32::from_le_bytes(MAGIC);

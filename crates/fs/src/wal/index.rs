@@ -1,4 +1,4 @@
-//! Where a log's bytes lie on the device.
+//! The places of a log's bytes on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use zoned::{BufMut, Geometry, Io, ZonedDevice, join_all};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, copy_unmasked};
 
-/// The entries of a log in the order of its stream: offset to address by binary search.
+/// The parts of a log's entries in the order of its stream. Finds the address of a stream offset by binary search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogIndex {
     start: u64,
@@ -21,7 +21,7 @@ pub struct LogIndex {
 /// One part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
-    /// Where its bytes begin in the stream.
+    /// Stream offset of the part's first byte.
     offset: u64,
     /// The block with the header.
     lba: Lba,
@@ -29,7 +29,7 @@ struct Extent {
     mask: u32,
 }
 
-/// Whose parts an index names: what they are checked with when they are read.
+/// The identity of a log, with which the parts of an index are checked when they are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Check {
     /// The file system.
@@ -46,17 +46,17 @@ pub(super) struct Run {
     zone: Option<ZoneId>,
 }
 
-/// A part that is read whole, so that it can be checked, and what to take out of it.
+/// A part to read. The whole part is read, because the checksum covers the whole part.
 #[derive(Debug)]
 pub(super) struct Planned {
-    /// Where its bytes begin in the stream.
+    /// Stream offset of the part's first byte.
     pub(super) offset: u64,
     pub(super) lba: Lba,
     pub(super) length: u32,
     pub(super) mask: u32,
-    /// How many of its first bytes are not wanted.
+    /// Number of bytes at the part's begin that are not wanted.
     skip: usize,
-    /// Where the bytes go in the caller's buffer.
+    /// The place of the wanted bytes in the caller's buffer.
     into: Range<usize>,
 }
 
@@ -64,19 +64,19 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) runs: Vec<Run>,
-    /// In the order of their places.
+    /// In the order of their addresses.
     pub(super) parts: Vec<Planned>,
     /// Bytes that the plan fills.
     pub(super) len: usize,
 }
 
 impl LogIndex {
-    /// An index of nothing whose first byte will have stream offset `offset`.
+    /// An empty index. Its first byte will have stream offset `offset`.
     pub fn starting_at(offset: Bytes) -> LogIndex {
         LogIndex { start: offset.0, end: offset.0, extents: Vec::new() }
     }
 
-    /// The stream offset behind the last byte.
+    /// The stream offset after the last byte.
     pub fn size(&self) -> Bytes {
         Bytes(self.end)
     }
@@ -91,7 +91,7 @@ impl LogIndex {
         self.extents.len()
     }
 
-    /// Whether there is nothing to read.
+    /// True if the index has no part.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
@@ -106,9 +106,8 @@ impl LogIndex {
 
     /// Reads from stream offset `offset` on; gives the number of bytes, fewer than asked for only at the end.
     ///
-    /// Parts are read whole, for a few bytes too, and checked; those that lie side by side are read in one operation.
-    /// Fails where the device does, and where a part is not what was written. Gives nothing where the index does not
-    /// begin early enough.
+    /// Reads whole parts and checks them; adjacent parts are read in one operation. Fails with the device's errors, and with
+    /// `Corrupt` where the bytes of a part have changed. Gives 0 where the index begins after `offset`.
     pub async fn read_at(
         &self,
         dev: &Arc<dyn ZonedDevice>,
@@ -120,13 +119,13 @@ impl LogIndex {
         plan.read(dev, check, into).await
     }
 
-    /// The device reads for as much of `len` bytes at `offset` as the index holds.
+    /// Plans the device reads for as many of `len` bytes at `offset` as the index has.
     pub(super) fn plan(&self, geometry: &Geometry, offset: u64, len: usize) -> Plan {
         self.plan_within(geometry, offset, len, Blocks(u64::MAX))
     }
 
-    /// The same, with no more than `most` blocks to read, or one part. Entries lie in the order in which the device
-    /// took them, so those that are read together are put in the order of their places first.
+    /// As [`plan`](LogIndex::plan), with at most `most` blocks to read, but at least one part. The plan has its parts in the
+    /// order of their addresses, which differs from the stream's order where appends were reordered.
     pub(super) fn plan_within(&self, geometry: &Geometry, offset: u64, len: usize, most: Blocks) -> Plan {
         let mut plan = Plan { runs: Vec::new(), parts: Vec::new(), len: 0 };
         if offset < self.start {
@@ -167,7 +166,7 @@ fn blocks_of(geometry: &Geometry, length: u32) -> Blocks {
 }
 
 impl Plan {
-    /// Adds the blocks of a part to the last run if they follow it on the device, and to new ones otherwise.
+    /// Adds the blocks of a part: to the last run if they are adjacent to the run, and to new runs otherwise.
     fn cover(&mut self, geometry: &Geometry, mut at: Lba, mut blocks: Blocks) {
         let max_run = geometry.max_transfer.0.max(1);
         let zone = geometry.zone_of(at);
@@ -191,7 +190,7 @@ impl Plan {
         self.runs.iter().map(|run| run.blocks.bytes(block_size).0).sum()
     }
 
-    /// Where the bytes of a part lie, header included: in which runs, and where in them.
+    /// The places of a part's bytes, header included: the number of each run, and the range in the run's bytes.
     pub(super) fn pieces(
         &self,
         part: &Planned,
@@ -208,7 +207,7 @@ impl Plan {
         })
     }
 
-    /// Reads what was planned into the beginning of `into`; gives the number of bytes.
+    /// Reads the planned bytes into the beginning of `into`; gives their number.
     pub(super) async fn read(
         self,
         dev: &Arc<dyn ZonedDevice>,
@@ -227,14 +226,14 @@ impl Plan {
             .collect();
         let data: std::result::Result<Vec<BufMut>, _> = join_all(ios).await.into_iter().collect();
         let data = data.map_err(|e| Error::device("read a log", e))?;
-        let mut lost: Option<&Planned> = None;
+        let mut damaged: Option<&Planned> = None;
         for part in &self.parts {
             let pieces = || {
                 let places = self.pieces(part, block_size);
                 places.map(|(run, bytes)| data.get(run).and_then(|d| d.get(bytes)).unwrap_or_default())
             };
             if !check.fits(geometry, part, pieces()) {
-                lost = lost.filter(|before| before.offset < part.offset).or(Some(part));
+                damaged = damaged.filter(|before| before.offset < part.offset).or(Some(part));
                 continue;
             }
             let mut to = into.get_mut(part.into.clone()).unwrap_or_default();
@@ -248,7 +247,7 @@ impl Plan {
                 (to, phase) = (rest, phase + n);
             }
         }
-        match lost {
+        match damaged {
             Some(part) => Err(check.damage(part)),
             None => Ok(self.len),
         }
@@ -256,7 +255,7 @@ impl Plan {
 }
 
 impl Check {
-    /// Whether the bytes of a part, header included, are those that were written.
+    /// True if the bytes of a part, header included, are as they were written.
     pub(super) fn fits<'a>(
         &self,
         geometry: &Geometry,
@@ -274,11 +273,11 @@ impl Check {
             && header.checksum(&home, payload) == header.crc
     }
 
-    /// What is said of a part that does not fit.
+    /// The error of a part that [`fits`](Check::fits) refuses.
     pub(super) fn damage(&self, part: &Planned) -> Error {
         let (Check { log, .. }, Planned { offset, lba, length, .. }) = (self, part);
         Error::new(ErrorKind::Corrupt, "reading a log").because(format!(
-            "log {log} lost its {length} bytes from {offset} on: what lies at {lba:?} does not fit its checksum; the \
+            "log {log} lost its {length} bytes from {offset} on: the blocks at {lba:?} do not fit their checksum; the \
              medium lost what was written: copy the bytes before them or restore the file from a backup, then remove it"
         ))
     }

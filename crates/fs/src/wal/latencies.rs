@@ -1,31 +1,33 @@
-//! What the drive's latencies say: how an operation goes out that has the zone to itself, as a write at the pointer or
-//! as an append; and whether operations queue.
+//! Latency statistics of a log's operations. They decide whether a lone operation is a write at the pointer or an append,
+//! and whether operations queue in the drive.
 //!
 //! On some drives an append takes longer than a write (ZN540: 14.8 and 11.4 us for 4 KiB). But while a write is in
-//! flight nothing else may go to the zone, so where it gains nothing it is an append.
+//! flight no other operation may go to the zone, so an operation is an append unless a write is clearly faster.
 //!
-//! Where an operation takes much longer than it can, it waited behind others: one more would only wait too.
+//! An operation that takes much longer than the shortest one of its size waited behind other operations: one more in flight
+//! would only wait too.
 
 use std::time::Duration;
 
-/// A write must be this much faster.
+/// A write is chosen if its mean latency is below this fraction of an append's.
 const GAIN: f64 = 0.97;
-/// What of a latency goes into the mean, above it and below: a kind that begins to wait, for the faster one has filled the
-/// drive's buffer, is left before many records wait. More than so many times the mean counts as that.
+/// Weights of a new latency in the mean, above the mean and below. The weight above is greater, so that a kind of operation
+/// that begins to queue, because the drive's buffer is full, is left soon. A latency counts as at most `OUTLIER` times the
+/// mean.
 const SLOWER: f64 = 0.3;
 const FASTER: f64 = 0.1;
 const OUTLIER: f64 = 1.5;
-/// Operations of each kind that are measured first.
+/// Operations of each kind that are measured before the first choice.
 const FIRST: u32 = 2;
-/// The longest pause between two operations of the slower kind.
+/// The most operations between two trials of the slower kind.
 const LONGEST: u32 = 1 << 14;
-/// Sizes are told apart by their power of two.
+/// Size classes: one for each power of two of blocks.
 const SIZES: usize = 24;
 
-/// Operations that take so many times the shortest latency of their size queue.
+/// An operation that takes this many times the shortest latency of its size was queued.
 const QUEUE: f64 = 2.0;
 
-/// Latencies by size.
+/// Latencies by size class.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     sizes: [Size; SIZES],
@@ -36,10 +38,10 @@ pub(crate) struct Latencies {
 struct Size {
     /// Write and append.
     kinds: [Kind; 2],
-    /// Operations left before the slower kind is tried again, and how long the pause is.
+    /// Operations until the slower kind is tried again, and the length of this pause.
     left: u32,
     pause: u32,
-    /// The shortest of any operation.
+    /// The shortest latency in seconds.
     least: Option<f64>,
 }
 
@@ -50,7 +52,7 @@ struct Kind {
 }
 
 impl Latencies {
-    /// Whether the next lone operation of `blocks` blocks is a write.
+    /// True if the next lone operation of `blocks` blocks is to be a write.
     pub(crate) fn writes(&mut self, blocks: usize) -> bool {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return false };
         let [write, append] = size.kinds;
@@ -67,12 +69,12 @@ impl Latencies {
         better
     }
 
-    /// Whether the last operations waited behind others.
+    /// True if the last operation waited behind others in the drive.
     pub(super) fn queueing(&self) -> bool {
         self.queueing
     }
 
-    /// An operation of `blocks` blocks took so long. `lone`: it was all there was to send.
+    /// Takes in the latency of an operation of `blocks` blocks. `lone`: the log had nothing else to send.
     pub(crate) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return };
         let least = size.least.map_or(time.as_secs_f64(), |least| least.min(time.as_secs_f64()));
@@ -136,7 +138,7 @@ mod tests {
         }
         latencies.took(9, true, true, Duration::from_micros(43));
         assert!(!latencies.writes(9));
-        // However long one took: some as short as before, and it is a write again.
+        // A single outlier of any length: after some short writes the choice is a write again.
         let mut spared = Latencies::default();
         (0..2).for_each(|_| spared.took(9, true, true, Duration::from_micros(29)));
         (0..2).for_each(|_| spared.took(9, false, true, Duration::from_micros(32)));

@@ -1,14 +1,16 @@
-//! The zoned append log: one stream of bytes, packed into checksummed entries that zones hold.
+//! Logs in zones: the ordered log, one stream of bytes in checksummed entries, and the parallel log, records with tickets.
+//!
+//! The ordered log:
 //!
 //! ```text
 //!   append --> buffer --seal--> entry: header | bytes of the stream   --> the zone's write pointer
 //!                               (several parts where one device operation or one zone is too short)
-//!   sync   --> the buffer sealed and written, then one device flush for everyone who asked before it
-//!   recover: scan the segments, keep the entries that fit, sort by sequence, stop at the first gap
+//!   sync   --> the buffer sealed and written, then one device flush for all callers that asked before the flush
+//!   recover: scan the segments, keep the valid entries, sort by sequence, stop at the first gap
 //! ```
 //!
-//! A file offset is the sum of the payload lengths before it in sequence order: small records cost no header
-//! each, and nothing but the entries is needed to read the log. [`entry`] has the bytes.
+//! An entry's offset in the file is the sum of the payload lengths before the entry in sequence order: a small record needs
+//! no header of its own, and the entries suffice to read the log. Module [`entry`] has the format.
 
 pub(crate) mod chunk;
 pub mod entry;

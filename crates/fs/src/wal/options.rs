@@ -7,7 +7,7 @@ use crate::rules::Rules;
 /// How entries reach the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IoMode {
-    /// One write at a time at the zone's pointer: what ZenFS does, and the baseline.
+    /// One write at a time at the zone's write pointer, as ZenFS does: the baseline.
     Write,
     /// Many zone appends in flight (ZWAL).
     #[default]
@@ -22,14 +22,14 @@ pub struct LogOptions {
     pub buffer: usize,
     /// How entries reach the device. Default: append.
     pub mode: IoMode,
-    /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; as many are in flight as pay. What
-    /// a crash of the process loses of unsynced data is up to `window` times `buffer`, and the buffer. Default 64. In
-    /// `write` mode it is 1.
+    /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; fewer are in flight where more gain
+    /// nothing. A crash of the process loses up to `window` times `buffer` bytes of unsynced data, and the buffer. Default
+    /// 64; always 1 in `write` mode.
     pub window: usize,
-    /// Bytes of entries after which the log waits for all that is in flight, so that recovery never looks further
-    /// for a missing entry (ZWAL's barrier); zero for a zone. Default zero.
+    /// Bytes of a region: after so many bytes of entries the log waits until nothing is in flight (ZWAL's barrier), which
+    /// bounds how far recovery looks for a missing entry; zero for a region as long as a zone. Default zero.
     pub barrier: usize,
-    /// A rule to break, so that a test proves that it would notice. Default: none.
+    /// A rule to break, for a test that proves that another test would fail. Default: none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use zoned::{BufMut, Io, ZonedDevice};
 
 use crate::error::{Error, Result};
-use crate::wal::chunk::{Lease, Memory, Payload};
+use crate::wal::chunk::{Memory, Payload, ReadBuffer};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
 use crate::wal::segment::Segment;
 
@@ -18,14 +18,14 @@ pub(super) const CHUNK: u64 = 1 << 20;
 /// Bytes of the reads in flight.
 pub(super) const READ_AHEAD: u64 = 12 << 20;
 
-/// A valid part of an entry, wherever it was found.
+/// A valid part of an entry, and its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) header: EntryHeader,
-    /// Which of the segments.
+    /// The number of the part's segment.
     pub(super) segment: usize,
     pub(super) lba: Lba,
-    /// The block of the zone behind it.
+    /// The block of the zone after the part.
     pub(super) end: Blocks,
 }
 
@@ -34,12 +34,12 @@ struct Chunk {
     segment: usize,
     start: Blocks,
     blocks: Blocks,
-    /// It is the last one of its segment.
+    /// The chunk is the last one of its segment.
     last: bool,
 }
 
-/// Reads a log's segments once, in order, ahead of who asks, and finds the valid parts of the log in them. Parts of
-/// other logs, and what an earlier use of the zone left behind, are skipped.
+/// Reads a log's segments once, in order and with read-ahead, and finds the valid parts of the log's entries. Skips entries of
+/// other logs, and entries of an earlier use of the zone.
 pub(super) struct Scan {
     dev: Arc<dyn ZonedDevice>,
     uuid: Uuid,
@@ -47,26 +47,26 @@ pub(super) struct Scan {
     segments: Vec<Segment>,
     memory: Arc<Memory>,
     todo: VecDeque<Chunk>,
-    flying: VecDeque<(Chunk, Lease, Io<BufMut>)>,
+    flying: VecDeque<(Chunk, ReadBuffer, Io<BufMut>)>,
     in_flight: u64,
-    rope: Rope,
-    /// The segment of the chunk that arrived last, and whether it was the segment's last one.
+    blocks: Unscanned,
+    /// The segment of the chunk that arrived last, and whether this was the segment's last chunk.
     segment: usize,
     last: bool,
     /// Bytes that arrived.
     scanned: u64,
 }
 
-/// What the next chunk brought.
+/// The state of a scan after a chunk.
 pub(super) struct Step {
-    /// Bytes looked at so far.
+    /// Bytes scanned so far.
     pub(super) scanned: u64,
-    /// It was the last one of its segment.
+    /// The chunk was the last one of its segment.
     pub(super) segment_over: bool,
 }
 
 impl Scan {
-    /// Asks the device how far the segments are written.
+    /// Begins a scan: asks the device for the write pointers of the segments' zones.
     pub(super) async fn begin(
         dev: &Arc<dyn ZonedDevice>,
         uuid: Uuid,
@@ -83,15 +83,15 @@ impl Scan {
             todo: chunks(dev, segments).await?,
             flying: VecDeque::new(),
             in_flight: 0,
-            rope: Rope::new(u64::from(dev.geometry().block_size)),
+            blocks: Unscanned::new(u64::from(dev.geometry().block_size)),
             segment: 0,
             last: false,
             scanned: 0,
         })
     }
 
-    /// Submits reads until enough are in flight, or until `room` bytes of memory would be passed. False if nothing is
-    /// in flight although there is more to read: memory must come free first.
+    /// Submits reads until enough are in flight, or until one more would exceed `room` bytes of memory. False if nothing is in
+    /// flight and more is to be read: the caller waits until memory is freed.
     pub(super) fn read_ahead(&mut self, room: u64) -> bool {
         let geometry = self.dev.geometry();
         while self.in_flight < READ_AHEAD
@@ -111,14 +111,14 @@ impl Scan {
         !self.flying.is_empty() || self.todo.is_empty()
     }
 
-    /// Waits for the next chunk in flight; false when there is none.
+    /// Waits for the next chunk; false where none is in flight.
     pub(super) async fn arrive(&mut self) -> Result<bool> {
         let Some((chunk, mut lease, io)) = self.flying.pop_front() else { return Ok(false) };
         let data = io.await.map_err(|e| Error::device("recover a log", e))?;
         self.in_flight -= data.len() as u64;
         self.scanned += data.len() as u64;
         lease.give(data);
-        self.rope.push(chunk.start, lease);
+        self.blocks.push(chunk.start, lease);
         (self.segment, self.last) = (chunk.segment, chunk.last);
         Ok(true)
     }
@@ -129,22 +129,21 @@ impl Scan {
         Ok(if self.arrive().await? { Some(self.look(each)) } else { None })
     }
 
-    /// Looks for parts in the chunk that has arrived: `each` gets them, with where their bytes are in memory, and
-    /// how many bytes were read until then.
+    /// Passes the parts in the chunk that arrived last to `each`, with their payloads and the number of bytes scanned.
     pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {
         if let Some(segment) = self.segments.get(self.segment) {
             let home = Home { uuid: self.uuid, zone: segment.zone };
             let zone_start = self.dev.geometry().start(segment.zone);
-            while let Some(step) = self.rope.step(segment, self.log, &home, self.last) {
+            while let Some(step) = self.blocks.step(segment, self.log, &home, self.last) {
                 if let Some((header, start, end)) = step
-                    && let Some(payload) = self.rope.payload_of(start, &header)
+                    && let Some(payload) = self.blocks.payload_of(start, &header)
                 {
                     let found = Found { header, segment: self.segment, lba: zone_start.plus(start), end };
                     each(found, payload, self.scanned);
                 }
             }
         }
-        self.rope.let_go(self.last);
+        self.blocks.drop_scanned(self.last);
         Step { scanned: self.scanned, segment_over: self.last }
     }
 }
@@ -157,7 +156,7 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
     for (number, segment) in segments.iter().enumerate() {
         let zones = segment.zone.0..segment.zone.0.saturating_add(1);
         let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
-        // Past the pointer there is nothing, and some devices refuse to read it.
+        // No entry is past the write pointer, and some devices refuse to read there.
         let end = report.first().map_or(Blocks::ZERO, |info| info.pointer.min(segment.end));
         let mut start = segment.start;
         while start < end {
@@ -170,20 +169,21 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
     Ok(chunks)
 }
 
-/// The blocks of a segment that are in memory: an entry may span several chunks, and is checked without a copy.
-struct Rope {
+/// The blocks of a segment that are in memory and not scanned yet. An entry may span several chunks; it is checked without a
+/// copy.
+struct Unscanned {
     block_size: u64,
-    chunks: VecDeque<(Blocks, Arc<Lease>)>,
-    /// The next block to look at.
+    chunks: VecDeque<(Blocks, Arc<ReadBuffer>)>,
+    /// The next block to scan.
     at: Option<Blocks>,
 }
 
-impl Rope {
-    fn new(block_size: u64) -> Rope {
-        Rope { block_size, chunks: VecDeque::new(), at: None }
+impl Unscanned {
+    fn new(block_size: u64) -> Unscanned {
+        Unscanned { block_size, chunks: VecDeque::new(), at: None }
     }
 
-    fn push(&mut self, start: Blocks, data: Lease) {
+    fn push(&mut self, start: Blocks, data: ReadBuffer) {
         self.at.get_or_insert(start);
         self.chunks.push_back((start, Arc::new(data)));
     }
@@ -194,8 +194,8 @@ impl Rope {
             .map_or(Blocks::ZERO, |(start, d)| start.plus(Blocks(d.len() as u64 / self.block_size)))
     }
 
-    /// Looks at the next block: `None` when more must be read first, or when the segment is over; otherwise the
-    /// entry that begins there, with its first block and the one behind it, if one does.
+    /// Scans the next block. `None` where a further chunk is needed, or at the segment's end. `Some(None)` where no valid part
+    /// begins at the block; otherwise the part's header, its first block and the block after it.
     fn step(
         &mut self,
         segment: &Segment,
@@ -218,19 +218,19 @@ impl Rope {
         if end > self.end() && !last && end <= segment.end {
             return None;
         }
-        // No block inside an entry looks like an entry, so after a torn one the search goes on block by block.
+        // No block inside an entry begins like an entry, so after a torn entry the scan goes on with the next block.
         let whole = end <= self.end() && self.fits(at, &header, home);
         self.at = Some(if whole { end } else { next });
         Some(whole.then_some((header, at, end)).filter(|(h, ..)| !h.padding))
     }
 
-    /// Whether the checksum is that of what lies there.
+    /// True if the header's checksum fits the payload at block `at`.
     fn fits(&self, at: Blocks, header: &EntryHeader, home: &Home) -> bool {
         let pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
         header.checksum(home, pieces.filter_map(|(chunk, range)| chunk.get(range))) == header.crc
     }
 
-    /// Where the bytes of the part at block `at` are.
+    /// The payload of the part at block `at`.
     fn payload_of(&self, at: Blocks, header: &EntryHeader) -> Option<Payload> {
         let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
         let Some((chunk, range)) = pieces.next() else {
@@ -242,8 +242,13 @@ impl Rope {
         Some(payload)
     }
 
-    /// The bytes `from` to `to` behind block `at`, piece by piece.
-    fn bytes(&self, at: Blocks, from: u64, to: u64) -> impl Iterator<Item = (&Arc<Lease>, Range<usize>)> {
+    /// The bytes at offsets `from` to `to` from the start of block `at`, piece by piece.
+    fn bytes(
+        &self,
+        at: Blocks,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = (&Arc<ReadBuffer>, Range<usize>)> {
         let (from, to) = (at.0 * self.block_size + from, at.0 * self.block_size + to);
         self.chunks.iter().filter_map(move |(start, chunk)| {
             let start = start.0 * self.block_size;
@@ -253,8 +258,8 @@ impl Rope {
         })
     }
 
-    /// Lets go of the chunks that have been looked at.
-    fn let_go(&mut self, last: bool) {
+    /// Drops the chunks that are scanned.
+    fn drop_scanned(&mut self, last: bool) {
         let at = self.at.unwrap_or_default();
         while let Some((start, chunk)) = self.chunks.front()
             && (last || start.plus(Blocks(chunk.len() as u64 / self.block_size)) <= at)

@@ -9,12 +9,12 @@ use crate::error::Result;
 
 /// A part of a zone that belongs to one log: blocks `[start, end)` of the zone.
 ///
-/// The zone holds nothing but log entries, of this log or of others.
+/// The zone has only log entries, of one log or of several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// The zone.
     pub zone: ZoneId,
-    /// The zone's generation: what an earlier use left behind does not carry it.
+    /// The zone's generation: entries of an earlier use of the zone have another one.
     pub generation: u64,
     /// First block: the write pointer, for a segment to be written.
     pub start: Blocks,
@@ -22,20 +22,21 @@ pub struct Segment {
     pub end: Blocks,
 }
 
-/// Where a log gets its next segment from.
+/// The source of a log's segments.
 pub trait SegmentSource: Send + Sync {
-    /// The next segment. Its generation was never used before, and is durable; that the segment is the log's must be
-    /// durable before what is written there counts as synced: the source's owner sees to it. Asked for when a byte needs
-    /// it, so that a source that prefetches answers at once.
+    /// The next segment. Its generation is durable and was never used before. The log asks when the first byte needs the
+    /// segment, so a source that keeps one ready answers at once.
+    ///
+    /// The owner of the source makes the segment's record durable before entries in the segment count as synced.
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Next>> + Send + '_>>;
 }
 
-/// What a source gives.
+/// The answer of a [`SegmentSource`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
     /// The segment to go on in.
     pub segment: Segment,
-    /// Its zone may be open beside the one that the log leaves. Where it may not, that one is full before the first
-    /// entry goes elsewhere.
+    /// The segment's zone may be open at the same time as the zone that the log leaves. If false, the log fills the old zone
+    /// before it writes the first entry to the new one.
     pub beside: bool,
 }

@@ -1,6 +1,6 @@
 //! Counters of a log.
 
-/// What a log did on the device since it was opened. A field that only the other kind of log counts is zero.
+/// Counts of a log's operations since it was opened. A field that only the other kind of log counts is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
     /// Writes at the pointer.

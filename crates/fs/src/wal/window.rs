@@ -1,63 +1,65 @@
-//! How many operations a log keeps in flight: as many as pay, and no more.
+//! The number of operations that a log keeps in flight: the least that gives the full rate.
 //!
-//! A drive that serves several appends of a zone at a time is filled; on one that does not, operations would only
-//! queue, and everybody else on the drive behind them. The controller begins with the whole window and halves it as
-//! long as the bytes acknowledged per second stay the same; it looks upwards often, which costs nothing, and
-//! downwards rarely. It measures only while the window is what holds the log back.
+//! Some drives serve several appends of a zone at a time. On other drives operations beyond the first would only queue, and
+//! delay all other users of the drive. The controller begins with the largest window, and halves it as long as the bytes
+//! acknowledged per second stay the same. Later it tries larger windows often, which costs nothing, and smaller ones rarely.
+//! It measures only while the window is full, so that the window is what limits the log.
 
 use units::Instant;
 
-/// Rates that differ by less are the same.
+/// Rates that differ by a smaller fraction count as the same.
 const SAME: f64 = 0.01;
-/// Of a window that begins with one operation: what it tries costs those who went together before.
+/// The same for [`Window::from_one`]: a larger window there means fewer records in each entry, so it must gain more.
 const SAME_FROM_ONE: f64 = 0.05;
-/// After each change a fourth of its round does not count: that may go to a drive's buffer, which takes it faster than the
-/// drive does.
+/// For [`Window::from_one`]: after each change of the limit, one part in this many of a round is not measured. The drive's
+/// buffer may take these operations faster than the drive can write them.
 const SKIP_FROM_ONE: usize = 4;
-/// Operations of a round, for each in flight.
+/// Operations of a round, for each operation in flight.
 const ROUND: usize = 2;
 const SHORTEST_ROUND: usize = 16;
-/// Rounds at rest before a look upwards, and before the first one downwards; the next ones are rarer each time.
+/// Settled rounds before a trial of a larger window, and before the first trial of a smaller one. Later trials are rarer.
 const HOLD_UP: u32 = 32;
 const HOLD_DOWN: u32 = 128;
 const LONGEST_HOLD: u32 = 1 << 14;
 
-/// The controller. Knows no clock: times are inputs.
+/// The controller of one log. Times are inputs.
 #[derive(Debug)]
 pub(crate) struct Window {
     most: usize,
     limit: usize,
-    /// Rounds left before looks.
+    /// Settled rounds until the next trial of a larger and of a smaller window.
     up_in: u32,
     down_in: u32,
+    /// The values from which `up_in` and `down_in` count down.
     hold_up: u32,
     hold_down: u32,
-    /// Looks upwards that gave nothing make the next ones rarer, too.
+    /// Each trial of a larger window that gained nothing makes the next one rarer.
     patient: bool,
+    /// Rates that differ by a smaller fraction count as the same.
     same: f64,
-    /// The least operations of a round.
+    /// Least operations of a round.
     shortest: usize,
     trial: Trial,
     round: Round,
 }
 
-/// What the current limit is there for.
+/// The reason for the current limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Trial {
-    /// It serves.
+    /// The limit is the result of the last trial.
     Settled,
-    /// It is half of `from`, which gave this rate.
+    /// The limit is half of `from`, whose rate was `before`.
     Down { before: f64, from: usize },
-    /// It is twice `from`, or all there is; `from` gave this rate.
+    /// The limit is twice `from`, or the largest one; the rate of `from` was `before`.
     Up { before: f64, from: usize },
-    /// The rate of this limit is measured before one half of it is tried.
+    /// The rate of the limit is measured before a trial of a smaller (`down`) or larger window.
     Base { down: bool },
 }
 
 /// A measurement.
 #[derive(Debug, Default)]
 struct Round {
-    /// Operations that began under another limit and do not count.
+    /// Operations to ignore, because they began under another limit.
     skip: usize,
     since: Option<Instant>,
     bytes: u64,
@@ -82,9 +84,9 @@ impl Window {
         }
     }
 
-    /// One that begins with a single operation, and looks upwards: more and more rarely where that gives nothing, for what
-    /// is in flight together there would go together here. It measures over `round` operations, more than a drive's buffer
-    /// or a zone takes: both are faster at first on some.
+    /// A window that begins with one operation in flight and tries larger ones: more and more rarely where they gain nothing,
+    /// because records that wait for the one operation share an entry. `round`: operations of a measurement, more than the
+    /// drive's buffer or a zone takes, because on some drives both are faster at first.
     pub(crate) fn from_one(most: usize, round: usize) -> Window {
         let shortest = round.max(SHORTEST_ROUND);
         let mut window = Window { patient: true, same: SAME_FROM_ONE, shortest, ..Window::new(most) };
@@ -98,25 +100,25 @@ impl Window {
         self.limit
     }
 
-    /// Whether it has found that one operation is enough, and tries nothing.
+    /// True if one operation in flight is enough and no trial is running.
     pub(crate) fn rests_at_one(&self) -> bool {
         self.limit == 1 && self.trial == Trial::Settled
     }
 
-    /// A look upwards ends as one that gave nothing.
+    /// Ends a trial of a larger window as one that gained nothing.
     pub(crate) fn give_up(&mut self) {
         if matches!(self.trial, Trial::Up { .. }) {
             self.judge(0.0);
         }
     }
 
-    /// An operation of `bytes` bytes was acknowledged at `now`. `full`: as many were in flight as may be.
+    /// Takes in that an operation of `bytes` bytes was acknowledged at `now`. `full`: the window was full.
     pub(crate) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
         if self.most == 1 {
             return;
         }
         if !full {
-            // Something else held the log back: what was measured says nothing of the window.
+            // The window did not limit the log, so the measurement is void.
             self.round = Round { skip: self.limit, ..Round::default() };
             return;
         }
@@ -142,7 +144,7 @@ impl Window {
         match self.trial {
             Trial::Base { down: true } => self.descend(rate),
             Trial::Base { down: false } => self.ascend(rate),
-            // As good with half: go on down from here.
+            // Half the window has the same rate: try half of that.
             Trial::Down { before, .. } if rate >= before * (1.0 - self.same) => {
                 self.descend(rate.max(before))
             }
@@ -253,7 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_begins_with_one_operation_grows_where_that_pays_and_rests_where_it_does_not() {
+    fn a_window_that_begins_with_one_operation_grows_where_the_drive_is_parallel_and_rests_where_it_is_serial()
+     {
         for parallel in [1, 2, 4, 16, 32, 64] {
             let mut window = Window::from_one(128, 64);
             assert!(!window.rests_at_one());
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_is_given_up_leaves_the_window_as_it_was() {
+    fn a_trial_that_is_given_up_leaves_the_window_as_it_was() {
         let mut window = Window::from_one(128, 64);
         let mut at = 0;
         while window.limit() == 1 {
@@ -273,7 +276,7 @@ mod tests {
         }
         window.give_up();
         assert!(window.rests_at_one());
-        // Nothing is looked for: nothing changes.
+        // No trial is running, so nothing changes.
         window.give_up();
         assert!(window.rests_at_one());
     }

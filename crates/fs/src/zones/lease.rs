@@ -150,12 +150,12 @@ impl State {
             };
             let released = writer.and_then(|writer| writer.release_segment(IDLE));
             let Some(Released { rest, size, next_sequence }) = released else { continue };
-            // One rest more than usual: the log that waits takes one at once.
-            self.end_lease_beside(ino, Some(rest.start.0), MAX_RESTS + 1);
             // The log goes on with a segment record, which undoes the seal.
             let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
             let last_end = rest.start;
             self.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
+            // One rest more than usual: the log that waits takes one at once.
+            self.end_lease_beside(ino, Some(last_end.0), MAX_RESTS + 1);
             tracing::debug!(ino, %zone, "an idle log gives the rest of its zone to another log");
             return Ok(true);
         }

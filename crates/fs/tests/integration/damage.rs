@@ -19,7 +19,7 @@ fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
     })
 }
 
-/// Flips a bit of the zone.
+/// Flips a bit of the byte at offset `byte` of the zone.
 fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
     let mut bytes = image(drive, zone);
     bytes[byte] ^= 0x10;

@@ -1,4 +1,4 @@
-//! Open logs that nobody writes give their zones to logs that need one.
+//! Open logs without recent writes give up their zones for logs that need one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use units::{Blocks, Driver, sleep_until, spawn};
 use zoned::emu::{Choose, Emu, EmuOptions, Exhaustive, Latency, Media, Seeded};
 use zoned::{Action, Geometry, Io, Op, ZonedDevice};
 
-/// What a test appended and synced so far, by log.
+/// Bytes that the test has appended and synced, by log.
 type Lengths = [(usize, usize); 3];
 
-/// A drive that counts finishes, and keeps its medium around each operation from the moment that it is told to.
+/// A drive that counts finishes. While `moments` is set, it keeps the medium before and after each operation.
 #[derive(Debug)]
 struct Recorder {
     emu: Arc<Emu>,
@@ -242,7 +242,7 @@ fn moments_of_a_release(last: usize) -> (u64, Vec<(Media, Lengths)>) {
     (recorder.finishes(), moments)
 }
 
-/// Mounts the drive after a power cut, and checks that each log has a prefix of what was appended, with all that was synced.
+/// Mounts the drive after a power cut, and checks that each log has a prefix of its appended bytes, with all synced ones.
 fn check_after_cut(media: &Media, lengths: &Lengths, choose: &mut dyn Choose, what: &str) {
     let drive = Drive::from_media(media.cut(choose));
     let fs = drive.mount();

@@ -1,4 +1,4 @@
-//! Logs read from their beginning, ahead of who asks.
+//! Sequential reads of logs, with read-ahead.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn roomy() -> EmuOptions {
     EmuOptions { zone_size: zone, zone_capacity: zone, track_power_cuts: false, ..EmuOptions::tiny() }
 }
 
-/// A closed log of `len` bytes, and the drive mounted anew, with its reads counted.
+/// A closed log of `len` bytes on a drive that counts reads, mounted again.
 fn closed_log(len: usize) -> (Drive, Arc<Counter>, Fs, Vec<u8>) {
     let (drive, fs) = Drive::formatted(roomy());
     let content = bytes(len, 3);
@@ -35,7 +35,7 @@ fn closed_log(len: usize) -> (Drive, Arc<Counter>, Fs, Vec<u8>) {
     (drive, counter, fs, content)
 }
 
-/// Everything from `from` on, in reads of `step` bytes.
+/// All bytes from `from` on, in reads of `step` bytes.
 async fn drain(reader: &mut SequentialReader, from: usize, step: usize) -> fs::Result<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -61,12 +61,12 @@ fn reading_a_log_recovers_it_in_the_same_pass() {
     let most = content.len() as u64 / BLOCK * 102 / 100;
     assert!(blocks <= most, "{blocks} blocks were read, the log has about {most}");
     assert_eq!(reader.stats().bytes, Bytes(content.len() as u64));
-    // From now on its index is known: a random read is one device read.
+    // The log's index is known now: a random read is one device read.
     let mut some = vec![0; 100];
     drive.run(fs.open("/a.log").unwrap().read_at(Bytes(9_999_950), &mut some)).unwrap();
     assert!(some == content[9_999_950..][..100]);
     assert_eq!(counter.take().0, 1);
-    // And a second reading goes by it, ahead too.
+    // A second sequential read uses the index, with read-ahead too.
     assert!(drive.run(drain(&mut sequential(&fs), 0, 4096)).unwrap() == content);
     let (reads, blocks) = counter.take();
     assert!(
@@ -76,7 +76,7 @@ fn reading_a_log_recovers_it_in_the_same_pass() {
 }
 
 #[test]
-fn two_readers_and_a_random_read_at_once_see_the_same() {
+fn two_sequential_readers_and_a_random_read_at_once_give_the_same_bytes() {
     let (drive, _, fs, content) = closed_log(3 << 20);
     drive.run(async {
         let (mut one, mut two) = (sequential(&fs), sequential(&fs));
@@ -87,7 +87,7 @@ fn two_readers_and_a_random_read_at_once_see_the_same() {
         let mut middle = vec![0; 5000];
         fs.open("/a.log").unwrap().read_at(Bytes(2_000_000), &mut middle).await.unwrap();
         assert!(middle == content[2_000_000..][..5000]);
-        // A jump leaves the stream, and a return to its place goes on with it.
+        // A read elsewhere does not move the stream: a read at the old position goes on with the stream.
         one.read_at(Bytes(2_000_000), &mut middle).await.unwrap();
         assert!(middle == content[2_000_000..][..5000]);
         assert!(drain(&mut one, 1000, 3000).await.unwrap() == content[1000..]);
@@ -96,7 +96,7 @@ fn two_readers_and_a_random_read_at_once_see_the_same() {
 }
 
 #[test]
-fn a_log_that_is_opened_for_append_while_it_is_read_goes_on_for_the_reader() {
+fn a_reader_sees_bytes_that_are_appended_after_it_opened_the_log() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     drive.run(async {
         let mut reader = sequential(&fs);
@@ -116,7 +116,7 @@ fn a_log_that_is_opened_for_append_while_it_is_read_goes_on_for_the_reader() {
 }
 
 #[test]
-fn a_removed_log_is_read_to_its_end() {
+fn an_open_reader_reads_a_removed_log_to_its_end() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     drive.run(async {
         let mut reader = sequential(&fs);
@@ -130,7 +130,7 @@ fn a_removed_log_is_read_to_its_end() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_lets_the_file_go() {
+fn a_reader_that_is_dropped_early_frees_a_removed_log() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     let free = fs.statfs().free;
     drive.run(async {
@@ -145,7 +145,7 @@ fn a_reader_that_leaves_early_lets_the_file_go() {
 }
 
 #[test]
-fn a_damaged_log_is_no_short_one_for_who_reads_ahead() {
+fn a_sequential_read_of_a_damaged_log_fails_instead_of_ending_early() {
     let (drive, fs) = Drive::formatted(roomy());
     let content = bytes(3 << 20, 5);
     let zone = drive.run(async {

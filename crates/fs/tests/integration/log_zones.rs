@@ -312,7 +312,7 @@ fn an_idle_file_system_submits_no_operations_once_zones_are_opened_ahead() {
             assert_eq!(
                 watch.ops.load(Ordering::Relaxed),
                 before,
-                "limit {limit:?}: nobody asked for anything"
+                "limit {limit:?}: an operation on an idle file system"
             );
             writer.close().await.unwrap();
             fs.unmount().await.unwrap();
@@ -476,7 +476,7 @@ fn the_sync_of_a_log_returns_the_error_of_a_failed_metadata_write() {
         let metadata =
             fs.zone_map().into_iter().find(|z| z.role == ZoneRole::Metadata && z.pointer > Blocks(0));
         drive.emu.fail(FaultSpec::all(FaultOp::Write).in_zone(metadata.unwrap().zone));
-        writer.append(b"nobody knows this log").await.unwrap();
+        writer.append(b"this log is in no metadata").await.unwrap();
         writer.sync().await.unwrap_err();
         let error = writer.sync().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "the next sync too: {error}");

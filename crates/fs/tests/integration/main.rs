@@ -2,25 +2,25 @@
 //! tests of most files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
-mod auto;
 mod basics;
 mod common;
 mod damage;
 mod foreign_zones;
 mod full;
 mod idle_logs;
+mod joined_records;
 mod log_reading;
 mod log_zones;
 mod operations;
+mod ordered_log_defects;
 mod parallel_failures;
 mod parallel_log;
+mod parallel_log_defects;
 mod parallel_power_cuts;
 mod power_cuts;
 mod roles;
+mod striped_log;
 mod stripes;
 mod superblocks;
 mod threads;
-mod waltz_defects;
-mod wide_log;
 mod zenfs_defects;
-mod zwal_defects;

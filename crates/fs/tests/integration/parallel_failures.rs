@@ -1,4 +1,4 @@
-//! The parallel log when something fails for good: a task that panics, a drive without room for a void.
+//! Lasting failures of the parallel log: a task that panics, and a drive without room for a void entry.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::future::poll_fn;
@@ -14,11 +14,11 @@ use units::Driver;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-/// Where an entry has its flags (none for records; 4 is a void) and the number of its records.
+/// Offsets of an entry's flags (0 for records, 4 for a void entry) and of its number of records.
 const FLAGS: usize = 6;
 const COUNT: usize = 64;
 
-/// A drive whose driver panics when it is handed an entry like this.
+/// A drive whose driver panics when an entry like `at` is submitted.
 #[derive(Debug)]
 struct Panicking {
     emu: Arc<Emu>,
@@ -27,7 +27,7 @@ struct Panicking {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
-    /// With so many records.
+    /// Number of records.
     Records(u32),
     Void,
 }
@@ -50,7 +50,7 @@ impl ZonedDevice for Panicking {
 
     fn submit(&self, op: Op) -> Io {
         if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
-            assert_ne!(Entry::of(data), Some(self.at), "the driver's fault");
+            assert_ne!(Entry::of(data), Some(self.at), "the driver's bug");
         }
         self.emu.submit(op)
     }
@@ -67,7 +67,7 @@ async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (F
     (fs, log)
 }
 
-/// Polls all of them until each is over, or has panicked: `None`.
+/// Polls all appends until each has ended; `None` for one that panicked.
 async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
     let mut outcomes: Vec<Option<Option<fs::Result<Ticket>>>> = vec![None; appends.len()];
     poll_fn(|context| {
@@ -87,17 +87,17 @@ async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>
 type Append<'a> = Pin<Box<dyn Future<Output = fs::Result<Ticket>> + Send + 'a>>;
 
 #[test]
-fn those_who_follow_a_leader_that_panics_are_told() {
+fn writers_that_wait_for_a_leader_that_panics_get_the_error() {
     let drive = Drive::new(parallel::options());
     drive.format();
     drive.run(async {
         let joined = ParallelOptions { batching: Batching::Auto, ..ParallelOptions::default() };
         let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
-        // The first one flies alone; the second one leads the others, and their entry has three records.
+        // The first record has an entry of its own; the second writer leads, and its entry has three records.
         let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
         let outcomes = outcomes(appends).await;
         assert!(matches!(outcomes[0], Some(Ok(Ticket(0)))), "{outcomes:?}");
-        assert!(outcomes[1].is_none(), "it panicked");
+        assert!(outcomes[1].is_none(), "the append panicked");
         for follower in &outcomes[2..] {
             let error = follower.clone().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
@@ -115,7 +115,7 @@ fn those_who_follow_a_leader_that_panics_are_told() {
 }
 
 #[test]
-fn a_writer_that_panics_alone_holds_up_nobody() {
+fn a_panic_of_a_lone_writer_delays_no_other_writer() {
     for batching in [Batching::Each, Batching::Auto] {
         let drive = Drive::new(parallel::options());
         drive.format();
@@ -123,8 +123,8 @@ fn a_writer_that_panics_alone_holds_up_nobody() {
             let options = ParallelOptions { batching, ..ParallelOptions::default() };
             let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
             let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
-            assert!(outcomes[0].is_none(), "it panicked");
-            // Its ticket is void, and the zone was left.
+            assert!(outcomes[0].is_none(), "the append panicked");
+            // The ticket of the panicked append is void, and the log left its zone.
             log.sync().await.unwrap();
             log.close().await.unwrap();
             assert_eq!(log.stats().voids, 1);
@@ -163,7 +163,7 @@ fn maintenance_that_panics_poisons_the_log_and_all_waiting_calls_get_the_error()
     drive.check();
 }
 
-/// Appends records of one block until there is no room for another; gives the tickets of the first and the last.
+/// Appends records of one block until the drive is full; gives the tickets of the first and the last record.
 async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
     let mut given = Vec::new();
     let full = loop {
@@ -177,7 +177,7 @@ async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
 }
 
 #[test]
-fn nothing_is_written_before_a_void_for_which_there_was_no_room() {
+fn no_record_is_written_before_a_void_entry_that_did_not_fit() {
     for volatile_cache in [false, true] {
         let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, volatile_cache, ..parallel::options() });
         drive.run(async {
@@ -208,7 +208,7 @@ fn nothing_is_written_before_a_void_for_which_there_was_no_room() {
 }
 
 #[test]
-fn a_void_that_was_put_off_is_written_once_there_is_room_though_nobody_appends() {
+fn a_postponed_void_entry_is_written_once_space_is_freed_without_an_append() {
     let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, ..parallel::options() });
     drive.run(async {
         let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
@@ -222,7 +222,7 @@ fn a_void_that_was_put_off_is_written_once_there_is_room_though_nobody_appends()
     });
 }
 
-/// Writes a file as long as the log's zones; an engine's tables.
+/// Writes a file as long as the log's zones, as an engine does when it flushes its tables.
 async fn write_once_more(fs: &Fs) -> fs::Result<()> {
     let zones = fs.zone_map();
     let blocks: u64 = zones.iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.live.0).sum();
@@ -232,7 +232,7 @@ async fn write_once_more(fs: &Fs) -> fs::Result<()> {
 }
 
 #[test]
-fn a_log_that_is_to_leave_room_for_what_it_holds_does() {
+fn a_log_leaves_room_for_the_records_that_it_holds() {
     for spare in [true, false] {
         let (drive, fs) = Drive::formatted(EmuOptions { zones: 24, ..parallel::options() });
         drive.run(async {

@@ -1,4 +1,4 @@
-//! The parallel log as its users see it: records, zones, closing and opening.
+//! The parallel log: records, zones, closing and opening.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn log_zones(fs: &Fs) -> usize {
 }
 
 #[test]
-fn records_of_many_writers_come_back_in_ticket_order() {
+fn records_of_many_writers_are_replayed_in_ticket_order() {
     for volatile_cache in [true, false] {
         let (drive, fs) = drive(EmuOptions { volatile_cache, ..options() });
         let written = drive.run(async {
@@ -67,7 +67,7 @@ fn records_of_many_writers_come_back_in_ticket_order() {
 }
 
 #[test]
-fn a_record_longer_than_an_append_goes_out_in_parts_and_one_longer_than_a_zone_in_several() {
+fn a_record_longer_than_an_append_has_parts_and_one_longer_than_a_zone_spans_zones() {
     for max_open in [14, 4] {
         let options =
             EmuOptions { max_open: Some(max_open), max_active: Some(max_open), zones: 80, ..options() };
@@ -98,11 +98,11 @@ fn a_record_longer_than_an_append_goes_out_in_parts_and_one_longer_than_a_zone_i
 }
 
 #[test]
-fn retired_segments_are_given_up_and_an_emptied_log_holds_no_zone() {
+fn retired_segments_are_freed_and_a_log_without_records_holds_no_zone() {
     let (drive, fs) = drive(options());
     drive.run(async {
         let (log, _) = open(&fs).await;
-        // Far more than the drive holds.
+        // Far more bytes than the drive has.
         for round in 0..30 {
             let written = write(&fs, &log, 4, 20).await;
             assert!(log_zones(&fs) <= 12, "round {round}: {} zones", log_zones(&fs));
@@ -124,7 +124,7 @@ fn retired_segments_are_given_up_and_an_emptied_log_holds_no_zone() {
 }
 
 #[test]
-fn a_log_that_is_removed_gives_its_zones_back() {
+fn removing_a_log_frees_its_zones() {
     let (drive, fs) = drive(options());
     drive.run(async {
         let (log, _) = open(&fs).await;
@@ -155,7 +155,7 @@ fn a_voided_record_is_not_replayed() {
         log.close().await.unwrap();
         let left = all(fs.read_parallel_log(PATH).await.unwrap()).await;
         assert_eq!(left.iter().map(|(_, r)| r[0]).collect::<Vec<_>>(), [0, 1, 3, 4]);
-        // What an earlier opening left was decided when it was replayed.
+        // Records of an earlier opening cannot be voided: the replay has decided that they count.
         let (log, _) = open(&fs).await;
         let late = log.void(tickets[3]).await.unwrap_err();
         assert_eq!(late.kind(), ErrorKind::Invalid, "{late}");
@@ -165,7 +165,7 @@ fn a_voided_record_is_not_replayed() {
 }
 
 #[test]
-fn a_parallel_log_is_no_file_to_read_or_write_and_has_one_writer() {
+fn a_parallel_log_cannot_be_opened_as_a_file_and_has_one_writer() {
     let (drive, fs) = drive(options());
     drive.run(async {
         let (log, _) = open(&fs).await;
@@ -185,7 +185,7 @@ fn a_parallel_log_is_no_file_to_read_or_write_and_has_one_writer() {
 }
 
 #[test]
-fn a_log_that_was_dropped_closes_itself() {
+fn dropping_a_log_closes_it() {
     let (drive, fs) = drive(options());
     drive.run(async {
         let (log, _) = open(&fs).await;
@@ -198,12 +198,12 @@ fn a_log_that_was_dropped_closes_itself() {
 }
 
 #[test]
-fn what_the_drive_acknowledged_survives_a_kill_of_the_process() {
+fn acknowledged_records_survive_a_kill_of_the_process() {
     let (drive, fs) = drive(options());
     let written = drive.run(async {
         let (log, _) = open(&fs).await;
         let written = write(&fs, &log, 8, 40).await;
-        // Neither closed nor unmounted.
+        // The log is not closed, and the file system is not unmounted.
         std::mem::forget(log);
         written
     });
@@ -213,7 +213,7 @@ fn what_the_drive_acknowledged_survives_a_kill_of_the_process() {
 }
 
 #[test]
-fn a_full_drive_refuses_records_until_there_is_room_and_loses_none() {
+fn a_full_drive_refuses_records_until_space_is_freed_and_loses_none() {
     let (drive, fs) = drive(EmuOptions { zones: 16, ..options() });
     drive.run(async {
         let (log, _) = open(&fs).await;
@@ -226,7 +226,7 @@ fn a_full_drive_refuses_records_until_there_is_room_and_loses_none() {
             }
         };
         assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
-        // One that begins and cannot end: its ticket must not stop the others for good.
+        // A record whose first part fits and whose second does not: its ticket must not block later records for good.
         let long = log.append(&bytes(600_000, 1), false).await.unwrap_err();
         assert_eq!(long.kind(), ErrorKind::NoSpace, "{long}");
         let (middle, _) = written[written.len() / 2];

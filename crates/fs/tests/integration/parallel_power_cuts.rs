@@ -1,8 +1,8 @@
-//! Parallel logs under power cuts at any moment, beside a model in memory.
+//! Parallel logs under power cuts at any moment, compared with a model in memory.
 //!
-//! What must be there after a cut: every record that was synced, or acknowledged before a sync began; and with each record
-//! that is there, all that were acknowledged before it was submitted. What must not: anything else, or a record that
-//! was taken back.
+//! After a cut a replay must give every record that was synced, or acknowledged before a sync began; and with each record
+//! that it gives, all records that were acknowledged before that one was submitted. It must give nothing else, and no voided
+//! record.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,30 +20,30 @@ use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
 const PATH: &str = "/parallel";
 const WRITERS: usize = 6;
 
-/// A record, and what its writer knows of it. Times count what happened.
+/// The state of a record as its writer knows it. Times count events.
 #[derive(Clone, Debug, Default)]
 struct Note {
     begun: u64,
     acknowledged: Option<u64>,
     ticket: Option<Ticket>,
-    /// Its writer began to take it back, and has.
+    /// The writer began to void the record, and the void succeeded.
     voiding: bool,
     voided: bool,
-    /// It must be there.
-    owed: bool,
+    /// A replay must give the record.
+    required: bool,
 }
 
-/// What is in the log, as far as that can be known.
+/// The expected content of the log.
 #[derive(Debug, Default)]
 struct Model {
     time: u64,
     notes: BTreeMap<Vec<u8>, Note>,
-    /// What an earlier recovery gave.
-    settled: BTreeMap<Ticket, Vec<u8>>,
-    /// Below this nothing is owed.
+    /// The records that an earlier recovery gave.
+    replayed: BTreeMap<Ticket, Vec<u8>>,
+    /// A replay need not give records with tickets below this.
     retired: u64,
-    /// What `retired` was when the log was opened last.
-    marked: u64,
+    /// The value of `retired` when the log was last opened.
+    retired_before: u64,
     failed: usize,
 }
 
@@ -57,14 +57,14 @@ impl Model {
         self.notes.get_mut(record).unwrap()
     }
 
-    /// Everything acknowledged before `time` is durable from now on.
-    fn synced(&mut self, time: u64) {
+    /// Notes that everything acknowledged before `time` is durable.
+    fn make_durable(&mut self, time: u64) {
         for note in self.notes.values_mut() {
-            note.owed |= note.acknowledged.is_some_and(|at| at < time);
+            note.required |= note.acknowledged.is_some_and(|at| at < time);
         }
     }
 
-    /// Compares with what recovery gave; that is what counts from now on.
+    /// Compares the model with the records that recovery gave, which become the model's content.
     fn judge(&mut self, found: Vec<(Ticket, Vec<u8>)>) -> Result<(), String> {
         let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
         if there.len() < found.len() {
@@ -72,8 +72,8 @@ impl Model {
         }
         let mut latest = 0;
         for (ticket, record) in &found {
-            if let Some(settled) = self.settled.get(ticket) {
-                if settled != record {
+            if let Some(replayed) = self.replayed.get(ticket) {
+                if replayed != record {
                     return Err(format!("{ticket:?} was another record"));
                 }
                 continue;
@@ -87,7 +87,7 @@ impl Model {
             latest = latest.max(note.begun);
         }
         let missing = |record: &[u8]| !there.contains(record);
-        for (ticket, record) in self.settled.range(Ticket(self.retired)..) {
+        for (ticket, record) in self.replayed.range(Ticket(self.retired)..) {
             if missing(record) {
                 return Err(format!("{ticket:?} was there before, and is gone"));
             }
@@ -97,16 +97,16 @@ impl Model {
             if retired || note.voiding || !missing(record) {
                 continue;
             }
-            if note.owed {
+            if note.required {
                 return Err(format!("synced and gone: {note:?}"));
             }
             if note.acknowledged.is_some_and(|at| at < latest) {
                 return Err(format!("{note:?} is gone, and one that was begun at {latest} is there"));
             }
         }
-        self.settled = found.into_iter().collect();
+        self.replayed = found.into_iter().collect();
         self.notes.clear();
-        self.marked = self.retired;
+        self.retired_before = self.retired;
         Ok(())
     }
 }
@@ -145,7 +145,7 @@ impl Shape {
         Drive { emu: Emu::from_media(media, "emu:cut", latency(), driver.clone()), driver }
     }
 
-    /// Zones that are written at a time; more than one where the cache is not volatile.
+    /// The stripe width: more than one where the cache is not volatile.
     fn zones(&self) -> usize {
         1 + (self.seed % 3) as usize
     }
@@ -167,7 +167,7 @@ fn latency() -> Latency {
     }
 }
 
-/// A record that no other one is like.
+/// A record that differs from all others.
 fn record(random: &mut Seeded, round: u64, writer: usize, n: usize, block: usize) -> Vec<u8> {
     let len = match random.choose(20) {
         0 => 70 * block,
@@ -205,8 +205,8 @@ async fn writer(
                 let note = model.note(&record);
                 (note.acknowledged, note.ticket) = (Some(now), Some(ticket));
                 if sync {
-                    note.owed = true;
-                    model.synced(begun);
+                    note.required = true;
+                    model.make_durable(begun);
                 }
             }
             Err(error) => {
@@ -214,7 +214,7 @@ async fn writer(
                 let mut model = model.lock();
                 model.failed += 1;
                 model.note(&record).voiding = true;
-                // The retirer makes room.
+                // Retiring records frees space.
                 let ticket = log.acknowledged();
                 model.retired = model.retired.max(ticket.0);
                 log.retire(ticket).unwrap();
@@ -225,12 +225,12 @@ async fn writer(
             0 => {
                 let begun = model.lock().now();
                 log.sync().await.unwrap();
-                model.lock().synced(begun);
+                model.lock().make_durable(begun);
             }
             1 | 2 => {
                 if let Some(ticket) = known {
                     model.lock().note(&record).voiding = true;
-                    // A full drive has no room for it, and the record may come back.
+                    // On a full drive the void entry may have no room, and the record may be replayed.
                     match log.void(ticket).await {
                         Ok(()) => model.lock().note(&record).voided = true,
                         Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
@@ -264,7 +264,7 @@ async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(Parallel
     Ok((log, found))
 }
 
-/// Some rounds of writing, cutting, recovering; the recovery is cut, too. Gives the number of records that survived.
+/// Runs rounds of writes, a power cut and a recovery; the recovery is cut, too. Gives the number of records that survived.
 fn run(shape: Shape) -> Result<usize, String> {
     let mut random = shape.random();
     let options = shape.drive();
@@ -293,7 +293,7 @@ fn run(shape: Shape) -> Result<usize, String> {
         drive.run(sleep_until(&*driver, until));
         drive = shape.on(drive.emu.power_cut(&mut random), round);
         std::mem::forget(log);
-        // A recovery that is cut is done again, and comes to the same.
+        // A recovery after a recovery that was cut gives the same records.
         for again in 0..random.choose(3) as u64 {
             let fate = Arc::new(Mutex::new(None));
             let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
@@ -328,7 +328,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn no_power_cut_loses_what_was_synced_or_shows_what_was_taken_back() {
+fn no_power_cut_loses_a_synced_record_or_replays_a_voided_one() {
     let mut survived = 0;
     for seed in seeds() {
         let found = run(Shape { seed, broken_rule: None });
@@ -338,7 +338,7 @@ fn no_power_cut_loses_what_was_synced_or_shows_what_was_taken_back() {
     assert!(survived > 20 * seeds().end as usize, "{survived}");
 }
 
-/// Whether some of the seeds notice a broken rule.
+/// True if one of the seeds fails under a broken rule.
 fn is_noticed(broken_rule: BrokenRule) -> bool {
     let mut faults = seeds().filter_map(|seed| run(Shape { seed, broken_rule: Some(broken_rule) }).err());
     let (one, another) = (faults.next(), faults.next());
@@ -352,12 +352,12 @@ fn a_sync_that_does_not_flush_is_noticed() {
 }
 
 #[test]
-fn a_recovery_that_does_not_ask_what_an_entry_needs_is_noticed() {
+fn a_recovery_that_ignores_the_needs_of_entries_is_noticed() {
     assert!(is_noticed(BrokenRule::Needs));
 }
 
 #[test]
-fn a_log_without_voids_is_noticed() {
+fn a_log_without_void_entries_is_noticed() {
     assert!(is_noticed(BrokenRule::Void));
 }
 

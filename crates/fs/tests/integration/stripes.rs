@@ -14,7 +14,7 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Blocks, Geometry, Io, Op, ZoneId, ZonedDevice};
 
 const BLOCK: usize = 4096;
-/// Blocks in a stripe.
+/// Blocks of an optimal write: a stripe of the array that the device models.
 const STRIPE: u64 = 8;
 /// Blocks in a zone. The last stripe is shorter.
 const CAPACITY: u64 = 252;

@@ -1,6 +1,6 @@
 //! What goes wrong in the engine before this one that lets writers append side by side, one test each: the same situation on
 //! RocksDB and a parallel log, handled; and with our rule broken, the defect is seen. What concerns the log alone is in
-//! `crates/fs/tests/integration/waltz_defects.rs`.
+//! `crates/fs/tests/integration/parallel_log_defects.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::collections::BTreeMap;

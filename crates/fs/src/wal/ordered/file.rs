@@ -1,8 +1,8 @@
-//! Log files: the zoned log of [`crate::wal`] as a file, and where its segments come from.
+//! A log file: the ordered log of [`crate::wal`] as a file, with segments from the file system's zones.
 //!
-//! A zone belongs to one open log at a time (a lease). What the log leaves of it when it is closed is offered to the
-//! next log (a rest). A log that goes on in another zone waits for nothing where one is reserved: `sync` waits until
-//! the metadata says durably that the zone is the log's.
+//! A zone belongs to one open log at a time (a lease). The unwritten rest of the zone of a closed log is offered to the
+//! next log (a rest). A log takes a reserved zone without waiting; `sync` waits until the metadata record that gives the
+//! zone to the log is durable.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,29 +30,29 @@ pub(crate) struct LogFile {
     turn: Turnstile,
     closed: AtomicBool,
     settled: AtomicBool,
-    /// Older logs of the directory: synced before this one's first entry, so that what survives is a prefix.
+    /// Older logs of the directory until they are synced, which happens before this log's first entry is written: after a
+    /// power cut a prefix of the directory's records is left.
     older: Mutex<Option<Vec<Arc<LogWriter>>>>,
-    ties: Arc<Ties>,
+    metadata: Arc<MetadataRecords>,
 }
 
-/// What a log's data needs of the metadata.
+/// The metadata records that a log's entries depend on: the file's creation, its epoch and its segments.
 #[derive(Debug, Default)]
-struct Ties {
-    /// Records up to this number must be durable before what was appended so far is: the file's creation, its epoch
-    /// and its segments.
-    needs: AtomicU64,
-    /// Of those, how many are known to be.
+struct MetadataRecords {
+    /// Records up to this number must be durable before an appended byte counts as durable.
+    needed: AtomicU64,
+    /// Records up to this number are known to be durable.
     durable: AtomicU64,
-    /// The log has gone on in another zone, and nobody has looked since whether the one before it is full.
-    left: AtomicBool,
+    /// True from when the log leaves a zone until the cleaner is woken to check whether the zone is full.
+    left_a_zone: AtomicBool,
 }
 
-/// Gives a log its segments.
+/// Gives a log its segments from the file system's zones.
 #[derive(Debug)]
 struct Source {
     shared: Weak<Shared>,
     ino: u64,
-    ties: Arc<Ties>,
+    metadata: Arc<MetadataRecords>,
 }
 
 impl SegmentSource for Source {
@@ -62,16 +62,16 @@ impl SegmentSource for Source {
                 || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
             let shared = self.shared.upgrade().ok_or_else(closed)?;
             let (segment, record, beside) = shared.next_segment(self.ino).await?;
-            self.ties.needs.fetch_max(record, Ordering::AcqRel);
-            self.ties.left.store(true, Ordering::Release);
+            self.metadata.needed.fetch_max(record, Ordering::AcqRel);
+            self.metadata.left_a_zone.store(true, Ordering::Release);
             Ok(Next { segment, beside })
         })
     }
 }
 
 impl LogFile {
-    /// Opens a log for appending: a new epoch, whose cut is in the metadata before the segment of the first entry.
-    /// `older` are the other open logs of its directory.
+    /// Opens a log for appending, under a new epoch. The epoch's cut precedes the segment of its first entry in the
+    /// metadata. `older`: the other open logs of the directory.
     pub(crate) async fn open(handle: Arc<Handle>, older: Vec<Arc<LogWriter>>) -> Result<Arc<LogFile>> {
         let shared = Arc::clone(&handle.shared);
         let ino = handle.file.ino;
@@ -79,7 +79,7 @@ impl LogFile {
         if let Some(damage) = handle.file.content.read().log.damage.clone() {
             return Err(damage);
         }
-        // The new epoch stands on what the old ones wrote.
+        // The cut says that all entries of older epochs are durable.
         if index.size() > Bytes::ZERO {
             device::flush(shared.device.class(IoClass::Log), "flushing before a log goes on").await?;
         }
@@ -93,9 +93,11 @@ impl LogFile {
             state.commit(Record::Cut { ino, sequence, offset: index.size().0, epoch })?;
             (epoch, sequence, state.journal.applied)
         };
-        let ties = Arc::new(Ties { needs: AtomicU64::new(record), ..Ties::default() });
+        let metadata =
+            Arc::new(MetadataRecords { needed: AtomicU64::new(record), ..MetadataRecords::default() });
         let options = shared.options.log_options();
-        let source = Arc::new(Source { shared: Arc::downgrade(&shared), ino, ties: Arc::clone(&ties) });
+        let source =
+            Arc::new(Source { shared: Arc::downgrade(&shared), ino, metadata: Arc::clone(&metadata) });
         let (dev, uuid) = (Arc::clone(shared.device.class(IoClass::Log)), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
         let writer = Arc::new(LogWriter::resume(dev, uuid, ino, epoch, sequence, index, options, source));
@@ -107,7 +109,7 @@ impl LogFile {
             closed: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             older: Mutex::new(Some(older)),
-            ties,
+            metadata,
         }))
     }
 
@@ -115,7 +117,7 @@ impl LogFile {
         &self.handle.shared.driver
     }
 
-    /// Nothing is left to do for [`close`](LogFile::close): one that was dropped half way is done again.
+    /// True once [`close`](LogFile::close) has finished. A call of `close` that was dropped half way is to be repeated.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
@@ -155,33 +157,34 @@ impl LogFile {
         for log in older {
             log.sync().await?;
         }
-        // Logs closed a moment ago may still be in the device's cache.
+        // Entries of logs that were closed since then may still be in the device's cache.
         device::flush(self.handle.shared.device.class(IoClass::Log), "flushing older logs").await
     }
 
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check()?;
         self.writer.flush().await?;
-        self.look_at_left_zones();
+        self.recheck_left_zones();
         Ok(())
     }
 
     pub(crate) async fn sync(&self) -> Result<()> {
         self.check()?;
         self.writer.sync().await?;
-        self.look_at_left_zones();
-        // The committer has begun with these when the zone was taken.
-        let needs = self.ties.needs.load(Ordering::Acquire);
-        if self.ties.durable.load(Ordering::Acquire) < needs {
-            self.handle.shared.metadata.commit_upto(needs).await?;
-            self.ties.durable.fetch_max(needs, Ordering::AcqRel);
+        self.recheck_left_zones();
+        // The committer began to commit these records when the log took the zone.
+        let needed = self.metadata.needed.load(Ordering::Acquire);
+        if self.metadata.durable.load(Ordering::Acquire) < needed {
+            self.handle.shared.metadata.commit_upto(needed).await?;
+            self.metadata.durable.fetch_max(needed, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// The zones that the log has left may be full now, and their slots free.
-    fn look_at_left_zones(&self) {
-        if self.ties.left.load(Ordering::Acquire) && self.ties.left.swap(false, Ordering::AcqRel) {
+    /// Wakes the cleaner if the log left a zone: that zone may be full now, and its open-zone slot free.
+    fn recheck_left_zones(&self) {
+        let left = &self.metadata.left_a_zone;
+        if left.load(Ordering::Acquire) && left.swap(false, Ordering::AcqRel) {
             self.handle.shared.kick_cleaner();
         }
     }
@@ -193,7 +196,7 @@ impl LogFile {
         }
         self.closed.store(true, Ordering::Release);
         let shared = &self.handle.shared;
-        // After an unmount the device may be somebody else's: what is buffered is lost, as after a crash.
+        // After an unmount another mount may own the device: the buffered bytes are lost, as after a crash.
         let closed = match shared.check_open() {
             Ok(()) => self.writer.close().await,
             Err(error) => Err(error),
@@ -207,7 +210,7 @@ impl LogFile {
         let result = match closed {
             Ok(index) => self.seal(&mut state, index),
             Err(error) => {
-                // Nobody knows how far it came: it is recovered when it is opened again.
+                // How many entries reached the device is unknown: the next opening recovers the log.
                 let mut content = file.content.write();
                 content.log.sealed = None;
                 content.log.index = None;
@@ -233,7 +236,7 @@ impl LogFile {
         let (segments, last) = {
             let content = self.handle.file.content.read();
             let all = &content.log.segments;
-            // The last one goes if nothing was written in it.
+            // A last segment without an entry is given back.
             let same = |a: &Segment, b: &Segment| (a.zone, a.start) == (b.zone, b.start);
             let handed = lease.and_then(|l| all.iter().position(|s| same(s, &l.segment)));
             let unwritten = lease.is_some_and(|l| unused.is_some_and(|u| same(&u, &l.segment)));

@@ -1,8 +1,8 @@
-//! The ordered log: one stream of bytes, cut into entries whose sequence numbers are their order.
+//! The ordered log: one stream of bytes in entries with sequence numbers. A gap in the sequence numbers ends the log.
 
+pub(crate) mod buffer;
 pub(crate) mod file;
-pub(crate) mod fill;
-pub(crate) mod flight;
+pub(crate) mod operations;
 pub(crate) mod read;
 pub(crate) mod recover;
 pub(crate) mod recovered;

@@ -1,4 +1,4 @@
-//! Reading log files: what recovery found, and what is wrong with it.
+//! Reading log files: recovery on the first read, and the error for a damaged log.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::shared::{Handle, Shared};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::ordered::recover::recover_with;
 use crate::wal::ordered::recovered::{Cut, Recovered};
-use crate::wal::ordered::stream::{LogStream, Unread, stream};
+use crate::wal::ordered::stream::{LogStream, Unrecovered, stream};
 use crate::wal::segment::Segment;
 
 impl Shared {
-    /// Where a log's entries lie; recovers them once where nobody asked before.
+    /// The index of a log's entries. The first call recovers the log.
     pub(crate) async fn log_index(&self, file: &Arc<File>) -> Result<Arc<LogIndex>> {
         let (cuts, segments) = {
             let content = file.content.read();
@@ -28,40 +28,40 @@ impl Shared {
         Ok(store(file, recovered))
     }
 
-    /// A reading of a log from its beginning, ahead of who asks; `None` where it is being written: its writer reads.
-    /// A log that was not recovered yet is recovered by the way.
+    /// A stream of a log from its beginning, with read-ahead; `None` while the log has a writer, which serves reads itself. A
+    /// log that is not recovered yet is recovered in the same pass.
     pub(crate) fn stream_log(&self, handle: &Arc<Handle>) -> Option<LogStream> {
-        let (index, unread) = {
+        let (index, unrecovered) = {
             let log = &handle.file.content.read().log;
             if log.writer.is_some() {
                 return None;
             }
-            let unread = Unread {
+            let unrecovered = Unrecovered {
                 uuid: self.superblock.uuid,
                 log: handle.file.ino,
                 cuts: log.cuts.clone(),
                 segments: log.segments.clone(),
                 rules: self.options.rules(),
             };
-            (log.index.clone(), unread)
+            (log.index.clone(), unrecovered)
         };
-        let check = Check { uuid: unread.uuid, log: unread.log };
+        let check = Check { uuid: unrecovered.uuid, log: unrecovered.log };
         let (stream, mut filler) = stream(self.device.class(IoClass::Read), check);
         let handle = Arc::clone(handle);
         let fill = async move {
             let ended = match index {
                 Some(index) => filler.follow(&index).await,
-                None => filler.recover(&unread).await.map(|recovered| {
+                None => filler.recover(&unrecovered).await.map(|recovered| {
                     let unchanged = {
                         let log = &handle.file.content.read().log;
-                        log.cuts == unread.cuts && log.segments == unread.segments
+                        log.cuts == unrecovered.cuts && log.segments == unrecovered.segments
                     };
                     if unchanged {
                         store(&handle.file, recovered);
                     }
                 }),
             };
-            // The zones were held for the reading: whoever hears of its end may remove the file.
+            // The handle keeps the zones from being reset. The reader may remove the file once the stream has ended.
             drop(handle);
             filler.end(ended);
         };
@@ -69,8 +69,8 @@ impl Shared {
         Some(stream)
     }
 
-    /// Reads a log: what its writer has, or what recovery found. A read that goes on into what is lost fails as a
-    /// whole: to RocksDB a short one is the end of the log.
+    /// Reads a log, from its writer or from the device. A read that reaches into lost bytes fails as a whole: RocksDB takes
+    /// a short read for the end of the log.
     pub(crate) async fn read_log(&self, file: &Arc<File>, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         let writer = file.content.read().log.writer.clone();
         if let Some(writer) = writer {
@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// Keeps what a recovery found, unless another one was faster.
+/// Keeps the result of a recovery, unless another recovery stored one before.
 fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     let mut content = file.content.write();
     if let Some(index) = &content.log.index {
@@ -98,7 +98,7 @@ fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     content.log.damage = damage(file.ino, content.log.sealed.map(|(size, _)| size), &recovered);
     let index = Arc::new(recovered.index);
     if content.log.sealed.is_none() && content.log.writer.is_none() {
-        let size = recovered.size.saturating_add(lost(recovered.missing, recovered.behind));
+        let size = recovered.size.saturating_add(lost(recovered.missing, recovered.dropped_bytes));
         content.log.sealed = Some((size, recovered.next_sequence));
         content.size = size;
     }
@@ -106,24 +106,23 @@ fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     index
 }
 
-/// Bytes of a log that are known to be lost, where its size is not recorded: those of the missing entry are at least
-/// one.
-pub(crate) fn lost(missing: Option<u64>, behind: u64) -> u64 {
-    if missing.is_some() { behind + 1 } else { 0 }
+/// Bytes that a log without a recorded size has lost at least: the dropped ones, and one of the missing entry.
+pub(crate) fn lost(missing: Option<u64>, dropped_bytes: u64) -> u64 {
+    if missing.is_some() { dropped_bytes + 1 } else { 0 }
 }
 
-/// What is wrong with a log that should have `sealed` bytes, if that is recorded.
+/// The error of a log that has lost durable bytes; `None` where the log is whole. `sealed`: the log's recorded size.
 pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option<Error> {
     let readable = found.size;
     let size = match sealed {
         Some(size) if readable < size => format!("{size}"),
         Some(_) => return None,
-        None => format!("at least {}", readable + lost(Some(found.missing?), found.behind)),
+        None => format!("at least {}", readable + lost(Some(found.missing?), found.dropped_bytes)),
     };
     let (next, end) = (found.missing.unwrap_or(found.next_sequence), found.index.end());
-    let behind = end.map_or_else(String::new, |lba| format!(", behind the one at {lba:?}"));
+    let after = end.map_or_else(String::new, |lba| format!(", after the one at {lba:?}"));
     Some(Error::new(ErrorKind::Corrupt, "reading a log").because(format!(
-        "log {ino} lost entry {next}{behind}: its first {readable} bytes of {size} are readable; the medium lost what \
+        "log {ino} lost entry {next}{after}: its first {readable} bytes of {size} are readable; the medium lost what \
          was durable: copy those bytes or restore the file from a backup, then remove it"
     )))
 }

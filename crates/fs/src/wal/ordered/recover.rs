@@ -15,17 +15,21 @@ use crate::wal::segment::Segment;
 
 /// Finds the log's bytes in its segments.
 ///
-/// `cuts` are the log's epochs in order, the first one with the log's first sequence; `segments` are what the
-/// metadata lists, in the order in which the log got them. An entry counts only if its checksum, log and zone
-/// generation fit, if its sequence lies between its epoch's cut and the next one's, if all its parts are there, and
-/// if **every sequence below its `needs` exists**. In a stream `needs` is the entry's own sequence, so a gap ends the
-/// log. Entries are looked for within their region and segment, as [`entry`](super::entry) describes them.
+/// `cuts`: the log's epochs in order, the first one with the log's first sequence. `segments`: the log's segments in the
+/// metadata, in the order in which the log got them. An entry counts only if
+///
+/// - its checksum, log and zone generation are right,
+/// - its sequence lies between its epoch's cut and the next one's,
+/// - all its parts exist, and
+/// - **every sequence below its `needs` exists**. `needs` is the entry's own sequence here, so a gap ends the log.
+///
+/// An entry is looked for within its region and segment, as [`entry`](super::entry) describes them.
 ///
 /// Reads each block below the zones' write pointers once, in large reads. Memory: the reads in flight, some 100 bytes
 /// for each entry of a region, and the index. Fails where the device fails, and where the cuts are not in order.
 ///
-/// On a device with a volatile cache, flush it before the result is relied on (a mount does): the entries of a
-/// process that was killed may still be in the cache.
+/// A caller that relies on the result flushes a volatile device cache first, as a mount does: entries of a killed
+/// process may still be in the cache.
 pub async fn recover(
     dev: &Arc<dyn ZonedDevice>,
     uuid: Uuid,
@@ -58,5 +62,5 @@ pub(crate) async fn recover_with(
         sorter.ready().for_each(drop);
     }
     sorter.finish();
-    Ok(sorter.recovered().said(log_id))
+    Ok(sorter.recovered().traced(log_id))
 }

@@ -5,7 +5,7 @@ use units::Blocks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::LogIndex;
 
-/// Where an epoch begins: recorded durably before the epoch's first entry is written.
+/// The begin of an epoch: its record is durable before the epoch's first entry is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     /// The epoch.
@@ -14,26 +14,26 @@ pub struct Cut {
     pub first_sequence: u64,
 }
 
-/// What [`recover`] found.
+/// The result of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
-    /// Where the log's bytes lie.
+    /// The places of the log's bytes.
     pub index: LogIndex,
     /// Bytes in the log.
     pub size: u64,
-    /// The sequence behind the last entry: the cut of the next epoch.
+    /// The sequence after the last entry: the cut of the next epoch.
     pub next_sequence: u64,
-    /// For each segment, the block of the zone behind the last entry that was kept (of a damaged log: that was
-    /// found); its start where none was.
+    /// For each segment, the block of the zone after the last entry that was kept (in a damaged log: that was found);
+    /// the segment's start where there is none.
     pub used: Vec<Blocks>,
-    /// Valid entries, or parts of some, that were not kept: behind a gap, or without all their parts. What a
-    /// power cut leaves of unsynced writes.
+    /// Valid parts that were not kept: they lie after a gap, or other parts of their entry are missing. A power cut
+    /// leaves such parts of unsynced writes.
     pub dropped: usize,
-    /// The first sequence that is missing although a later cut, or a later entry, proves that it was durable: the
-    /// log is damaged, it can be read up to here, and it must not be appended to.
+    /// The first missing sequence that a later cut or entry proves to have been durable: the log is damaged. The log can be
+    /// read up to this sequence, and must not be appended to.
     pub missing: Option<u64>,
-    /// Bytes of the entries that were found and not kept.
-    pub behind: u64,
+    /// Stream bytes of the parts that were not kept.
+    pub dropped_bytes: u64,
 }
 
 /// Fails where the epochs are not in order.
@@ -50,8 +50,8 @@ pub(super) fn check_order(cuts: &[Cut]) -> Result<()> {
 }
 
 impl Recovered {
-    /// Says what was found where it is not everything.
-    pub(super) fn said(self, log: u64) -> Recovered {
+    /// Writes a line to the trace if the log has a gap.
+    pub(super) fn traced(self, log: u64) -> Recovered {
         let Recovered { dropped, missing, .. } = self;
         if dropped > 0 || missing.is_some() {
             tracing::debug!(log, kept = self.index.len(), dropped, missing, "recovered a log with a gap");

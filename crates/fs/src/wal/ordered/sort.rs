@@ -1,10 +1,10 @@
-//! The rule that decides which entries of a log count, without I/O: parts come in the order in which they lie on the
-//! device, and those that count go out in the order of the stream, as early as can be.
+//! The rule that decides which entries of a log count, without I/O. Parts come in the order of their places on the device,
+//! and those that count go out in the order of the stream, as early as possible.
 //!
 //! ```text
 //!   push(part) --> the next sequence?  yes: decided at once
-//!                                      no:  held until the ones before it are there, or can no longer come:
-//!                                           the next region begins, or the segment is over
+//!                                      no:  held until every earlier entry came, or can no longer come:
+//!                                           the next region begins, or the segment ends
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use crate::wal::ordered::recovered::{Cut, Recovered};
 use crate::wal::scan::Found;
 use crate::wal::segment::Segment;
 
-/// A part with its bytes, if they are in memory.
+/// A part that the scan found, with its bytes if they are in memory.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) found: Found,
@@ -28,37 +28,38 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Sorter {
     cuts: Vec<Cut>,
-    /// What lies behind a gap counts: the rule broken, for tests.
+    /// Broken rule: entries after a gap count.
     keep_gaps: bool,
     /// Every sequence below this is decided.
     next: u64,
-    /// The lowest sequence that does not exist, as far as it is decided.
+    /// The lowest sequence that is decided not to exist, or `next`.
     absent: u64,
-    /// Parts of entries that are not decided, by sequence.
+    /// Parts of undecided entries, by sequence.
     held: BTreeMap<u64, Vec<Part>>,
-    /// Those of them that came with their bytes, in the order of coming.
-    carried: VecDeque<Carried>,
+    /// Parts in `held` that have their bytes in memory, in the order in which they came.
+    in_memory: VecDeque<HeldPart>,
     /// The region of the last part.
     region: Option<(u32, bool)>,
     /// The highest sequence found in this segment.
     highest: Option<u64>,
-    /// Decided to count, in the order of the stream, not yet taken.
+    /// Parts that count, in the order of the stream, for [`Sorter::ready`].
     ready: VecDeque<Part>,
     index: LogIndex,
-    /// The sequence behind the last one that counts.
-    behind_last: u64,
+    /// The sequence after the last one that counts.
+    after_last: u64,
+    /// Every sequence below this was durable, as cuts and entries prove.
     proven: u64,
     dropped: usize,
-    behind: u64,
-    /// For each segment, the block behind the last part that counts, and behind the last one that does not.
+    dropped_bytes: u64,
+    /// For each segment, the block after the last part that counts, and after the last one that does not.
     kept_end: Vec<Blocks>,
     dropped_end: Vec<Blocks>,
 }
 
-/// A part that is held with its bytes.
+/// A part that is held with its bytes in memory.
 #[derive(Debug)]
-struct Carried {
-    /// How many bytes had been looked at when it came.
+struct HeldPart {
+    /// Bytes that had been scanned when the part came.
     at: u64,
     sequence: u64,
     part: u16,
@@ -74,39 +75,41 @@ impl Sorter {
             next: first,
             absent: first,
             held: BTreeMap::new(),
-            carried: VecDeque::new(),
+            in_memory: VecDeque::new(),
             region: None,
             highest: None,
             ready: VecDeque::new(),
             index: LogIndex::starting_at(Bytes::ZERO),
-            behind_last: first,
+            after_last: first,
             proven: cuts.last().map_or(0, |cut| cut.first_sequence),
             dropped: 0,
-            behind: 0,
+            dropped_bytes: 0,
             kept_end: starts.clone(),
             dropped_end: starts,
         }
     }
 
-    /// Takes the next part that the scan found, when `at` bytes had been looked at.
+    /// Takes the next part that the scan found, after `at` scanned bytes.
     pub(super) fn push(&mut self, part: Part, at: u64) {
         let header = part.found.header;
         if !in_its_epoch(&part.found, &self.cuts) {
             return;
         }
         if header.sequence < self.absent {
-            // It is there already: an old block that a hole shows again. It says nothing of what lies around it.
+            // The entry is decided to exist: this part is an old block that reappears where a write was lost. The part says
+            // nothing about the region around it.
             return;
         }
         let region = (header.epoch, header.odd);
         if self.region.replace(region).is_some_and(|before| before != region) {
-            // All entries before this one were acknowledged before it was submitted: what is missing stays so.
+            // The first entry of a region was submitted when all entries before it were acknowledged: a missing one cannot
+            // come any more.
             self.settle(u64::MAX);
         }
         self.highest = self.highest.max(Some(header.sequence));
         self.proven = self.proven.max(header.proven());
         if header.sequence < self.next {
-            // It came too late.
+            // The entry was decided without this part.
             self.drop_part(&part);
             return;
         }
@@ -120,14 +123,14 @@ impl Sorter {
                 return;
             }
             if part.payload.is_some() {
-                self.carried.push_back(Carried { at, sequence, part: number });
+                self.in_memory.push_back(HeldPart { at, sequence, part: number });
             }
             entry.push(part);
         }
         self.advance();
     }
 
-    /// Decides what is next and whole.
+    /// Decides the entries from the next sequence on that are whole.
     fn advance(&mut self) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() == self.next
@@ -138,8 +141,8 @@ impl Sorter {
         }
     }
 
-    /// The scan has come to the end of a segment: what is missing before an entry that was found in it, is missing
-    /// for good. An entry may go on in the next segment.
+    /// The scan reached the end of a segment: an entry that is missing before one of this segment cannot come any more. The
+    /// segment's last entry may have further parts in the next segment.
     pub(super) fn end_of_segment(&mut self) {
         if let Some(highest) = self.highest.take() {
             self.settle(highest);
@@ -147,7 +150,7 @@ impl Sorter {
         }
     }
 
-    /// Decides everything held below `end`: nothing that is missing there can come any more.
+    /// Decides everything held below `end`: a part that is missing there cannot come any more.
     fn settle(&mut self, end: u64) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() < end
@@ -165,11 +168,11 @@ impl Sorter {
             self.next = self.next.max(end);
         }
         if self.held.is_empty() {
-            self.carried.clear();
+            self.in_memory.clear();
         }
     }
 
-    /// Decides a whole entry: everything before it is decided.
+    /// Decides a whole entry, when all entries before it are decided.
     fn decide(&mut self, mut parts: Vec<Part>) {
         parts.sort_unstable_by_key(|part| part.found.header.part);
         let counts = parts.first().is_some_and(|part| self.exists(part));
@@ -179,7 +182,7 @@ impl Sorter {
         self.next += 1;
     }
 
-    /// The same for an entry of one part, the usual one.
+    /// As [`Sorter::decide`], for the usual entry of one part.
     fn decide_one(&mut self, part: Part) {
         if self.exists(&part) {
             self.keep(part)
@@ -189,7 +192,7 @@ impl Sorter {
         self.next += 1;
     }
 
-    /// Notes that the next entry is there whole; gives whether it counts.
+    /// Notes that the next entry exists; gives whether it counts.
     fn exists(&mut self, part: &Part) -> bool {
         let header = part.found.header;
         if header.sequence == self.absent {
@@ -203,7 +206,7 @@ impl Sorter {
         if let Some(kept) = self.kept_end.get_mut(segment) {
             *kept = end.max(*kept);
         }
-        self.behind_last = header.sequence + 1;
+        self.after_last = header.sequence + 1;
         self.index.push(lba, header.length, header.mask);
         if header.length > 0 {
             self.ready.push_back(part);
@@ -212,36 +215,36 @@ impl Sorter {
 
     fn drop_part(&mut self, part: &Part) {
         self.dropped += 1;
-        self.behind += u64::from(part.found.header.length);
+        self.dropped_bytes += u64::from(part.found.header.length);
         if let Some(end) = self.dropped_end.get_mut(part.found.segment) {
             *end = part.found.end.max(*end);
         }
     }
 
-    /// The parts that count, in the order of the stream.
+    /// Takes the parts that are decided to count, in the order of the stream.
     pub(super) fn ready(&mut self) -> impl Iterator<Item = Part> {
         self.ready.drain(..)
     }
 
-    /// Lets go of the bytes of what is held since fewer than `before` bytes had been looked at: its place is known,
-    /// and it can be read again.
-    pub(super) fn forget(&mut self, before: u64) {
-        while let Some(oldest) = self.carried.front().filter(|c| c.at < before) {
+    /// Drops the bytes of parts that came before `before` bytes were scanned. Their places stay known, so the bytes can be
+    /// read again.
+    pub(super) fn drop_bytes(&mut self, before: u64) {
+        while let Some(oldest) = self.in_memory.front().filter(|c| c.at < before) {
             if let Some(parts) = self.held.get_mut(&oldest.sequence) {
                 for part in parts.iter_mut().filter(|p| p.found.header.part == oldest.part) {
                     part.payload = None;
                 }
             }
-            self.carried.pop_front();
+            self.in_memory.pop_front();
         }
     }
 
-    /// The scan is over: decides the rest.
+    /// Decides the rest, at the end of the scan.
     pub(super) fn finish(&mut self) {
         self.settle(u64::MAX);
     }
 
-    /// What was found, after [`finish`](Sorter::finish).
+    /// The result, after [`finish`](Sorter::finish).
     pub(super) fn recovered(self) -> Recovered {
         let missing = (self.absent < self.proven && !self.keep_gaps).then_some(self.absent);
         let mut used = self.kept_end;
@@ -254,11 +257,11 @@ impl Sorter {
         Recovered {
             size: self.index.size().0,
             index: self.index,
-            next_sequence: self.behind_last.max(last_cut),
+            next_sequence: self.after_last.max(last_cut),
             used,
             dropped: self.dropped,
             missing,
-            behind: self.behind,
+            dropped_bytes: self.dropped_bytes,
         }
     }
 }
@@ -270,7 +273,7 @@ fn is_whole(parts: &[Part]) -> bool {
 }
 
 fn in_its_epoch(part: &Found, cuts: &[Cut]) -> bool {
-    // The newest epoch is asked for most.
+    // Most entries are of the newest epoch.
     let Some(mine) = cuts.iter().rposition(|cut| cut.epoch == part.header.epoch) else { return false };
     let from = cuts.get(mine).map_or(0, |cut| cut.first_sequence);
     let to = cuts.get(mine + 1).map_or(u64::MAX, |cut| cut.first_sequence);

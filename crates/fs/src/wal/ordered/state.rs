@@ -1,4 +1,5 @@
-//! What a writer knows, and how its entries come to the device: everything here happens under one short lock.
+//! The state of a log's writer: which entries are sealed, in flight, on the device and durable. The writer holds one
+//! lock around each call; no call waits for the device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,50 +13,51 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::LogIndex;
 use crate::wal::latencies::Latencies;
 use crate::wal::options::{IoMode, LogOptions};
-use crate::wal::ordered::fill::{Fill, Identity, Sealed};
-use crate::wal::ordered::flight::{Flights, Flushing, Tag};
+use crate::wal::ordered::buffer::{EntryBuffer, Identity, Sealed};
+use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
 
-/// Entries from the oldest one in flight on, for each that may be in flight: one slow operation does not let the
-/// others run away.
+/// At most this many times the window lie between the oldest entry in flight and the newest one: one slow operation
+/// bounds how far the log runs ahead.
 const SPAN: usize = 4;
 
-/// Operations in flight beside which an entry that is not full waits, where operations queue.
+/// Where operations queue on the drive, an entry that is not full waits while this many operations are in flight.
 const PARTLY_FILLED: usize = 2;
 
-/// A call of `sync` that waits: by the bytes that it wants to be durable, and a number of its own.
+/// The key of a waiting call of `sync`: the bytes that must be durable, and a number of its own.
 pub(super) type Waiting = (u64, u64);
 
-pub(super) struct State {
+/// The state of a log's writer.
+pub(super) struct WriterState {
     pub(super) dev: Arc<dyn ZonedDevice>,
     pub(super) identity: Identity,
     pub(super) options: LogOptions,
-    pub(super) fill: Fill,
-    /// Sealed entries by sequence, from the oldest that has not landed.
+    pub(super) buffer: EntryBuffer,
+    /// Sealed entries by sequence, from the oldest that the device has not acknowledged.
     pub(super) queue: VecDeque<Sealed>,
-    /// The next part to send: the entry's sequence, and the part.
+    /// The next part to send: the entry's sequence, and the part's number.
     next: (u64, usize),
-    pub(super) flights: Flights,
+    pub(super) operations: Operations,
     window: Window,
     latencies: Latencies,
-    /// A write is in flight: nothing else may go to the zone.
+    /// A write is in flight: no other operation may go to the zone.
     exclusive: bool,
-    /// The region of what is in flight.
+    /// The region of the entries in flight.
     region: u64,
-    /// What the device acknowledged, without a gap.
+    /// The entries that the device acknowledged, up to the first gap.
     pub(super) written: LogIndex,
     /// Bytes appended, buffer and queue included.
     pub(super) size: u64,
-    /// Bytes that a power cut cannot take.
+    /// Bytes that are safe from a power cut.
     pub(super) durable: u64,
-    /// Bytes that somebody wants on the device.
+    /// Bytes that a call of `flush` or `sync` wants on the device.
     pub(super) wanted: u64,
-    /// Bytes that the next flush waits for.
+    /// Bytes that must be on the device before the next flush is submitted.
     flush_goal: Option<u64>,
-    /// Those who wait in `sync`.
+    /// The waiting calls of `sync`.
     pub(super) waiting: BTreeMap<Waiting, Option<Waker>>,
-    /// One of them sees to it that things move.
+    /// One of the waiting calls drives the log.
     pub(super) led: bool,
     pub(super) next_id: u64,
     pub(super) closed: bool,
@@ -65,28 +67,28 @@ pub(super) struct State {
     pub(super) stats: LogStats,
 }
 
-impl State {
+impl WriterState {
     pub(super) fn new(
         dev: Arc<dyn ZonedDevice>,
         identity: Identity,
         options: LogOptions,
-        fill: Fill,
+        buffer: EntryBuffer,
         index: LogIndex,
-    ) -> State {
+    ) -> WriterState {
         let size = index.size().0;
         let most = match options.mode {
             IoMode::Write => 1,
             IoMode::Append => options.window.clamp(1, LogOptions::MAX_WINDOW),
         };
-        State {
+        WriterState {
             last_write: dev.driver().now(),
             dev,
             identity,
             options,
-            next: (fill.next_sequence, 0),
-            fill,
+            next: (buffer.next_sequence, 0),
+            buffer,
             queue: VecDeque::new(),
-            flights: Flights::default(),
+            operations: Operations::default(),
             window: Window::new(most),
             latencies: Latencies::default(),
             exclusive: false,
@@ -109,13 +111,13 @@ impl State {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Nothing more is written: what is missing cannot be told from here.
+    /// Stops the writer for good: every later call fails with the first error. Gives that error.
     pub(super) fn poison(&mut self, error: Error) -> Error {
         let error = self.failed.get_or_insert(error).clone();
         for waker in self.waiting.values_mut().filter_map(Option::take) {
             waker.wake();
         }
-        self.flights.moved().notify();
+        self.operations.moved().notify();
         error
     }
 
@@ -124,22 +126,27 @@ impl State {
         self.window.limit()
     }
 
-    /// There are sealed entries that are not on their way yet.
-    pub(super) fn has_backlog(&self) -> bool {
-        self.next.0 < self.fill.next_sequence
+    /// True while an operation is in flight, a flush included.
+    pub(super) fn has_operations(&self) -> bool {
+        !self.operations.is_empty() || self.operations.is_flushing()
     }
 
-    /// Moves everything that can: takes in what the device has done, and sends what it may be sent. `wait`: the event
-    /// of the flights is going to be waited for.
+    /// True if a sealed entry is not submitted yet.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.next.0 < self.buffer.next_sequence
+    }
+
+    /// Takes in the operations that have ended and submits those that may be submitted, until neither is possible. `wait`:
+    /// the caller is going to wait for [`Operations::moved`].
     pub(super) fn advance(&mut self, wait: bool) {
         loop {
             let mut moved = false;
-            while let Some((tag, result)) = self.flights.next(wait) {
-                self.land(tag, result);
+            while let Some((tag, result)) = self.operations.take_ended(wait) {
+                self.part_ended(tag, result);
                 moved = true;
             }
-            while let Some((flushing, result)) = self.flights.flushed(wait) {
-                self.flushed(flushing, result);
+            while let Some((tag, result)) = self.operations.take_ended_flush(wait) {
+                self.flush_ended(tag, result);
                 moved = true;
             }
             if self.failed.is_none() {
@@ -151,44 +158,44 @@ impl State {
         }
     }
 
-    /// Sends what the window, the barrier and the zone allow. True if there was anything.
+    /// Submits as many parts as the window, the barrier and the zone allow. True if one was submitted.
     fn send(&mut self) -> bool {
         let mut sent = false;
-        while !self.exclusive && self.flights.len() < self.window.limit() {
-            let mut sealed = self.size - self.fill.pending();
+        while !self.exclusive && self.operations.len() < self.window.limit() {
+            let mut sealed = self.size - self.buffer.pending();
             if !self.has_backlog() {
                 if sealed == self.size || sealed >= self.wanted {
                     break;
                 }
-                // It would wait on the drive: better that others join it here.
-                if self.latencies.queueing() && self.flights.len() >= PARTLY_FILLED {
+                // The entry would wait on the drive: meanwhile more records can join it here.
+                if self.latencies.queueing() && self.operations.len() >= PARTLY_FILLED {
                     break;
                 }
-                self.fill.seal(&self.identity, &mut self.queue);
+                self.buffer.seal(&self.identity, &mut self.queue);
                 sealed = self.size;
             }
             let Some((entry, ahead)) = self.next_entry() else { break };
             let Some(part) = entry.parts.get(self.next.1) else { break };
-            let lone = self.flights.is_empty();
+            let lone = self.operations.is_empty();
             let barrier = entry.region != self.region && !self.options.rules().ignores_barriers();
-            // Operations of several zones happen in any order: two zones would be open where only one may be.
-            if !lone && (barrier || part.behind || ahead >= SPAN * self.window.limit()) {
+            // Operations of several zones happen in any order: without this wait two zones could be open at a time.
+            if !lone && (barrier || part.waits_for_earlier || ahead >= SPAN * self.window.limit()) {
                 break;
             }
             let (zone, lba, data, how) = (part.zone, part.lba, entry.bytes_of(part), Durability::Cached);
-            let (region, blocks) = (entry.region, data.len() / self.fill.limits.block_size);
+            let (region, blocks) = (entry.region, data.len() / self.buffer.limits.block_size);
             let last = self.next.1 + 1 == entry.parts.len();
             let serial = self.window.limit() == 1 || entry.alone;
-            let single = lone && last && self.next.0 + 1 == self.fill.next_sequence;
-            // Somebody waits for all that there is, so nothing will follow at once.
+            let single = lone && last && self.next.0 + 1 == self.buffer.next_sequence;
+            // A caller waits for everything that was appended, so no further entry follows at once.
             let write =
                 lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
-            let tag = Tag { sequence, part, write_at: write.then_some(lba), single, since };
+            let tag = PartTag { sequence, part, write_at: write.then_some(lba), single, since };
             self.stats.count(write, blocks);
-            self.flights.add(self.dev.submit(op), tag);
+            self.operations.add(self.dev.submit(op), tag);
             (self.exclusive, self.region) = (write, region);
             self.next = if last { (sequence + 1, 0) } else { (sequence, part + 1) };
             sent = true;
@@ -196,39 +203,39 @@ impl State {
         sent
     }
 
-    /// The entry to send from, and how many lie between it and the oldest that has not landed.
+    /// The entry of the next part, and how many entries lie between it and the oldest one in the queue.
     fn next_entry(&self) -> Option<(&Sealed, usize)> {
         let oldest = self.queue.front()?.sequence;
         let ahead = usize::try_from(self.next.0.checked_sub(oldest)?).ok()?;
         Some((self.queue.get(ahead)?, ahead))
     }
 
-    /// Sends a flush where somebody waits for one. True if it did.
+    /// Submits a flush where a call of `sync` waits for one. True if it did.
     fn flush(&mut self) -> bool {
         let wanted = (Excluded((self.durable, u64::MAX)), Unbounded);
         let lowest = self.waiting.range(wanted).next().map(|(&(bytes, _), _)| bytes);
         let bytes = self.written.size().0;
-        if self.flights.flushes() || lowest.is_none_or(|lowest| lowest > bytes) {
+        if self.operations.is_flushing() || lowest.is_none_or(|lowest| lowest > bytes) {
             return false;
         }
-        // What others want and is on its way is waited for, but not what comes meanwhile.
+        // The flush waits for the bytes that other callers wanted when it was first due, and not for later ones.
         if *self.flush_goal.get_or_insert(self.wanted) > bytes {
             return false;
         }
         self.flush_goal = None;
-        // It covers what is acknowledged when it is submitted, and no more.
-        let flushing = Flushing { bytes, sequence: self.landed() };
-        self.flights.add_flush(self.dev.submit(Op::Flush), flushing);
+        // A flush covers the operations that were acknowledged before it was submitted.
+        let tag = FlushTag { bytes, sequence: self.acknowledged() };
+        self.operations.add_flush(self.dev.submit(Op::Flush), tag);
         true
     }
 
-    /// Every sequence below is acknowledged.
-    fn landed(&self) -> u64 {
-        self.queue.front().map_or(self.fill.next_sequence, |entry| entry.sequence)
+    /// Every sequence below this is acknowledged.
+    fn acknowledged(&self) -> u64 {
+        self.queue.front().map_or(self.buffer.next_sequence, |entry| entry.sequence)
     }
 
-    fn land(&mut self, tag: Tag, result: zoned::Result<Done>) {
-        let full = self.flights.len() + 1 >= self.window.limit();
+    fn part_ended(&mut self, tag: PartTag, result: zoned::Result<Done>) {
+        let full = self.operations.len() + 1 >= self.window.limit();
         self.exclusive = false;
         let lba = match (result, tag.write_at) {
             (Ok(_), Some(lba)) | (Ok(Done::At(lba)), None) => lba,
@@ -243,9 +250,9 @@ impl State {
             }
         };
         let zone_of = self.dev.geometry().zone_of(lba);
-        let oldest = self.landed();
+        let oldest = self.acknowledged();
         let at = usize::try_from(tag.sequence - oldest).expect("fewer entries than memory has bytes");
-        let entry = self.queue.get_mut(at).expect("what flies is in the queue");
+        let entry = self.queue.get_mut(at).expect("an entry in flight is in the queue");
         let part = entry.parts.get_mut(tag.part).expect("a part of its entry");
         if zone_of != Some(part.zone) {
             let why = format!("the device put an entry for zone {} at {lba:?}", part.zone.0);
@@ -253,40 +260,42 @@ impl State {
             return;
         }
         part.lba = lba;
-        entry.landed += 1;
-        let (bytes, blocks) = (part.length as u64, part.blocks(self.fill.limits.block_size));
+        entry.acknowledged += 1;
+        let (bytes, blocks) = (part.length as u64, part.blocks(self.buffer.limits.block_size));
         let now = self.dev.driver().now();
         self.last_write = now;
         self.window.landed(now, bytes, full);
         self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
-        while self.queue.front().is_some_and(|entry| entry.landed == entry.parts.len())
+        while self.queue.front().is_some_and(|entry| entry.acknowledged == entry.parts.len())
             && let Some(entry) = self.queue.pop_front()
         {
             for part in &entry.parts {
                 let length = u32::try_from(part.length).expect("a part is shorter than MAX_PART");
                 self.written.push(part.lba, length, part.mask);
             }
-            self.fill.recycle(entry.data);
+            self.buffer.recycle(entry.data);
         }
         if !self.dev.geometry().volatile_cache {
-            self.is_durable(self.written.size().0, self.landed());
+            self.make_durable(self.written.size().0, self.acknowledged());
         } else if self.options.rules().skips_flushes() {
-            self.is_durable(self.written.size().0, self.fill.durable);
+            self.make_durable(self.written.size().0, self.buffer.durable);
         }
     }
 
-    fn flushed(&mut self, flushing: Flushing, result: zoned::Result<Done>) {
+    fn flush_ended(&mut self, tag: FlushTag, result: zoned::Result<Done>) {
         match result {
-            Ok(_) => self.is_durable(flushing.bytes, flushing.sequence),
+            Ok(_) => self.make_durable(tag.bytes, tag.sequence),
             Err(error) => {
                 self.poison(Error::device("flush a log", error));
             }
         }
     }
 
-    fn is_durable(&mut self, bytes: u64, sequence: u64) {
+    /// Notes that the first `bytes` bytes and all entries below `sequence` are durable, and wakes the calls of `sync` that
+    /// waited for these bytes.
+    fn make_durable(&mut self, bytes: u64, sequence: u64) {
         self.durable = self.durable.max(bytes);
-        self.fill.durable = self.fill.durable.max(sequence);
+        self.buffer.durable = self.buffer.durable.max(sequence);
         for (_, waker) in self.waiting.range_mut(..=(self.durable, u64::MAX)) {
             if let Some(waker) = waker.take() {
                 waker.wake();
@@ -294,9 +303,9 @@ impl State {
         }
     }
 
-    /// Copies what memory holds from `offset` on; gives the number of bytes.
+    /// Copies bytes from stream offset `offset` on that are in memory; gives their number.
     pub(super) fn copy_from_memory(&self, offset: u64, into: &mut [u8]) -> usize {
-        let block_size = self.fill.limits.block_size;
+        let block_size = self.buffer.limits.block_size;
         let mut start = self.written.size().0;
         let mut filled = 0;
         for entry in &self.queue {
@@ -309,7 +318,7 @@ impl State {
         }
         let at = offset + filled as u64;
         if at >= start {
-            filled += self.fill.copy_to(at - start, into.get_mut(filled..).unwrap_or_default());
+            filled += self.buffer.copy_to(at - start, into.get_mut(filled..).unwrap_or_default());
         }
         filled
     }

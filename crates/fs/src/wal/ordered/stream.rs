@@ -1,12 +1,12 @@
-//! Reading a log from its beginning to its end, ahead of who asks.
+//! Reading a log from its beginning to its end, with read-ahead.
 //!
 //! ```text
-//!   filler (a thread in real time):  device -> chunks -> check -> sort -> [places and chunks] -+
-//!   stream (who reads):                  caller's buffer  <------ the only copy ---------------+
+//!   filler (a task of its own):  device -> chunks -> check -> sort -> [places and chunks] -+
+//!   stream (the reader's task):      caller's buffer  <------ the only copy ---------------+
 //! ```
 //!
-//! The filler stops when [`MEMORY`] is in use, and goes on when the reader has copied. Entries that have to wait long
-//! for one before them keep their place only, and are read again.
+//! The filler stops when [`MEMORY`] is in use, and goes on when the reader has copied. The bytes of an entry that waits long
+//! for an earlier one are dropped and read a second time.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ use zoned::{BufMut, Io, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rules::Rules;
-use crate::wal::chunk::{Lease, Memory, Payload};
+use crate::wal::chunk::{Memory, Payload, ReadBuffer};
 use crate::wal::entry::{HEADER_SIZE, copy_unmasked};
 use crate::wal::index::LogIndex;
 use crate::wal::index::{Check, Plan, Planned, Run};
@@ -30,38 +30,38 @@ use crate::wal::ordered::sort::{Part, Sorter};
 use crate::wal::scan::{CHUNK, READ_AHEAD, Scan};
 use crate::wal::segment::Segment;
 
-/// The most memory that a reading uses for a log's bytes: what is being read, held back, and waiting to be copied.
+/// The most memory that reading a log uses for its bytes: in reads in flight, held back, and waiting to be copied.
 pub const MEMORY: Bytes = Bytes(32 << 20);
-/// An entry that waits for an earlier one keeps its bytes in memory while this much is read behind it.
+/// An entry that waits for an earlier one keeps its bytes in memory until this many bytes after it are read.
 pub(super) const HELD: u64 = 8 << 20;
 
-/// Where the time of a reading went, and how much memory it took.
+/// The time and memory that reading a log took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadStats {
-    /// Bytes of the stream that were given out.
+    /// Bytes of the stream that the reader got.
     pub bytes: Bytes,
-    /// The filler waited for the device.
+    /// Time in which the filler waited for the device.
     pub device: Duration,
-    /// It checked and sorted.
+    /// Time in which the filler checked and sorted.
     pub check: Duration,
-    /// It waited for the reader to make room.
+    /// Time in which the filler waited for the reader to free memory.
     pub room: Duration,
-    /// The reader waited for the filler.
+    /// Time in which the reader waited for the filler.
     pub wait: Duration,
-    /// The reader copied.
+    /// Time in which the reader copied.
     pub copy: Duration,
     /// The most memory in use.
     pub peak: Bytes,
-    /// Bytes that were read a second time, because they had waited too long.
+    /// Bytes that were read a second time, because they had waited too long for an earlier entry.
     pub again: Bytes,
 }
 
-/// A piece of the stream, in its order.
+/// The bytes of one part of an entry.
 #[derive(Debug)]
 struct Item {
-    /// Its bytes as they lie on the device; `None`: to be read from the part at `lba`.
+    /// The bytes as they are on the device; `None`: the reader reads them from the part at `lba`.
     payload: Option<Payload>,
-    /// The distance of its first byte from a block boundary.
+    /// The distance of the first byte from a block boundary.
     phase: usize,
     length: u32,
     mask: u32,
@@ -81,20 +81,21 @@ impl From<Part> for Item {
     }
 }
 
-/// Between filler and reader.
+/// The queue between filler and reader.
 #[derive(Debug, Default)]
 struct Pipe {
-    state: Mutex<State>,
-    /// Something came, or the end.
+    state: Mutex<PipeState>,
+    /// Notified when an item or the end arrives.
     filled: Event,
     memory: Arc<Memory>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PipeState {
+    /// In the order of the stream.
     items: VecDeque<Item>,
     end: Option<Result<()>>,
-    /// Nobody reads any more.
+    /// The reader was dropped.
     gone: bool,
     stats: ReadStats,
 }
@@ -107,7 +108,7 @@ impl Pipe {
 
     fn check(&self) -> Result<()> {
         if self.state.lock().gone {
-            return Err(Error::new(ErrorKind::Closed, "read a log").because("nobody reads it any more"));
+            return Err(Error::new(ErrorKind::Closed, "read a log").because("its reader was dropped"));
         }
         Ok(())
     }
@@ -119,13 +120,14 @@ pub(crate) struct LogStream {
     check: Check,
     pipe: Arc<Pipe>,
     items: VecDeque<Item>,
-    /// Bytes of the first item that were given out.
+    /// Bytes of the first item that the reader got.
     used: usize,
     position: u64,
     stats: ReadStats,
 }
 
-/// The other end: fills the stream. Its future is to be spawned, and [`end`](Filler::end) called with the outcome.
+/// The filling end. The caller spawns [`recover`](Filler::recover) or [`follow`](Filler::follow), and passes the outcome to
+/// [`end`](Filler::end).
 pub(crate) struct Filler {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
@@ -134,9 +136,9 @@ pub(crate) struct Filler {
     ended: bool,
 }
 
-/// A log that is read for the first time.
+/// A log that is recovered while it is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Unread {
+pub(crate) struct Unrecovered {
     pub(crate) uuid: Uuid,
     pub(crate) log: u64,
     pub(crate) cuts: Vec<Cut>,
@@ -144,7 +146,7 @@ pub(crate) struct Unread {
     pub(crate) rules: Rules,
 }
 
-/// The two ends of a stream over a log on `dev`, whose parts `check` fits.
+/// The two ends of a stream over the log on `dev` that `check` names.
 pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Filler) {
     let pipe = Arc::new(Pipe::default());
     let stats = ReadStats::default();
@@ -166,7 +168,7 @@ impl LogStream {
         self.position
     }
 
-    /// Where the time went so far. What the filler knows comes with its end.
+    /// Counts so far. The filler's counts are zero until it has ended.
     pub(crate) fn stats(&self) -> ReadStats {
         let filler = self.pipe.state.lock().stats;
         let ReadStats { bytes, wait, copy, again, .. } = self.stats;
@@ -175,7 +177,7 @@ impl LogStream {
     }
 
     /// Fills `into` with the next bytes of the stream; gives their number, fewer only at its end. After an error the
-    /// position is of no meaning.
+    /// position is undefined.
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         let driver = Arc::clone(self.dev.driver());
         let mut done = 0;
@@ -187,7 +189,7 @@ impl LogStream {
                 if more { continue } else { break }
             };
             if !in_memory {
-                self.read_again(to.len()).await?;
+                self.reread(to.len()).await?;
             }
             let got = self.copy(to);
             self.stats.copy += since(&*driver, before);
@@ -198,7 +200,7 @@ impl LogStream {
         Ok(done)
     }
 
-    /// Takes what the filler has; false at the end.
+    /// Takes the filler's items; false at the end.
     async fn refill(&mut self) -> Result<bool> {
         loop {
             let seen = self.pipe.filled.version();
@@ -240,8 +242,8 @@ impl LogStream {
         done
     }
 
-    /// Reads the bytes of the next items, whose places alone are known, from the device: as many as are asked for.
-    async fn read_again(&mut self, wanted: usize) -> Result<()> {
+    /// Reads the bytes of the next items, whose bytes are not in memory, from the device: as many as `wanted`.
+    async fn reread(&mut self, wanted: usize) -> Result<()> {
         let start = self.position - self.used as u64;
         let mut index = LogIndex::starting_at(Bytes(start));
         for item in self.items.iter().take_while(|item| item.payload.is_none()) {
@@ -252,15 +254,15 @@ impl LogStream {
         }
         let len = usize::try_from(index.size().0 - start).expect("a reader's buffer and a part");
         let plan = index.plan(self.dev.geometry(), start, len);
-        let (items, lost) =
-            Flight::begin(&self.dev, plan, &Arc::default()).land(&self.dev, self.check).await?;
+        let (items, damage) =
+            PlannedReads::submit(&self.dev, plan, &Arc::default()).finish(&self.dev, self.check).await?;
         for (item, again) in self.items.iter_mut().zip(items) {
             self.stats.again.0 += u64::from(again.length);
             *item = again;
         }
-        // What is before it is given out first.
-        match lost {
-            Some(lost) if self.items.front().is_none_or(|item| item.payload.is_none()) => Err(lost),
+        // The reader gets the bytes before the damaged part first.
+        match damage {
+            Some(damage) if self.items.front().is_none_or(|item| item.payload.is_none()) => Err(damage),
             _ => Ok(()),
         }
     }
@@ -274,16 +276,16 @@ impl Drop for LogStream {
 }
 
 impl Filler {
-    /// Reads a log for the first time: checks, sorts, hands on what counts. Fails where the device fails, and when the
+    /// Recovers a log: checks and sorts its parts, and passes on those that count. Fails where the device fails, and when the
     /// stream is dropped.
-    pub(crate) async fn recover(&mut self, log: &Unread) -> Result<Recovered> {
+    pub(crate) async fn recover(&mut self, log: &Unrecovered) -> Result<Recovered> {
         check_order(&log.cuts)?;
         let driver = Arc::clone(self.dev.driver());
         let memory = Arc::clone(&self.pipe.memory);
         let mut scan = Scan::begin(&self.dev, log.uuid, log.log, &log.segments, &memory).await?;
         let mut sorter = Sorter::new(&log.cuts, &log.segments, log.rules.keeps_entries_behind_gaps());
         loop {
-            self.room(|| scan.read_ahead(MEMORY.0)).await?;
+            self.wait_for_memory(|| scan.read_ahead(MEMORY.0)).await?;
             let before = driver.now();
             let arrived = scan.arrive().await?;
             let read = driver.now();
@@ -296,35 +298,35 @@ impl Filler {
             if step.segment_over {
                 sorter.end_of_segment();
             }
-            sorter.forget(step.scanned.saturating_sub(HELD));
+            sorter.drop_bytes(step.scanned.saturating_sub(HELD));
             self.pipe.push(sorter.ready().map(Item::from));
             self.stats.check += since(&*driver, read);
         }
         sorter.finish();
         self.pipe.push(sorter.ready().map(Item::from));
-        Ok(sorter.recovered().said(log.log))
+        Ok(sorter.recovered().traced(log.log))
     }
 
-    /// Reads a log whose index is known. Each part is checked again: the medium may have lost it since.
+    /// Reads a log whose index is known. Each part is checked again: the medium may have lost it since the recovery.
     pub(crate) async fn follow(&mut self, index: &LogIndex) -> Result<()> {
         let driver = Arc::clone(self.dev.driver());
         let dev = Arc::clone(&self.dev);
-        let mut ahead = Ahead::new(index, &dev, Arc::clone(&self.pipe.memory));
+        let mut ahead = ReadAhead::new(index, &dev, Arc::clone(&self.pipe.memory));
         loop {
-            self.room(|| ahead.read_ahead()).await?;
+            self.wait_for_memory(|| ahead.read_ahead()).await?;
             let before = driver.now();
-            let landed = ahead.next(self.check).await?;
+            let read = ahead.next(self.check).await?;
             self.stats.device += since(&*driver, before);
-            let Some((items, lost)) = landed else { return Ok(()) };
+            let Some((items, damage)) = read else { return Ok(()) };
             self.pipe.push(items.into_iter());
-            if let Some(lost) = lost {
-                return Err(lost);
+            if let Some(damage) = damage {
+                return Err(damage);
             }
         }
     }
 
-    /// Calls `submit` until it could do something: memory may have to come free first.
-    async fn room(&mut self, mut submit: impl FnMut() -> bool) -> Result<()> {
+    /// Calls `submit` until it gives true, each time after memory was freed.
+    async fn wait_for_memory(&mut self, mut submit: impl FnMut() -> bool) -> Result<()> {
         loop {
             let seen = self.pipe.memory.freed.version();
             self.pipe.check()?;
@@ -337,7 +339,7 @@ impl Filler {
         }
     }
 
-    /// The reader comes to the end, or to the error.
+    /// Ends the stream: after the last item the reader gets its end, or the error.
     pub(crate) fn end(mut self, result: Result<()>) {
         self.finish(result);
     }
@@ -355,20 +357,20 @@ impl Filler {
 impl Drop for Filler {
     fn drop(&mut self) {
         if !self.ended {
-            let why = "the task that reads it was dropped; open it again";
+            let why = "the task that fills the stream was dropped; open the log again";
             self.finish(Err(Error::new(ErrorKind::Closed, "read a log").because(why)));
         }
     }
 }
 
-/// The reads of a plan, under way.
-struct Flight {
+/// The reads of a plan, in flight.
+struct PlannedReads {
     plan: Plan,
-    reads: Vec<(Lease, Io<BufMut>)>,
+    reads: Vec<(ReadBuffer, Io<BufMut>)>,
 }
 
-impl Flight {
-    fn begin(dev: &Arc<dyn ZonedDevice>, plan: Plan, memory: &Arc<Memory>) -> Flight {
+impl PlannedReads {
+    fn submit(dev: &Arc<dyn ZonedDevice>, plan: Plan, memory: &Arc<Memory>) -> PlannedReads {
         let block_size = dev.geometry().block_size;
         let submit = |run: &Run| {
             let bytes = run.blocks.bytes(block_size).0;
@@ -377,12 +379,12 @@ impl Flight {
             (lease, io)
         };
         let reads = plan.runs.iter().map(submit).collect();
-        Flight { plan, reads }
+        PlannedReads { plan, reads }
     }
 
-    /// The parts in the order of the stream, up to the first one that is damaged, and what is to be said of that one.
-    async fn land(self, dev: &Arc<dyn ZonedDevice>, check: Check) -> Result<(Vec<Item>, Option<Error>)> {
-        let Flight { plan, reads } = self;
+    /// The parts in the order of the stream, up to the first damaged one, and the error of that one.
+    async fn finish(self, dev: &Arc<dyn ZonedDevice>, check: Check) -> Result<(Vec<Item>, Option<Error>)> {
+        let PlannedReads { plan, reads } = self;
         let mut chunks = Vec::with_capacity(reads.len());
         for (mut lease, io) in reads {
             lease.give(io.await.map_err(|e| Error::device("read a log", e))?);
@@ -401,26 +403,26 @@ impl Flight {
                 return Ok((items, Some(check.damage(part))));
             }
             let (length, mask, lba) = (part.length, part.mask, part.lba);
-            let payload = Some(whole.behind(HEADER_SIZE));
+            let payload = Some(whole.skip(HEADER_SIZE));
             items.push(Item { payload, phase: HEADER_SIZE, length, mask, lba });
         }
         Ok((items, None))
     }
 }
 
-/// Reads along an index.
-struct Ahead<'a> {
+/// Read-ahead along an index.
+struct ReadAhead<'a> {
     index: &'a LogIndex,
     dev: &'a Arc<dyn ZonedDevice>,
     memory: Arc<Memory>,
     offset: u64,
     in_flight: u64,
-    flying: VecDeque<Flight>,
+    reads: VecDeque<PlannedReads>,
 }
 
-impl<'a> Ahead<'a> {
-    fn new(index: &'a LogIndex, dev: &'a Arc<dyn ZonedDevice>, memory: Arc<Memory>) -> Ahead<'a> {
-        Ahead { index, dev, memory, offset: 0, in_flight: 0, flying: VecDeque::new() }
+impl<'a> ReadAhead<'a> {
+    fn new(index: &'a LogIndex, dev: &'a Arc<dyn ZonedDevice>, memory: Arc<Memory>) -> ReadAhead<'a> {
+        ReadAhead { index, dev, memory, offset: 0, in_flight: 0, reads: VecDeque::new() }
     }
 
     /// As [`Scan::read_ahead`].
@@ -434,7 +436,7 @@ impl<'a> Ahead<'a> {
             let most = Blocks(CHUNK / u64::from(geometry.block_size));
             let plan = self.index.plan_within(geometry, self.offset, usize::MAX, most);
             if plan.len == 0 {
-                // The index does not begin early enough: the reader finds out.
+                // The index does not begin at this offset: the reader gets fewer bytes than the index has.
                 self.offset = size;
                 break;
             }
@@ -445,16 +447,16 @@ impl<'a> Ahead<'a> {
             }
             self.offset += plan.len as u64;
             self.in_flight += bytes;
-            self.flying.push_back(Flight::begin(self.dev, plan, &self.memory));
+            self.reads.push_back(PlannedReads::submit(self.dev, plan, &self.memory));
         }
-        !self.flying.is_empty() || self.offset >= size
+        !self.reads.is_empty() || self.offset >= size
     }
 
-    /// As [`Flight::land`]; `None` at the end.
+    /// As [`PlannedReads::finish`]; `None` at the end.
     async fn next(&mut self, check: Check) -> Result<Option<(Vec<Item>, Option<Error>)>> {
-        let Some(flight) = self.flying.pop_front() else { return Ok(None) };
-        self.in_flight -= flight.plan.bytes(self.dev.geometry().block_size);
-        flight.land(self.dev, check).await.map(Some)
+        let Some(reads) = self.reads.pop_front() else { return Ok(None) };
+        self.in_flight -= reads.plan.bytes(self.dev.geometry().block_size);
+        reads.finish(self.dev, check).await.map(Some)
     }
 }
 

@@ -15,8 +15,8 @@ use zoned::ZonedDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::options::LogOptions;
-use crate::wal::ordered::fill::{Fill, Identity, Limits, Stop};
-use crate::wal::ordered::state::{State, Waiting};
+use crate::wal::ordered::buffer::{EntryBuffer, Identity, Limits, Stop};
+use crate::wal::ordered::state::{Waiting, WriterState};
 use crate::wal::segment::{Next, Segment, SegmentSource};
 use crate::wal::stats::LogStats;
 
@@ -37,28 +37,26 @@ pub(crate) struct Released {
 /// The writer of one log. Any number of tasks may call it at once.
 ///
 /// Appended bytes are readable at once, on the device after [`flush`](LogWriter::flush), and safe from a power
-/// cut after [`sync`](LogWriter::sync). Operations in flight belong to the writer: a task that is dropped while it
-/// waits loses nothing, unless half of its record is in the log. That, and a failed write or flush, poisons the
-/// writer: what was lost cannot be told from here, so every later call gets the first error until the log is
-/// recovered and reopened.
+/// cut after [`sync`](LogWriter::sync). The writer owns the operations in flight: dropping a task that waits cancels
+/// none. Three events poison the writer: a failed write, a failed flush, and a task that is dropped with half of its
+/// record in the log. From then on every call gets the first error until the log is recovered and reopened.
 pub struct LogWriter {
     dev: Arc<dyn ZonedDevice>,
     identity: Identity,
     source: Arc<dyn SegmentSource>,
-    state: Mutex<State>,
-    /// Something in flight has ended, and somebody waits for that.
+    state: Mutex<WriterState>,
+    /// Notified when an operation in flight ends that a task waits for.
     moved: Event,
-    /// Held while one record's bytes go into the buffer: they stay together.
+    /// Held while one record's bytes go into the buffer, so that the bytes stay together.
     appending: Turnstile,
 }
 
 impl LogWriter {
     /// A writer of a log whose stream so far ends at `start_offset`; the next entry gets `first_sequence`.
     ///
-    /// Everything before that must be durable: `sync` does not flush for it.
-    /// A log that is opened again takes a new `epoch`, whose cut (the epoch with its first sequence) must be
-    /// durable before anything is appended. Reads below `start_offset` are the caller's: see
-    /// [`resume`](LogWriter::resume) for a writer that serves them too.
+    /// Bytes before `start_offset` must be durable already: `sync` does not flush for them. A log that is opened again
+    /// takes a new `epoch`, whose cut (the epoch with its first sequence) must be durable before the first append. The
+    /// writer does not serve reads below `start_offset`: see [`resume`](LogWriter::resume) for one that does.
     #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
     pub fn new(
         dev: Arc<dyn ZonedDevice>,
@@ -74,7 +72,7 @@ impl LogWriter {
         LogWriter::resume(dev, uuid, log_id, epoch, first_sequence, index, options, source)
     }
 
-    /// Like [`new`](LogWriter::new), behind the entries in `index`, which stay readable through the writer.
+    /// Like [`new`](LogWriter::new), for a log with the entries of `index`, which the writer serves to readers.
     #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
     pub fn resume(
         dev: Arc<dyn ZonedDevice>,
@@ -89,17 +87,17 @@ impl LogWriter {
         let limits = Limits::new(dev.geometry(), &options);
         let identity = Identity { uuid, log: log_id, epoch };
         let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
-        let fill = Fill::new(limits, first_sequence, keep);
-        let state = State::new(Arc::clone(&dev), identity, options, fill, index);
-        let moved = state.flights.moved().clone();
+        let buffer = EntryBuffer::new(limits, first_sequence, keep);
+        let state = WriterState::new(Arc::clone(&dev), identity, options, buffer, index);
+        let moved = state.operations.moved().clone();
         LogWriter { dev, identity, source, state: Mutex::new(state), moved, appending: Turnstile::new() }
     }
 
-    /// Adds `data` to the stream. It is copied into the buffer; entries that fill up on the way are on their way to
-    /// the device when this returns: no caller runs ahead of the window. Nothing is promised of a power cut.
+    /// Copies `data` into the buffer. Entries that became full are submitted when this returns: no caller runs ahead of the
+    /// window. A power cut may lose the bytes.
     ///
-    /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the source's error where
-    /// there is no room (harmless if no byte was taken yet, otherwise it poisons), and with the device's.
+    /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the device's error, and with the
+    /// source's error where there is no room; the last one poisons the writer if a part of `data` was taken.
     pub async fn append(&self, data: &[u8]) -> Result<()> {
         let _turn = match self.appending.try_acquire() {
             Some(turn) => turn,
@@ -114,9 +112,9 @@ impl LogWriter {
                 if state.closed {
                     return Err(Error::new(ErrorKind::Closed, "append to a log"));
                 }
-                let State { fill, queue, identity, .. } = &mut *state;
-                let now = rest.get(..fill.limits.stride()).unwrap_or(rest);
-                let (taken, stop) = fill.put(now, identity, queue);
+                let WriterState { buffer, queue, identity, .. } = &mut *state;
+                let now = rest.get(..buffer.limits.stride()).unwrap_or(rest);
+                let (taken, stop) = buffer.append(now, identity, queue);
                 state.size += taken as u64;
                 rest = rest.get(taken..).unwrap_or_default();
                 state.advance(false);
@@ -136,7 +134,7 @@ impl LogWriter {
             let got = self.next_segment().await;
             let mut state = self.state.lock();
             match got {
-                Ok(next) => state.fill.give(next),
+                Ok(next) => state.buffer.use_segment(next),
                 Err(error) if rest.len() == data.len() => return Err(error),
                 Err(error) => return Err(state.poison(error)),
             }
@@ -157,8 +155,8 @@ impl LogWriter {
         Ok(next)
     }
 
-    /// Hands everything appended so far to the device, and waits until it has it. Nothing is promised of a power
-    /// cut.
+    /// Writes everything appended before the call to the device, and waits for the acknowledgements. A power cut may lose
+    /// the bytes.
     pub async fn flush(&self) -> Result<()> {
         let target = {
             let mut state = self.state.lock();
@@ -170,8 +168,8 @@ impl LogWriter {
 
     /// Returns when everything appended before the call is safe from a power cut.
     ///
-    /// Concurrent callers share: those who come at the same time have one entry, unless the device has room for
-    /// more in flight, and one flush covers everybody whose bytes are on the device when it is submitted.
+    /// Group commit: records of concurrent callers share an entry, unless the window has room for one entry each, and one
+    /// device flush covers all bytes that are on the device when it is submitted.
     pub async fn sync(&self) -> Result<()> {
         let (mut caller, others, broken) = {
             let mut state = self.state.lock();
@@ -188,11 +186,11 @@ impl LogWriter {
             (Caller { writer: self, key, leads: false }, others, broken)
         };
         if others {
-            // Those who were served together come back together: their records go out together again.
+            // Callers that one flush served come back together: after this step their records share an entry again.
             step_back().await;
         }
         if broken {
-            self.until(|state| state.flights.is_empty()).await?;
+            self.until(|state| state.operations.is_empty()).await?;
             self.want(caller.key.0);
             return Ok(());
         }
@@ -203,29 +201,29 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Lets the bytes up to `target` go.
+    /// Submits the bytes up to `target`, full entry or not.
     fn want(&self, target: u64) {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(target);
         state.advance(false);
     }
 
-    /// Moves the log on until `done`, or until it has failed.
-    async fn until(&self, done: impl Fn(&State) -> bool) -> Result<()> {
-        self.move_on(|state| match state.check() {
+    /// Drives the log until `done`. Fails once the writer is poisoned.
+    async fn until(&self, done: impl Fn(&WriterState) -> bool) -> Result<()> {
+        self.drive(|state| match state.check() {
             Ok(()) => done(state).then_some(Ok(())),
             failed => Some(failed),
         })
         .await
     }
 
-    /// Moves the log on until `end` gives something.
-    async fn move_on<T>(&self, end: impl Fn(&State) -> Option<T>) -> T {
+    /// Drives the log until `end` gives a value.
+    async fn drive<T>(&self, end: impl Fn(&WriterState) -> Option<T>) -> T {
         loop {
             let seen = self.moved.version();
             {
                 let mut state = self.state.lock();
-                // What is sent here and not waited for sets up no timer: a thread's timers leave with its wait.
+                // The first round sets up no timer: a thread's timers are dropped with its wait.
                 for wait in [false, true] {
                     state.advance(wait);
                     if let Some(value) = end(&state) {
@@ -249,12 +247,12 @@ impl LogWriter {
 
     /// The sequence that the next entry will have.
     pub fn next_sequence(&self) -> u64 {
-        self.state.lock().fill.next_sequence
+        self.state.lock().buffer.next_sequence
     }
 
-    /// The unused rest of the current segment: what the log holds of the zone beyond its last entry.
+    /// The blocks of the current segment beyond the log's last entry; `None` where no block is left.
     pub fn unused(&self) -> Option<Segment> {
-        self.state.lock().fill.rest()
+        self.state.lock().buffer.unused()
     }
 
     /// Gives up the current segment of an idle log: the next append asks for another segment. `None` where the log has no
@@ -264,33 +262,33 @@ impl LogWriter {
     /// old. The caller may hold the file system's lock: this call never waits.
     pub(crate) fn release_segment(&self, idle: Duration) -> Option<Released> {
         let mut state = self.state.try_lock()?;
-        let in_flight = !state.flights.is_empty() || state.flights.flushes();
         let age = self.dev.driver().now().since(state.last_write);
-        if state.failed.is_some() || state.durable < state.size || in_flight || age < idle {
+        let busy = state.durable < state.size || state.has_operations() || age < idle;
+        if state.failed.is_some() || busy {
             return None;
         }
-        let rest = state.fill.release()?;
-        Some(Released { rest, size: state.size, next_sequence: state.fill.next_sequence })
+        let rest = state.buffer.release()?;
+        Some(Released { rest, size: state.size, next_sequence: state.buffer.next_sequence })
     }
 
-    /// The writer as a thread holds it that is inside one of its methods.
+    /// Holds the writer's lock, as a thread inside one of the writer's methods does.
     #[cfg(test)]
     pub(super) fn locked(&self) -> impl Drop + '_ {
         self.state.lock()
     }
 
-    /// A copy of the index of what is on the device.
+    /// A copy of the index of the entries on the device.
     pub fn index(&self) -> LogIndex {
         self.state.lock().written.clone()
     }
 
-    /// Reads from stream offset `offset` on, what is still in memory included; gives the number of bytes, fewer
-    /// than asked for only at the end.
+    /// Reads from stream offset `offset` on, from the device and from memory; gives the number of bytes, fewer than asked
+    /// for only at the end.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         let (plan, total) = {
             let state = self.state.lock();
             let plan = state.written.plan(self.dev.geometry(), offset.0, into.len());
-            // Copied here, under the lock: a moment later the entry may be on the device and gone from memory.
+            // Memory is copied under the lock: an entry leaves memory once it is on the device.
             let filled = plan.len;
             let tail = into.get_mut(filled..).unwrap_or_default();
             (plan, filled + state.copy_from_memory(offset.0 + filled as u64, tail))
@@ -300,23 +298,23 @@ impl LogWriter {
         Ok(total)
     }
 
-    /// What was done on the device so far.
+    /// Counts of the device operations so far.
     pub fn stats(&self) -> LogStats {
         let state = self.state.lock();
         LogStats { window: state.window_limit(), ..state.stats }
     }
 
-    /// Hands everything to the device and refuses further appends; gives the index of all bytes. Calling it
-    /// again does no harm. Nothing is promised of a power cut: `sync` still works. When it returns, with an error
-    /// too, nothing is in flight any more.
+    /// Writes everything to the device and refuses further appends; gives the index of all bytes. A second call gives the
+    /// same. A power cut may lose unsynced bytes: `sync` still works. No operation is in flight when the call returns, also
+    /// with an error.
     pub async fn close(&self) -> Result<LogIndex> {
-        // An append that has begun brings its bytes in first.
+        // An append that has begun finishes first.
         let turn = self.appending.acquire().await;
         self.state.lock().closed = true;
         drop(turn);
         let flushed = self.flush().await;
-        // After a failure too: what still lands is not to surprise who recovers the log.
-        self.move_on(|state| (state.flights.is_empty() && !state.flights.flushes()).then_some(())).await;
+        // Also after a failure: no operation may reach the device while the log is recovered.
+        self.drive(|state| (!state.has_operations()).then_some(())).await;
         flushed.map(|()| self.index())
     }
 }
@@ -329,7 +327,7 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Waits until its bytes are durable (false), or until nobody else sees to it that things move (true).
+    /// Waits until the caller's bytes are durable (false), or until no other caller drives the log (true).
     async fn served_or_leads(&mut self) -> Result<bool> {
         poll_fn(|context| {
             let mut state = self.writer.state.lock();
@@ -357,7 +355,7 @@ impl Drop for Caller<'_> {
         if self.leads {
             state.led = false;
         }
-        // Another one must lead; those without a waker look by themselves.
+        // Another caller must drive the log. One without a waker has not waited yet, and checks `led` before it does.
         if !state.led
             && let Some(waker) = state.waiting.values_mut().find_map(Option::take)
         {
@@ -366,7 +364,7 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// A record is half in the log.
+/// Poisons the writer when it is dropped with a record half in the log.
 struct Half<'a>(Option<&'a LogWriter>);
 
 impl Drop for Half<'_> {

@@ -20,7 +20,7 @@ use crate::wal::parallel::health::Health;
 use crate::wal::parallel::joiner::Slot;
 use crate::wal::parallel::known::Known;
 use crate::wal::parallel::order::Order;
-use crate::wal::parallel::payload::{Cutting, Joined, MAX_RECORD, Parts, payload_len, seal};
+use crate::wal::parallel::payload::{Joined, MAX_RECORD, PartSizes, Parts, payload_len, seal};
 use crate::wal::parallel::replacement::Replacement;
 use crate::wal::parallel::striping::Striping;
 use crate::wal::parallel::void::VoidQueue;
@@ -32,7 +32,7 @@ const APPENDING: &str = "appending to a parallel log";
 #[derive(Debug)]
 pub(super) struct Appender {
     pub(super) dev: Arc<dyn ZonedDevice>,
-    pub(super) cutting: Cutting,
+    pub(super) sizes: PartSizes,
     pub(super) headers: Headers,
     pub(super) order: Arc<Order>,
     pub(super) replacement: Arc<Replacement>,
@@ -60,17 +60,17 @@ impl Place {
         if self.pointer.is_none() {
             return self.zone.gate.leave();
         }
-        let drained = self.zone.gate.leave_alone();
+        let drained = self.zone.gate.leave_exclusive();
         replacement.unblock();
         drained
     }
 
     /// No operation was submitted: the blocks go back. True if the zone is drained by that.
-    fn turn_back(&self, replacement: &Replacement) -> bool {
+    fn cancel(&self, replacement: &Replacement) -> bool {
         if self.pointer.is_none() {
-            return self.zone.gate.turn_back(self.blocks);
+            return self.zone.gate.cancel(self.blocks);
         }
-        let drained = self.zone.gate.turn_back_alone(self.blocks);
+        let drained = self.zone.gate.cancel_exclusive(self.blocks);
         replacement.unblock();
         drained
     }
@@ -167,7 +167,7 @@ impl Appender {
         let len = match &mut body {
             Body::Record(_) => body.len() + known.bytes().len(),
             Body::Joined(joined) => {
-                joined.know(&known, self.cutting.block_size);
+                joined.know(&known, self.sizes.block_size);
                 joined.len()
             }
         };
@@ -190,7 +190,7 @@ impl Appender {
         for part in 0..parts {
             let length = cut.length(part);
             if part > 0 {
-                let blocks = self.cutting.blocks(length);
+                let blocks = self.sizes.blocks(length);
                 let zone = match self.enter_next(blocks) {
                     Some(zone) => zone,
                     None => match entry.enter_later(blocks).await {
@@ -203,7 +203,7 @@ impl Appender {
             let Place { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
             let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
             let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
-            let data = body.seal(header, &known, cut.skip(part), &zone.home, self.cutting.block_size);
+            let data = body.seal(header, &known, cut.skip(part), &zone.home, self.sizes.block_size);
             entry.submit(data);
         }
         let finished = entry.finish().await;
@@ -236,7 +236,7 @@ impl Appender {
 
     /// Fails if no entry holds `len` bytes of payload, however it is cut.
     pub(super) fn check_length(&self, len: usize) -> Result<()> {
-        let most = (usize::from(u16::MAX) - 1) * self.cutting.room();
+        let most = (usize::from(u16::MAX) - 1) * self.sizes.room();
         if len <= most && len as u64 <= MAX_RECORD.0 {
             return Ok(());
         }
@@ -264,9 +264,9 @@ impl Appender {
         self.postponed_voids_written().await?;
         loop {
             let mut cut = self.cut(len);
-            let blocks = |cut: &Parts| self.cutting.blocks(cut.length(0));
+            let blocks = |cut: &Parts| self.sizes.blocks(cut.length(0));
             let alone = alone && cut.count() == Some(1);
-            let place = match alone.then(|| self.replacement.try_enter_alone(blocks(&cut))).flatten() {
+            let place = match alone.then(|| self.replacement.try_enter_exclusive(blocks(&cut))).flatten() {
                 Some((zone, used)) => {
                     let pointer = Blocks(zone.segment.start.0 + used);
                     Place { zone, blocks: blocks(&cut), pointer: Some(pointer) }
@@ -275,7 +275,7 @@ impl Appender {
                     let zone = match self.replacement.try_enter(blocks(&cut)) {
                         Ok(zone) => zone,
                         Err(_) => {
-                            cut = self.cutting.whole(len);
+                            cut = self.sizes.whole(len);
                             self.replacement.enter(blocks(&cut)).await?
                         }
                     };
@@ -292,7 +292,7 @@ impl Appender {
                 let parts = cut.count().expect("checked against the most parts of an entry");
                 return Ok(Begun { first, low, place, cut, parts });
             }
-            if place.turn_back(&self.replacement) {
+            if place.cancel(&self.replacement) {
                 self.replacement.drained(&place.zone);
             }
             self.order.wait_for(count).await?;
@@ -304,14 +304,14 @@ impl Appender {
     /// durable.
     fn cut(&self, len: usize) -> Parts {
         if self.replacement.stripe.is_wide() {
-            return self.cutting.dealt(len, self.replacement.stripe.zones());
+            return self.sizes.striped(len, self.replacement.stripe.zones());
         }
-        let whole = self.cutting.whole(len);
+        let whole = self.sizes.whole(len);
         if self.replacement.volatile {
             return whole;
         }
         let left = self.replacement.active.load().as_ref().map_or(0, |zone| zone.gate.left());
-        if left >= self.cutting.blocks(whole.length(0)) { whole } else { self.cutting.filling(len, left) }
+        if left >= self.sizes.blocks(whole.length(0)) { whole } else { self.sizes.filling(len, left) }
     }
 
     /// A place for a further part: in the active zone, or in the next one if that can become active at once.
@@ -377,13 +377,13 @@ impl Entry {
             }
             if self.complete && self.in_flight.is_empty() && self.error.is_none() {
                 // Before the part leaves the zone: a zone that is drained has all its tickets done.
-                self.log.order.done(self.first, self.count);
+                self.log.order.complete(self.first, self.count);
                 self.ended = true;
             }
             if part.place.leave(&self.log.replacement) {
                 self.log.replacement.drained(zone);
             }
-            if zone.is_nearly_full(self.log.cutting.longest) && zone.announce() {
+            if zone.is_nearly_full(self.log.sizes.longest) && zone.announce() {
                 self.log.work.notify();
             }
             if self.log.health.is_closed() {

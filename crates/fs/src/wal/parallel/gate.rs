@@ -1,38 +1,40 @@
-//! The gate of a zone that many writers append to: one atomic word that hands out its blocks and counts who is in.
+//! The gate of a zone that many writers append to: one atomic word that allots the zone's blocks and counts the operations in
+//! flight.
 //!
 //! ```text
-//!   | closed (1 bit) | taken (1) | operations in flight (22) | blocks handed out (40) |
+//!   | closed (1 bit) | exclusive (1) | operations in flight (22) | blocks allotted (40) |
 //! ```
 //!
-//! A writer takes its blocks and its place in one exchange, so that no append overruns the zone. One that finds nobody in may
-//! take the zone to itself: then it knows where the zone's pointer is, and may write there instead of appending. Whoever
-//! closes the gate knows that nobody gets in afterwards; exactly one caller, the closer or the last one to leave, hears that
-//! the zone is drained. Knows nothing of devices: `tests/interleavings.rs` goes through what threads may do to it.
+//! A writer gets its blocks and is counted in one atomic exchange, so that no append overruns the zone. A writer that finds no
+//! operation in flight may take the zone exclusively: then the zone's write pointer is known, and the writer may write
+//! there instead of appending. No operation begins after the gate is closed, and exactly one caller, the closer or the
+//! last one to leave, is told that the zone is drained. The gate does no I/O: `tests/interleavings.rs` explores all
+//! interleavings of threads.
 
 use super::atomic::{AtomicU64, Ordering};
 
 const CLOSED: u64 = 1 << 63;
-/// Somebody has the zone to itself.
-const TAKEN: u64 = 1 << 62;
+/// One operation has the zone exclusively.
+const EXCLUSIVE: u64 = 1 << 62;
 /// One operation in flight.
 const ONE: u64 = 1 << 40;
 const BLOCKS: u64 = ONE - 1;
 
-/// The gate.
+/// The gate of one zone.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
     capacity: u64,
 }
 
-/// What came of asking for a place.
+/// The outcome of [`Gate::enter`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entered {
-    /// One is in.
+    /// The caller has its blocks and is counted as in flight.
     In,
-    /// Somebody has the zone to itself, for as long as one operation takes.
-    Taken,
-    /// It is closed, or there is no room.
+    /// Another operation has the zone exclusively until it ends.
+    Exclusive,
+    /// The gate is closed, or the zone has too few blocks left.
     Shut,
 }
 
@@ -43,15 +45,15 @@ impl Gate {
         Gate { word: AtomicU64::new(0), capacity }
     }
 
-    /// Takes `blocks` for one operation, and a place.
+    /// Takes `blocks` for one operation, which counts as in flight until [`leave`](Gate::leave).
     pub(crate) fn enter(&self, blocks: u64) -> Entered {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             if word & CLOSED != 0 || (word & BLOCKS) + blocks > self.capacity {
                 return Entered::Shut;
             }
-            if word & TAKEN != 0 {
-                return Entered::Taken;
+            if word & EXCLUSIVE != 0 {
+                return Entered::Exclusive;
             }
             let taken = word + ONE + blocks;
             match self.word.compare_exchange_weak(word, taken, Ordering::AcqRel, Ordering::Acquire) {
@@ -61,76 +63,77 @@ impl Gate {
         }
     }
 
-    /// Takes `blocks` for one operation, and the zone for as long as it takes; `None` where anybody is in, or where one
-    /// could not [`enter`](Gate::enter). Gives the blocks that were handed out before: with nobody in, the device has them
-    /// all, and its pointer is behind them.
-    pub(crate) fn enter_alone(&self, blocks: u64) -> Option<u64> {
+    /// Takes `blocks` for one operation, and the zone exclusively until [`leave_exclusive`](Gate::leave_exclusive). `None`
+    /// where an operation is in flight, and where [`enter`](Gate::enter) would fail. Gives the number of blocks that were
+    /// allotted before: the device has them all, so this is the zone's write pointer.
+    pub(crate) fn enter_exclusive(&self, blocks: u64) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
-        // Nothing above the blocks: open, not taken, nobody in.
+        // No bit above the blocks is set: open, not exclusive, nothing in flight.
         if word >= ONE || word + blocks > self.capacity {
             return None;
         }
-        let taken = word + TAKEN + ONE + blocks;
+        let taken = word + EXCLUSIVE + ONE + blocks;
         self.word.compare_exchange(word, taken, Ordering::AcqRel, Ordering::Acquire).ok()
     }
 
-    /// The operation is over. True if the zone is drained by that: tell whoever waits for it.
+    /// Ends an operation. True if this drained the zone: the caller notifies the tasks that wait for that.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
         Gate::drained_by(self.word.fetch_sub(ONE, Ordering::AcqRel))
     }
 
-    /// Likewise, of the one who had the zone to itself.
+    /// As [`leave`](Gate::leave), for the operation that had the zone exclusively.
     #[must_use]
-    pub(crate) fn leave_alone(&self) -> bool {
-        Gate::drained_by(self.word.fetch_sub(TAKEN + ONE, Ordering::AcqRel))
+    pub(crate) fn leave_exclusive(&self) -> bool {
+        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE + ONE, Ordering::AcqRel))
     }
 
-    /// Leaves without having submitted anything: the blocks can be taken again. Otherwise as [`leave`](Gate::leave).
+    /// As [`leave`](Gate::leave), for an operation that was not submitted: gives its blocks back.
     #[must_use]
-    pub(crate) fn turn_back(&self, blocks: u64) -> bool {
+    pub(crate) fn cancel(&self, blocks: u64) -> bool {
         Gate::drained_by(self.word.fetch_sub(ONE + blocks, Ordering::AcqRel))
     }
 
-    /// Likewise, of the one who had the zone to itself.
+    /// As [`cancel`](Gate::cancel), for the operation that had the zone exclusively.
     #[must_use]
-    pub(crate) fn turn_back_alone(&self, blocks: u64) -> bool {
-        Gate::drained_by(self.word.fetch_sub(TAKEN + ONE + blocks, Ordering::AcqRel))
+    pub(crate) fn cancel_exclusive(&self, blocks: u64) -> bool {
+        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE + ONE + blocks, Ordering::AcqRel))
     }
 
     fn drained_by(before: u64) -> bool {
-        before & CLOSED != 0 && before & !(CLOSED | TAKEN) < 2 * ONE
+        before & CLOSED != 0 && before & !(CLOSED | EXCLUSIVE) < 2 * ONE
     }
 
-    /// Nobody gets in any more. True if the zone is drained by that; false where it was closed before, too.
+    /// Closes the gate: no operation begins any more. True if this drained the zone; false also where the gate was closed
+    /// before.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         let before = self.word.fetch_or(CLOSED, Ordering::AcqRel);
         before & CLOSED == 0 && before < ONE
     }
 
-    /// Whether nobody gets in any more.
+    /// True once the gate is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.word.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// Whether it is closed and nobody is in.
+    /// True if the gate is closed and no operation is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word & CLOSED != 0 && word & !CLOSED < ONE
     }
 
-    /// Whether nobody is in.
+    /// True if no operation is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.word.load(Ordering::Acquire) & !CLOSED < ONE
     }
 
     /// Operations in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        (self.word.load(Ordering::Acquire) & !(CLOSED | TAKEN)) / ONE
+        (self.word.load(Ordering::Acquire) & !(CLOSED | EXCLUSIVE)) / ONE
     }
 
-    /// Blocks handed out.
+    /// Blocks allotted.
     pub(crate) fn used(&self) -> u64 {
         self.word.load(Ordering::Acquire) & BLOCKS
     }

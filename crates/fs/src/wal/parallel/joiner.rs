@@ -28,7 +28,7 @@ use units::{Driver, Instant};
 
 use crate::error::Result;
 use crate::wal::latencies::Latencies;
-use crate::wal::parallel::payload::{Cutting, Joined, NUMBER};
+use crate::wal::parallel::payload::{Joined, NUMBER, PartSizes};
 use crate::wal::window::Window;
 
 /// The most operations in flight.
@@ -57,7 +57,7 @@ const SIZES: usize = 32;
 pub(super) struct Joiner {
     state: Mutex<State>,
     driver: Arc<dyn Driver>,
-    cutting: Cutting,
+    sizes: PartSizes,
     /// The most records of an entry.
     most: u32,
 }
@@ -193,11 +193,11 @@ impl State {
 
     /// Notes an operation that goes now, with `load`. If no other operation can go beside it, it is a write at the pointer where
     /// that is faster.
-    fn send(&mut self, load: Load, cutting: &Cutting) -> Flight {
+    fn send(&mut self, load: Load, sizes: &PartSizes) -> Flight {
         let alone = self.in_flight == 0
             && (self.window.limit() == 1 || (self.waiting.is_empty() && self.recent.records <= load.records));
-        let single = alone && load.bytes <= cutting.room();
-        let blocks = usize::try_from(cutting.blocks(load.bytes)).unwrap_or(usize::MAX);
+        let single = alone && load.bytes <= sizes.room();
+        let blocks = usize::try_from(sizes.blocks(load.bytes)).unwrap_or(usize::MAX);
         let write = single && self.latencies.writes(blocks);
         self.in_flight += 1;
         self.carried.add(load);
@@ -292,7 +292,7 @@ fn wake(next: Option<Arc<Batch>>) {
 
 impl Joiner {
     /// `open`: the records that may be in flight at a time.
-    pub(super) fn new(open: usize, cutting: Cutting, driver: Arc<dyn Driver>) -> Joiner {
+    pub(super) fn new(open: usize, sizes: PartSizes, driver: Arc<dyn Driver>) -> Joiner {
         let first_trial_after = open.div_ceil(TRIAL_AFTER) as f64;
         let state = State {
             in_flight: 0,
@@ -314,7 +314,7 @@ impl Joiner {
             latencies: Latencies::default(),
         };
         let most = u32::try_from(open.div_ceil(2)).unwrap_or(u32::MAX).max(1);
-        Joiner { state: Mutex::new(state), driver, cutting, most }
+        Joiner { state: Mutex::new(state), driver, sizes, most }
     }
 
     /// Whether a record would go to the device now.
@@ -326,10 +326,10 @@ impl Joiner {
     /// Decides how a record goes out. `len`: its payload. `writers`: how many callers' records their owner has put together in
     /// `record`; with more than one the record waits for no others.
     pub(super) fn way(self: &Arc<Joiner>, record: &[u8], len: usize, writers: usize) -> Way {
-        let (room, block_size) = (self.joint_room(), self.cutting.block_size);
+        let (room, block_size) = (self.joint_room(), self.sizes.block_size);
         let mut state = self.state.lock();
         if state.waiting.is_empty() && state.can_send() && (writers > 1 || state.window_fits_all()) {
-            let flight = state.send(Load { records: writers, bytes: len }, &self.cutting);
+            let flight = state.send(Load { records: writers, bytes: len }, &self.sizes);
             return Way::Alone(self.slot(flight));
         }
         let batch_of = |expected| {
@@ -364,7 +364,7 @@ impl Joiner {
 
     /// Bytes of payload that a joint entry may have.
     fn joint_room(&self) -> usize {
-        let part = self.cutting.room();
+        let part = self.sizes.room();
         (LONGEST_JOINT / part).max(1) * part
     }
 
@@ -390,7 +390,7 @@ impl Joiner {
             joined();
         }
         state.held.subtract(load);
-        let flight = state.send(load, &self.cutting);
+        let flight = state.send(load, &self.sizes);
         let next = state.next();
         drop(state);
         wake(next);

@@ -1,10 +1,11 @@
-//! What an entry knows of the tickets before it: which of those above its `needs` were acknowledged when it was begun.
+//! The list of known tickets in an entry: which tickets above the entry's `needs` were acknowledged when the entry was begun.
 //!
-//! Of one drive's zone a power cut leaves the first blocks, so `needs` is enough there. An array's drives lose their caches
-//! each by itself, and what was acknowledged in the middle of a zone may be gone (docs/adr/0011). An entry there says what
-//! it followed, and recovery stops at the first one that follows what is missing.
+//! A power cut of one drive leaves the first blocks of a zone, so `needs` is enough on a drive. The drives of an array lose
+//! their caches independently, so acknowledged blocks in the middle of an array's zone may be lost (docs/adr/0011). An entry
+//! on an array therefore lists the tickets that it follows, and recovery stops at the first entry that follows a missing
+//! ticket.
 //!
-//! In the payload, behind the count of records, where the header's flag says so:
+//! The list is in the payload after the count of records, if the header's flag `known` is set:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -16,18 +17,18 @@
 //! The first number is little-endian; the others have seven bits in a byte, the lowest ones first, and the highest bit set in all
 //! bytes but the last.
 
-/// The longest, its length included.
+/// Bytes of the longest list, its length field included.
 pub(crate) const MAX_KNOWN: usize = 256;
-/// Bytes of that length.
+/// Bytes of the length field.
 pub(crate) const KNOWN_LENGTH: usize = 2;
 
-/// Tickets that were acknowledged, as they stand in a payload; empty for none.
+/// A list of known tickets in its encoded form; no bytes for no tickets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Known(Vec<u8>);
 
 impl Known {
-    /// The `runs` above `needs`, each the first ticket and the one behind the last, in order and apart from each other. `None`
-    /// where they are too many.
+    /// Encodes `runs` of tickets above `needs`: each is a first ticket and the ticket after the last one. The runs are in
+    /// order, with a gap between two of them. `None` where the list would be too long.
     pub(crate) fn of(needs: u64, runs: &[(u64, u64)]) -> Option<Known> {
         if runs.is_empty() {
             return Some(Known::default());
@@ -77,13 +78,12 @@ fn take(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     None
 }
 
-/// The bytes behind the length, as the first bytes of a list say.
+/// The value of a list's length field.
 pub(crate) fn known_length(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|length| usize::from(u16::from_le_bytes(*length)))
 }
 
-/// The runs of a list that begins `bytes`, of an entry with this `needs`. Total: any bytes give runs, or none where no
-/// writer wrote them.
+/// Decodes the list at the begin of `bytes`, from an entry with this `needs`. Total: `None` for bytes that no writer writes.
 pub(crate) fn runs(bytes: &[u8], needs: u64) -> Option<Vec<(u64, u64)>> {
     let list = bytes
         .get(KNOWN_LENGTH..KNOWN_LENGTH + known_length(bytes)?)
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_what_is_written() {
+    fn a_list_is_encoded_as_the_table_says() {
         let known = Known::of(100, &[(101, 104), (300, 301)]).unwrap();
         assert_eq!(known.bytes(), [5, 0, 1, 3, 0xc4, 0x01, 1]);
         assert_eq!(runs(known.bytes(), 100), Some(vec![(101, 104), (300, 301)]));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_an_entry_can_tell_is_none() {
+    fn a_list_that_is_too_long_is_refused() {
         let apart = |count: u64| (0..count).map(|n| (2 * n + 1, 2 * n + 2)).collect::<Vec<_>>();
         let most = (MAX_KNOWN - KNOWN_LENGTH) as u64 / 2;
         assert_eq!(Known::of(0, &apart(most)).unwrap().bytes().len(), MAX_KNOWN);
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_come_back(needs in 0..1_u64 << 60, lens in prop::collection::vec((1..1_u64 << 20, 1..1_u64 << 20), 0..30)) {
+        fn runs_are_decoded_as_they_were_encoded(needs in 0..1_u64 << 60, lens in prop::collection::vec((1..1_u64 << 20, 1..1_u64 << 20), 0..30)) {
             let mut at = needs;
             let runs_of: Vec<_> = lens.iter().map(|(gap, len)| { let first = at + gap; at = first + len; (first, at) }).collect();
             let known = Known::of(needs, &runs_of).unwrap();

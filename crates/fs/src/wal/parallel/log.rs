@@ -1,4 +1,4 @@
-//! The parallel log as its users see it.
+//! The public type of the parallel log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl ParallelLog {
         self.parts.batcher.as_ref().is_none_or(|batcher| batcher.goes_at_once())
     }
 
-    /// Takes an acknowledged record back, durably: for a writer that could not apply it.
+    /// Voids an acknowledged record, durably: for a writer that could not apply the record.
     ///
     /// # Errors
     /// `NoSpace` and `Busy`: there is no room for the void entry yet, and until there is the record may come back in a recovery;
@@ -101,12 +101,12 @@ impl ParallelLog {
         Ticket(self.parts.order.low())
     }
 
-    /// Why the log takes no more records, if it does not.
+    /// The error that poisoned the log, if one did.
     pub fn failed(&self) -> Option<Error> {
         self.parts.health.error()
     }
 
-    /// What the log did so far.
+    /// Counts of the log's operations so far.
     pub fn stats(&self) -> LogStats {
         self.parts.counters.stats(self.parts.replacement.stripe.zones())
     }

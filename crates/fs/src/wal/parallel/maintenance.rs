@@ -153,7 +153,7 @@ impl Maintenance {
         if !beside {
             self.fill(&active).await;
         }
-        if replacement.volatile && !self.appender.order.all_done() {
+        if replacement.volatile && !self.appender.order.all_complete() {
             self.appender.headers.durability.make_durable().await?;
         }
         replacement.install_next();
@@ -192,7 +192,7 @@ impl Maintenance {
         let (left, id) = (zone.gate.left(), zone.segment.zone);
         let mut begins = None;
         let mut filled = left == 0 && !zone.has_failed();
-        if left > 0 && left <= self.appender.cutting.longest && !zone.has_failed() {
+        if left > 0 && left <= self.appender.sizes.longest && !zone.has_failed() {
             match dev.append(id, self.padding(zone, left), Durability::Cached).await {
                 Ok(at) => {
                     filled = true;
@@ -212,7 +212,7 @@ impl Maintenance {
     }
 
     fn padding(&self, zone: &LogZone, blocks: u64) -> zoned::Buf {
-        let block_size = self.appender.cutting.block_size;
+        let block_size = self.appender.sizes.block_size;
         let bytes = usize::try_from(blocks).expect("bounded by MAX_PART") * block_size;
         let length = u32::try_from(bytes - HEADER_SIZE).expect("bounded by MAX_PART");
         let generation = zone.segment.generation;
@@ -301,7 +301,7 @@ impl Maintenance {
         let (appender, replacement) = (&self.appender, self.replacement());
         if appender.rules.omits_voids() {
             if job.open {
-                appender.order.done(job.first, job.count);
+                appender.order.complete(job.first, job.count);
             }
             appender.voids.finish(job, Ok(()));
             return true;
@@ -313,7 +313,7 @@ impl Maintenance {
                     // No writer asks for a zone: the requester must learn whether there is still none.
                     replacement.wanted.store(true, Ordering::Release);
                 }
-                if entered == Entered::Taken {
+                if entered == Entered::Exclusive {
                     return replacement.block();
                 }
                 let active = replacement.active.load_full();
@@ -327,10 +327,10 @@ impl Maintenance {
         let length = u32::try_from(NUMBER).expect("four");
         let header = EntryHeader { void: true, generation, length, ..appender.headers.of(job.first) };
         let count = u32::try_from(job.count).expect("an entry has few records");
-        let data = seal_empty(header, count, 1, &zone.home, appender.cutting.block_size);
+        let data = seal_empty(header, count, 1, &zone.home, appender.sizes.block_size);
         let written = appender.dev.append(id, data, Durability::Cached).await;
         if written.is_ok() && job.open {
-            appender.order.done(job.first, job.count);
+            appender.order.complete(job.first, job.count);
         }
         drop(inside);
         let durable = match written {

@@ -56,13 +56,13 @@ mod tests {
         let tickets = Tickets::new(10, 4);
         assert_eq!((tickets.take(1), tickets.take(2), tickets.take(1)), (Some(10), Some(11), Some(13)));
         assert_eq!(tickets.take(1), None, "four are open");
-        tickets.done(11, 2);
+        tickets.complete(11, 2);
         assert_eq!((tickets.low(), tickets.take(1)), (10, None));
-        tickets.done(10, 1);
+        tickets.complete(10, 1);
         assert_eq!((tickets.low(), tickets.next()), (13, 14));
         assert_eq!((tickets.take(3), tickets.take(1)), (Some(14), None));
         for ticket in [16, 15, 14, 13] {
-            tickets.done(ticket, 1);
+            tickets.complete(ticket, 1);
         }
         assert_eq!((tickets.low(), tickets.next()), (17, 17));
     }

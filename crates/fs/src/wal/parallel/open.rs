@@ -11,7 +11,7 @@ use crate::wal::parallel::log::ParallelLog;
 use crate::wal::parallel::maintenance;
 use crate::wal::parallel::options::ParallelOptions;
 use crate::wal::parallel::parts::{Opening, Parts};
-use crate::wal::parallel::recover::{Verdict, recover};
+use crate::wal::parallel::recover::{RecoveredEntries, recover};
 use crate::wal::parallel::replay::Replay;
 use crate::wal::parallel::ticket::Epoch;
 
@@ -22,35 +22,35 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     let shared = Arc::clone(&handle.shared);
     let ino = handle.file.ino;
     if handle.file.content.read().log.segments.iter().any(|s| s.start < s.end) {
-        // What recovery finds must not change: the decision holds from now on.
+        // The result of the recovery must stay the same, because the decision is recorded.
         device::flush(shared.device.class(IoClass::Log), "flushing before a parallel log is recovered")
             .await?;
     }
-    let verdict = recovered(&handle).await?;
+    let recovered = recovered(&handle).await?;
     let epoch = handle.file.content.read().log.epochs.last().map_or(1, |epoch| epoch.epoch + 1);
-    let (first, settled) = (verdict.next, verdict.stop);
+    let (first, settled) = (recovered.next, recovered.stop);
     let (record, retired) = {
         let mut state = shared.state.lock();
         state.commit(Record::Epoch { ino, epoch: Epoch { epoch, first, settled } })?;
         (state.journal.applied, handle.file.content.read().log.retired)
     };
     shared.metadata.commit_upto(record).await?;
-    let opening = Opening { epoch, first, retired, ends: verdict.tops.clone() };
+    let opening = Opening { epoch, first, retired, ends: recovered.tops.clone() };
     let parts = Parts::new(Arc::clone(&handle), &opening, options);
     let maintenance = maintenance::run(Arc::downgrade(&parts.maintenance), parts.work.clone());
     shared.driver.spawn("parallel-log", Box::pin(maintenance));
-    Ok((ParallelLog::new(parts), Replay::new(&handle, verdict, retired)))
+    Ok((ParallelLog::new(parts), Replay::new(&handle, recovered, retired)))
 }
 
 /// Reads the log's records, without changing anything.
 pub(crate) async fn read(handle: Arc<Handle>) -> Result<Replay> {
-    let verdict = recovered(&handle).await?;
+    let recovered = recovered(&handle).await?;
     let retired = handle.file.content.read().log.retired;
-    Ok(Replay::new(&handle, verdict, retired))
+    Ok(Replay::new(&handle, recovered, retired))
 }
 
 /// Recovers the log; fails if it is damaged.
-async fn recovered(handle: &Arc<Handle>) -> Result<Verdict> {
+async fn recovered(handle: &Arc<Handle>) -> Result<RecoveredEntries> {
     let shared = &handle.shared;
     let (epochs, retired, segments) = {
         let log = &handle.file.content.read().log;
@@ -58,17 +58,17 @@ async fn recovered(handle: &Arc<Handle>) -> Result<Verdict> {
     };
     debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by Fs");
     let (uuid, ino, rules) = (shared.superblock.uuid, handle.file.ino, shared.options.rules());
-    let verdict =
+    let recovered =
         recover(shared.device.class(IoClass::Log), uuid, ino, &epochs, retired, &segments, rules).await?;
-    if verdict.dropped > 0 {
+    if recovered.dropped > 0 {
         tracing::debug!(
             log = ino,
-            dropped = verdict.dropped,
+            dropped = recovered.dropped,
             "recovered a parallel log with entries that do not count"
         );
     }
-    match verdict.missing {
-        None => Ok(verdict),
+    match recovered.missing {
+        None => Ok(recovered),
         Some(missing) => Err(damaged(ino, missing)),
     }
 }

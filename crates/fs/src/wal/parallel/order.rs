@@ -1,4 +1,4 @@
-//! The order of a parallel log's records: tickets, and what an entry says of the tickets before its own.
+//! The order of a parallel log's records: tickets, and the list of earlier tickets in an entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ pub(super) struct Order {
     /// A power cut may lose an acknowledged block in the middle of a zone (an array whose drives lose their caches each by
     /// itself): entries list the acknowledged tickets above `needs`.
     scattered: bool,
-    /// Notified when the lowest open ticket moves, while somebody waits for that.
+    /// Notified when the lowest open ticket moves, while a task waits for that.
     low_moved: Event,
     waiting: AtomicUsize,
     health: Arc<Health>,
@@ -49,7 +49,7 @@ impl Order {
     }
 
     /// Whether no ticket is open.
-    pub(super) fn all_done(&self) -> bool {
+    pub(super) fn all_complete(&self) -> bool {
         self.low() == self.next()
     }
 
@@ -58,9 +58,9 @@ impl Order {
         self.tickets.take(count)
     }
 
-    /// Marks tickets as done: their entry is on the device.
-    pub(super) fn done(&self, first: u64, count: u64) {
-        self.tickets.done(first, count);
+    /// Completes tickets: their entry is on the device.
+    pub(super) fn complete(&self, first: u64, count: u64) {
+        self.tickets.complete(first, count);
         if self.waiting.load(Ordering::Acquire) > 0 {
             self.low_moved.notify();
         }
@@ -72,7 +72,7 @@ impl Order {
     pub(super) async fn acknowledged(&self) -> Result<(u64, Known)> {
         let look = || {
             let (low, runs) =
-                if self.scattered { self.tickets.all_done() } else { (self.tickets.low(), Vec::new()) };
+                if self.scattered { self.tickets.completed() } else { (self.tickets.low(), Vec::new()) };
             Known::of(low, &runs).map(|known| (low, known))
         };
         match look() {
@@ -83,7 +83,7 @@ impl Order {
 
     /// Waits until `count` tickets can be taken. The caller holds no place in a zone meanwhile.
     pub(super) async fn wait_for(&self, count: u64) -> Result<()> {
-        self.as_low_moves(|| self.tickets.has(count).then_some(())).await
+        self.as_low_moves(|| self.tickets.has_room(count).then_some(())).await
     }
 
     /// Calls `ready` each time the lowest open ticket has moved, until it gives a value.

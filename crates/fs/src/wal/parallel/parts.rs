@@ -19,14 +19,14 @@ use crate::wal::parallel::joiner::Joiner;
 use crate::wal::parallel::maintenance::Maintenance;
 use crate::wal::parallel::options::{Batching, ParallelOptions};
 use crate::wal::parallel::order::Order;
-use crate::wal::parallel::payload::Cutting;
+use crate::wal::parallel::payload::PartSizes;
 use crate::wal::parallel::replacement::{Replacement, Shortage, Spare};
 use crate::wal::parallel::segments::Segments;
 use crate::wal::parallel::stripe::Stripe;
 use crate::wal::parallel::striping::Striping;
 use crate::wal::parallel::void::VoidQueue;
 
-/// What recovery found and the opening decided.
+/// The result of the recovery and of the opening.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) epoch: u32,
@@ -66,7 +66,7 @@ impl Parts {
         let (dev, rules) = (Arc::clone(shared.device.class(IoClass::Log)), shared.options.rules());
         let geometry = dev.geometry();
         let volatile = geometry.volatile_cache;
-        let cutting = Cutting::new(geometry.block_size, geometry.max_append.min(geometry.max_transfer).0);
+        let sizes = PartSizes::new(geometry.block_size, geometry.max_append.min(geometry.max_transfer).0);
         let stripe = {
             let mut state = shared.state.lock();
             let slots = state.places.slots.map_or(0, |slots| slots.total);
@@ -102,7 +102,7 @@ impl Parts {
             counters: Arc::clone(&counters),
             work: work.clone(),
             volatile,
-            longest: cutting.longest,
+            longest: sizes.longest,
             rules,
         });
         let striping = Arc::new(Striping::new(
@@ -123,7 +123,7 @@ impl Parts {
         let driver = Arc::clone(dev.driver());
         let appender = Arc::new(Appender {
             dev,
-            cutting,
+            sizes,
             headers,
             order: Arc::clone(&order),
             replacement: Arc::clone(&replacement),
@@ -134,9 +134,8 @@ impl Parts {
             work: work.clone(),
             rules,
         });
-        let batcher = (options.batching == Batching::Auto).then(|| {
-            Batcher::new(Arc::new(Joiner::new(options.open, cutting, driver)), Arc::clone(&appender))
-        });
+        let batcher = (options.batching == Batching::Auto)
+            .then(|| Batcher::new(Arc::new(Joiner::new(options.open, sizes, driver)), Arc::clone(&appender)));
         let maintenance = Arc::new(Maintenance::new(
             Arc::clone(&handle),
             Arc::clone(&appender),

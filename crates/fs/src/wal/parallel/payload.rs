@@ -1,14 +1,14 @@
-//! What an entry of a parallel log carries: one or more records, each with a ticket of its own.
+//! The payload of an entry of a parallel log: one or more records, each with a ticket of its own.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | count: records in the entry, from 1; their tickets count up from the header's sequence |
-//! | 4 | | where the header's flag says so: the tickets that it [knows](super::known) |
+//! | 4 | | if the header's flag `known` is set: the list of [known](super::known) tickets |
 //! | | 4 | length of the first record |
 //! | | length | its bytes; then the next record's length, and so on |
 //!
-//! All numbers are little-endian. Of an entry that is longer than one append, the bytes of the parts one behind the other are
-//! what the table says. A void has the count alone: its tickets hold nothing.
+//! All numbers are little-endian. An entry longer than one append has several parts; their payloads, joined in order, are the
+//! table's bytes. The payload of a void entry is the count alone.
 
 use units::Bytes;
 use zoned::{Buf, BufMut};
@@ -16,37 +16,37 @@ use zoned::{Buf, BufMut};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART};
 use crate::wal::parallel::known::Known;
 
-/// Bytes of the count, and of a record's length.
+/// Bytes of the count field, and of a record's length field.
 pub(crate) const NUMBER: usize = 4;
 
-/// The longest record: so that its length fits, and the sum with what is around it.
+/// Bytes of the longest record: its length fits in 32 bits, also with the fields around the record.
 pub(crate) const MAX_RECORD: Bytes = Bytes(1 << 31);
 
-/// Bytes of payload in a part of an entry that is dealt out: less wastes more of its last block, and of the drive's commands.
-const LEAST_DEALT: usize = 12 << 10;
+/// Least payload bytes in a part of a striped entry: shorter parts waste more of their last blocks and need more commands.
+const LEAST_STRIPED: usize = 12 << 10;
 
 /// Bytes of a payload that carries records of these lengths.
 pub(crate) fn payload_len(records: impl Iterator<Item = usize>) -> usize {
     records.fold(NUMBER, |sum, len| sum + NUMBER + len)
 }
 
-/// How many records, as the beginning of a payload says.
+/// The number of records according to the begin of a payload; `None` where no writer writes such a begin.
 pub(crate) fn count(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).filter(|count| *count > 0)
 }
 
-/// How a payload is cut into parts.
+/// The sizes that decide how a payload is split into parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cutting {
+pub(crate) struct PartSizes {
     pub(crate) block_size: usize,
     /// Blocks of the longest append.
     pub(crate) longest: u64,
 }
 
-impl Cutting {
-    pub(crate) fn new(block_size: u32, longest: u64) -> Cutting {
+impl PartSizes {
+    pub(crate) fn new(block_size: u32, longest: u64) -> PartSizes {
         let block_size = block_size as usize;
-        Cutting { block_size, longest: longest.clamp(1, (MAX_PART / block_size) as u64) }
+        PartSizes { block_size, longest: longest.clamp(1, (MAX_PART / block_size) as u64) }
     }
 
     /// Payload bytes in the longest part.
@@ -54,13 +54,12 @@ impl Cutting {
         usize::try_from(self.longest).expect("bounded by MAX_PART") * self.block_size - HEADER_SIZE
     }
 
-    /// A payload of `len` bytes in parts as long as they may be.
+    /// Splits a payload of `len` bytes into parts of the greatest length.
     pub(crate) fn whole(&self, len: usize) -> Parts {
         Parts { len, first: self.room(), room: self.room() }
     }
 
-    /// The same, where a zone has `left` blocks left, fewer than the first part would have: that fills them, so that
-    /// nothing of the zone is wasted.
+    /// As [`whole`](PartSizes::whole), but the first part has at most `left` blocks: it fills the last blocks of a zone.
     pub(crate) fn filling(&self, len: usize, left: u64) -> Parts {
         let whole = self.whole(len);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
@@ -68,12 +67,12 @@ impl Cutting {
         if first < NUMBER { whole } else { Parts { first: first.min(whole.first), ..whole } }
     }
 
-    /// The same, dealt out to as many as `zones` equal parts, so that none of their zones has more to do than the others. One that
-    /// is too short for that is not.
-    pub(crate) fn dealt(&self, len: usize, zones: usize) -> Parts {
+    /// Splits a payload into at most `zones` parts of equal length, one for each zone of a stripe. A payload that is too
+    /// short is split as by [`whole`](PartSizes::whole).
+    pub(crate) fn striped(&self, len: usize, zones: usize) -> Parts {
         let whole = self.whole(len);
         let each = len.div_ceil(zones.max(1));
-        if zones < 2 || each < LEAST_DEALT {
+        if zones < 2 || each < LEAST_STRIPED {
             return whole;
         }
         let blocks = usize::try_from(self.blocks(each)).unwrap_or(usize::MAX);
@@ -87,7 +86,7 @@ impl Cutting {
     }
 }
 
-/// A payload that is cut into parts: all but the first are as long as they may be, and the last.
+/// A payload that is split into parts. All parts but the first and the last have the same length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Parts {
     len: usize,
@@ -96,7 +95,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// How many; `None` where the header cannot count them.
+    /// The number of parts; `None` where it does not fit in the header's field.
     pub(crate) fn count(&self) -> Option<u16> {
         u16::try_from(1 + self.len.saturating_sub(self.first).div_ceil(self.room)).ok()
     }
@@ -116,7 +115,7 @@ impl Parts {
     }
 }
 
-/// A part as it goes to the device: `header.length` bytes of the payload of `records`, from `skip` on.
+/// The blocks of a part: the header and `header.length` bytes of the payload of `records`, from payload offset `skip` on.
 pub(crate) fn seal(
     header: EntryHeader,
     known: &Known,
@@ -139,17 +138,17 @@ pub(crate) fn seal(
     data.freeze()
 }
 
-/// Records that go into one entry, as they come.
+/// The records of callers that share one entry.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    /// Room for the header and the number, then the records.
+    /// Room for the header and the count, then the records.
     data: BufMut,
     capacity: usize,
     count: u32,
 }
 
 impl Joined {
-    /// Without records yet. `expected`: bytes of payload that it will have, as far as one knows.
+    /// An entry without records. `expected`: the expected bytes of payload.
     pub(crate) fn new(expected: usize, block_size: usize) -> Joined {
         let capacity = (HEADER_SIZE + expected.max(1)).next_multiple_of(block_size);
         let mut data = BufMut::with_capacity(capacity);
@@ -157,11 +156,11 @@ impl Joined {
         Joined { data, capacity, count: 0 }
     }
 
-    /// Takes a record, and gives its place in the entry.
+    /// Adds a record; gives its number within the entry.
     pub(crate) fn push(&mut self, record: &[u8], block_size: usize) -> u32 {
         let len = self.data.len() + NUMBER + record.len();
         if len > self.capacity {
-            // A buffer that grew by itself would not be aligned any more.
+            // Growing the buffer in place would lose its alignment.
             self.capacity = len.max(2 * self.capacity).next_multiple_of(block_size);
             let mut longer = BufMut::with_capacity(self.capacity);
             longer.extend_from_slice(&self.data);
@@ -174,7 +173,7 @@ impl Joined {
         self.count - 1
     }
 
-    /// Says what was acknowledged before, when all records have come.
+    /// Puts the list of known tickets before the records, once all records are added.
     pub(crate) fn know(&mut self, known: &Known, block_size: usize) {
         if known.bytes().is_empty() {
             return;
@@ -198,8 +197,8 @@ impl Joined {
         self.data.len() - HEADER_SIZE
     }
 
-    /// A part as it goes to the device: `header.length` bytes of the payload, from `skip` on. The whole of it in one part is
-    /// not copied, and is gone then.
+    /// The blocks of a part: the header and `header.length` bytes of the payload, from payload offset `skip` on. The only part
+    /// of an entry takes the records without a copy: the entry is empty afterwards.
     pub(crate) fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> Buf {
         if let Some(place) = self.data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
             place.copy_from_slice(&self.count.to_le_bytes());
@@ -220,7 +219,7 @@ impl Joined {
     }
 }
 
-/// A void of `count` tickets, or padding, as it goes to the device: `blocks` blocks.
+/// The blocks of a void entry of `count` tickets, or of padding.
 pub(crate) fn seal_empty(
     header: EntryHeader,
     count: u32,
@@ -290,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_golden_entries_decode_and_encode_to_the_same_bytes() {
-        let cutting = Cutting::new(BLOCK, 2);
+        let sizes = PartSizes::new(BLOCK, 2);
         let long = vec![7_u8; 1200];
         let (mut bytes, none) = (Vec::new(), Known::default());
         // Two records in one entry, one record in two parts, a void of three tickets, padding, a record that knows two runs of tickets.
@@ -298,7 +297,7 @@ mod tests {
         let len = payload_len(two.iter().map(|r| r.len()));
         bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &none, &two, 0, &home(), BLOCK as usize));
         let len = payload_len(std::iter::once(long.len()));
-        let cut = cutting.whole(len);
+        let cut = sizes.whole(len);
         assert_eq!(cut.count(), Some(2));
         for part in 0..2_u16 {
             let header = header(11, cut.length(part), (part, 2));
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_come_one_by_one_make_the_same_entry() {
+    fn records_that_are_joined_make_the_same_entry_as_records_that_are_sealed_together() {
         let records = [&b"first"[..], b"", &[7; 700], b"last"];
         for (expected, known) in
             [0, 2000].into_iter().flat_map(|e| [(e, Known::default()), (e, Known::of(7, &[(8, 9)]).unwrap())])
@@ -344,8 +343,8 @@ mod tests {
             joined.know(&known, BLOCK as usize);
             let len = payload_len(records.iter().map(|r| r.len())) + known.bytes().len();
             assert_eq!((joined.len(), joined.count()), (len, 4));
-            let cutting = Cutting::new(BLOCK, if expected == 0 { 4 } else { 1 });
-            let cut = cutting.whole(len);
+            let sizes = PartSizes::new(BLOCK, if expected == 0 { 4 } else { 1 });
+            let cut = sizes.whole(len);
             let parts = cut.count().unwrap();
             assert_eq!(parts, if expected == 0 { 1 } else { 2 });
             for part in 0..parts {
@@ -357,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_entry_is_dealt_out_in_equal_parts_and_a_short_one_is_not() {
-        let cutting = Cutting::new(4096, 32);
+    fn a_long_entry_is_striped_in_equal_parts_and_a_short_one_is_not() {
+        let sizes = PartSizes::new(4096, 32);
         let blocks = |len, zones| {
-            let cut = cutting.dealt(len, zones);
+            let cut = sizes.striped(len, zones);
             let parts = 0..cut.count().unwrap();
             assert_eq!(parts.clone().map(|part| cut.length(part)).sum::<usize>(), len);
-            parts.map(|part| cutting.blocks(cut.length(part))).collect::<Vec<_>>()
+            parts.map(|part| sizes.blocks(cut.length(part))).collect::<Vec<_>>()
         };
         assert_eq!(blocks(131_000, 8), [5, 5, 5, 5, 5, 5, 3]);
         assert_eq!(blocks(60_000, 8), [15]);
@@ -376,20 +375,20 @@ mod tests {
         fn the_parts_of_an_entry_give_its_records_back(
             lens in prop::collection::vec(0..900_usize, 1..5), longest in 1..4_u64, left in 0..4_u64
         ) {
-            let (cutting, none) = (Cutting::new(BLOCK, longest), Known::default());
+            let (sizes, none) = (PartSizes::new(BLOCK, longest), Known::default());
             let records: Vec<Vec<u8>> = (0_u8..).zip(&lens).map(|(n, len)| vec![n; *len]).collect();
             let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
             let len = payload_len(lens.iter().copied());
-            let cut = cutting.filling(len, left);
+            let cut = sizes.filling(len, left);
             let parts = cut.count().unwrap();
             let mut all = Vec::new();
             for part in 0..parts {
                 let length = cut.length(part);
                 let most = if part == 0 && left > 0 { left.min(longest) } else { longest };
-                prop_assert!(length > 0 && cutting.blocks(length) <= most);
+                prop_assert!(length > 0 && sizes.blocks(length) <= most);
                 let header = header(5, length, (part, parts));
                 let data = seal(header, &none, &records, cut.skip(part), &home(), BLOCK as usize);
-                prop_assert_eq!(data.len() as u64, cutting.blocks(length) * u64::from(BLOCK));
+                prop_assert_eq!(data.len() as u64, sizes.blocks(length) * u64::from(BLOCK));
                 all.extend(decode(&data, &home(), BLOCK).unwrap().1);
             }
             prop_assert_eq!(all.len(), len);

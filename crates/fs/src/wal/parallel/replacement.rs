@@ -39,7 +39,7 @@ pub(super) struct Replacement {
     pub(super) spare: Mutex<Spare>,
     /// The zones written beside the newest one.
     pub(super) stripe: Stripe,
-    /// Notified when there is another zone, or none to be had, or an exclusive operation has ended.
+    /// Notified when another zone is available, when none can be had, and when an exclusive operation has ended.
     pub(super) changed: Event,
     /// A writer waits for the end of an exclusive operation.
     pub(super) blocked: AtomicBool,
@@ -84,7 +84,7 @@ impl Replacement {
             if let Some(zone) = &active {
                 match zone.gate.enter(blocks) {
                     Entered::In => return Ok(Arc::clone(zone)),
-                    Entered::Taken => {
+                    Entered::Exclusive => {
                         if !self.block() {
                             self.changed.changed_since(seen).await;
                         }
@@ -153,7 +153,7 @@ impl Replacement {
         let mut full = Vec::new();
         let entered = self.by_load().into_iter().find(|zone| match zone.gate.enter(blocks) {
             Entered::In => true,
-            Entered::Taken => false,
+            Entered::Exclusive => false,
             Entered::Shut => {
                 full.push(Arc::clone(zone));
                 false
@@ -169,9 +169,9 @@ impl Replacement {
 
     /// A zone that is written, taken by one operation of `blocks` for itself alone, and the blocks of the zone that were handed
     /// out before. `None` if an operation is in flight in every zone.
-    pub(super) fn try_enter_alone(&self, blocks: u64) -> Option<(Arc<LogZone>, u64)> {
+    pub(super) fn try_enter_exclusive(&self, blocks: u64) -> Option<(Arc<LogZone>, u64)> {
         let enter = |zone: Arc<LogZone>| {
-            let used = zone.gate.enter_alone(blocks)?;
+            let used = zone.gate.enter_exclusive(blocks)?;
             Some((zone, used))
         };
         if !self.stripe.is_wide() {
@@ -230,8 +230,8 @@ impl Replacement {
         let free = match &*self.active.load() {
             None => true,
             Some(zone) => {
-                let all_done = || zone.gate.is_drained() && self.order.all_done();
-                next.beside && (!self.volatile || all_done() || self.rules.leaves_zones_early())
+                let all_complete = || zone.gate.is_drained() && self.order.all_complete();
+                next.beside && (!self.volatile || all_complete() || self.rules.leaves_zones_early())
             }
         };
         let drained = self.active.load().as_ref().is_none_or(|zone| zone.gate.is_drained());
@@ -278,7 +278,7 @@ impl Replacement {
         self.widen(&mut self.spare.lock());
     }
 
-    /// An operation in `zone` failed: no more go there.
+    /// Closes `zone` after a failed operation.
     pub(super) fn zone_failed(&self, zone: &Arc<LogZone>) {
         zone.set_failed();
         if zone.gate.close() {

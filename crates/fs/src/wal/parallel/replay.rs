@@ -11,25 +11,25 @@ use crate::wal::index::Check;
 use crate::wal::ordered::stream::{LogStream, stream};
 use crate::wal::parallel::known::{KNOWN_LENGTH, MAX_KNOWN, known_length};
 use crate::wal::parallel::payload::{MAX_RECORD, NUMBER};
-use crate::wal::parallel::recover::{Kept, Verdict, Voids};
+use crate::wal::parallel::recover::{Kept, RecoveredEntries, Voids};
 use crate::wal::parallel::ticket::Ticket;
 
-/// What a parallel log holds, record by record. Read ahead with large reads, in bounded memory.
+/// The records that recovery found, one after the other. Reads ahead with large reads, in bounded memory.
 pub struct Replay {
     stream: LogStream,
     entries: VecDeque<Kept>,
-    /// Of the entry that is being read: the next ticket, and how many are left.
+    /// The next ticket of the entry that is being read, and the number of its records to come.
     current: Option<(u64, u32)>,
     voids: Voids,
     retired: u64,
 }
 
 impl Replay {
-    pub(super) fn new(handle: &Arc<Handle>, verdict: Verdict, retired: u64) -> Replay {
+    pub(super) fn new(handle: &Arc<Handle>, recovered: RecoveredEntries, retired: u64) -> Replay {
         let shared = &handle.shared;
         let check = Check { uuid: shared.superblock.uuid, log: handle.file.ino };
         let (stream, mut filler) = stream(shared.device.class(IoClass::Log), check);
-        let Verdict { index, kept, voids, .. } = verdict;
+        let RecoveredEntries { index, kept, voids, .. } = recovered;
         let handle = Arc::clone(handle);
         shared.driver.spawn(
             "log-reader",
@@ -42,18 +42,18 @@ impl Replay {
         Replay { stream, entries: kept.into(), current: None, voids, retired }
     }
 
-    /// The next record with its ticket; `None` at the end. Retired and voided ones are left out.
+    /// The next record with its ticket; `None` at the end. Records with retired or void tickets are skipped.
     ///
     /// # Errors
-    /// The device's, and `Corrupt` where the medium lost what was there a moment ago.
+    /// The device's errors, and `Corrupt` where the medium lost bytes since the recovery.
     pub async fn next(&mut self) -> Result<Option<(Ticket, Vec<u8>)>> {
         loop {
             let Some((ticket, left)) = self.current.take().filter(|(_, left)| *left > 0) else {
                 let Some(kept) = self.entries.pop_front() else { return Ok(None) };
                 if self.number(kept.ticket).await? != kept.count {
-                    return Err(broken(kept.ticket));
+                    return Err(corrupt(kept.ticket));
                 }
-                if kept.knows {
+                if kept.lists_known {
                     self.skip_known(kept.ticket).await?;
                 }
                 self.current = Some((kept.ticket, kept.count));
@@ -61,7 +61,7 @@ impl Replay {
             };
             let len = self.number(ticket).await?;
             if u64::from(len) > MAX_RECORD.0 {
-                return Err(broken(ticket));
+                return Err(corrupt(ticket));
             }
             let mut record = vec![0; len as usize];
             self.fill(ticket, &mut record).await?;
@@ -78,23 +78,23 @@ impl Replay {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Which tickets the entry knew was decided by.
+    /// Skips the list of known tickets, which the recovery has used.
     async fn skip_known(&mut self, ticket: u64) -> Result<()> {
         let mut list = [0; MAX_KNOWN];
         let (length, rest) = list.split_at_mut(KNOWN_LENGTH);
         self.fill(ticket, length).await?;
-        let rest = known_length(length).and_then(|len| rest.get_mut(..len)).ok_or_else(|| broken(ticket))?;
+        let rest = known_length(length).and_then(|len| rest.get_mut(..len)).ok_or_else(|| corrupt(ticket))?;
         self.fill(ticket, rest).await
     }
 
     async fn fill(&mut self, ticket: u64, into: &mut [u8]) -> Result<()> {
-        if self.stream.read(into).await? == into.len() { Ok(()) } else { Err(broken(ticket)) }
+        if self.stream.read(into).await? == into.len() { Ok(()) } else { Err(corrupt(ticket)) }
     }
 }
 
-fn broken(ticket: u64) -> Error {
+fn corrupt(ticket: u64) -> Error {
     let why =
-        format!("the entry of ticket {ticket} does not hold the records that it says; restore a backup");
+        format!("the records of the entry with ticket {ticket} do not fit its header; restore a backup");
     Error::new(ErrorKind::Corrupt, "reading a parallel log").because(why)
 }
 

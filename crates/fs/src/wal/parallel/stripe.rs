@@ -6,24 +6,23 @@
 //!   two appends in flight, or a record of several writers --> maintenance adds zones, up to the width
 //! ```
 //!
-//! Only on drives without a volatile cache: acknowledged is durable there, so that entries in two zones need no order between
-//! them; `needs` says what an entry follows, in any zone. The width stays until the log is closed: the zones fill at the same
-//! pace, so that none of them keeps the others from being given up.
+//! A log is striped only on drives without a volatile cache: an acknowledged record is durable there, so that entries in two
+//! zones need no order between them. `needs` names the tickets that an entry follows, in any zone. The width stays until the
+//! log is closed: the zones fill at the same pace, so that none of them delays the retirement of the others.
 
 use std::sync::Arc;
 
 use super::sync::{ArcSwap, AtomicBool, AtomicUsize, Ordering};
 use super::zone::LogZone;
 
-/// The largest width that is chosen without being asked for.
+/// The largest width that a log chooses by itself.
 pub(super) const MAX_WIDTH: usize = 8;
-/// A stripe of such a width takes at most one zone in so many of the drive's.
+/// A log chooses a width of at most one in this many of the drive's zones.
 const SHARE: usize = 8;
-/// A drive that allows so many open zones has more than the file system needs otherwise. Drives with fewer have large zones,
-/// which lie on all dies.
+/// A drive that allows this many open zones has some to spare. Drives with fewer have large zones, each on all dies.
 pub(super) const MANY_SLOTS: usize = 32;
 
-/// What a new zone of a stripe gets before the others get more, in longest appends.
+/// The longest appends that a new zone of a stripe gets before its other zones get more.
 pub(super) const HEAD_START: u64 = 4;
 
 /// The zones that are written beside the newest one.

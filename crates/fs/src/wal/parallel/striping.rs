@@ -10,7 +10,7 @@ use crate::shared::Handle;
 use crate::wal::parallel::health::Health;
 use crate::wal::parallel::replacement::Replacement;
 
-/// The width of a log against what the file system can spare.
+/// The stripe width that a log wants, and the zones that the file system can spare.
 #[derive(Debug)]
 pub(super) struct Striping {
     handle: Arc<Handle>,
@@ -30,7 +30,7 @@ impl Striping {
         Striping { handle, replacement, health, work }
     }
 
-    /// There are several writers: from now on as many zones as the largest width.
+    /// Notes that the log has several writers: from now on it uses the largest width.
     pub(super) fn widen(&self) {
         let stripe = &self.replacement.stripe;
         if stripe.width.load(Ordering::Relaxed) == stripe.max_width {
@@ -51,7 +51,7 @@ impl Striping {
         self.work.notify();
     }
 
-    /// Whether a segment should be fetched for one more zone of the stripe: a zone is ready, and nobody has to make room for it.
+    /// True if a segment should be fetched for one more zone of the stripe: a zone is ready, and no other use has to make room.
     /// If none is ready, maintenance is woken when the space changes. `has_room`: whether the log may take a further zone.
     pub(super) fn wants_zone(self: &Arc<Striping>, has_room: impl FnOnce() -> bool) -> bool {
         let replacement = &self.replacement;

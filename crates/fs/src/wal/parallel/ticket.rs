@@ -4,12 +4,12 @@
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// An epoch of a parallel log: what was written between two openings.
+/// An epoch of a parallel log: the entries that were written between two openings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u32,
     /// Its first ticket.
     pub(crate) first: u64,
-    /// What was decided of the epoch before it: entries with this ticket or a higher one do not count.
+    /// The decision about the epoch before this one: its entries with this ticket or a higher one do not count.
     pub(crate) settled: u64,
 }

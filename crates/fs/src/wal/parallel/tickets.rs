@@ -1,16 +1,17 @@
-//! The tickets of a parallel log: handed out in order, done in any order, and the lowest one that is not done.
+//! The tickets of a parallel log: given in order, completed in any order, and the lowest open ticket.
 //!
-//! A ring has a slot for each ticket that may be open. Who is done marks the slot and moves the lowest one on over
-//! all marked slots; of two who are done at the same time, at least one sees the other's mark.
+//! A ring has a slot for each ticket that may be open. A thread that completes a ticket marks its slot, and then advances the
+//! lowest open ticket over all marked slots. Of two threads that complete tickets at the same time, at least one sees the
+//! other's mark.
 
 use super::atomic::{AtomicU64, Ordering, fence};
 
-/// The counters.
+/// The ticket counters of a log.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     next: AtomicU64,
     low: AtomicU64,
-    /// Each slot holds one more than the last of its tickets that is done.
+    /// Each slot holds one more than the newest completed ticket of the slot.
     ring: Box<[AtomicU64]>,
 }
 
@@ -21,7 +22,7 @@ impl Tickets {
         Tickets { next: AtomicU64::new(first), low: AtomicU64::new(first), ring }
     }
 
-    /// The next `count` tickets: gives the first of them; `None` while too many are open.
+    /// Takes the next `count` tickets and gives the first one; `None` while too many are open.
     pub(crate) fn take(&self, count: u64) -> Option<u64> {
         let mut next = self.next.load(Ordering::Acquire);
         loop {
@@ -35,26 +36,26 @@ impl Tickets {
         }
     }
 
-    /// Whether `count` tickets could be had.
-    pub(crate) fn has(&self, count: u64) -> bool {
+    /// True if [`take`](Tickets::take) would give `count` tickets.
+    pub(crate) fn has_room(&self, count: u64) -> bool {
         self.next() + count <= self.low() + self.ring.len() as u64
     }
 
-    /// `count` tickets from `first` on are done: they exist on the device.
-    pub(crate) fn done(&self, first: u64, count: u64) {
+    /// Completes `count` tickets from `first` on: their entries are on the device.
+    pub(crate) fn complete(&self, first: u64, count: u64) {
         for ticket in first..first + count {
             self.slot(ticket).store(ticket + 1, Ordering::Release);
         }
         loop {
-            // Between the mark and the look at the lowest one: who moves that one on to ours sees the mark, or we see
-            // that it was moved.
+            // The fence orders the mark before the load of `low`: either the thread that advances `low` to this ticket sees
+            // the mark, or this thread sees the advanced `low`.
             fence(Ordering::SeqCst);
             let low = self.low.load(Ordering::Acquire);
             if self.slot(low).load(Ordering::Acquire) != low + 1 {
                 return;
             }
-            // Another one may have been faster: look again.
-            let _moved = self.low.compare_exchange(low, low + 1, Ordering::AcqRel, Ordering::Acquire);
+            // If another thread advanced `low` first, the loop loads the new value.
+            let _advanced = self.low.compare_exchange(low, low + 1, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
@@ -63,13 +64,13 @@ impl Tickets {
         self.ring.get(at).expect("a remainder is below the length")
     }
 
-    /// What is done at a moment: every ticket below the first number, and these runs above it, each the first ticket and the
-    /// one behind the last.
-    pub(crate) fn all_done(&self) -> (u64, Vec<(u64, u64)>) {
+    /// The completed tickets: all below the first number, and the runs above it, each the first ticket and the ticket after
+    /// the last one.
+    pub(crate) fn completed(&self) -> (u64, Vec<(u64, u64)>) {
         let low = self.low();
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for ticket in low + 1..self.next() {
-            // Also where a later ticket has the slot by now.
+            // A greater value means that a later ticket of the same slot is completed, and so this one too.
             if self.slot(ticket).load(Ordering::Acquire) <= ticket {
                 continue;
             }
@@ -81,12 +82,12 @@ impl Tickets {
         (low, runs)
     }
 
-    /// Every ticket below is done.
+    /// The lowest open ticket: every ticket below this is completed.
     pub(crate) fn low(&self) -> u64 {
         self.low.load(Ordering::Acquire)
     }
 
-    /// The ticket that is handed out next.
+    /// The ticket that is given next.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! A parallel log on a small drive, and writers.
+//! Helpers for tests of parallel logs: a small drive and writers.
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub fn options() -> EmuOptions {
     }
 }
 
-/// What is left of a replay.
+/// The remaining records of a replay.
 pub async fn try_all(mut replay: Replay) -> fs::Result<Records> {
     let mut records = Vec::new();
     while let Some(record) = replay.next().await? {
@@ -42,8 +42,8 @@ pub async fn all(replay: Replay) -> Records {
     try_all(replay).await.unwrap()
 }
 
-/// `writers` tasks that append `each` records: what `record` makes of the writer and the number, one in `synced` synced. Gives
-/// what they appended, in ticket order.
+/// Runs `writers` tasks that append `each` records, made by `record` from the writer and a number; one in `synced` is synced. Gives
+/// the records in ticket order.
 pub async fn append_all(
     fs: &Fs,
     log: &Arc<ParallelLog>,
@@ -68,7 +68,7 @@ pub async fn append_all(
     written
 }
 
-/// The same, each writer a thread.
+/// As [`append_all`], with a thread for each writer.
 pub fn append_all_from_threads(
     driver: &Arc<dyn Driver>,
     log: &ParallelLog,

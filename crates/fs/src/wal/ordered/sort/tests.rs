@@ -28,7 +28,7 @@ fn plain(sequence: u64, odd: bool) -> Found {
 }
 
 #[test]
-fn an_entry_goes_out_as_soon_as_all_before_it_are_there() {
+fn an_entry_is_ready_as_soon_as_all_earlier_ones_came() {
     let mut sorter = sorter();
     assert_eq!(push(&mut sorter, plain(0, false)), [0]);
     assert_eq!(push(&mut sorter, plain(2, false)), []);
@@ -37,7 +37,7 @@ fn an_entry_goes_out_as_soon_as_all_before_it_are_there() {
 }
 
 #[test]
-fn what_waits_behind_a_gap_that_may_be_there_goes_out_when_the_region_ends() {
+fn entries_after_an_allowed_gap_are_ready_when_the_region_ends() {
     let mut sorter = sorter();
     // Ticket 1 was not acknowledged when 2 was submitted.
     assert_eq!(push(&mut sorter, found(0, 0, (0, 1), false)), [0]);
@@ -46,10 +46,10 @@ fn what_waits_behind_a_gap_that_may_be_there_goes_out_when_the_region_ends() {
 }
 
 #[test]
-fn the_end_of_a_segment_decides_what_is_before_its_last_entry() {
+fn the_end_of_a_segment_decides_all_entries_before_its_last_one() {
     let mut sorter = sorter();
     push(&mut sorter, found(1, 0, (0, 1), false));
-    // The last entry goes on in the next segment.
+    // The last entry has a second part in the next segment.
     push(&mut sorter, found(2, 0, (0, 2), false));
     sorter.end_of_segment();
     assert_eq!(out(&mut sorter), [1]);
@@ -57,7 +57,7 @@ fn the_end_of_a_segment_decides_what_is_before_its_last_entry() {
 }
 
 #[test]
-fn an_entry_that_lies_behind_the_end_of_its_region_is_lost() {
+fn an_entry_found_after_the_end_of_its_region_does_not_count() {
     let mut sorter = sorter();
     let order = [plain(0, false), plain(2, false), plain(3, true), plain(1, false)];
     let all: Vec<u64> = order.into_iter().flat_map(|found| push(&mut sorter, found)).collect();
@@ -68,7 +68,7 @@ fn an_entry_that_lies_behind_the_end_of_its_region_is_lost() {
 }
 
 #[test]
-fn an_old_block_that_a_hole_shows_again_ends_no_region() {
+fn an_old_block_that_reappears_ends_no_region() {
     let mut sorter = sorter();
     assert_eq!(push(&mut sorter, plain(0, false)), [0]);
     assert_eq!(push(&mut sorter, plain(1, true)), [1]);
@@ -80,7 +80,7 @@ fn an_old_block_that_a_hole_shows_again_ends_no_region() {
 }
 
 #[test]
-fn behind_a_gap_only_what_the_region_holds_is_remembered() {
+fn after_a_gap_only_the_parts_of_the_current_region_are_held() {
     let mut sorter = sorter();
     for sequence in 1..1000 {
         assert_eq!(push(&mut sorter, plain(sequence, sequence / 100 % 2 == 1)), []);
@@ -89,7 +89,7 @@ fn behind_a_gap_only_what_the_region_holds_is_remembered() {
 }
 
 #[test]
-fn the_broken_gap_rule_keeps_what_lies_behind() {
+fn the_broken_gap_rule_keeps_entries_after_a_gap() {
     let mut sorter = Sorter::new(&[Cut { epoch: 0, first_sequence: 0 }], &[], true);
     push(&mut sorter, plain(0, false));
     push(&mut sorter, plain(2, false));
@@ -97,7 +97,7 @@ fn the_broken_gap_rule_keeps_what_lies_behind() {
     assert_eq!(out(&mut sorter), [2]);
 }
 
-/// The rule as it reads, over everything that is there: what counts, what is missing first.
+/// The rule, applied to all parts at once: the parts that count, and the lowest missing sequence.
 fn model(all: &[Found]) -> (Vec<(u64, u16)>, u64) {
     let mut parts: BTreeMap<(u64, u16), Found> = BTreeMap::new();
     for found in all {
@@ -126,8 +126,8 @@ struct Entry {
     again: bool,
 }
 
-fn entries(waltz: bool) -> impl Strategy<Value = Vec<Entry>> {
-    let slack = if waltz { 0..6_u64 } else { 0..1 };
+fn entries(parallel: bool) -> impl Strategy<Value = Vec<Entry>> {
+    let slack = if parallel { 0..6_u64 } else { 0..1 };
     let lost = prop_oneof![9 => Just(None), 1 => (0..3_u16).prop_map(Some)];
     let entry = (1..4_u16, slack, lost, any::<u64>(), prop::bool::weighted(0.1))
         .prop_map(|(parts, slack, lost, shuffle, again)| Entry { parts, slack, lost, shuffle, again });
@@ -144,7 +144,7 @@ proptest! {
         let mut sorter = sorter();
         let (mut all, mut got) = (Vec::new(), Vec::new());
         for (number, group) in entries.chunks(region).enumerate() {
-            // Regions flip the bit; segments end without.
+            // A new region flips the bit; the end of a segment does not.
             let odd = !segments && number % 2 == 1;
             let mut here = Vec::new();
             for (at, entry) in (number * region..).zip(group) {
@@ -190,7 +190,7 @@ fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Fou
     Found { header, segment: 0, lba: Lba(sequence * 100 + u64::from(part)), end: Blocks(1) }
 }
 
-/// What counts, in the order in which it goes out, and how it ends.
+/// The parts that count, in the order in which they are ready, and the result.
 fn sorted(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
     let cuts: Vec<Cut> = cuts.iter().map(|&(epoch, first_sequence)| Cut { epoch, first_sequence }).collect();
     let mut sorter = Sorter::new(&cuts, &[], false);
@@ -215,8 +215,8 @@ fn a_gap_ends_a_stream() {
 }
 
 #[test]
-fn a_gap_that_nobody_needs_is_legal() {
-    // Ticket 1 was never acknowledged: 2 and 3 went out meanwhile. 5 needs a 4 that is lost.
+fn a_gap_that_no_entry_needs_is_allowed() {
+    // Ticket 1 was never acknowledged, and 2 and 3 were written meanwhile. 5 needs 4, which is lost.
     let found = [(0, 0), (2, 1), (3, 1), (5, 5)].map(|(s, needs)| part(0, s, needs, (0, 1))).to_vec();
     assert_eq!(kept(found, &[(0, 0)]).0, vec![0, 2, 3]);
 }
@@ -231,7 +231,7 @@ fn parts_are_kept_together_or_not_at_all() {
 }
 
 #[test]
-fn parts_of_two_makings_do_not_complete_each_other() {
+fn parts_with_different_counts_do_not_make_an_entry() {
     let found = vec![part(0, 0, 0, (0, 2)), part(0, 0, 0, (1, 3))];
     assert_eq!(kept(found, &[(0, 0)]).0, vec![]);
 }
@@ -252,7 +252,7 @@ fn an_epoch_without_a_cut_does_not_count() {
 }
 
 #[test]
-fn a_gap_below_a_cut_is_damage_and_is_said() {
+fn a_gap_below_a_cut_is_reported_as_damage() {
     let mut found = stream(1, &[0, 2]);
     found.extend(stream(2, &[3]));
     assert_eq!(kept(found, &[(1, 0), (2, 3)]), (vec![0], 3, Some(1)));
@@ -268,6 +268,6 @@ fn a_gap_that_a_later_entry_knew_to_be_durable_is_damage() {
 }
 
 #[test]
-fn an_empty_reopened_log_goes_on_at_its_cut() {
+fn an_empty_reopened_log_continues_at_its_cut() {
     assert_eq!(kept(Vec::new(), &[(1, 0), (2, 0)]), (vec![], 0, None));
 }

@@ -1,4 +1,4 @@
-//! Many appends in flight.
+//! The ordered log with many appends in flight.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::*;
 
 const US: Duration = Duration::from_micros(1);
 
-/// A drive that takes `us` for each write, and serves any number at once.
+/// A drive that takes `us` microseconds for each write, and serves any number of writes at once.
 fn parallel(us: u32) -> EmuOptions {
     let latency = Latency { write: US * us, flush: US * us, ..Latency::NONE };
     EmuOptions { latency, zones: 64, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
@@ -29,7 +29,7 @@ fn at(us: u32) -> Instant {
     Instant::ORIGIN.after(US * us)
 }
 
-/// A block's worth of stream bytes.
+/// Stream bytes of an entry of one block.
 const ENTRY: usize = BLOCK - HEADER_SIZE;
 
 #[test]
@@ -41,12 +41,12 @@ fn a_window_of_appends_is_in_flight_and_no_more() {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
             assert!(log.stats().appends <= n as u64 + 1);
         }
-        // 8 at a time, the last 8 still under way.
+        // 8 at a time; the last 8 are still in flight.
         assert_eq!(bench.driver.now(), at(300));
         log.flush().await.expect("writes");
         assert_eq!(bench.driver.now(), at(400));
         log.sync().await.expect("syncs");
-        assert_eq!(bench.driver.now(), at(500), "one flush for all");
+        assert_eq!(bench.driver.now(), at(500), "one flush covers all");
     });
     assert_eq!((log.stats().appends, log.stats().writes), (32, 0));
     let found = bench.recover(&FIRST);
@@ -54,7 +54,7 @@ fn a_window_of_appends_is_in_flight_and_no_more() {
 }
 
 #[test]
-fn in_write_mode_one_is_in_flight() {
+fn in_write_mode_one_operation_is_in_flight() {
     let bench = Bench::new(parallel(100), 64);
     let log = writer(&bench, LogOptions { mode: IoMode::Write, ..options(8, BLOCK) });
     bench.run(async {
@@ -67,7 +67,7 @@ fn in_write_mode_one_is_in_flight() {
 }
 
 #[test]
-fn parts_above_the_append_limit_fly_together() {
+fn parts_above_the_append_limit_are_in_flight_together() {
     let options_ = EmuOptions { max_append: Blocks(4), ..parallel(100) };
     let bench = Bench::new(options_, 64);
     let log = writer(&bench, options(64, 32 * BLOCK));
@@ -81,7 +81,7 @@ fn parts_above_the_append_limit_fly_together() {
 }
 
 #[test]
-fn entries_go_on_in_the_next_zone_while_the_last_ones_fly() {
+fn entries_go_to_the_next_zone_while_the_last_ones_of_a_zone_are_in_flight() {
     let bench = Bench::new(parallel(100), 64);
     let log = writer(&bench, options(64, 2 * BLOCK));
     let all = pattern(0, 64 * BLOCK);
@@ -95,12 +95,12 @@ fn entries_go_on_in_the_next_zone_while_the_last_ones_fly() {
 }
 
 #[test]
-fn a_log_that_may_hold_one_zone_fills_it_before_it_goes_on() {
+fn a_log_that_may_have_one_open_zone_fills_it_before_it_uses_the_next() {
     // The drive refuses a second open zone.
     let one = EmuOptions { max_open: Some(1), max_active: Some(1), reorder: true, ..parallel(100) };
     let bench = Bench::new(one, 64);
     bench.source.apart.store(true, Relaxed);
-    // Entries of 7 blocks: one of them lies in both zones.
+    // Entries of 7 blocks: one of them spans both zones.
     let log = writer(&bench, options(64, 7 * BLOCK));
     let all = pattern(0, 64 * BLOCK);
     bench.run(async {
@@ -112,7 +112,7 @@ fn a_log_that_may_hold_one_zone_fills_it_before_it_goes_on() {
 }
 
 #[test]
-fn at_a_barrier_everything_lands_before_the_next_region_begins() {
+fn at_a_barrier_all_operations_end_before_the_next_region_begins() {
     for (barrier, us) in [(BLOCK, 3200), (4 * BLOCK, 800), (16 * BLOCK, 200), (0, 100)] {
         let bench = Bench::new(parallel(100), 64);
         let log = writer(&bench, LogOptions { barrier, ..options(64, BLOCK) });
@@ -123,13 +123,13 @@ fn at_a_barrier_everything_lands_before_the_next_region_begins() {
             log.flush().await.expect("writes");
         });
         assert_eq!(bench.driver.now(), at(us), "a barrier every {barrier} bytes");
-        // A region of one entry goes out as a write.
+        // The entry of a region of one entry is a write.
         assert_eq!(log.stats().writes, if barrier == BLOCK { 32 } else { 0 });
     }
 }
 
 #[test]
-fn records_synced_at_the_same_time_share_an_entry_and_others_fly_beside_it() {
+fn records_synced_at_the_same_time_share_an_entry_and_later_ones_are_in_flight_beside_it() {
     let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel(100) }, 64);
     let log = writer(&bench, options(64, 16 * BLOCK));
     let tasks: Vec<_> = (0..16_u32)
@@ -142,8 +142,8 @@ fn records_synced_at_the_same_time_share_an_entry_and_others_fly_beside_it() {
                     let begin = driver.now();
                     log.append(&pattern(n as usize, 100)).await.expect("room");
                     log.sync().await.expect("syncs");
-                    // One latency for everybody: nobody waits for somebody else's operation, once the log has found
-                    // out that lone writes gain nothing here.
+                    // Each sync takes one latency: none waits for another sync's operation, once the log has
+                    // measured that lone writes gain nothing here.
                     let took = driver.now().since(begin);
                     assert!(round < 10 || took == US * 100, "writer {n}, round {round}: {took:?}");
                 }
@@ -160,7 +160,7 @@ fn records_synced_at_the_same_time_share_an_entry_and_others_fly_beside_it() {
 }
 
 #[test]
-fn a_failed_append_among_many_poisons_and_what_is_before_it_stays() {
+fn a_failed_append_among_many_poisons_the_log_and_the_entries_before_it_stay() {
     let bench = Bench::new(parallel(100), 64);
     let log = writer(&bench, options(8, BLOCK));
     bench.run(async {
@@ -180,11 +180,11 @@ fn a_failed_append_among_many_poisons_and_what_is_before_it_stays() {
         log.close().await.expect_err("poisoned");
     });
     let found = bench.recover(&FIRST);
-    assert_eq!(bench.content(&found), pattern(0, 6 * ENTRY), "two more landed before the gap");
+    assert_eq!(bench.content(&found), pattern(0, 6 * ENTRY), "two more entries are before the gap");
 }
 
 #[test]
-fn what_is_in_flight_is_read_from_memory() {
+fn entries_in_flight_are_read_from_memory() {
     let bench = Bench::new(parallel(100), 64);
     let log = writer(&bench, options(64, 2 * BLOCK));
     let all = pattern(0, 40_000);
@@ -200,7 +200,7 @@ fn what_is_in_flight_is_read_from_memory() {
 }
 
 #[test]
-fn a_record_that_is_dropped_half_way_poisons() {
+fn dropping_an_append_half_way_poisons_the_log() {
     let bench = Bench::new(parallel(100), 64);
     let log = writer(&bench, options(2, BLOCK));
     bench.run(async {
@@ -217,7 +217,7 @@ fn a_record_that_is_dropped_half_way_poisons() {
 }
 
 #[test]
-fn an_append_is_taken_apart_so_that_memory_stays_bounded() {
+fn a_long_append_is_split_so_that_memory_stays_bounded() {
     let bench = Bench::new(EmuOptions { zones: 200, ..parallel(100) }, 64);
     let log = writer(&bench, options(16, 4 * BLOCK));
     let all = pattern(0, 30 << 20);
@@ -231,7 +231,7 @@ fn an_append_is_taken_apart_so_that_memory_stays_bounded() {
 }
 
 #[test]
-fn a_slow_append_holds_nobody_but_those_who_need_it() {
+fn a_slow_append_delays_only_the_syncs_that_need_it() {
     let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel(100) }, 64);
     let log = writer(&bench, options(8, BLOCK));
     bench.run(async {
@@ -243,12 +243,12 @@ fn a_slow_append_holds_nobody_but_those_who_need_it() {
         for n in 2..30 {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
         }
-        // 28 entries passed it, seven at a time, and everything can be read.
+        // 28 later entries ended, seven at a time, and all bytes can be read.
         assert_eq!(bench.driver.now().since(begin), US * 300);
         let mut into = vec![0; 30 * ENTRY];
         assert_eq!(log.read_at(Bytes(0), &mut into).await.expect("reads"), into.len());
         assert_eq!((into, bench.driver.now().since(begin)), (pattern(0, 30 * ENTRY), US * 300));
-        // But what is behind it is not durable before it is, and memory stays bounded: the span ends here.
+        // Later entries are not durable before the slow one, and memory stays bounded: the span ends here.
         assert_eq!(log.durable(), Bytes(ENTRY as u64));
         for n in 30..40 {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");

@@ -51,7 +51,7 @@ struct Drive {
     flushes: AtomicU64,
     /// The next write or append takes so long.
     stalled: Mutex<Option<std::time::Duration>>,
-    /// What the test has synced and appended so far, and the medium around each operation, where wanted.
+    /// Bytes that the test has synced and appended, and the medium around each operation once the test asks for it.
     synced: AtomicU64,
     appended: AtomicU64,
     moments: Mutex<Option<Vec<Moment>>>,

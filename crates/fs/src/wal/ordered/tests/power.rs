@@ -9,13 +9,13 @@ use zoned::emu::{Exhaustive, Latency, Seeded};
 use super::*;
 use crate::rules::BrokenRule;
 
-/// What a cut may leave: at least `durable` bytes, at most `appended`.
+/// The bytes that a cut may leave: at least `durable`, at most `appended`.
 struct Bounds {
     durable: usize,
     appended: usize,
 }
 
-/// Checks one image; gives how many bytes it holds, or what is wrong with it.
+/// Recovers the log of one image; gives its number of bytes, or the defect.
 fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, String> {
     let bench = Bench::from_media(media);
     let found = bench.recover_from(&FIRST, segments);
@@ -27,7 +27,7 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
         return Err(format!("invented: {} bytes", all.len()));
     }
     assert_eq!(found.missing, None);
-    // The log goes on: a new epoch behind whatever the cut left.
+    // The log is continued after the cut, in a new epoch.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: found.next_sequence }];
     let zone = segments.last().map_or(1, |s| s.zone.0 + 1);
     bench.source.left.lock().retain(|s| s.zone.0 >= zone);
@@ -41,13 +41,13 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
     let segments = [segments, &*bench.source.given.lock()].concat();
     let again = bench.recover_from(&cuts, &segments);
     if bench.content(&again) != pattern(0, all.len() + 5000) {
-        return Err("lost: the reopened log does not hold what was added".into());
+        return Err("lost: the reopened log does not have the appended bytes".into());
     }
     Ok(all.len())
 }
 
-/// Runs appends and syncs, and cuts the power before and after each device operation, and while it is in flight.
-/// Every outcome where there are at most `bound` of them, as many by chance besides where there are more.
+/// Runs appends and syncs, and cuts the power before, during and after each device operation.
+/// Checks every outcome where there are at most `bound`; otherwise the first `bound` outcomes and as many random ones.
 fn explore(
     broken_rule: Option<BrokenRule>,
     buffer: usize,

@@ -8,7 +8,7 @@ use zoned::emu::Latency;
 use super::*;
 use crate::rules::Rules;
 use crate::wal::ordered::stream::HELD;
-use crate::wal::ordered::stream::{LogStream, MEMORY, Unread, stream};
+use crate::wal::ordered::stream::{LogStream, MEMORY, Unrecovered, stream};
 
 /// Entry `sequence` of one block, with its place in the log as its bytes.
 fn entry(zone: u32, sequence: u64, odd: bool) -> Vec<u8> {
@@ -56,9 +56,9 @@ impl Bench {
         bytes.chunks(1024 * BLOCK).for_each(|bytes| self.put_raw(zone, bytes));
     }
 
-    /// Begins to read ahead; what recovery found comes with the end.
+    /// Begins a stream with recovery; the task gives the result of the recovery.
     fn stream(&self, segments: &[Segment]) -> (LogStream, units::Spawned<Result<Recovered>>) {
-        let unread = Unread {
+        let unrecovered = Unrecovered {
             uuid: uuid(),
             log: LOG,
             cuts: FIRST.to_vec(),
@@ -67,7 +67,7 @@ impl Bench {
         };
         let (stream, mut filler) = stream(&self.dev(), check());
         let filled = spawn(&*self.driver, "reader", async move {
-            let found = filler.recover(&unread).await;
+            let found = filler.recover(&unrecovered).await;
             filler.end(found.as_ref().map(drop).map_err(Clone::clone));
             found
         });
@@ -144,7 +144,7 @@ fn reading_a_log_reads_each_block_once() {
 }
 
 #[test]
-fn a_slow_drive_is_read_as_fast_as_it_can() {
+fn a_slow_drive_is_read_at_its_full_rate() {
     // A read takes a millisecond, whatever its length: twelve in flight give 12 MiB in each.
     let bench = large(Duration::from_millis(1));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
@@ -156,7 +156,7 @@ fn a_slow_drive_is_read_as_fast_as_it_can() {
     assert!(took <= Duration::from_millis(7).as_nanos() as u64, "64 MiB took {took} ns");
 }
 
-/// How long a profile's drive takes for `mib` MiB of log by a stream, and for the same blocks by reads alone.
+/// Times in which a profile's drive gives `mib` MiB of log to a stream, and the same blocks to plain reads.
 fn on_profile(name: &str, mib: u64) -> (u64, u64) {
     let profile = zoned::emu::Profile::load(name).expect("a profile");
     let base = EmuOptions { track_power_cuts: false, zones: 4, ..EmuOptions::tiny() };
@@ -175,7 +175,7 @@ fn on_profile(name: &str, mib: u64) -> (u64, u64) {
     });
     let raw = time(&mut || {
         let start = bench.drive.geometry.start(ZoneId(1));
-        // As many as the drive takes at once.
+        // As many reads as the drive serves at once.
         let ios = (0..mib)
             .map(|n| bench.drive.emu_dev().read(start.plus(Blocks(n * 256)), BufMut::zeroed(1 << 20)));
         let all = bench.run(zoned::join_all(ios.collect()));
@@ -196,9 +196,9 @@ fn reading_a_log_reaches_the_bandwidth_of_published_drives() {
 }
 
 #[test]
-fn entries_that_wait_keep_their_places_only_and_memory_is_bounded() {
+fn the_bytes_of_entries_that_wait_long_are_dropped_and_memory_is_bounded() {
     let bench = large(Duration::ZERO);
-    // The first entry lies behind all the others.
+    // The first entry has the highest address.
     let count = 12 << 10;
     bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -212,14 +212,14 @@ fn entries_that_wait_keep_their_places_only_and_memory_is_bounded() {
 }
 
 #[test]
-fn what_waited_is_checked_when_it_is_read_again() {
+fn an_entry_that_is_read_a_second_time_is_checked_again() {
     let bench = large(Duration::ZERO);
     let count = 12 << 10;
     bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     bench.run(async { stream.read(&mut [0; 100]).await.expect("reads") });
     bench.run(filled).expect("recovers");
-    // A bit of entry 5 is lost meanwhile.
+    // A bit of entry 5 flips before the second read.
     bench.reset(1);
     bench.put_all(1, (1..5).map(|n| (n, false)));
     let mut damaged = entry(1, 5, false);
@@ -253,7 +253,7 @@ fn a_part_longer_than_a_transfer_is_read_in_several_and_checked() {
 }
 
 #[test]
-fn a_reader_that_pauses_stops_the_reading_ahead() {
+fn a_reader_that_pauses_stops_the_read_ahead() {
     let bench = large(Duration::from_micros(10));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -272,20 +272,20 @@ fn a_reader_that_pauses_stops_the_reading_ahead() {
 }
 
 #[test]
-fn a_dropped_stream_ends_its_reading() {
+fn dropping_a_stream_ends_its_filler() {
     let bench = large(Duration::from_micros(10));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     bench.run(async { stream.read(&mut [0; 100]).await.expect("reads") });
     drop(stream);
-    assert_eq!(bench.run(filled).expect_err("nobody reads").kind(), ErrorKind::Closed);
+    assert_eq!(bench.run(filled).expect_err("the stream was dropped").kind(), ErrorKind::Closed);
 }
 
 #[test]
-fn a_gap_ends_the_stream_and_the_rest_is_read_for_proof() {
+fn a_gap_ends_the_stream_and_later_entries_prove_the_damage() {
     let bench = large(Duration::ZERO);
     bench.put_all(1, (0..10).chain(11..5000).map(|n| (n, false)));
-    // The last entry knew that the lost one was durable.
+    // The last entry proves that the lost one was durable.
     let segments = [segment(1, 0, 16 << 10)];
     let mut last = entry(1, 5000, false);
     let mut header = EntryHeader::parse(&last).expect("a header");
@@ -301,7 +301,7 @@ fn a_gap_ends_the_stream_and_the_rest_is_read_for_proof() {
 }
 
 #[test]
-fn a_read_error_reaches_the_reader_and_is_no_end() {
+fn a_read_error_reaches_the_reader_instead_of_an_end() {
     let bench = large(Duration::ZERO);
     bench.put_all(1, (0..100).map(|n| (n, false)));
     bench.drive.emu.fail(zoned::emu::FaultSpec::next(zoned::emu::FaultOp::Read));
@@ -311,11 +311,11 @@ fn a_read_error_reaches_the_reader_and_is_no_end() {
 }
 
 #[test]
-fn parts_and_regions_in_any_order_come_out_in_the_order_of_the_stream() {
+fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
     let bench = large(Duration::ZERO);
     let whole = pattern(0, 7 * 3000);
     let piece = |n: usize| &whole[n * 3000..(n + 1) * 3000];
-    // Entry 0 is one part, 1 has three, 2 one; then a barrier; 3 and 4.
+    // Entry 0 has one part, 1 has three, 2 has one; a barrier; then entries 3 and 4.
     let places = [
         sealed(1, 2, (0, 1), false, piece(4)),
         sealed(1, 1, (2, 3), false, piece(3)),
@@ -341,7 +341,7 @@ fn parts_and_regions_in_any_order_come_out_in_the_order_of_the_stream() {
         let expected = &whole[from..(from + len).min(whole.len())];
         assert_eq!((got, &into[..got]), (expected.len(), expected));
     }
-    // All of it lies side by side: one operation, in whatever order.
+    // All parts are adjacent: one operation reads them in any order.
     bench.drive.reads.store(0, Ordering::Relaxed);
     let mut all = vec![0; whole.len()];
     bench.run(found.index.read_at(&bench.dev(), check(), Bytes(0), &mut all)).expect("reads");
@@ -350,7 +350,7 @@ fn parts_and_regions_in_any_order_come_out_in_the_order_of_the_stream() {
 
 #[test]
 fn small_entries_are_read_along_their_index_in_bounded_memory() {
-    // 100 bytes in each block: what a log holds whose every record was synced.
+    // 100 bytes in each block: a log whose records were synced one by one.
     let bench = large(Duration::ZERO);
     let content = pattern(0, 1_200_000);
     let blocks: Vec<u8> = content

@@ -27,7 +27,7 @@ fn a_torn_entry_is_refused_wherever_it_is_torn() {
             image[(2 * BLOCKS + torn) * BLOCK..].fill(garbage);
             bench.put_raw(1, &image);
             let found = bench.recover(&FIRST);
-            assert_eq!(bench.content(&found), pattern(0, 2 * each), "torn behind {torn} blocks");
+            assert_eq!(bench.content(&found), pattern(0, 2 * each), "torn after {torn} blocks");
             assert_eq!((found.used, found.next_sequence, found.dropped), (vec![Blocks(8)], 2, 0));
         }
     }
@@ -45,18 +45,18 @@ fn one_lost_block_within_an_entry_is_noticed() {
         let found = bench.recover(&FIRST);
         let kept = lost / BLOCKS;
         assert_eq!(bench.content(&found), pattern(0, kept * each), "block {lost} lost");
-        assert_eq!(found.dropped, 2 - kept, "the entries behind the gap are valid, and not kept");
+        assert_eq!(found.dropped, 2 - kept, "the entries after the gap are valid, and not kept");
     }
 }
 
 #[test]
-fn a_log_goes_on_behind_a_tear_in_mid_zone() {
+fn a_log_is_continued_after_a_torn_entry_within_a_zone() {
     let (bench, raw, each) = three_entries(4);
     bench.reset(1);
     bench.put_raw(1, &raw[..10 * BLOCK]);
     let found = bench.recover(&FIRST);
     assert_eq!(found.next_sequence, 2);
-    // The log is opened again, behind the torn entry: a new epoch at a recorded cut.
+    // The log is opened again after the torn entry: a new epoch with a recorded cut.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: 2 }];
     bench.source.left.lock().push_front(segment(1, 10, 14));
     let (dev, source) = (bench.dev(), bench.source.clone());
@@ -72,7 +72,7 @@ fn a_log_goes_on_behind_a_tear_in_mid_zone() {
 }
 
 #[test]
-fn entries_of_an_older_epoch_behind_the_cut_stay_dead() {
+fn entries_of_an_older_epoch_after_the_cut_do_not_count() {
     let bench = Bench::tiny();
     let writer = bench.writer(1);
     bench.run(async {
@@ -81,14 +81,14 @@ fn entries_of_an_older_epoch_behind_the_cut_stay_dead() {
             writer.sync().await.expect("syncs");
         }
     });
-    // "c" came to light only after the log was reopened without it.
+    // Entry "c" reappears after the log was reopened without it.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: 2 }];
     let found = bench.recover(&cuts);
     assert_eq!((bench.content(&found), found.next_sequence), (b"ab".to_vec(), 2));
 }
 
 #[test]
-fn what_an_earlier_use_of_the_zone_left_behind_is_refused() {
+fn entries_of_an_earlier_use_of_the_zone_are_refused() {
     let (bench, _, each) = three_entries(2);
     let old = Segment { generation: GENERATION + 1, ..segment(1, 0, 14) };
     assert_eq!(bench.recover_from(&FIRST, &[old]).size, 0);
@@ -96,7 +96,7 @@ fn what_an_earlier_use_of_the_zone_left_behind_is_refused() {
 }
 
 #[test]
-fn another_file_system_finds_nothing() {
+fn a_log_of_another_file_system_is_empty() {
     let (bench, ..) = three_entries(2);
     let other = Uuid::from_bytes([9; 16]);
     let found =
@@ -138,7 +138,7 @@ fn logs_that_share_a_zone_find_their_own() {
 }
 
 #[test]
-fn an_entry_above_the_transfer_limit_goes_out_in_parts_that_count_together() {
+fn the_parts_of_an_entry_above_the_transfer_limit_count_all_or_not_at_all() {
     let bench = Bench::new(EmuOptions::tiny(), 2);
     let writer = bench.writer(6);
     let each = 6 * BLOCK - 3 * HEADER_SIZE;
@@ -202,10 +202,14 @@ fn forged(sequence: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_payload_that_embeds_an_entry_is_not_taken_for_one() {
+fn an_entry_embedded_in_a_payload_is_not_recovered() {
     let bench = Bench::tiny();
     bench.put_raw(1, &forged(0));
-    assert_eq!(bench.content(&bench.recover_from(&FIRST, &[segment(1, 0, 14)])), b"forged", "the bait works");
+    assert_eq!(
+        bench.content(&bench.recover_from(&FIRST, &[segment(1, 0, 14)])),
+        b"forged",
+        "the embedded entry is valid by itself"
+    );
     bench.reset(1);
 
     let writer = bench.writer(4);
@@ -219,7 +223,7 @@ fn a_payload_that_embeds_an_entry_is_not_taken_for_one() {
     });
     let found = bench.recover(&FIRST);
     assert_eq!((bench.content(&found), found.dropped), (record, 0));
-    // The entry around it is torn: what it embeds does not come to light.
+    // The outer entry is torn: the embedded one is still not recovered.
     let mut image = bench.raw(1);
     image[..BLOCK].fill(0);
     bench.reset(1);
@@ -267,7 +271,7 @@ fn recovery_reads_each_written_block_once() {
 }
 
 #[test]
-fn a_drive_that_refuses_reads_past_the_pointer_is_not_asked_for_any() {
+fn recovery_reads_nothing_past_the_write_pointer() {
     let bench = Bench::new(EmuOptions { read_past_pointer: false, ..EmuOptions::tiny() }, 64);
     let writer = bench.writer(4);
     bench.run(async {
@@ -278,7 +282,7 @@ fn a_drive_that_refuses_reads_past_the_pointer_is_not_asked_for_any() {
 }
 
 #[test]
-fn an_empty_log_is_recovered_from_nothing() {
+fn a_log_without_segments_is_recovered_as_empty() {
     let bench = Bench::tiny();
     let found = bench.recover_from(&FIRST, &[]);
     assert_eq!((found.size, found.next_sequence, found.used), (0, 0, vec![]));

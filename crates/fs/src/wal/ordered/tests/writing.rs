@@ -1,4 +1,4 @@
-//! Appending, syncing, reading back, failing.
+//! Appends, syncs, reads and failures of the ordered log's writer.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn what_was_appended_is_read_and_recovered(steps in steps(), buffer in 1..20_usize, transfer in 1..16_u64) {
+    fn appended_bytes_are_read_and_recovered(steps in steps(), buffer in 1..20_usize, transfer in 1..16_u64) {
         let bench = Bench::new(EmuOptions { zones: 200, max_open: None, max_active: None, ..EmuOptions::tiny() }, transfer);
         let mut writer = bench.writer(buffer);
         let mut cuts = FIRST.to_vec();
@@ -97,7 +97,7 @@ fn small_records_share_an_entry() {
 }
 
 #[test]
-fn an_unfilled_segment_is_gone_on_with() {
+fn a_reopened_log_continues_in_its_partly_filled_segment() {
     let bench = Bench::tiny();
     let writer = bench.writer(8);
     bench.run(async {
@@ -138,13 +138,13 @@ fn concurrent_syncs_share_one_flush() {
             task.await;
         }
     });
-    // One round at most for who came first, one for all others who came during its write.
+    // At most one flush for the first caller, and one for all callers that came during its write.
     assert_eq!((bench.drive.flushes.load(Ordering::Relaxed), writer.durable().0), (1, 320));
     assert!(bench.drive.writes.load(Ordering::Relaxed) <= 2);
 }
 
 #[test]
-fn whoever_comes_during_the_flush_waits_for_the_next_one() {
+fn a_sync_that_comes_during_a_flush_waits_for_the_next_flush() {
     let bench = Bench::new(slow(100, 10), 64);
     let writer = Arc::new(bench.writer(8));
     let (driver, drive) = (bench.driver.clone(), bench.drive.clone());
@@ -154,7 +154,7 @@ fn whoever_comes_during_the_flush_waits_for_the_next_one() {
             let (writer, driver, drive) = (writer.clone(), driver.clone(), drive.clone());
             spawn(&*bench.driver, "late", async move {
                 sleep_until(&*driver, units::Instant::ORIGIN.after(Duration::from_micros(us))).await;
-                assert_eq!(drive.flushes.load(Ordering::Relaxed), 1, "the first flush is on its way");
+                assert_eq!(drive.flushes.load(Ordering::Relaxed), 1, "the first flush is in flight");
                 writer.append(b"late").await.expect("room");
                 writer.sync().await.expect("syncs");
                 driver.now()
@@ -164,7 +164,7 @@ fn whoever_comes_during_the_flush_waits_for_the_next_one() {
     bench.run(async {
         writer.append(b"early").await.expect("room");
         writer.sync().await.expect("syncs");
-        assert_eq!((writer.durable().0, writer.size().0), (5, 17), "the flush covers what came before it");
+        assert_eq!((writer.durable().0, writer.size().0), (5, 17), "the flush covers the bytes before it");
         assert_eq!(driver.now(), units::Instant::ORIGIN.after(Duration::from_micros(110)));
         for task in late {
             assert_eq!(task.await, units::Instant::ORIGIN.after(Duration::from_micros(210)));
@@ -174,7 +174,7 @@ fn whoever_comes_during_the_flush_waits_for_the_next_one() {
 }
 
 #[test]
-fn a_sync_with_nothing_new_costs_nothing() {
+fn a_sync_without_new_bytes_submits_no_operation() {
     let bench = Bench::tiny();
     let writer = bench.writer(8);
     bench.run(async {
@@ -261,7 +261,7 @@ fn a_failed_write_poisons_the_writer() {
 }
 
 #[test]
-fn a_failed_flush_poisons_the_writer_and_all_who_wait() {
+fn a_failed_flush_poisons_the_writer_and_fails_all_waiting_syncs() {
     let bench = Bench::new(slow(100, 10), 64);
     bench.drive.emu.fail(FaultSpec::next(FaultOp::Flush));
     let writer = Arc::new(bench.writer(8));
@@ -284,7 +284,7 @@ fn a_failed_flush_poisons_the_writer_and_all_who_wait() {
 }
 
 #[test]
-fn a_task_that_is_dropped_while_it_waits_loses_nothing() {
+fn dropping_a_waiting_task_loses_no_byte() {
     let bench = Bench::new(slow(100, 10), 64);
     let writer = bench.writer(8);
     bench.run(async {
@@ -308,7 +308,7 @@ fn spawn_sync(bench: &Bench, writer: &Arc<LogWriter>) -> units::Spawned<()> {
 }
 
 #[test]
-fn a_leader_dropped_while_it_flushes_leaves_the_lead_to_another() {
+fn when_a_leader_is_dropped_during_its_flush_another_sync_leads() {
     let bench = Bench::new(slow(100, 0), 64);
     let writer = Arc::new(bench.writer(8));
     bench.run(async {
@@ -333,7 +333,7 @@ fn a_leader_dropped_while_it_flushes_leaves_the_lead_to_another() {
 }
 
 #[test]
-fn no_space_before_the_first_byte_does_no_harm() {
+fn no_space_before_the_first_byte_does_not_poison_the_writer() {
     let bench = Bench::tiny();
     let writer = bench.writer(2);
     let left = std::mem::take(&mut *bench.source.left.lock());
@@ -347,7 +347,7 @@ fn no_space_before_the_first_byte_does_no_harm() {
 }
 
 #[test]
-fn no_space_within_a_record_poisons() {
+fn no_space_within_a_record_poisons_the_writer() {
     let bench = Bench::tiny();
     bench.source.left.lock().truncate(1);
     let writer = bench.writer(2);
@@ -361,7 +361,7 @@ fn no_space_within_a_record_poisons() {
 }
 
 #[test]
-fn a_closed_log_takes_no_more_and_can_still_be_synced_and_read() {
+fn a_closed_log_refuses_appends_and_can_be_synced_and_read() {
     let bench = Bench::tiny();
     let writer = bench.writer(2);
     bench.run(async {

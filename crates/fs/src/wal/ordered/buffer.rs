@@ -1,4 +1,4 @@
-//! The buffer of a log: bytes are copied once, to where they lie in the device operation that will carry them.
+//! The buffer of a log: bytes are copied once, to their place in the device operation that will carry them.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART, copy_unmasked}
 use crate::wal::options::{IoMode, LogOptions};
 use crate::wal::segment::{Next, Segment};
 
-/// Sizes that do not change while a log is open.
+/// Sizes that stay the same while a log is open.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) block_size: usize,
@@ -17,10 +17,10 @@ pub(super) struct Limits {
     part: Blocks,
     /// The longest entry, all parts together.
     entry: Blocks,
-    /// Entries end at multiples of this within their zone, where they are that long.
+    /// Long entries end at multiples of this many blocks within their zone.
     optimal: u64,
     zone_size: Blocks,
-    /// The longest region; zero for one that goes on.
+    /// Blocks of the longest region; zero for no bound.
     region: u64,
 }
 
@@ -50,8 +50,8 @@ impl Limits {
         self.bytes(self.entry)
     }
 
-    /// The longest entry at the start of `segment`: on a device that wants its writes to end somewhere it ends there, if it
-    /// reaches that far, and with the segment.
+    /// Blocks of the longest entry at the start of `segment`. It ends at one of the device's optimal boundaries if it reaches
+    /// one, and at the segment's end at the latest.
     fn entry_in(&self, segment: &Segment) -> Blocks {
         if self.optimal == 1 {
             return self.entry;
@@ -60,19 +60,19 @@ impl Limits {
         if room < self.entry { room } else { self.cut(segment.start, self.entry) }
     }
 
-    /// The longest part of an entry with `left` blocks to come, at the start of `segment`.
+    /// Blocks of the longest part at the start of `segment`, for an entry with `left` blocks to come.
     fn part_in(&self, segment: &Segment, left: Blocks) -> Blocks {
         let most = left.min(segment.end.minus(segment.start));
         if most <= self.part { most } else { self.cut(segment.start, self.part) }
     }
 
-    /// As many of `most` blocks from block `at` on as end where the device wants it, or all that do not reach that far.
+    /// How many of `most` blocks from block `at` on reach the last optimal boundary; all of them where they reach none.
     fn cut(&self, at: Blocks, most: Blocks) -> Blocks {
         let over = at.plus(most).0 % self.optimal;
         if over < most.0 { most.minus(Blocks(over)) } else { most }
     }
 
-    /// Bytes that a caller may put at a time, so that what is sealed and not sent stays bounded.
+    /// Bytes that a caller may append at a time: the bound of sealed and unsent bytes.
     pub(super) fn stride(&self) -> usize {
         self.entry_bytes().max(1 << 20)
     }
@@ -82,7 +82,7 @@ impl Limits {
     }
 }
 
-/// What all entries of a writer have in common.
+/// The fields that all entries of a writer share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) uuid: uuid::Uuid,
@@ -90,26 +90,26 @@ pub(super) struct Identity {
     pub(super) epoch: u32,
 }
 
-/// A part of the entry that is being filled or written.
+/// A part of an entry that is in the buffer or in the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) zone: ZoneId,
     generation: u64,
-    /// The block with the header: where it will lie if nothing is reordered, and where it lies once it has landed.
+    /// The block with the header: expected where no append is reordered, and known once the device has acknowledged it.
     pub(super) lba: Lba,
-    /// Where the part begins in the buffer.
+    /// The offset of the part's header in the buffer.
     pub(super) at: usize,
-    /// Bytes that it may have, header included: whole blocks.
+    /// The most bytes that the part may have, header included: whole blocks.
     room: usize,
-    /// Stream bytes in it.
+    /// Stream bytes in the part.
     pub(super) length: usize,
     pub(super) mask: u32,
-    /// Goes out when everything before it has landed.
-    pub(super) behind: bool,
+    /// The part is submitted when no earlier part is in flight.
+    pub(super) waits_for_earlier: bool,
 }
 
 impl Part {
-    /// Blocks of it.
+    /// The part's blocks.
     pub(super) fn blocks(&self, block_size: usize) -> usize {
         self.room / block_size
     }
@@ -119,31 +119,31 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) sequence: u64,
-    /// Between two regions lies a barrier.
+    /// The number of the entry's region: the first entry of a region is submitted when nothing is in flight.
     pub(super) region: u64,
-    /// The region holds nothing else.
+    /// The entry is the only one of its region.
     pub(super) alone: bool,
     pub(super) data: Buf,
     pub(super) parts: Vec<Part>,
-    /// Parts that have landed.
-    pub(super) landed: usize,
+    /// Parts that the device has acknowledged.
+    pub(super) acknowledged: usize,
 }
 
-/// Why [`Fill::put`] stopped.
+/// Why [`EntryBuffer::append`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// Everything is in the buffer.
+    /// All bytes are in the buffer.
     Done,
-    /// The segment is used up: give another one and go on.
+    /// The segment is full: the caller gives another one and goes on.
     NeedsSegment,
 }
 
-/// The entry that is being filled, and where it will go.
+/// The entry that takes the appended bytes, and the segment for its parts.
 #[derive(Debug)]
-pub(super) struct Fill {
+pub(super) struct EntryBuffer {
     pub(super) limits: Limits,
     data: Option<BufMut>,
-    /// Blocks that it may have.
+    /// The most blocks that the entry may have.
     most: Blocks,
     parts: Vec<Part>,
     /// Buffers for the next entries, and how many are kept.
@@ -153,18 +153,18 @@ pub(super) struct Fill {
     region: u64,
     filled: u64,
     segment: Option<Segment>,
-    /// The next part waits for everything before it.
-    behind: bool,
-    /// The block of the segment's zone that the next part begins at.
+    /// The next part is submitted when no earlier part is in flight.
+    waits_for_earlier: bool,
+    /// The first block of the next part within the segment's zone.
     next: Blocks,
     pub(super) next_sequence: u64,
     /// Every sequence below this is safe from a power cut.
     pub(super) durable: u64,
 }
 
-impl Fill {
-    pub(super) fn new(limits: Limits, first_sequence: u64, keep: usize) -> Fill {
-        Fill {
+impl EntryBuffer {
+    pub(super) fn new(limits: Limits, first_sequence: u64, keep: usize) -> EntryBuffer {
+        EntryBuffer {
             limits,
             data: None,
             most: Blocks::ZERO,
@@ -174,22 +174,22 @@ impl Fill {
             region: 0,
             filled: 0,
             segment: None,
-            behind: false,
+            waits_for_earlier: false,
             next: Blocks::ZERO,
             next_sequence: first_sequence,
             durable: first_sequence,
         }
     }
 
-    /// Goes on in the next segment; what was left of the one before stays unused.
-    pub(super) fn give(&mut self, Next { segment, beside }: Next) {
+    /// Goes on in the next segment. The unused rest of the segment before it stays unused.
+    pub(super) fn use_segment(&mut self, Next { segment, beside }: Next) {
         self.next = segment.start;
         self.segment = Some(segment);
-        self.behind = !beside;
+        self.waits_for_earlier = !beside;
     }
 
-    /// The unused rest of the segment that the next entry would go to.
-    pub(super) fn rest(&self) -> Option<Segment> {
+    /// The unused rest of the segment; `None` where no block is left.
+    pub(super) fn unused(&self) -> Option<Segment> {
         self.segment.map(|s| Segment { start: self.next, ..s }).filter(|s| s.start < s.end)
     }
 
@@ -207,9 +207,9 @@ impl Fill {
         self.parts.iter().map(|part| part.length as u64).sum()
     }
 
-    /// Copies as much of `data` as there is room for, sealing entries into `queue` as they fill up; gives the
-    /// number of bytes taken.
-    pub(super) fn put(
+    /// Copies as much of `data` as the segment has room for, and seals full entries into `queue`; gives the number of bytes
+    /// taken.
+    pub(super) fn append(
         &mut self,
         data: &[u8],
         identity: &Identity,
@@ -236,7 +236,7 @@ impl Fill {
                 self.seal(identity, queue);
                 continue;
             }
-            let Some(segment) = self.rest() else {
+            let Some(segment) = self.unused() else {
                 return (taken, Stop::NeedsSegment);
             };
             if self.parts.is_empty() {
@@ -263,12 +263,12 @@ impl Fill {
             room: self.limits.bytes(blocks),
             length: 0,
             mask: 0,
-            behind: std::mem::take(&mut self.behind),
+            waits_for_earlier: std::mem::take(&mut self.waits_for_earlier),
         });
         self.next = segment.start.plus(blocks);
     }
 
-    /// Ends the entry: what is in the buffer goes to `queue`, under one sequence.
+    /// Ends the entry: the buffered bytes go to `queue` under one sequence.
     pub(super) fn seal(&mut self, identity: &Identity, queue: &mut VecDeque<Sealed>) {
         let Some(mut data) = self.data.take() else { return };
         let block_size = self.limits.block_size;
@@ -298,7 +298,7 @@ impl Fill {
                 log: identity.log,
                 generation: part.generation,
                 sequence,
-                // In this mode an entry is of use only behind every entry before it: a gap ends the log.
+                // An entry of an ordered log counts only if every entry before it exists.
                 needs: sequence,
                 epoch: identity.epoch,
                 part: number,
@@ -314,10 +314,10 @@ impl Fill {
             }
         }
         let (region, data) = (self.region, data.freeze());
-        queue.push_back(Sealed { sequence, region, alone, data, parts, landed: 0 });
+        queue.push_back(Sealed { sequence, region, alone, data, parts, acknowledged: 0 });
     }
 
-    /// Takes a written entry's buffer back for the next one.
+    /// Keeps a written entry's buffer for a later entry.
     pub(super) fn recycle(&mut self, data: Buf) {
         if self.spare.len() < self.keep
             && let Ok(mut data) = data.try_into_mut()

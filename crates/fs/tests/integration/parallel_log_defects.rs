@@ -1,5 +1,5 @@
-//! What goes wrong in the parallel logs before this one, one test each: the same situation, handled. What concerns the
-//! memtable (snapshots that see gaps) is the engine's to show; here is what the log does for it.
+//! Defects of published parallel logs, one test each: this log in the same situation. Defects of the memtable (snapshots
+//! that see gaps) are tested with the engine.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZoneId, ZonedDevi
 
 const BLOCK: usize = 4096;
 
-/// A drive that notes the entries of the log with each append, and counts all operations.
+/// A drive that records the log entries of each append, and counts all operations.
 #[derive(Debug)]
 struct Watch {
     emu: Arc<Emu>,
@@ -65,7 +65,7 @@ fn world(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> Wor
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(dev, &MountOptions { broken_rule, ..MountOptions::default() }).await.unwrap();
         let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
-        // The log has a zone from here on.
+        // After this append the log has a zone.
         log.append(b"first", true).await.unwrap();
         (fs, Arc::new(log))
     });
@@ -76,14 +76,14 @@ async fn records(fs: &Fs) -> fs::Result<Records> {
     try_all(fs.read_parallel_log(PATH).await?).await
 }
 
-/// What a power cut right now leaves.
+/// The records that a power cut now leaves.
 fn after_a_cut(world: &World, seed: u64) -> fs::Result<Records> {
     let drive = world.drive.cut(&mut Seeded::new(seed));
     let fs = drive.mount();
     drive.run(records(&fs))
 }
 
-/// Several writers at once; gives what they appended, in ticket order.
+/// Appends from several writers at once; gives the records in ticket order.
 async fn write(world: &World, writers: usize, each: usize, len: usize) -> Records {
     let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
     append_all(&world.fs, &world.log, (writers, each), usize::MAX, record).await
@@ -98,17 +98,20 @@ fn a_record_carries_its_ticket_when_it_is_submitted() {
     let mut tickets: Vec<u64> = sent.iter().filter(|e| !e.padding).map(|e| e.sequence).collect();
     tickets.sort_unstable();
     assert_eq!(tickets, (1..=160).collect::<Vec<_>>());
-    assert!(written.iter().map(|(ticket, _)| ticket.0).eq(tickets), "and the writer was told the same");
+    assert!(
+        written.iter().map(|(ticket, _)| ticket.0).eq(tickets),
+        "each writer got the ticket of its entry"
+    );
     assert!(sent.iter().all(|e| e.needs <= e.sequence && (e.needs > 0 || e.padding)));
 }
 
 #[test]
-fn a_failed_append_is_reported_and_its_record_never_comes_back() {
+fn a_failed_append_is_reported_and_its_record_is_never_replayed() {
     for seed in 0..40 {
         let world = world(seed, EmuOptions { volatile_cache: seed.is_multiple_of(2), ..options() }, None);
         let (lost, after) = world.drive.run(async {
             world.log.append(b"before", false).await.unwrap();
-            // The record may be on the medium all the same.
+            // The failed append may still have put the record on the medium.
             let fault = FaultSpec::next(FaultOp::Write);
             world.drive.emu.fail(FaultSpec { landed: seed % 4 > 1, ..fault });
             let lost = world.log.append(b"lost", false).await.unwrap_err();
@@ -116,7 +119,7 @@ fn a_failed_append_is_reported_and_its_record_never_comes_back() {
             (lost, after)
         });
         assert!(matches!(lost.kind(), ErrorKind::Device(_)), "{lost}");
-        assert_eq!(after, Ticket(3), "the ticket of the lost one stays void");
+        assert_eq!(after, Ticket(3), "the ticket of the failed record stays void");
         let found = after_a_cut(&world, seed).unwrap();
         let found: Vec<_> = found.iter().map(|(ticket, record)| (ticket.0, record.as_slice())).collect();
         assert_eq!(found, [(0, &b"first"[..]), (1, b"before"), (3, b"after")], "seed {seed}");
@@ -129,7 +132,7 @@ fn a_failed_append_is_reported_and_its_record_never_comes_back() {
 }
 
 #[test]
-fn one_part_of_a_record_that_fails_fails_the_record() {
+fn a_failed_part_fails_the_whole_record() {
     let world = world(3, options(), None);
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec { after: 2, ..FaultSpec::next(FaultOp::Write) });
@@ -146,7 +149,7 @@ fn one_part_of_a_record_that_fails_fails_the_record() {
 }
 
 #[test]
-fn records_of_every_length_around_the_limits_come_back() {
+fn records_of_every_length_around_the_limits_are_replayed() {
     let world = world(5, EmuOptions { zones: 120, ..options() }, None);
     let append = 8 * BLOCK;
     let lens = [BLOCK, 2 * BLOCK, append, 2 * append, 60 * BLOCK, 70 * BLOCK];
@@ -157,7 +160,7 @@ fn records_of_every_length_around_the_limits_come_back() {
             let record = bytes(len, n);
             written.push((world.log.append(&record, false).await.unwrap(), record));
             if written.len().is_multiple_of(8) {
-                // Not all of it fits the drive at once.
+                // All records together do not fit the drive.
                 let half = written.len() / 2;
                 world.log.retire(written[half].0).unwrap();
                 written.drain(..half);
@@ -179,8 +182,8 @@ fn no_ticket_counts_as_acknowledged_before_its_record_is_on_the_drive() {
             let log = Arc::clone(&world.log);
             let task = spawn(&*driver, "writer", async move { log.append(b"slow", false).await.unwrap() });
             sleep_until(&*driver, driver.now().after(Duration::from_micros(60))).await;
-            assert_eq!(world.log.next_ticket(), Ticket(round + 1), "it has its ticket");
-            assert_eq!(world.log.acknowledged(), Ticket(round), "and the drive has not answered");
+            assert_eq!(world.log.next_ticket(), Ticket(round + 1), "the record has its ticket");
+            assert_eq!(world.log.acknowledged(), Ticket(round), "the drive has not acknowledged the record");
             assert_eq!(task.await, Ticket(round));
             assert_eq!(world.log.acknowledged(), Ticket(round + 1));
         }
@@ -188,7 +191,7 @@ fn no_ticket_counts_as_acknowledged_before_its_record_is_on_the_drive() {
 }
 
 #[test]
-fn without_voids_a_failed_append_that_landed_comes_back() {
+fn without_void_entries_a_failed_append_that_reached_the_medium_is_replayed() {
     let world = world(1, options(), Some(BrokenRule::Void));
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec::next(FaultOp::Write).landed());
@@ -199,7 +202,7 @@ fn without_voids_a_failed_append_that_landed_comes_back() {
     assert!(found.iter().any(|(_, record)| record == b"lost"), "{found:?}");
 }
 
-/// Records that are gone after a clean close: 8 writers, and a zone is left every few appends.
+/// The number of records that are lost after a clean close: 8 writers, and a zone replacement every few appends.
 fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
     let volatile_cache = seed.is_multiple_of(2);
     let world =
@@ -208,7 +211,7 @@ fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
         let written = write(&world, 8, 80, 5000).await;
         assert!(world.log.stats().replaced > 12);
         world.log.close().await.unwrap();
-        // A record that is gone and was durable is damage: then all are.
+        // A lost record that was durable is damage: then the replay fails, and all records count as lost.
         let found = records(&world.fs).await.unwrap_or_default();
         written.iter().filter(|record| !found.contains(record)).count()
     })
@@ -220,17 +223,17 @@ fn an_append_that_races_the_replacement_of_its_zone_is_not_lost() {
         assert_eq!(lost_at_replacements(seed, None), 0, "seed {seed}");
     }
     let lost: usize = (0..10).map(|seed| lost_at_replacements(seed, Some(BrokenRule::Replacement))).sum();
-    assert!(lost > 5, "a log that takes its padding's address for the end loses some: {lost}");
+    assert!(lost > 5, "a log that takes its padding's address for the end of the zone loses records: {lost}");
 }
 
 #[test]
-fn device_errors_end_and_are_remembered() {
+fn a_lasting_device_error_is_retried_a_bounded_number_of_times_and_poisons_the_log() {
     let world = world(9, options(), None);
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec::all(FaultOp::Write));
         let before = world.watch.operations.load(Ordering::Relaxed);
         let first = world.log.append(b"lost", true).await.unwrap_err();
-        // Nor could it be taken back: what became of it is not known.
+        // The void entry failed too, so whether the record exists is unknown.
         assert!(matches!(first.kind(), ErrorKind::Poisoned), "{first}");
         for _ in 0..10 {
             let next = world.log.append(b"lost", false).await.unwrap_err();
@@ -244,17 +247,17 @@ fn device_errors_end_and_are_remembered() {
 }
 
 #[test]
-fn a_failed_flush_poisons_for_what_the_cache_held_is_unknown() {
+fn a_failed_flush_poisons_the_log() {
     let world = world(11, options(), None);
     world.drive.run(async {
         world.log.append(b"unsynced", false).await.unwrap();
         world.drive.emu.fail(FaultSpec::next(FaultOp::Flush));
-        // Not that it failed for good: it comes back below.
+        // The record is in the cache and may survive: the replay below gives it.
         assert_eq!(world.log.append(b"synced", true).await.unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(world.log.append(b"next", false).await.unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(world.log.sync().await.unwrap_err().kind(), ErrorKind::Poisoned);
         assert!(world.log.close().await.is_err());
-        // Opened again, the log says what is there.
+        // Opening the log again tells which records exist.
         let (log, mut replay) = world.fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
         let mut found = Vec::new();
         while let Some((_, record)) = replay.next().await.unwrap() {
@@ -266,7 +269,7 @@ fn a_failed_flush_poisons_for_what_the_cache_held_is_unknown() {
     });
 }
 
-/// Flips a bit of the zone.
+/// Flips a bit of the byte at offset `byte` of the zone.
 fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
     let dev = drive.dev();
     drive.run(async {
@@ -281,7 +284,7 @@ fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
 }
 
 #[test]
-fn a_record_that_was_durable_and_is_gone_is_damage() {
+fn a_lost_record_that_was_durable_is_reported_as_damage() {
     let world = world(13, options(), None);
     let zone = world.drive.run(async {
         for n in 0..9_u8 {
@@ -300,7 +303,7 @@ fn a_record_that_was_durable_and_is_gone_is_damage() {
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
-/// The latency of each append in the order of their ends, with the number of zones left before it.
+/// The latency of each append in the order in which they ended, and the number of zone replacements.
 fn latencies(options: EmuOptions, writers: usize, each: usize) -> (Vec<Duration>, u64) {
     let world = world(17, options, None);
     let all = Arc::new(Mutex::new(Vec::new()));
@@ -330,7 +333,7 @@ fn latencies(options: EmuOptions, writers: usize, each: usize) -> (Vec<Duration>
 }
 
 #[test]
-fn no_append_of_eight_writers_is_slower_than_three_of_its_neighbours_because_a_zone_is_replaced() {
+fn no_append_takes_three_times_the_median_of_its_neighbours_because_a_zone_is_replaced() {
     let latency = Latency {
         write: Duration::from_micros(100),
         flush: Duration::from_micros(300),
@@ -350,7 +353,7 @@ fn no_append_of_eight_writers_is_slower_than_three_of_its_neighbours_because_a_z
             ..options()
         };
         let (latencies, replaced) = latencies(options, 8, 2000);
-        assert!(replaced >= 30, "{replaced} zones were left");
+        assert!(replaced >= 30, "{replaced} zones were replaced");
         for (at, latency) in latencies.iter().enumerate() {
             let mut around = latencies[at.saturating_sub(32)..(at + 32).min(latencies.len())].to_vec();
             around.sort_unstable();

@@ -1,4 +1,4 @@
-//! A parallel log that writes several zones at a time.
+//! A parallel log that is striped over several zones.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -30,13 +30,13 @@ fn log_zones(fs: &Fs) -> usize {
 }
 
 #[test]
-fn records_that_went_to_several_zones_come_back_in_ticket_order() {
+fn records_striped_over_several_zones_are_replayed_in_ticket_order() {
     for (zones, batching) in [(2, Batching::Each), (3, Batching::Each), (3, Batching::Auto)] {
         let (drive, fs) = drive(false);
         let written = drive.run(async {
             let (log, _) = open(&fs, zones, batching).await;
             let mut written = write(&fs, &log, 8, 5).await;
-            // The drive's next operations are the keeper's.
+            // The drive's next operations are the ones that open zones ahead.
             units::sleep_until(&**fs.driver(), fs.driver().now().after(std::time::Duration::from_millis(2)))
                 .await;
             written.extend(write(&fs, &log, 8, 2).await);
@@ -73,12 +73,12 @@ fn with_a_volatile_cache_one_zone_is_written_at_a_time() {
 }
 
 #[test]
-fn a_kill_of_the_process_loses_nothing_of_several_zones() {
+fn a_kill_of_the_process_loses_no_acknowledged_record_of_a_striped_log() {
     let (drive, fs) = drive(false);
     let written = drive.run(async {
         let (log, _) = open(&fs, 3, Batching::Each).await;
         let written = write(&fs, &log, 8, 40).await;
-        // Neither closed nor unmounted.
+        // The log is not closed, and the file system is not unmounted.
         std::mem::forget(log);
         written
     });
@@ -89,11 +89,11 @@ fn a_kill_of_the_process_loses_nothing_of_several_zones() {
 }
 
 #[test]
-fn zones_are_given_up_as_their_records_are_retired() {
+fn zones_of_a_striped_log_are_freed_as_their_records_are_retired() {
     let (drive, fs) = drive(false);
     drive.run(async {
         let (log, _) = open(&fs, 3, Batching::Auto).await;
-        // Far more than the drive holds.
+        // Far more bytes than the drive has.
         for round in 0..30 {
             let written = write(&fs, &log, if round % 3 == 0 { 1 } else { 4 }, 20).await;
             assert!(log_zones(&fs) <= 14, "round {round}: {} zones", log_zones(&fs));
@@ -108,7 +108,7 @@ fn zones_are_given_up_as_their_records_are_retired() {
     drive.check();
 }
 
-/// Records a second of some writers on a drive of `profile`, and the zones that the log wrote at a time in the end.
+/// Records per second of `writers` writers on a drive of `profile`, and the stripe width at the end.
 fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let dev = zoned::open(&format!("emu:mem?profile={profile}"), Arc::clone(&driver)).unwrap();
@@ -126,11 +126,11 @@ fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
 }
 
 #[test]
-fn where_zones_lie_on_dies_of_their_own_several_writers_have_several_and_a_lone_one_has_one() {
+fn where_zones_have_dies_of_their_own_several_writers_get_several_zones_and_a_lone_writer_one() {
     const DRIVE: &str = "smallzone&zones=64";
     let ((one, _), (more, zones)) = (rate(DRIVE, 1, 4), rate(DRIVE, 0, 4));
     assert!(more > 1.7 * one && zones == 8, "{one:.0} and {more:.0} with {zones} zones");
     assert_eq!(rate(DRIVE, 0, 1).1, 1);
-    // Few open zones, which share all dies.
+    // This drive has few open zones, and each uses all dies.
     assert_eq!(rate("zn540&zones=16&zone-size=64MiB&zone-capacity=64MiB", 0, 4).1, 1);
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in the append logs before this one, one test each: the same situation, handled.
+//! Defects of published logs with zone appends, one test each: the ordered log in the same situation.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -50,14 +50,14 @@ fn record(n: usize) -> Vec<u8> {
     bytes(700 + (n * 379) % 3000, n as u8)
 }
 
-/// What a power cut right now leaves of a file.
+/// The content of a file after a power cut now.
 fn after_a_cut(drive: &Drive, seed: u64, path: &str) -> Vec<u8> {
     let cut = drive.cut(&mut Seeded::new(seed));
     let fs = cut.mount();
     cut.run(read(&fs, path)).unwrap()
 }
 
-/// An operation as the drive got it.
+/// An operation that was submitted to the drive.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Instant,
@@ -66,7 +66,7 @@ struct Sent {
     entry: EntryHeader,
 }
 
-/// A drive that notes the log entries that are sent to it.
+/// A drive that records the log entries that are submitted to it.
 #[derive(Debug)]
 struct Watch {
     emu: Arc<Emu>,
@@ -109,7 +109,7 @@ fn log_zones(fs: &Fs) -> Vec<ZoneId> {
     fs.zone_map().into_iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.zone).collect()
 }
 
-/// The sequences of the entries in a zone, in the order in which they lie there.
+/// The sequences of the entries in a zone, in the order of their addresses.
 fn sequences(drive: &Drive, uuid: Uuid, zone: ZoneId) -> Vec<u64> {
     let dev = drive.dev();
     drive.run(async {
@@ -142,7 +142,7 @@ async fn append_some(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8
     all
 }
 
-/// Many records in flight, one more, a sync: what a power cut right after it leaves, and what should be there.
+/// Syncs one more record while many are in flight; gives the log after a power cut right after the sync, and the expected log.
 fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let buffer = [1, 2, 8][seed as usize % 3] * BLOCK;
@@ -150,7 +150,7 @@ fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u
     let fs = drive.run(Fs::mount(drive.dev(), &options)).unwrap();
     let wanted = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
-        // The file itself is durable, whatever becomes of its bytes.
+        // The file itself is durable; its bytes may be lost.
         writer.append(b"first").await.unwrap();
         writer.sync().await.unwrap();
         fs.sync().await.unwrap();
@@ -180,11 +180,11 @@ fn a_sync_that_drains_before_it_sends_its_buffer_loses_the_record() {
         found.len() < wanted.len()
     });
     let lost = lost.count();
-    assert!(lost > 10, "{lost} of 60 cuts lose it");
+    assert!(lost > 10, "{lost} of 60 cuts lose the record");
 }
 
 #[test]
-fn a_hundred_synced_entries_of_one_kib_all_come_back() {
+fn a_hundred_synced_entries_of_one_kib_are_all_recovered() {
     for buffer in [BLOCK, 64 << 10] {
         let drive = drive(3, EmuOptions { zones: 64, ..options(true) });
         let fs = mount(&drive, drive.dev(), append_mode(buffer));
@@ -198,14 +198,14 @@ fn a_hundred_synced_entries_of_one_kib_all_come_back() {
                 wanted.extend_from_slice(&record);
             }
         });
-        // Each fills its block up with padding, and the decoder goes on behind it.
+        // Each entry pads its block, and the next entry begins after the padding.
         let found = after_a_cut(&drive, 5, "/a.log");
         assert!(found == wanted, "{} of {} bytes", found.len(), wanted.len());
     }
 }
 
 #[test]
-fn entries_that_lie_in_another_order_than_they_were_appended_give_the_right_bytes() {
+fn entries_whose_appends_were_reordered_give_the_right_bytes() {
     let mut shuffled = 0;
     for seed in 0..20 {
         let drive = drive(seed, options(false));
@@ -225,11 +225,11 @@ fn entries_that_lie_in_another_order_than_they_were_appended_give_the_right_byte
         let found = after_a_cut(&drive, seed, "/a.log");
         assert!(found == wanted, "seed {seed}: {} of {} bytes", found.len(), wanted.len());
     }
-    assert!(shuffled > 200, "{shuffled} entries lie behind a later one");
+    assert!(shuffled > 200, "{shuffled} entries have a higher address than a later one");
 }
 
-/// A power cut while many entries are in flight: whether it left a gap, how much was synced, what was appended, and what
-/// a mount finds.
+/// Cuts the power while many entries are in flight. Gives whether the cut left a gap, the number of synced bytes, the
+/// appended bytes, and the recovered bytes.
 fn cut_in_flight(seed: u64, broken_rule: Option<BrokenRule>) -> (bool, usize, Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
@@ -255,7 +255,7 @@ fn cut_in_flight(seed: u64, broken_rule: Option<BrokenRule>) -> (bool, usize, Ve
 }
 
 #[test]
-fn entries_behind_a_gap_are_not_taken() {
+fn entries_after_a_gap_are_not_recovered() {
     let mut gaps = 0;
     for seed in 0..120 {
         let (gap, synced, wanted, found) = cut_in_flight(seed, None);
@@ -266,7 +266,7 @@ fn entries_behind_a_gap_are_not_taken() {
 }
 
 #[test]
-fn a_recovery_that_takes_them_gives_bytes_that_were_never_appended() {
+fn a_recovery_that_keeps_entries_after_a_gap_gives_bytes_that_were_never_appended() {
     let wrong = |seed: &u64| {
         let (_, _, wanted, found) = cut_in_flight(*seed, Some(BrokenRule::Gap));
         !wanted.starts_with(&found)
@@ -275,7 +275,7 @@ fn a_recovery_that_takes_them_gives_bytes_that_were_never_appended() {
     assert!(wrong > 20, "{wrong} of 120");
 }
 
-/// Entries made by hand: a log of one zone.
+/// A log of one zone with entries that the test makes.
 struct Forge {
     drive: Drive,
     uuid: Uuid,
@@ -331,7 +331,7 @@ impl Forge {
         self.write(&self.block(header, self.uuid, self.segment.zone));
     }
 
-    /// The log as recovery finds it.
+    /// The bytes of the log that recovery finds.
     fn content(&self) -> Vec<u8> {
         let dev = self.drive.dev();
         let cuts = [Cut { epoch: 1, first_sequence: 0 }];
@@ -353,7 +353,7 @@ impl Forge {
 }
 
 #[test]
-fn an_entry_whose_checksum_does_not_fit_is_not_taken() {
+fn an_entry_with_a_wrong_checksum_is_not_recovered() {
     for byte in [0, 5, 17, 25, 33, 41, 45, 49, 57, 61, 64, 700, 1063] {
         let forge = Forge::new();
         forge.add(forge.header(0));
@@ -362,14 +362,14 @@ fn an_entry_whose_checksum_does_not_fit_is_not_taken() {
         forge.write(&damaged);
         forge.add(forge.header(2));
         assert!(forge.content() == Forge::of(0..1), "byte {byte}");
-        // In one piece elsewhere in the zone, it closes the gap.
+        // An intact copy of the entry elsewhere in the zone closes the gap.
         forge.add(forge.header(1));
         assert!(forge.content() == Forge::of(0..3), "byte {byte}");
     }
 }
 
 #[test]
-fn an_entry_of_another_log_file_system_zone_or_generation_is_not_taken() {
+fn an_entry_of_another_log_file_system_zone_or_generation_is_not_recovered() {
     let forge = Forge::new();
     forge.add(forge.header(0));
     forge.add(EntryHeader { log: Forge::LOG + 1, ..forge.header(1) });
@@ -406,7 +406,7 @@ fn an_append_error_is_reported_and_nothing_is_written_after_it() {
                     break;
                 }
             }
-            // Whoever has not heard of it by now hears it from the sync, which promises everything before it.
+            // An append that ended before the error succeeds; the sync covers it, and fails.
             let error = match reported {
                 Some(error) => error,
                 None => writer.sync().await.unwrap_err(),
@@ -448,7 +448,7 @@ fn a_flush_error_is_reported_and_poisons_the_log() {
 }
 
 #[test]
-fn an_entry_above_the_append_limit_goes_out_as_parts_in_flight_together() {
+fn the_parts_of_an_entry_above_the_append_limit_are_in_flight_together() {
     let drive = drive(2, EmuOptions { max_append: Blocks(2), ..options(true) });
     let watch = Watch::over(&drive);
     let fs = mount(&drive, watch.clone(), append_mode(16 * BLOCK));
@@ -470,7 +470,7 @@ fn an_entry_above_the_append_limit_goes_out_as_parts_in_flight_together() {
 }
 
 #[test]
-fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_queue() {
+fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_wait_for_each_other() {
     for buffer in [512 << 10, 1 << 20, 4 << 20] {
         let big = EmuOptions {
             zones: 24,
@@ -498,7 +498,7 @@ fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_queue() {
             writer.sync().await.unwrap();
             let took = drive.driver.now().since(begun);
             wanted.extend_from_slice(&whole);
-            // Parts that wait for each other would take so often as long as one.
+            // Parts that wait for each other would take the sum of their latencies.
             assert!(took < WRITE * 4, "{buffer}: {took:?}");
         });
         let parts = watch.take();
@@ -510,7 +510,7 @@ fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_queue() {
 }
 
 #[test]
-fn a_part_that_is_missing_takes_its_whole_entry_with_it() {
+fn an_entry_with_a_missing_part_is_not_recovered() {
     let forge = Forge::new();
     forge.add(forge.header(0));
     forge.add(EntryHeader { parts: 3, part: 0, ..forge.header(1) });

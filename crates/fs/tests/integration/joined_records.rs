@@ -1,4 +1,4 @@
-//! The parallel log that chooses which records go together, as its users see it.
+//! The parallel log with `Batching::Auto`: records of concurrent writers share entries.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::future::Future;
@@ -28,13 +28,13 @@ async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
     Arc::new(log)
 }
 
-/// Several writers at once; gives what they appended, in ticket order.
+/// Appends from several writers at once; gives the records in ticket order.
 async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize, len: usize) -> Records {
     let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
     parallel::append_all(fs, log, (writers, each), 3, record).await
 }
 
-/// Writes, closes, and looks whether everything is there; gives what was done.
+/// Writes records, closes the log, and checks that a replay gives them; gives the log's counts.
 fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len: usize) -> LogStats {
     let (drive, fs) = Drive::formatted(options);
     let stats = drive.run(async {
@@ -51,7 +51,7 @@ fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len
 }
 
 #[test]
-fn records_that_go_together_come_back_one_by_one() {
+fn records_that_share_an_entry_are_replayed_one_by_one() {
     for volatile_cache in [false, true] {
         for (writers, each, len) in [(2, 200, 100), (16, 60, 3000), (40, 12, 7000), (3, 20, 90_000)] {
             let stats = round_trip(EmuOptions { volatile_cache, ..options() }, 4096, writers, each, len);
@@ -66,21 +66,21 @@ fn records_that_go_together_come_back_one_by_one() {
 }
 
 #[test]
-fn an_entry_that_does_not_fit_the_zone_fills_it_and_goes_on_in_the_next() {
+fn an_entry_that_does_not_fit_fills_the_zone_and_continues_in_the_next_zone() {
     for open in [14, 4] {
         let options = EmuOptions { max_open: Some(open), max_active: Some(open), ..options() };
         let stats = round_trip(options, 4096, 1, 200, 9000);
-        // Three blocks for each record, but for what is cut at the end of a zone: nothing is left over there.
+        // Three blocks for each record, except where an entry is split at the end of a zone: no block is left over.
         assert!(stats.replaced > 8 && stats.blocks <= 1 + 3 * 200 + stats.replaced, "{stats:?}");
     }
 }
 
 #[test]
-fn a_record_that_no_entry_holds_is_refused_and_a_long_one_waits_for_its_turn() {
+fn a_record_too_long_for_an_entry_is_refused_and_a_long_one_waits_for_earlier_ones() {
     let (drive, fs) = Drive::formatted(EmuOptions { max_append: Blocks(1), ..options() });
     drive.run(async {
         let log = log_on(&fs, 4096).await;
-        // Never touched, as far as it is refused before it is copied.
+        // The memory of this record is never touched: the record is refused before it is copied.
         let refused = log.append(&vec![0; 300 << 20], true).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
         let written = write(&fs, &log, 3, 6, 40_000).await;
@@ -91,14 +91,14 @@ fn a_record_that_no_entry_holds_is_refused_and_a_long_one_waits_for_its_turn() {
 }
 
 #[test]
-fn more_writers_than_tickets_wait_for_tickets_and_not_for_ever() {
+fn writers_beyond_the_open_tickets_wait_until_tickets_complete() {
     for open in [1, 2, 7] {
         assert_eq!(round_trip(options(), open, 24, 20, 600).records, 481);
     }
 }
 
 #[test]
-fn a_lone_writer_writes_at_the_pointer_while_others_take_records_back_and_sync() {
+fn a_lone_writer_writes_at_the_pointer_while_other_tasks_void_records_and_sync() {
     let driver = VirtualDriver::new(3);
     let dev = zoned::open("emu:mem?profile=zn540&zones=64&zone-size=256KiB", driver.clone()).unwrap();
     block_on(&*driver, async {
@@ -112,7 +112,7 @@ fn a_lone_writer_writes_at_the_pointer_while_others_take_records_back_and_sync()
                 for n in 0..300_usize {
                     let record = bytes(3000, n as u8);
                     let ticket = log.append(&record, false).await.unwrap();
-                    // Nobody waits for the void: it goes beside the next records.
+                    // The test does not wait for the void entry, which is written beside the next records.
                     if n.is_multiple_of(5) {
                         let (log, own) = (Arc::clone(&log), ticket);
                         drop(spawn(&**fs.driver(), "voider", async move { log.void(own).await.unwrap() }));
@@ -133,11 +133,11 @@ fn a_lone_writer_writes_at_the_pointer_while_others_take_records_back_and_sync()
 }
 
 #[test]
-fn a_writer_that_is_dropped_leaves_the_others_their_records() {
+fn dropping_a_writer_loses_no_record_of_another_writer() {
     let (drive, fs) = Drive::formatted(options());
     drive.run(async {
         let log = log_on(&fs, 4096).await;
-        // One flies, the next leads those behind it.
+        // The first record is in flight; the second writer leads the entry of the later ones.
         let mut cx = Context::from_waker(Waker::noop());
         let mut flies = pin!(log.append(b"flies", false));
         assert!(flies.as_mut().poll(&mut cx).is_pending());
@@ -158,7 +158,7 @@ fn a_writer_that_is_dropped_leaves_the_others_their_records() {
 }
 
 #[test]
-fn a_joint_entry_that_fails_fails_all_its_records_and_none_comes_back() {
+fn a_failed_entry_fails_all_its_records_and_none_is_replayed() {
     let (drive, fs) = Drive::formatted(options());
     drive.run(async {
         let log = log_on(&fs, 4096).await;
@@ -193,7 +193,7 @@ fn a_joint_entry_that_fails_fails_all_its_records_and_none_comes_back() {
 }
 
 #[test]
-fn threads_append_together_on_the_real_clock() {
+fn records_of_threads_share_entries_on_the_real_clock() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     let latency = Latency { write: Duration::from_micros(30), ..Latency::NONE };
     let emu = Emu::memory(EmuOptions { latency, zones: 400, ..options() }, Arc::clone(&driver));
