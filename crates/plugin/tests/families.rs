@@ -71,3 +71,10 @@ fn a_dropped_family_whose_handle_is_kept_stops_no_write() {
         assert!(output.status.success(), "{wal}: {}", text(&output));
     }
 }
+
+#[test]
+fn a_batch_that_names_the_family_of_the_marks_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = run(&directory, "waltz", &["name hidden family"]);
+    assert!(output.status.success(), "{}", text(&output));
+}

@@ -21,7 +21,7 @@ const ENOUGH: usize = 300;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Program {
     /// The program is unmodified and loads the plug-in.
-    Stranger,
+    Unmodified,
     /// The program links the plug-in's library and calls `furrow::OpenParallel`.
     Linked,
 }
@@ -30,7 +30,7 @@ impl Program {
     fn file(self) -> &'static Path {
         static FILES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
         FILES[self as usize].get_or_init(|| match self {
-            Program::Stranger => compile("stranger.cc", "stranger", &[]),
+            Program::Unmodified => compile("unmodified.cc", "unmodified", &[]),
             Program::Linked => {
                 let plugin = plugin();
                 let directory = plugin.parent().unwrap().display().to_string();
@@ -43,7 +43,7 @@ impl Program {
     fn command(self, drive: &TempDir, wal: &str, what: &str) -> Command {
         let mut command = Command::new(self.file());
         command.arg(drive_url(drive.path())).arg(what).env("FURROW_WAL", wal);
-        if self == Program::Stranger {
+        if self == Program::Unmodified {
             command.env("LD_PRELOAD", plugin());
         }
         command
@@ -105,8 +105,8 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
 
 /// Each run continues after the keys of the runs before.
 #[test]
-fn a_stranger_is_killed_and_loses_nothing_with_any_log() {
-    is_killed_and_goes_on(Program::Stranger, ["waltz", "auto", "group"]);
+fn an_unmodified_program_is_killed_and_loses_nothing_with_any_log() {
+    is_killed_and_goes_on(Program::Unmodified, ["waltz", "auto", "group"]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_program_that_links_it_is_killed_and_loses_nothing() {
 /// Each batch has a merge, which a recovery must not apply twice: the counter must equal the number of batches.
 #[test]
 fn merges_are_counted_once_through_a_kill() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         let acked: usize = killed(program, &drive, wal).iter().sum();
         assert!(acked >= ENOUGH, "{acked}");
@@ -135,7 +135,7 @@ fn merges_are_counted_once_through_a_kill() {
 #[test]
 fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
     for (program, wal) in
-        [(Program::Stranger, "waltz"), (Program::Stranger, "auto"), (Program::Linked, "auto")]
+        [(Program::Unmodified, "waltz"), (Program::Unmodified, "auto"), (Program::Linked, "auto")]
     {
         let drive = tempfile::tempdir().unwrap();
         let said = program.works(&drive, wal, "features");
@@ -153,7 +153,7 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
 #[test]
 fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
     for (program, wal) in
-        [(Program::Stranger, "waltz"), (Program::Linked, "auto"), (Program::Stranger, "group")]
+        [(Program::Unmodified, "waltz"), (Program::Linked, "auto"), (Program::Unmodified, "group")]
     {
         let drive = tempfile::tempdir().unwrap();
         program.works(&drive, wal, "unlogged");
@@ -166,7 +166,7 @@ fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
 /// Two keys of different bytes that the program's comparator calls equal are one key.
 #[test]
 fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         let written = program.works(&drive, wal, "spell");
         let writers = numbers(&written, "spelled");
@@ -179,16 +179,16 @@ fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
 
 /// Runs `Features` on plain RocksDB: the results must be the same, except for the refused operations.
 #[test]
-fn a_stranger_without_a_parallel_log_has_rocksdb_as_it_is() {
+fn an_unmodified_program_without_a_parallel_log_has_rocksdb_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
-    let said = Program::Stranger.works(&drive, "group", "features");
+    let said = Program::Unmodified.works(&drive, "group", "features");
     assert!(said.contains("plain"), "{said}");
-    Program::Stranger.works(&drive, "group", "after");
+    Program::Unmodified.works(&drive, "group", "after");
 }
 
 #[test]
 fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
-    let opens = |wal| Program::Stranger.works(&tempfile::tempdir().unwrap(), wal, "opens");
+    let opens = |wal| Program::Unmodified.works(&tempfile::tempdir().unwrap(), wal, "opens");
     let said = opens("waltz");
     for what in ["transactions:", "optimistic:", "trim:"] {
         let line = said.lines().find(|line| line.starts_with(what)).unwrap();
@@ -202,7 +202,7 @@ fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
 /// RocksDB's own log would be replayed before the parallel one, whatever the order of the writes was.
 #[test]
 fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         let said = program.works(&drive, wal, "past");
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("past:")).collect();
@@ -211,15 +211,15 @@ fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
         assert!(said.contains("before yes past none"), "{said}");
     }
     let drive = tempfile::tempdir().unwrap();
-    let said = Program::Stranger.works(&drive, "group", "past");
+    let said = Program::Unmodified.works(&drive, "group", "past");
     assert!(said.contains("past: OK"), "{said}");
-    let said = Program::Stranger.works(&drive, "group", "read");
+    let said = Program::Unmodified.works(&drive, "group", "read");
     assert!(said.contains("before yes past yes"), "{said}");
 }
 
 #[test]
 fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let said = program.works(&tempfile::tempdir().unwrap(), wal, "refused");
         for word in ["persist_stats_to_disk", "inplace_update_support", "no Env", "wrapped in wrapping"] {
             assert!(said.contains(word), "{word}: {said}");
@@ -237,13 +237,13 @@ fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
 
 #[test]
 fn a_flush_does_not_wait_for_compactions() {
-    Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "level");
+    Program::Unmodified.works(&tempfile::tempdir().unwrap(), "waltz", "level");
 }
 
 #[test]
 fn a_program_sees_neither_events_nor_counts_of_the_hidden_family() {
     for (program, wal) in
-        [(Program::Stranger, "waltz"), (Program::Linked, "auto"), (Program::Stranger, "group")]
+        [(Program::Unmodified, "waltz"), (Program::Linked, "auto"), (Program::Unmodified, "group")]
     {
         program.works(&tempfile::tempdir().unwrap(), wal, "own families");
     }
@@ -251,19 +251,19 @@ fn a_program_sees_neither_events_nor_counts_of_the_hidden_family() {
 
 #[test]
 fn the_hidden_family_holds_up_no_writes() {
-    Program::Stranger.works(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
+    Program::Unmodified.works(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
 }
 
 #[test]
 fn a_close_with_a_snapshot_and_ends_without_background_work_leave_no_log() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         program.works(&tempfile::tempdir().unwrap(), wal, "closes");
     }
 }
 
 #[test]
 fn a_close_that_cannot_empty_the_log_is_an_error_and_loses_nothing() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         for merged in ["none", "1", "2"] {
             let said = program.works(&drive, wal, "close broken");
@@ -274,7 +274,7 @@ fn a_close_that_cannot_empty_the_log_is_an_error_and_loses_nothing() {
 
 #[test]
 fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
-    for (program, wal) in [(Program::Stranger, "waltz"), (Program::Linked, "auto")] {
+    for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         program.works(&drive, wal, "features");
         program.works(&drive, wal, "loaded");
@@ -284,18 +284,18 @@ fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
 #[test]
 fn a_recovery_by_best_efforts_or_a_repair_is_refused_while_there_is_a_parallel_log_and_leaves_all_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
-    Program::Stranger.works(&drive, "waltz", "features");
+    Program::Unmodified.works(&drive, "waltz", "features");
     for way in ["best efforts", "repair"] {
-        let said = Program::Stranger.works(&drive, "group", way);
+        let said = Program::Unmodified.works(&drive, "group", way);
         assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{way}: {said}");
     }
-    Program::Stranger.works(&drive, "waltz", "after");
+    Program::Unmodified.works(&drive, "waltz", "after");
 }
 
 #[test]
 fn a_forked_process_leaves_the_drive_alone() {
     let drive = tempfile::tempdir().unwrap();
-    let output = Program::Stranger.command(&drive, "waltz", "fork").output().unwrap();
+    let output = Program::Unmodified.command(&drive, "waltz", "fork").output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
 }
 
@@ -303,7 +303,7 @@ fn a_forked_process_leaves_the_drive_alone() {
 fn another_rocksdb_than_the_one_it_was_compiled_against_is_refused() {
     let other = compile("version.cc", "version.so", &["-shared", "-fPIC"]);
     let drive = tempfile::tempdir().unwrap();
-    for program in [Program::Stranger, Program::Linked] {
+    for program in [Program::Unmodified, Program::Linked] {
         let mut command = program.command(&drive, "waltz", "count");
         let both = format!("{}:{}", other.display(), plugin().display());
         let output: Output = command.env("LD_PRELOAD", both).output().unwrap();

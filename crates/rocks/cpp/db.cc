@@ -32,7 +32,7 @@ struct RocksDb {
   std::shared_ptr<rocksdb::FileSystem> fs;
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::Cache> cache;
-  std::unique_ptr<furrow::LogsStayEmpty> empty;
+  std::unique_ptr<furrow::EmptyLogGuard> empty;
   std::unique_ptr<rocksdb::DB> db;
   // Handles of the column families besides the default one.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
@@ -210,11 +210,11 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
   const std::string name(path.data, path.len);
   options.create_missing_column_families = given.families > 0;
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
-  std::optional<furrow::KnowsParallelLog> knows;
+  std::optional<furrow::OpensParallelLog> opens;
   bool has_marks = false;
   Status status;
   if (given.unlogged) {
-    knows.emplace();
+    opens.emplace();
     status = furrow::PrepareUnlogged(given.events, &options);
     if (status.ok()) {
       status = furrow::HasMarks(options, name, &has_marks);
@@ -248,7 +248,7 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
       }
       db->unlogged = std::make_unique<furrow::Unlogged>(opened, std::move(all), std::move(marks));
       if (auto* zoned = db->fs->CheckedCast<furrow::FurrowFileSystem>()) {
-        db->empty = std::make_unique<furrow::LogsStayEmpty>(zoned, options, name);
+        db->empty = std::make_unique<furrow::EmptyLogGuard>(zoned, options, name);
       }
     } else if (has_marks) {
       // Either a close was interrupted after it removed the parallel log, or this database is a checkpoint. Both have

@@ -25,7 +25,7 @@ class FurrowFileLock : public rocksdb::FileLock {
   FurrowLock* lock_;
 };
 
-thread_local int knows_parallel_log = 0;
+thread_local int opens_parallel_log = 0;
 
 bool EndsWith(const std::string& name, const char* suffix, size_t len) {
   return name.size() >= len && name.compare(name.size() - len, len, suffix) == 0;
@@ -71,7 +71,7 @@ bool IsManifest(const std::string& fname) {
 }
 
 // Fails if the parallel log `log` exists.
-IOStatus Without(const FurrowFs* fs, const std::string& log) {
+IOStatus RefuseIfLogExists(const FurrowFs* fs, const std::string& log) {
   FurrowStat stat;
   IOStatus there = ToIOStatus(furrow_stat(fs, log.data(), log.size(), &stat), Missing::kProbe);
   if (there.IsNotFound()) {
@@ -85,8 +85,8 @@ IOStatus Without(const FurrowFs* fs, const std::string& log) {
 
 }  // namespace
 
-KnowsParallelLog::KnowsParallelLog() { ++knows_parallel_log; }
-KnowsParallelLog::~KnowsParallelLog() { --knows_parallel_log; }
+OpensParallelLog::OpensParallelLog() { ++opens_parallel_log; }
+OpensParallelLog::~OpensParallelLog() { --opens_parallel_log; }
 
 IOStatus EmptyLogs::Check(const std::string& file) const {
   if (count_.load(std::memory_order_acquire) == 0) {
@@ -106,7 +106,7 @@ bool EmptyLogs::IsOpen(const std::string& file) const {
   return databases_.count(WithoutSlashes(DirectoryOf(file))) != 0;
 }
 
-LogsStayEmpty::LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name)
+EmptyLogGuard::EmptyLogGuard(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name)
     : logs_(fs->empty_logs()), directory_(WithoutSlashes(options.wal_dir.empty() ? name : options.wal_dir)),
       database_(WithoutSlashes(name)) {
   std::lock_guard<std::mutex> lock(logs_->mutex_);
@@ -115,7 +115,7 @@ LogsStayEmpty::LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& opt
   logs_->count_.fetch_add(1, std::memory_order_release);
 }
 
-LogsStayEmpty::~LogsStayEmpty() {
+EmptyLogGuard::~EmptyLogGuard() {
   std::lock_guard<std::mutex> lock(logs_->mutex_);
   logs_->directories_.erase(logs_->directories_.find(directory_));
   logs_->databases_.erase(logs_->databases_.find(database_));
@@ -124,18 +124,18 @@ LogsStayEmpty::~LogsStayEmpty() {
 
 IOStatus FurrowFileSystem::MayChangeManifest(const std::string& fname) const {
   // The engine itself makes manifests while it opens the database, and later from any thread.
-  if (!IsManifest(fname) || knows_parallel_log > 0 || empty_logs_.IsOpen(fname)) {
+  if (!IsManifest(fname) || opens_parallel_log > 0 || empty_logs_.IsOpen(fname)) {
     return IOStatus::OK();
   }
-  return Without(fs_, DirectoryOf(fname) + kParallelLogFile);
+  return RefuseIfLogExists(fs_, DirectoryOf(fname) + kParallelLogFile);
 }
 
 IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const FileOptions&,
                                              std::unique_ptr<rocksdb::FSSequentialFile>* result,
                                              IODebugContext*) {
   result->reset();
-  const std::string log = knows_parallel_log > 0 ? "" : LogBeside(fname);
-  IOStatus status = log.empty() ? IOStatus::OK() : Without(fs_, log);
+  const std::string log = opens_parallel_log > 0 ? "" : LogBeside(fname);
+  IOStatus status = log.empty() ? IOStatus::OK() : RefuseIfLogExists(fs_, log);
   if (!status.ok()) {
     return status;
   }

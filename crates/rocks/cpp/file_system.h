@@ -22,10 +22,10 @@ constexpr char kParallelLogFile[] = "FURROW-LOG";
 
 // While a thread has such an object, the thread may open databases that have a parallel log. Any other opening is
 // refused, because the tables alone are not the newest state.
-class KnowsParallelLog {
+class OpensParallelLog {
  public:
-  KnowsParallelLog();
-  ~KnowsParallelLog();
+  OpensParallelLog();
+  ~OpensParallelLog();
 };
 
 // The directories in which RocksDB's own logs must stay empty, because the database in the directory has a parallel
@@ -39,7 +39,7 @@ class EmptyLogs {
   bool IsOpen(const std::string& file) const;
 
  private:
-  friend class LogsStayEmpty;
+  friend class EmptyLogGuard;
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
   std::multiset<std::string> directories_;
@@ -139,12 +139,12 @@ class FurrowFileSystem : public rocksdb::FileSystem {
 
 // While such an object lives, RocksDB's own logs of the database `name` must stay empty. Make it after the database
 // is opened, which may write to the log, and destroy it after the database. The file system must outlive it.
-class LogsStayEmpty {
+class EmptyLogGuard {
  public:
-  LogsStayEmpty(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name);
-  ~LogsStayEmpty();
-  LogsStayEmpty(const LogsStayEmpty&) = delete;
-  LogsStayEmpty& operator=(const LogsStayEmpty&) = delete;
+  EmptyLogGuard(FurrowFileSystem* fs, const rocksdb::DBOptions& options, const std::string& name);
+  ~EmptyLogGuard();
+  EmptyLogGuard(const EmptyLogGuard&) = delete;
+  EmptyLogGuard& operator=(const EmptyLogGuard&) = delete;
 
  private:
   EmptyLogs* logs_;

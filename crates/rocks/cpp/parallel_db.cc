@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
@@ -62,8 +63,9 @@ Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) 
   return Status::OK();
 }
 
-// Checks range deletes before a batch is applied. RocksDB finds an invalid one only while applying the batch: the
-// records before it are in the memtable then, and the database takes no writes until it is opened again.
+// Checks range deletes and the families of records before a batch is applied. RocksDB finds an invalid range delete
+// only while applying the batch: the records before it are in the memtable then, and the database takes no writes until
+// it is opened again.
 class Ranges {
  public:
   void Add(const ColumnFamilyHandle& family, const ColumnFamilyOptions& options) {
@@ -73,12 +75,13 @@ class Ranges {
     families_[family.GetID()] = {options.comparator, able ? "" : tables->Name(), family.GetName()};
   }
 
-  Status Check(const WriteBatch& batch) const {
-    if (!batch.HasDeleteRange()) {
+  // `hidden`: the number of a family that no record may name, if there is one.
+  Status Check(const WriteBatch& batch, std::optional<uint32_t> hidden) const {
+    if (!batch.HasDeleteRange() && !hidden) {
       return Status::OK();
     }
     std::shared_lock<std::shared_mutex> lock(mutex_);
-    Visitor visitor(families_);
+    Visitor visitor(families_, hidden);
     // The iteration ends at a record type that the visitor does not know. The engine refuses such a batch.
     batch.Iterate(&visitor).PermitUncheckedError();
     return visitor.wrong;
@@ -94,15 +97,16 @@ class Ranges {
   using Families = std::unordered_map<uint32_t, Family>;
 
   struct Visitor : WriteBatch::Handler {
-    explicit Visitor(const Families& there) : families(there) {}
-    Status PutCF(uint32_t, const Slice&, const Slice&) override { return Status::OK(); }
-    Status DeleteCF(uint32_t, const Slice&) override { return Status::OK(); }
-    Status SingleDeleteCF(uint32_t, const Slice&) override { return Status::OK(); }
-    Status MergeCF(uint32_t, const Slice&, const Slice&) override { return Status::OK(); }
+    Visitor(const Families& existing, std::optional<uint32_t> hidden_family)
+        : families(existing), hidden(hidden_family) {}
+    Status PutCF(uint32_t id, const Slice&, const Slice&) override { return Named(id); }
+    Status DeleteCF(uint32_t id, const Slice&) override { return Named(id); }
+    Status SingleDeleteCF(uint32_t id, const Slice&) override { return Named(id); }
+    Status MergeCF(uint32_t id, const Slice&, const Slice&) override { return Named(id); }
     Status DeleteRangeCF(uint32_t id, const Slice& begin, const Slice& end) override {
       const auto family = families.find(id);
       if (family == families.end()) {
-        return Status::OK();
+        return Named(id);
       }
       if (!family->second.unable.empty()) {
         wrong = Status::NotSupported("DeleteRange not supported for table type " + family->second.unable + " in CF " +
@@ -112,7 +116,14 @@ class Ranges {
       }
       return wrong;
     }
+    Status Named(uint32_t id) {
+      if (hidden == id) {
+        wrong = Status::InvalidArgument("a batch names the parallel log's own column family", kMarksFamily);
+      }
+      return wrong;
+    }
     const Families& families;
+    const std::optional<uint32_t> hidden;
     Status wrong;
   };
 
@@ -123,7 +134,7 @@ class Ranges {
 
 class ParallelDb : public rocksdb::StackableDB {
  public:
-  ParallelDb(DB* db, FurrowHub* hub, std::unique_ptr<LogsStayEmpty> empty)
+  ParallelDb(DB* db, FurrowHub* hub, std::unique_ptr<EmptyLogGuard> empty)
       : StackableDB(db), hub_(hub), empty_(std::move(empty)) {}
 
   ~ParallelDb() override {
@@ -186,7 +197,9 @@ class ParallelDb : public rocksdb::StackableDB {
     if (batch == nullptr) {
       return Status::Corruption("Batch is nullptr!");
     }
-    Status valid = ranges_.Check(*batch);
+    // Without this option the engine refuses every family that it does not know, the hidden one too.
+    const bool missing = options.ignore_missing_column_families;
+    Status valid = ranges_.Check(*batch, missing ? unlogged_->MarksId() : std::nullopt);
     if (!valid.ok()) {
       return valid;
     }
@@ -467,7 +480,7 @@ class ParallelDb : public rocksdb::StackableDB {
 
   FurrowHub* hub_;
   // Destroyed after the database, so that a refused write cannot still reach the database's own log.
-  std::unique_ptr<LogsStayEmpty> empty_;
+  std::unique_ptr<EmptyLogGuard> empty_;
   Ranges ranges_;
   FurrowEngine* engine_ = nullptr;
   // A second Close does nothing and returns the first one's status.
@@ -557,7 +570,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
     }
   }
   Opening inside;
-  KnowsParallelLog knows;
+  OpensParallelLog opens;
   DBOptions options = given;
   for (std::shared_ptr<rocksdb::EventListener>& listener : options.listeners) {
     listener = VisibleListener(std::move(listener));
@@ -587,7 +600,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
     marks = handles->back();
     handles->pop_back();
   }
-  auto parallel = std::make_unique<ParallelDb>(opened, hub, std::make_unique<LogsStayEmpty>(fs, options, name));
+  auto parallel = std::make_unique<ParallelDb>(opened, hub, std::make_unique<EmptyLogGuard>(fs, options, name));
   status = parallel->Start(fs->mount(), name, marks, *handles, families);
   if (!status.ok()) {
     Discard(opened, handles);
@@ -604,7 +617,7 @@ extern "C" Status furrow_list_parallel_here(const DBOptions& options, const std:
     return status;
   }
   Opening inside;
-  KnowsParallelLog knows;
+  OpensParallelLog opens;
   status = DB::ListColumnFamilies(options, name, families);
   families->erase(std::remove(families->begin(), families->end(), kMarksFamily), families->end());
   return status;

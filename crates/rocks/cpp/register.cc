@@ -20,7 +20,7 @@ std::atomic<bool> obeys_wal{false};
 
 // The value of FURROW_WAL if it asks for a parallel log and no plug-in library provides one; else null. A program
 // with a statically linked RocksDB never calls the library's opening functions.
-const char* UnheardWal() {
+const char* UnsupportedWal() {
   const char* wal = std::getenv("FURROW_WAL");
   const bool group = wal == nullptr || wal[0] == '\0' || strcmp(wal, "group") == 0;
   return group || obeys_wal.load() ? nullptr : wal;
@@ -31,7 +31,7 @@ const char* UnheardWal() {
 rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
                                          std::string* message) {
   const std::string url = uri.substr(sizeof(kScheme) - 1 + sizeof(kSeparator) - 1);
-  if (const char* wal = UnheardWal()) {
+  if (const char* wal = UnsupportedWal()) {
     *message = std::string("FURROW_WAL=") + wal +
                ": this program has RocksDB within itself, where only FURROW_WAL=group is there; the others want a shared "
                "librocksdb and libfurrow_rocksdb.so";

@@ -97,7 +97,7 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
   options->enable_pipelined_write = false;
   options->unordered_write = false;
   options->two_write_queues = false;
-  // RocksDB's log must stay empty, and a write to it must fail at once: see LogsStayEmpty.
+  // RocksDB's log must stay empty, and a write to it must fail at once: see EmptyLogGuard.
   options->manual_wal_flush = false;
   options->recycle_log_file_num = 0;
   options->wal_compression = rocksdb::kNoCompression;
@@ -392,6 +392,11 @@ uint64_t Unlogged::MarksProperty(const Slice& property) {
   const FamilyHandle marks = Marks();
   uint64_t value = 0;
   return marks != nullptr && db_->GetIntProperty(marks.get(), property, &value) ? value : 0;
+}
+
+std::optional<uint32_t> Unlogged::MarksId() {
+  const FamilyHandle marks = Marks();
+  return marks != nullptr ? std::optional<uint32_t>(marks->GetID()) : std::nullopt;
 }
 
 Status Unlogged::DropMarks() {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,8 @@ class Unlogged {
   rocksdb::Status DropMarks();
   // The hidden family's share of an aggregated property; 0 if the family does not exist.
   uint64_t MarksProperty(const rocksdb::Slice& property);
+  // RocksDB's number of the hidden family, if the family exists.
+  std::optional<uint32_t> MarksId();
   // Frees the handles, which must not be open when the database closes. No other call may be running.
   void FreeHandles();
 

@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::db::Inner;
-use crate::error::Result;
+use crate::db::{Db, Inner};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksCursor, RocksSlice};
 
 /// A position in the database, in key order, over a snapshot taken when the cursor was made.
@@ -23,9 +23,31 @@ unsafe impl Send for Cursor {}
 // SAFETY: shared access reads only the status and the bytes of the entry, which live until the cursor moves.
 unsafe impl Sync for Cursor {}
 
+impl Db {
+    /// A cursor at the first key that is not below `from`, over a snapshot of the database as it is now.
+    pub fn iter(&self, from: &[u8]) -> Result<Cursor> {
+        self.iter_in(0, from)
+    }
+
+    /// As [`iter`](Db::iter), in a column family: 0 is the default one, the numbers above are those of
+    /// [`DbOptions::families`](crate::DbOptions::families).
+    pub fn iter_in(&self, family: u32, from: &[u8]) -> Result<Cursor> {
+        let handle = self.inner.open_handle()?;
+        self.inner.cursors.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the database is open while the guard lives, and afterwards because the cursor is counted.
+        let raw = unsafe { ffi::rocks_cursor(handle.0, family, RocksSlice::of(from)) };
+        if raw.is_null() {
+            self.inner.cursors.fetch_sub(1, Ordering::Release);
+            let text = format!("reading column family {family} of {}: it was not opened", self.inner.path);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(Cursor::from_raw(raw, Arc::clone(&self.inner)))
+    }
+}
+
 impl Cursor {
     /// Wraps a C++ cursor that `db.cursors` counts already.
-    pub(crate) fn from_raw(raw: *mut RocksCursor, db: Arc<Inner>) -> Cursor {
+    fn from_raw(raw: *mut RocksCursor, db: Arc<Inner>) -> Cursor {
         let raw = NonNull::new(raw).expect("C++'s new gives memory or ends the process");
         let mut cursor = Cursor { raw, entry: None, db };
         cursor.load();

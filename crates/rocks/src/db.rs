@@ -10,7 +10,6 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::abi::FurrowFs;
 use crate::batch::WriteBatch;
-use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
 use crate::options::DbOptions;
@@ -159,26 +158,6 @@ impl Db {
         status.check(|| format!("reading {} keys of {}", keys.len(), self.inner.path))?;
         // SAFETY: each pin comes from the call with its value, and nothing else owns it.
         Ok(pins.into_iter().zip(values).map(|(pin, value)| unsafe { Pinned::from_raw(pin, value) }).collect())
-    }
-
-    /// A cursor at the first key that is not below `from`, over a snapshot of the database as it is now.
-    pub fn iter(&self, from: &[u8]) -> Result<Cursor> {
-        self.iter_in(0, from)
-    }
-
-    /// As [`iter`](Db::iter), in a column family: 0 is the default one, the numbers above are those of
-    /// [`DbOptions::families`](crate::DbOptions::families).
-    pub fn iter_in(&self, family: u32, from: &[u8]) -> Result<Cursor> {
-        let handle = self.inner.open_handle()?;
-        self.inner.cursors.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the database is open while the guard lives, and afterwards because the cursor is counted.
-        let raw = unsafe { ffi::rocks_cursor(handle.0, family, RocksSlice::of(from)) };
-        if raw.is_null() {
-            self.inner.cursors.fetch_sub(1, Ordering::Release);
-            let text = format!("reading column family {family} of {}: it was not opened", self.inner.path);
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        Ok(Cursor::from_raw(raw, Arc::clone(&self.inner)))
     }
 
     /// One of RocksDB's properties, such as `rocksdb.stats`. `None` if RocksDB has no such property or the database

@@ -75,9 +75,9 @@ impl Error {
 
 #[cfg(feature = "shim")]
 impl Error {
-    /// RocksDB's error `said` during the operation `doing`.
-    pub(crate) fn rocksdb(doing: &str, kind: ErrorKind, retryable: bool, said: &str) -> Error {
-        Error { kind, retryable, text: format!("{doing}: RocksDB says: {said}") }
+    /// RocksDB's error `message` during the operation `doing`.
+    pub(crate) fn rocksdb(doing: &str, kind: ErrorKind, retryable: bool, message: &str) -> Error {
+        Error { kind, retryable, text: format!("{doing}: RocksDB says: {message}") }
     }
 }
 

@@ -213,9 +213,9 @@ impl RocksStatus {
         };
         let message = RocksSlice { data: self.message, len: self.message_len };
         // SAFETY: a status's message lives until it is freed below.
-        let said = String::from_utf8_lossy(unsafe { message.bytes() }).into_owned();
+        let message = String::from_utf8_lossy(unsafe { message.bytes() }).into_owned();
         // SAFETY: freed once; null is allowed.
         unsafe { rocks_free(self.message) };
-        Err(Error::rocksdb(&doing(), kind, self.retryable != 0, &said))
+        Err(Error::rocksdb(&doing(), kind, self.retryable != 0, &message))
     }
 }

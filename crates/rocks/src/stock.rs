@@ -222,9 +222,7 @@ fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
     }
     let exe = env::current_exe().and_then(|exe| exe.canonicalize());
     let Some(dir) = exe.as_ref().ok().and_then(|exe| exe.parent()) else {
-        return setup(format!(
-            "this program cannot tell where it is: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"
-        ));
+        return setup(format!("the path of this program is unknown: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"));
     };
     let places =
         [dir.join(PLUGIN_FILE), dir.join("../lib").join(PLUGIN_FILE), dir.join("..").join(PLUGIN_FILE)];
@@ -258,35 +256,35 @@ fn preload(plugin: &Path) -> Result<OsString> {
 
 /// Starts the program once as a probe, checks the plug-in's announcement, and ends the program.
 fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
-    let said =
+    let starting =
         |e: &dyn fmt::Display| Error::new(ErrorKind::Setup, format!("starting {}: {e}", program.display()));
-    let (mut hear, speak) = pipe().map_err(|e| said(&e))?;
-    fcntl_setfd(&speak, FdFlags::empty()).map_err(|e| said(&e))?;
+    let (mut reader, writer) = pipe().map_err(|e| starting(&e))?;
+    fcntl_setfd(&writer, FdFlags::empty()).map_err(|e| starting(&e))?;
     let mut child = Command::new(program)
         // `--help` makes the program harmless if the plug-in is not loaded.
         .arg("--help")
         .env("LD_PRELOAD", preload)
-        .env(HANDSHAKE_VARIABLE, speak.as_raw_fd().to_string())
+        .env(HANDSHAKE_VARIABLE, writer.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|e| said(&e))?;
-    drop(speak);
+        .map_err(|e| starting(&e))?;
+    drop(writer);
     let mut line = String::new();
-    if readable(&hear) {
+    if readable(&reader) {
         // The read ends when the probe ends, which is right after its announcement.
-        let _not_text = hear.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
+        let _not_text = reader.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
     }
-    let complaint = end(&mut child);
+    let loader_error = end(&mut child);
     match Handshake::parse(&line) {
         Some(handshake) => handshake.check(plugin),
         None => setup(format!(
             "{} did not load the plug-in {}{}{}; is it linked statically, or set-user-id, or of another machine?",
             program.display(),
             plugin.display(),
-            if complaint.is_empty() { "" } else { ": " },
-            complaint
+            if loader_error.is_empty() { "" } else { ": " },
+            loader_error
         )),
     }
 }

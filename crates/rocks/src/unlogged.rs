@@ -58,31 +58,31 @@ const MARKS_FAMILY: u32 = u32::MAX;
 const EMPTY: [u8; 12] = [0; 12];
 
 extern "C" fn begins(context: *mut c_void) {
-    tell(context, |events| events.begins());
+    report(context, |events| events.begins());
 }
 
 extern "C" fn family_flushed(context: *mut c_void, family: u32, largest: u64) {
-    tell(context, |events| events.family_flushed((family != MARKS_FAMILY).then_some(family), largest));
+    report(context, |events| events.family_flushed((family != MARKS_FAMILY).then_some(family), largest));
 }
 
 extern "C" fn stalls(context: *mut c_void, more: i32) {
-    // SAFETY: as in `tell`.
+    // SAFETY: as in `report`.
     let hub = unsafe { &*context.cast::<Hub>() };
     hub.stalls(more);
 }
 
 extern "C" fn fails(context: *mut c_void) {
-    // SAFETY: as in `tell`.
+    // SAFETY: as in `report`.
     let hub = unsafe { &*context.cast::<Hub>() };
     hub.failing.store(true, Ordering::Release);
 }
 
-fn tell(context: *mut c_void, what: impl FnOnce(&dyn FlushEvents)) {
+fn report(context: *mut c_void, event: impl FnOnce(&dyn FlushEvents)) {
     // SAFETY: the context is the hub that the database was opened with. The database's owner keeps the hub until the
     // database and its threads are gone.
     let hub = unsafe { &*context.cast::<Hub>() };
     if let Some(events) = hub.events.get()
-        && catch_unwind(AssertUnwindSafe(|| what(&**events))).is_err()
+        && catch_unwind(AssertUnwindSafe(|| event(&**events))).is_err()
     {
         tracing::error!("a listener of flushes panicked; this is a bug");
     }
@@ -96,16 +96,16 @@ impl Hub {
         let _always = self.stalled.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
     }
 
-    /// True if writes are delayed or stopped. If the counter says so, `look` asks RocksDB; if RocksDB denies it, the
+    /// True if writes are delayed or stopped. If the counter says so, `ask` asks RocksDB; if RocksDB denies it, the
     /// counter has drifted and is reset.
-    fn is_stalled(&self, look: impl FnOnce() -> bool) -> bool {
+    fn is_stalled(&self, ask: impl FnOnce() -> bool) -> bool {
         let counted = self.stalled.load(Ordering::Acquire);
         if counted <= 0 {
             return false;
         }
-        let stalled = look();
+        let stalled = ask();
         if !stalled {
-            // The counter is reset only if no event changed it during `look`.
+            // The counter is reset only if no event changed it during `ask`.
             let _changed = self.stalled.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Acquire);
         }
         stalled
@@ -119,7 +119,7 @@ impl Hub {
 
 impl Db {
     /// Sets the receiver of flush events. Calls after the first have no effect.
-    pub fn tell_flushes(&self, events: Arc<dyn FlushEvents>) {
+    pub fn set_flush_events(&self, events: Arc<dyn FlushEvents>) {
         let _only_the_first = self.inner.hub.events.set(events);
     }
 

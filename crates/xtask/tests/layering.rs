@@ -5,6 +5,6 @@ use xtask::metadata::Workspace;
 
 #[test]
 fn dependencies_of_this_workspace_point_down() {
-    let report = layering::check(&Workspace::load().unwrap()).unwrap();
-    assert!(report.problems.is_empty(), "{}", report.problems.join("\n"));
+    let problems = layering::check(&Workspace::load().unwrap()).unwrap();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

@@ -91,7 +91,7 @@ impl RocksTables {
 
     /// Reports the database's flushes to a parallel WAL from now on.
     pub fn report_flushes_to(&self, parallel_wal: &Arc<ParallelWal>) {
-        self.db.tell_flushes(Arc::new(FlushReports { parallel_wal: Arc::downgrade(parallel_wal) }));
+        self.db.set_flush_events(Arc::new(FlushReports { parallel_wal: Arc::downgrade(parallel_wal) }));
     }
 
     /// Waits for the background flush; no other one begins.

@@ -49,7 +49,7 @@ impl World {
         let parallel_wal = Arc::new(parallel_wal.unwrap());
         if let Some(gate) = gate {
             gate.parallel_wal.set(Arc::downgrade(&parallel_wal)).unwrap();
-            db.tell_flushes(gate);
+            db.set_flush_events(gate);
         }
         tables.report_flushes_to(&parallel_wal);
         World { _fs: fs, db, log, tables, parallel_wal }

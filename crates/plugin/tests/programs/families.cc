@@ -254,6 +254,30 @@ void KeepDroppedHandle(Env* env) {
   delete db;
 }
 
+// A record that names the parallel log's own family by its number is refused, also by a write that skips the records
+// of families that do not exist.
+void NameHiddenFamily(Env* env) {
+  DB* db = nullptr;
+  Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
+  Ok(db->Merge(WriteOptions(), "count", "1"), "the first merge: batches carry marks from here on");
+  WriteOptions options;
+  options.ignore_missing_column_families = true;
+  int refused = 0;
+  for (char family = 1; family < 4; ++family) {
+    // RocksDB's serialisation: sequence, number of records, then a put with a family's number, a key and a value.
+    std::string bytes(12, '\0');
+    bytes[8] = 1;
+    bytes += {5, family, 1, 'f', 1, 'v'};
+    WriteBatch batch(bytes);
+    const Status status = db->Write(options, &batch);
+    Expect(status.ok() || status.IsInvalidArgument(), "a family's number: " + status.ToString());
+    refused += status.ok() ? 0 : 1;
+  }
+  Expect(refused == 1, std::to_string(refused) + " families were refused");
+  Ok(db->Close(), "close");
+  delete db;
+}
+
 }  // namespace
 
 // PROGRAM URL COMMAND [ARGUMENT]
@@ -272,6 +296,8 @@ int main(int argc, char** argv) {
     WriteUnderFlush(env.get(), argument, command == "merge under");
   } else if (command == "check late write" || command == "check late merge") {
     CheckLate(env.get(), command == "check late merge");
+  } else if (command == "name hidden family") {
+    NameHiddenFamily(env.get());
   } else if (command == "check") {
     Check(env.get(), argument);
   } else {

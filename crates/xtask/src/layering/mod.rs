@@ -6,16 +6,14 @@
 pub mod crates;
 mod imports;
 pub mod modules;
-mod report;
 
 use anyhow::Result;
 
 use crate::metadata::Workspace;
-pub use report::Report;
 
-/// Checks the crates, then the modules of each crate.
-pub fn check(workspace: &Workspace) -> Result<Report> {
-    let mut report = modules::check(workspace, modules::KNOWN_CIRCLES)?;
-    report.problems.extend(crates::check(workspace)?);
-    Ok(report)
+/// Checks the crates, then the modules of each crate. Returns every broken rule as a sentence.
+pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut problems = modules::check(workspace)?;
+    problems.extend(crates::check(workspace)?);
+    Ok(problems)
 }

@@ -12,32 +12,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::imports::{self, Scope};
-use super::report::Report;
 use crate::metadata::Workspace;
 
-/// Crates that still have import circles. A crate without one must leave the list.
-pub const KNOWN_CIRCLES: &[&str] = &["rocks"];
-
-/// Refuses import circles in every crate of the workspace but those in `known`.
-pub fn check(workspace: &Workspace, known: &[&str]) -> Result<Report> {
-    let mut report = Report::default();
+/// Every import circle of the workspace, as a sentence.
+pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
     for (name, krate) in &workspace.crates {
-        let mut circles = Vec::new();
         for root in &krate.roots {
-            circles.extend(circles_below(root).with_context(|| format!("crate {name}"))?);
-        }
-        let sentences = circles.iter().map(|circle| format!("crate {name}: {circle}"));
-        if !known.contains(&name.as_str()) {
-            report.problems.extend(sentences);
-        } else if circles.is_empty() {
-            report.problems.push(format!(
-                "crate {name} has no import circle any more: remove it from KNOWN_CIRCLES in crates/xtask"
-            ));
-        } else {
-            report.known.extend(sentences);
+            let circles = circles_below(root).with_context(|| format!("crate {name}"))?;
+            problems.extend(circles.iter().map(|circle| format!("crate {name}: {circle}")));
         }
     }
-    Ok(report)
+    Ok(problems)
 }
 
 /// The import circles among the modules of the crate whose root file is `root`, each as text.

@@ -1,4 +1,4 @@
-// A program that knows nothing of Furrow except the URI of the file system.
+// A program that uses RocksDB alone. Only the URI of its file system names Furrow.
 #include <dlfcn.h>
 
 #include "rocksdb/utilities/db_ttl.h"
