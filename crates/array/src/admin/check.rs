@@ -8,8 +8,8 @@ use zoned::{Blocks, BufMut, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 use crate::admin::status::{MemberState, status};
 use crate::layout::Slot;
 use crate::layout::xor::xor;
-use crate::member::Member;
 use crate::member::log_reader;
+use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{PartState, Verdict};
 use crate::mount::gather::Mount;
 use crate::zone::stale_rows::apply_relocated;
@@ -195,8 +195,7 @@ impl CheckReport {
                 };
                 // Bad rows match nothing.
                 compare &= !lost.get(slot.index()).is_some_and(|bad| bad.intersects(&(row..end)));
-                let at = Member::address(&*present.device, id, row);
-                match present.device.read(at, BufMut::zeroed(bytes)).await {
+                match PhysicalZone::part(&*present.device, id).read(row, BufMut::zeroed(bytes)).await {
                     Ok(mut data) => {
                         apply_relocated(
                             layout,

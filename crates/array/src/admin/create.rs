@@ -13,7 +13,8 @@ use crate::format::superblock::{
     BAD_ROWS, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, RELOCATION, Superblock,
 };
 use crate::format::zone_entries::{ZoneEntry, per_block};
-use crate::layout::{MAX_MEMBERS, METADATA_ZONES, Slot};
+use crate::layout::physical_zones::{METADATA_ZONES, is_metadata_zone};
+use crate::layout::{MAX_MEMBERS, Slot};
 use crate::member::RESERVE;
 
 /// The first epoch of a new array.
@@ -60,7 +61,7 @@ pub(crate) fn may_hold<'a>(
         ZoneState::Offline => (ErrorKind::ZoneOffline, "is offline"),
         _ => (ErrorKind::ZoneReadOnly, "can be read only"),
     };
-    let what = if worn.zone.0 < METADATA_ZONES { "metadata" } else { "data" };
+    let what = if is_metadata_zone(worn.zone) { "metadata" } else { "data" };
     let error = Error::new(kind, &device.geometry().name, operation).in_zone(worn.zone);
     Err(error.because(format!("it {how}, and the array's {what} has to go there: use another drive")))
 }

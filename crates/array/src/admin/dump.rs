@@ -6,8 +6,9 @@ use zoned::{Action, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::Superblock;
 use crate::format::record::{Body, Record};
+use crate::layout::Slot;
+use crate::layout::physical_zones::metadata_zones;
 use crate::layout::row_set::RowSet;
-use crate::layout::{METADATA_ZONES, Slot};
 use crate::member::log_reader;
 
 /// The metadata of a drive.
@@ -68,7 +69,7 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
         let claim = log_reader::claim(device).await?;
         let mut zones = Vec::new();
         let mut records = Vec::new();
-        for info in device.report(0..METADATA_ZONES).await? {
+        for info in device.report(metadata_zones()).await? {
             let mut unreadable = 0;
             if let Some(claim) = &claim {
                 let unit = u64::from(claim.superblock.unit);
@@ -199,7 +200,7 @@ pub async fn destroy(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<Arc<str>>> 
     }
     let mut names = Vec::new();
     for (device, _) in members {
-        for info in device.report(0..METADATA_ZONES).await? {
+        for info in device.report(metadata_zones()).await? {
             let gone = matches!(info.state, ZoneState::Empty | ZoneState::Offline | ZoneState::ReadOnly);
             if !gone {
                 device.zone(info.zone, Action::Reset).await?;

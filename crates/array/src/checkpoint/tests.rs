@@ -8,7 +8,7 @@ use zoned::{Buf, BufMut, Bytes, Durability, ZoneState, ZonedDevice};
 
 use super::*;
 use crate::deferred::Deferred;
-use crate::layout::METADATA_ZONES;
+use crate::layout::physical_zones::part_zone;
 use crate::{Array, CreateOptions, OpenOptions, create};
 
 const BLOCK: usize = 512;
@@ -57,7 +57,7 @@ fn acknowledged_blocks_survive_a_write_that_is_refused_during_a_log_roll() {
             let mut deferred = Deferred::default();
             core.members.roll(parity, &mut deferred);
             deferred.finish(&core.ctx);
-            emus[worn.index()].wear(ZoneId(ZONE.0 + METADATA_ZONES), ZoneState::ReadOnly);
+            emus[worn.index()].wear(part_zone(ZONE), ZoneState::ReadOnly);
             flight.await.expect_err("refused");
             while core.members.member(parity).log.lock().rolling {
                 sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;

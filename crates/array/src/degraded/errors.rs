@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::sleep_until;
 use zoned::{Driver, Error, ErrorKind, ZoneState};
 
-use crate::layout::METADATA_ZONES;
+use crate::layout::physical_zones::is_metadata_zone;
 
 /// True if the whole drive has failed, not one block or zone of the drive.
 pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {
@@ -48,7 +48,7 @@ pub(crate) fn worn_state(error: &Error) -> Option<ZoneState> {
         ErrorKind::ZoneFull => ZoneState::Full,
         _ => return None,
     };
-    let metadata = error.zone().is_some_and(|zone| zone.0 < METADATA_ZONES);
+    let metadata = error.zone().is_some_and(is_metadata_zone);
     (!metadata).then_some(state)
 }
 

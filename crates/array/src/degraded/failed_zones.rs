@@ -17,17 +17,17 @@ use zoned::{Action, Blocks, BufMut, Durability, Io, Result, ZoneId, ZoneState};
 use crate::core::Core;
 use crate::format::record::Body;
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::Slot;
 use crate::layout::row_set::RowSet;
-use crate::layout::{METADATA_ZONES, Slot};
+use crate::member::physical_zone::PhysicalZone;
 use crate::zone::{Work, Zone};
 
 /// The drive whose part of a zone is offline, among the drives that work.
 pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {
-    let zone = id.0 + METADATA_ZONES;
     for member in core.members.good() {
         let Some(device) = member.device() else { continue };
-        let report = device.report(zone..zone + 1).await.ok()?;
-        if report.first().is_some_and(|info| info.state == ZoneState::Offline) {
+        let info = PhysicalZone::part(&*device, id).info().await.ok()?;
+        if info.is_some_and(|info| info.state == ZoneState::Offline) {
             return Some(member.slot);
         }
     }

@@ -6,7 +6,8 @@ use zoned::{Blocks, ZoneId};
 use crate::format::record::{Body, RecordId};
 use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, METADATA_ZONES, Slot};
+use crate::layout::physical_zones::is_metadata_zone;
+use crate::layout::{Layout, Slot};
 
 /// The shape of an array: fixed at its creation, and the same in all superblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,7 @@ impl Shape {
             Body::ZoneCopy { zone, rows, copy, .. } => {
                 self.has(*zone)
                     && *rows <= self.layout.zone_capacity
-                    && copy.0 < METADATA_ZONES
+                    && is_metadata_zone(*copy)
                     // A zone with a copy holds no records.
                     && *copy != from
             }

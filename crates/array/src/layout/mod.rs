@@ -1,5 +1,4 @@
-//! The seam between logical and physical addresses: which drive and row holds a logical block. Arithmetic without
-//! state.
+//! Which drive and row holds a logical block: arithmetic without state. `physical_zones` numbers the zones of a drive.
 //!
 //! A logical zone has one physical zone on each drive. Its blocks are striped in units. Each stripe has one parity
 //! unit, whose drive moves down by one from stripe to stripe, so that consecutive data units rotate over all drives.
@@ -15,6 +14,7 @@
 //! The rotation of the next zone begins one drive further down, so that all drives share the load of first units. If
 //! the zone capacity is no multiple of the unit, the units of the last stripe are shorter.
 
+pub(crate) mod physical_zones;
 pub(crate) mod row_set;
 pub(crate) mod slots;
 pub(crate) mod steps;
@@ -24,9 +24,6 @@ use std::ops::Range;
 
 use zoned::{Blocks, ZoneId};
 
-/// Physical zones for metadata, from the first on: two may hold records that count, and one is free for the next
-/// checkpoint.
-pub(crate) const METADATA_ZONES: u32 = 3;
 /// The largest number of drives: the superblock with its header fits a block of 4 KiB.
 pub(crate) const MAX_MEMBERS: u32 = 64;
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use zoned::{Error, ErrorKind, Result, ZonedDevice};
 
 use crate::format::superblock::Superblock;
-use crate::layout::{METADATA_ZONES, Slot};
+use crate::layout::Slot;
+use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
 
 /// Refuses a drive whose geometry the superblock does not allow in `slot`.
 pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
         && g.conventional == 0
-        && g.zones >= superblock.zones.saturating_add(METADATA_ZONES)
+        && g.zones >= part_zones(superblock.zones).end
         && g.zone_capacity >= superblock.zone_capacity
         // A unit and its record's header are one write.
         && g.max_transfer.0 > u64::from(superblock.unit)

@@ -11,8 +11,9 @@ use crate::format::record::{Body, Record};
 use crate::format::shape::Shape;
 use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::physical_zones::metadata_zones;
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader::each_record;
 use crate::zone::stale_rows::RelocatedParity;
 
@@ -118,7 +119,7 @@ pub(crate) async fn read(
     needed: &Needed,
 ) -> Result<(LogContents, Vec<ZoneInfo>)> {
     let mut log = LogContents::default();
-    let zones = device.report(0..METADATA_ZONES).await?;
+    let zones = device.report(metadata_zones()).await?;
     for info in &zones {
         let unreadable = each_record(device, shape.layout.unit, info, &mut |_, _, record| {
             if record.place.array == array && record.place.member == slot {

@@ -7,7 +7,8 @@ use zoned::{Blocks, BufMut, Error, ErrorKind, Lba, Result, ZoneInfo, ZoneState, 
 use crate::degraded::errors::fails_the_drive;
 use crate::format::record::{self, Body, Record};
 use crate::format::superblock::Superblock;
-use crate::layout::{METADATA_ZONES, Slot};
+use crate::layout::Slot;
+use crate::layout::physical_zones::metadata_zones;
 
 /// Bytes read at a time.
 const CHUNK: u64 = 4 << 20;
@@ -43,7 +44,7 @@ pub(crate) async fn claims(devices: Vec<Arc<dyn ZonedDevice>>) -> Result<Vec<(Ar
 pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>> {
     let mut newest: Option<Claim> = None;
     let mut unreadable = 0;
-    for info in device.report(0..METADATA_ZONES).await? {
+    for info in device.report(metadata_zones()).await? {
         let count = info.pointer.0.min(FIRST);
         if count == 0 || info.state == ZoneState::Offline || info.state == ZoneState::Conventional {
             continue;
@@ -90,7 +91,7 @@ async fn read_around(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Resu
 pub(crate) async fn newest(device: &Arc<dyn ZonedDevice>, claim: &Claim) -> Result<Superblock> {
     let unit = u64::from(claim.superblock.unit);
     let mut newest = claim.superblock.clone();
-    for info in device.report(0..METADATA_ZONES).await? {
+    for info in device.report(metadata_zones()).await? {
         each_record(device, unit, &info, &mut |_, _, record| {
             if let Body::Superblock(superblock) = record.body
                 && superblock.uuid == newest.uuid

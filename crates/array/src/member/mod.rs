@@ -5,6 +5,7 @@ pub(crate) mod drive_ios;
 pub(crate) mod fits;
 pub(crate) mod log_contents;
 pub(crate) mod log_reader;
+pub(crate) mod physical_zone;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::Event;
 use uuid::Uuid;
-use zoned::{Action, Buf, BufMut, Durability, Io, Lba, ZoneId, ZonedDevice};
+use zoned::{Action, Buf, BufMut, Durability, Io, ZoneId, ZonedDevice};
 
 use crate::format::record::{self, Body, RecordId};
-use crate::layout::{METADATA_ZONES, Slot};
+use crate::layout::Slot;
 use crate::member::bad_rows::BadRows;
+use crate::member::physical_zone::PhysicalZone;
 use crate::metrics::Metrics;
 
 /// Blocks at the end of a metadata zone that are reserved for superblocks: the record of a failure must find room.
@@ -241,33 +243,30 @@ impl Member {
         self.drive.swap(None).is_some()
     }
 
-    /// The address of block `row` of the drive's part of zone `zone`.
-    pub(crate) fn address(device: &dyn ZonedDevice, zone: ZoneId, row: u64) -> Lba {
-        let start = device.geometry().start(ZoneId(zone.0 + METADATA_ZONES));
-        start.plus(zoned::Blocks(row))
-    }
-
     /// Writes to the drive's part of a zone. `None` if the drive is missing or failed.
     pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
         let drive = self.drive.load();
         if let Some(Drive(device)) = drive.as_deref() {
-            return Some(device.write(Member::address(&**device, zone, row), data, Durability::Cached));
+            return Some(PhysicalZone::part(&**device, zone).write(row, data, Durability::Cached));
         }
         let device = self.device_of(zone)?;
         self.metrics.rebuilt(data.len());
-        Some(device.write(Member::address(&*device, zone, row), data, Durability::Cached))
+        Some(PhysicalZone::part(&*device, zone).write(row, data, Durability::Cached))
     }
 
     /// Reads from the drive's part of a zone. Gives the buffer back if the drive is missing or failed.
     pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
             Some(Drive(device)) => {
-                let at = Member::address(&**device, zone, row);
+                let part = PhysicalZone::part(&**device, zone);
                 let rows = (into.len() / device.geometry().block_size as usize) as u64;
                 if self.bad_rows.intersects(zone, &(row..row + rows)) {
-                    return Ok(Io::ready(Err(bad_rows::error(&**device, at).with_buffer(into))).typed());
+                    return Ok(Io::ready(Err(
+                        bad_rows::error(&**device, part.address(row)).with_buffer(into)
+                    ))
+                    .typed());
                 }
-                Ok(device.read(at, into))
+                Ok(part.read(row, into))
             }
             None => Err(into),
         }
@@ -275,7 +274,7 @@ impl Member {
 
     /// Sends a command to the drive's part of a zone.
     pub(crate) fn act(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
-        Some(self.device_of(zone)?.zone(ZoneId(zone.0 + METADATA_ZONES), action))
+        Some(PhysicalZone::part(&*self.device_of(zone)?, zone).act(action))
     }
 
     /// Flushes the drive; `None` if its cache is not volatile.
@@ -402,12 +401,12 @@ impl Member {
         if log.pointer + blocks + kept + log.reserved > log.capacity {
             return Err(NoRoom);
         }
-        let at = geometry.start(log.zone).plus(zoned::Blocks(log.pointer));
+        let row = log.pointer;
         log.pointer += blocks;
         log.sequence += 1;
         self.metrics.logged(body, bytes.len());
         // The caller holds the log's lock, so that writes are submitted in order.
-        Ok(Some(device.write(at, bytes, how)))
+        Ok(Some(PhysicalZone::at(&**device, log.zone).write(row, bytes, how)))
     }
 }
 

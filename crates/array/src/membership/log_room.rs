@@ -12,7 +12,8 @@ use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, Zo
 use super::{CheckpointWrites, LogClient, Membership};
 use crate::deferred::Deferred;
 use crate::format::record::Body;
-use crate::layout::{METADATA_ZONES, Slot, Stripe};
+use crate::layout::physical_zones::next_metadata_zone;
+use crate::layout::{Slot, Stripe};
 use crate::member::NoRoom;
 use crate::member::drive_ios::DriveIos;
 
@@ -62,7 +63,7 @@ impl Membership {
         let old = log.zone;
         // Under the log's lock: a newer superblock is written after this one, to the same zone.
         let superblock = Body::Superblock(self.config.lock().clone());
-        (log.zone, log.pointer) = (ZoneId((old.0 + 1) % METADATA_ZONES), 0);
+        (log.zone, log.pointer) = (next_metadata_zone(old), 0);
         let first = member.append_to(&mut log, &superblock, true, Durability::Cached);
         Some(Roll { incarnation: log.incarnation, old, device: member.device(), first })
     }

@@ -23,9 +23,11 @@ use crate::events::Bus;
 use crate::format::record::Body;
 use crate::format::superblock::{self, BAD_ROWS, Limits};
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::Slot;
+use crate::layout::physical_zones::METADATA_ZONES;
 use crate::layout::row_set::RowSet;
-use crate::layout::{METADATA_ZONES, Slot};
 use crate::member::drive_ios::DriveIos;
+use crate::member::physical_zone::PhysicalZone;
 use crate::member::{Log, Member};
 use crate::membership::{CheckpointWrites, LogClient, Membership};
 use crate::metrics::Metrics;
@@ -80,10 +82,9 @@ impl Mount {
                 contents.rewritten(id, copy);
                 // The copy stays until the new epoch is complete.
                 contents.zones.insert(copy.zone);
-                let number = METADATA_ZONES + id.0;
-                let info = present.device.report(number..number + 1).await.of(slot)?;
-                if let (Some(place), Some(info)) = (present.report.get_mut(id.index()), info.first()) {
-                    *place = *info;
+                let info = PhysicalZone::part(&*present.device, id).info().await.of(slot)?;
+                if let Some((place, info)) = present.report.get_mut(id.index()).zip(info) {
+                    *place = info;
                 }
             }
         }
@@ -149,7 +150,7 @@ impl Mount {
         for (slot, present) in self.members() {
             let info = present.report.get(id.index());
             if info.is_some_and(|info| info.state != ZoneState::Empty) {
-                present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Reset).await.of(slot)?;
+                PhysicalZone::part(&*present.device, id).act(Action::Reset).await.of(slot)?;
             }
         }
         Ok(())
@@ -288,8 +289,7 @@ impl Mount {
             for id in full {
                 let info = present.report.get(id.index());
                 if info.is_some_and(|info| info.state != ZoneState::Full) {
-                    let physical = ZoneId(id.0 + METADATA_ZONES);
-                    present.device.zone(physical, Action::Finish).await.of(slot)?;
+                    PhysicalZone::part(&*present.device, *id).act(Action::Finish).await.of(slot)?;
                 }
             }
         }

@@ -19,8 +19,9 @@ use crate::format::header;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{Limits, Superblock};
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::physical_zones::{METADATA_ZONES, metadata_zones};
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
@@ -111,7 +112,7 @@ impl Farm {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
             let claim = log_reader::claim(&device).await.expect("read").expect("a member");
-            let zones = device.report(0..METADATA_ZONES).await.expect("reported");
+            let zones = device.report(metadata_zones()).await.expect("reported");
             let mut last: Option<(ZoneId, RecordId)> = None;
             for info in &zones {
                 let add = &mut |_: u64, _: u64, record: record::Record| {
@@ -139,7 +140,7 @@ impl Farm {
     fn reseal(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
-            let zones = device.report(0..METADATA_ZONES).await.expect("reported");
+            let zones = device.report(metadata_zones()).await.expect("reported");
             let mut records = Vec::new();
             for info in &zones {
                 let add = &mut |at, blocks, _| records.push((info.zone, Blocks(at), blocks as usize));

@@ -3,7 +3,8 @@
 use zoned::{Action, Blocks, ErrorKind, ZoneId};
 
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{METADATA_ZONES, Slot, Stripe};
+use crate::layout::{Slot, Stripe};
+use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{Decision, PartState};
 use crate::mount::errors::{FromDrive, MountError};
 use crate::mount::gather::Mount;
@@ -51,7 +52,7 @@ impl Mount {
                 if present.report.get(id.index()).is_none_or(|info| !info.state.is_active()) {
                     continue;
                 }
-                match present.device.zone(ZoneId(id.0 + METADATA_ZONES), Action::Finish).await {
+                match PhysicalZone::part(&*present.device, *id).act(Action::Finish).await {
                     // A part that wore out meanwhile is not active either.
                     Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {}
                     finished => finished.of(slot)?,

@@ -10,8 +10,9 @@ use crate::OpenOptions;
 use crate::format::shape::Shape;
 use crate::format::superblock::{self, Superblock};
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::physical_zones::part_zones;
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, METADATA_ZONES, Slot, Stripe};
+use crate::layout::{Layout, Slot, Stripe};
 use crate::member::fits::fits;
 use crate::member::log_contents::{self, EpochContents, LogContents, Needed, Partial};
 use crate::member::log_reader::Claim;
@@ -135,7 +136,7 @@ impl Mount {
                 continue;
             }
             fits(&device, &superblock, slot).of_array()?;
-            let report = device.report(METADATA_ZONES..METADATA_ZONES + superblock.zones).await.of(slot)?;
+            let report = device.report(part_zones(superblock.zones)).await.of(slot)?;
             let place = present.get_mut(slot.index()).expect("a member of the array");
             if place.is_some() {
                 let why = format!("two drives say that they are member {}: leave one out", slot.0);
@@ -425,8 +426,9 @@ fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
 async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, MountError> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
-        let end = device.geometry().zones.min(claim.superblock.zones.saturating_add(METADATA_ZONES));
-        let report = device.report(METADATA_ZONES.min(end)..end).await.of(claim.slot)?;
+        let parts = part_zones(claim.superblock.zones);
+        let end = device.geometry().zones.min(parts.end);
+        let report = device.report(parts.start.min(end)..end).await.of(claim.slot)?;
         lowest.resize(lowest.len().max(report.len()), u64::MAX);
         for (lowest, info) in lowest.iter_mut().zip(report) {
             if !matches!(info.state, ZoneState::Full | ZoneState::Offline | ZoneState::Conventional) {

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Lba, Result, ZoneId, ZonedDevice};
+use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
 use crate::layout::{Layout, Slot, Stripe};
-use crate::member::Member;
 use crate::member::bad_rows;
 use crate::member::log_contents::Partial;
+use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{Decision, PartState, Verdict, best};
 use crate::mount::errors::{FromDrive, MountError};
 use crate::rules::Rules;
@@ -169,10 +169,6 @@ impl Resync {
         self.devices.get(slot.index())?.as_ref().filter(|_| !lost)
     }
 
-    fn at(&self, device: &Arc<dyn ZonedDevice>, row: u64) -> Lba {
-        Member::address(&**device, self.zone, row)
-    }
-
     /// Reads rows of a physical zone.
     async fn read(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
         if count == 0 {
@@ -183,10 +179,11 @@ impl Resync {
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
             return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
         };
+        let part = PhysicalZone::part(&**device, self.zone);
         if self.is_bad(slot, row..row + count) {
-            return Err(bad_rows::error(&**device, self.at(device, row)));
+            return Err(bad_rows::error(&**device, part.address(row)));
         }
-        device.read(self.at(device, row), BufMut::zeroed(self.bytes(count))).await
+        part.read(row, BufMut::zeroed(self.bytes(count))).await
     }
 
     fn is_bad(&self, slot: Slot, rows: Range<u64>) -> bool {
@@ -364,8 +361,8 @@ impl Resync {
         fits |= !self.rules.resyncs();
         if there < needed {
             let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
-            let at = self.at(&device, first + there);
-            match device.write(at, Buf::copy_from(rest), Durability::Cached).await {
+            let part = PhysicalZone::part(&*device, self.zone);
+            match part.write(first + there, Buf::copy_from(rest), Durability::Cached).await {
                 Ok(()) => {
                     if let Some(PartState::Written(row)) = self.parts.get_mut(slot.index()) {
                         *row = first + needed;
@@ -418,7 +415,7 @@ impl Resync {
         let mut placed = true;
         if there < unit {
             let rest = sum.slice(self.bytes(there)..);
-            match device.write(self.at(&device, row + there), rest, Durability::Cached).await {
+            match PhysicalZone::part(&*device, self.zone).write(row + there, rest, Durability::Cached).await {
                 Ok(()) => {
                     if let Some(PartState::Written(at)) = self.parts.get_mut(slot.index()) {
                         *at = row + unit;

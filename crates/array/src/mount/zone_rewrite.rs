@@ -20,16 +20,15 @@
 
 use std::sync::Arc;
 
-use zoned::{
-    Action, Blocks, BufMut, Bytes, Durability, ErrorKind, Lba, Result, ZoneId, ZoneState, ZonedDevice,
-};
+use zoned::{Action, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::core::Core;
 use crate::degraded::read_repair::max_relocated;
 use crate::format::record::Body;
+use crate::layout::Slot;
+use crate::layout::physical_zones::next_metadata_zone;
 use crate::layout::row_set::RowSet;
-use crate::layout::{METADATA_ZONES, Slot};
-use crate::member::Member;
+use crate::member::physical_zone::PhysicalZone;
 use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure};
 use crate::zone::Zone;
 
@@ -149,7 +148,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         let zone = core.zones.zone(id);
         let log = member.log.lock();
         // The log rolls to the next zone, so the copy goes to the one after that.
-        let copy = ZoneId((log.zone.0 + METADATA_ZONES - 1) % METADATA_ZONES);
+        let copy = next_metadata_zone(next_metadata_zone(log.zone));
         let (layout, end) = (&core.ctx.layout, zone.readable());
         // In a full zone the parity of the last stripe has its place too, with zeros above the zone's end.
         let last = layout.stripe_of(end);
@@ -158,10 +157,9 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         let rows = if ours { layout.row(last) + layout.unit_of(last) } else { used };
         (zone.generation, rows, zone.state == ZoneState::Full, copy)
     };
-    let physical = id.0 + METADATA_ZONES;
-    let report = device.report(physical..physical + 1).await.of(slot)?;
+    let (part, copy_zone) = (PhysicalZone::part(&*device, id), PhysicalZone::at(&*device, copy));
     // Rows of relocated parity units may not be on the drive.
-    let there = report.first().map_or(0, |info| info.pointer.0).min(rows);
+    let there = part.info().await.of(slot)?.map_or(0, |info| info.pointer.0).min(rows);
     let mask = core.ctx.driver.random();
     let mut row = 0;
     while row < rows {
@@ -173,7 +171,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
                     // as it is.
                     tracing::warn!(slot = slot.0, zone = id.0, error = %e, "not rebuilt: it cannot be read in full");
                     member.unreserve(RECORDS);
-                    device.zone(copy, Action::Reset).await.of(slot)?;
+                    copy_zone.act(Action::Reset).await.of(slot)?;
                     return device.flush().await.of(slot);
                 }
                 data => data.of(slot)?,
@@ -184,8 +182,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
             data
         };
         apply_mask(&mut data, block, mask);
-        let at = Lba(device.geometry().start(copy).0 + row);
-        device.write(at, data.freeze(), Durability::Cached).await.of(slot)?;
+        copy_zone.write(row, data.freeze(), Durability::Cached).await.of(slot)?;
         row += count;
     }
     device.flush().await.of(slot)?;
@@ -200,7 +197,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     }
     copy_back(&device, block, id, rows, copy, mask).await.of(slot)?;
     if full && rows < device.geometry().zone_capacity.0 {
-        device.zone(ZoneId(physical), Action::Finish).await.of(slot)?;
+        part.act(Action::Finish).await.of(slot)?;
     }
     record(&Body::StaleRows { zone: id, generation, rows: RowSet::default(), rewritten: true }).await?;
     {
@@ -208,7 +205,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         zone.stale.forget(slot);
         zone.relocated.retain(|stripe, _| core.ctx.layout.parity(id, *stripe) != slot);
     }
-    device.zone(copy, Action::Reset).await.of(slot)?;
+    copy_zone.act(Action::Reset).await.of(slot)?;
     device.flush().await.of(slot)
 }
 
@@ -250,21 +247,15 @@ pub(crate) async fn copy_back(
     copy: ZoneId,
     mask: u64,
 ) -> Result<()> {
-    let physical = ZoneId(id.0 + METADATA_ZONES);
-    let report = device.report(physical.0..physical.0 + 1).await?;
-    if report.first().is_none_or(|info| info.state != ZoneState::Empty) {
-        device.zone(physical, Action::Reset).await?;
-        // The old content must not come back between newly written rows.
-        device.flush().await?;
-    }
+    let (part, copy) = (PhysicalZone::part(&**device, id), PhysicalZone::at(&**device, copy));
+    part.clear().await?;
     let mut row = 0;
     while row < rows {
         let count = chunk(device, block).min(rows - row);
-        let from = device.geometry().start(copy).plus(Blocks(row));
         let bytes = usize::try_from(count * u64::from(block)).expect("a chunk");
-        let mut data = device.read(from, BufMut::zeroed(bytes)).await?;
+        let mut data = copy.read(row, BufMut::zeroed(bytes)).await?;
         apply_mask(&mut data, block, mask);
-        device.write(Member::address(&**device, id, row), data.freeze(), Durability::Cached).await?;
+        part.write(row, data.freeze(), Durability::Cached).await?;
         row += count;
     }
     device.flush().await

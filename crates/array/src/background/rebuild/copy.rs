@@ -25,9 +25,9 @@ use crate::format::superblock::BAD_ROWS;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
-use crate::layout::{METADATA_ZONES, Piece, Slot, Stripe};
-use crate::member::Member;
+use crate::layout::{Piece, Slot, Stripe};
 use crate::member::bad_rows::MAX_BAD_ROWS;
+use crate::member::physical_zone::PhysicalZone;
 use crate::zone::Work;
 use crate::zone::stale_rows::RelocatedParity;
 
@@ -92,19 +92,9 @@ impl Target {
         Target { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
     }
 
-    fn physical(id: ZoneId) -> ZoneId {
-        ZoneId(id.0 + METADATA_ZONES)
-    }
-
-    /// Resets the physical zone, if it is not empty.
-    async fn clear(&self, id: ZoneId) -> Result<()> {
-        let zone = Target::physical(id);
-        let report = self.device.report(zone.0..zone.0 + 1).await?;
-        if report.first().is_some_and(|info| info.state != ZoneState::Empty) {
-            self.device.zone(zone, Action::Reset).await?;
-            self.device.flush().await?;
-        }
-        Ok(())
+    /// The new drive's part of a zone.
+    fn part(&self, id: ZoneId) -> PhysicalZone<'_> {
+        PhysicalZone::part(&*self.device, id)
     }
 
     /// Copies a zone. `kept`: content that the drive holds from an earlier run; later writes follow. If the part of
@@ -146,7 +136,7 @@ impl Target {
             }
             None => {
                 *self.bad.lock() = RowSet::default();
-                self.clear(id).await?;
+                self.part(id).clear().await?;
                 0
             }
         };
@@ -251,14 +241,13 @@ impl Target {
             core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
         }
         if full && rows < self.device.geometry().zone_capacity.0 {
-            self.device.zone(Target::physical(id), Action::Finish).await?;
+            self.part(id).act(Action::Finish).await?;
         }
         Ok(Copied::Done(ZoneEntry { generation, end: Some(end) }))
     }
 
     fn write(&self, id: ZoneId, row: u64, data: BufMut) -> Io<()> {
-        let at = Member::address(&*self.device, id, row);
-        self.device.write(at, data.freeze(), Durability::Cached)
+        self.part(id).write(row, data.freeze(), Durability::Cached)
     }
 
     /// Copies rows of whole stripes. `paced`: beside clients. Nothing is in flight when this returns.

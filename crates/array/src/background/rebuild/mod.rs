@@ -31,7 +31,8 @@ use crate::background::runner::Runner;
 use crate::core::Core;
 use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{METADATA_ZONES, Slot};
+use crate::layout::Slot;
+use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
 use crate::member::fits::fits;
 use crate::member::log_contents::LogContents;
 use crate::mount::candidate::Candidate;
@@ -139,7 +140,7 @@ fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
 async fn prepare(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     // Every zone that the array uses must take writes.
-    let needed = METADATA_ZONES.saturating_add(core.ctx.geometry.zones) as usize;
+    let needed = part_zones(core.ctx.geometry.zones).end as usize;
     may_hold(device, "replace", zones.iter().take(needed))?;
     empty(device, &zones).await?;
     let uuid = notes::new_uuid(core);

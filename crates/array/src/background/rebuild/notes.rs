@@ -13,8 +13,9 @@ use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState, ZonedDevice};
 use crate::core::Core;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::zone_entries::{ZoneEntry, per_block};
+use crate::layout::Slot;
+use crate::layout::physical_zones::{metadata_zones, next_metadata_zone, part_zones};
 use crate::layout::row_set::RowSet;
-use crate::layout::{METADATA_ZONES, Slot};
 use crate::member::log_contents::LogContents;
 
 /// Generation and end of the zones that a new drive holds.
@@ -41,7 +42,7 @@ impl Notes {
         let used = |zone: ZoneId| {
             old.is_some_and(|log| log.epochs.values().any(|contents| contents.zones.contains(&zone)))
         };
-        let zones = device.report(0..METADATA_ZONES).await?;
+        let zones = device.report(metadata_zones()).await?;
         let mut free: Vec<_> = zones.iter().filter(|info| !used(info.zone)).collect();
         free.sort_by_key(|info| info.state != ZoneState::Empty);
         let target = free.first().map_or(ZoneId(0), |info| info.zone);
@@ -85,7 +86,7 @@ impl Notes {
 
     /// The metadata zone for the drive's log once the drive is a member.
     pub(crate) fn log_zone(&self) -> ZoneId {
-        ZoneId((self.zone.0 + 1) % METADATA_ZONES)
+        next_metadata_zone(self.zone)
     }
 
     /// The sequence number of the first record of that log.
@@ -166,7 +167,7 @@ pub(crate) async fn still_there(
     device: &Arc<dyn ZonedDevice>,
     noted: &Known,
 ) -> Result<Known> {
-    let report = device.report(METADATA_ZONES..METADATA_ZONES + core.ctx.geometry.zones).await?;
+    let report = device.report(part_zones(core.ctx.geometry.zones)).await?;
     let mut kept = Known::new();
     for (info, id) in report.iter().zip((0..).map(ZoneId)) {
         let Some(entry) = noted.get(&id) else { continue };

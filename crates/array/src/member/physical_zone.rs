@@ -1,0 +1,58 @@
+//! Operations on one physical zone of a drive, addressed by row.
+
+use zoned::{
+    Action, Blocks, Buf, BufMut, Durability, Io, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
+};
+
+use crate::layout::physical_zones::part_zone;
+
+/// A physical zone of a drive. Rows are blocks, counted from the start of the zone.
+#[derive(Clone, Copy)]
+pub(crate) struct PhysicalZone<'a> {
+    device: &'a dyn ZonedDevice,
+    zone: ZoneId,
+}
+
+impl<'a> PhysicalZone<'a> {
+    /// The physical zone with the number `zone`.
+    pub(crate) fn at(device: &'a dyn ZonedDevice, zone: ZoneId) -> PhysicalZone<'a> {
+        PhysicalZone { device, zone }
+    }
+
+    /// The drive's part of logical zone `id`.
+    pub(crate) fn part(device: &'a dyn ZonedDevice, id: ZoneId) -> PhysicalZone<'a> {
+        PhysicalZone::at(device, part_zone(id))
+    }
+
+    /// The address of a row.
+    pub(crate) fn address(self, row: u64) -> Lba {
+        self.device.geometry().start(self.zone).plus(Blocks(row))
+    }
+
+    pub(crate) fn read(self, row: u64, into: BufMut) -> Io<BufMut> {
+        self.device.read(self.address(row), into)
+    }
+
+    pub(crate) fn write(self, row: u64, data: Buf, how: Durability) -> Io<()> {
+        self.device.write(self.address(row), data, how)
+    }
+
+    pub(crate) fn act(self, action: Action) -> Io<()> {
+        self.device.zone(self.zone, action)
+    }
+
+    /// The zone's entry in a zone report; `None` if the drive has no such zone.
+    pub(crate) async fn info(self) -> Result<Option<ZoneInfo>> {
+        Ok(self.device.report(self.zone.0..self.zone.0 + 1).await?.first().copied())
+    }
+
+    /// Resets the zone unless it is empty. The reset is durable when this returns: old content does not come back between
+    /// newly written rows.
+    pub(crate) async fn clear(self) -> Result<()> {
+        if self.info().await?.is_none_or(|info| info.state != ZoneState::Empty) {
+            self.act(Action::Reset).await?;
+            self.device.flush().await?;
+        }
+        Ok(())
+    }
+}
