@@ -1,5 +1,6 @@
 //! Failed drives, failed zones and unreadable blocks.
 
+pub(crate) mod equation;
 pub(crate) mod errors;
 pub(crate) mod failed_zones;
 pub(crate) mod failures;

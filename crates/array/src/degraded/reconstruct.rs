@@ -1,7 +1,7 @@
 //! Content of a drive's rows, read from that drive or reconstructed from the other drives.
 //!
 //! [`Reconstruct`] is the only place that combines drives of a zone in use: degraded reads, read repair, rebuilds, scrubs and
-//! zone rewrites ask here. A mount combines drives before there are zones in use: `mount::resync`.
+//! zone rewrites call it. It combines rows by `degraded::equation`, as a mount does.
 //!
 //! A row of one drive is the XOR of the row on all other drives, be it data or parity. For a stripe that is not whole,
 //! parity comes from memory, and data above the logical pointer counts as zeros ([`Reconstruct::piece`]).
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use zoned::{Blocks, Buf, BufMut, Done, ErrorKind, Io, Result, ZoneId, join_all};
 
 use crate::context::Context;
+use crate::degraded::equation::{Equation, Term};
 use crate::degraded::errors::{Retries, fails_the_drive, is_transient};
 use crate::degraded::failures::Failures;
 use crate::layout::xor::xor;
@@ -95,13 +96,8 @@ impl Reconstruct {
             let io = self.read_rows(id, slot, first, len).ok_or_else(|| gone(slot, "parity"))?;
             sources.push(Source { slot, row: first, rows: len, io, overlay: Overlay::default() });
         }
-        for index in (0..layout.data_units()).filter(|index| *index != piece.index) {
-            let filled = layout.filled(piece.stripe, index, limit);
-            let count = filled.min(row + len).saturating_sub(row);
-            if count == 0 {
-                continue;
-            }
-            let slot = layout.data(id, piece.stripe, index);
+        let equation = Equation { stripe: piece.stripe, rows: row..row + len, end: limit };
+        for Term { slot, count, .. } in equation.terms(layout, id, Some(piece.index)) {
             let (io, overlay) = match zone.stale.held(self.ctx.bytes(1), slot, first, count) {
                 Some(relocated) => {
                     let mut into = BufMut::zeroed(self.ctx.bytes(count));
@@ -169,15 +165,11 @@ impl Reconstruct {
         let mut sum = BufMut::zeroed(self.ctx.bytes(rows.end - rows.start));
         let (mut ios, mut parts) = (Vec::new(), Vec::new());
         let row = layout.row(stripe) + rows.start;
-        for index in 0..layout.data_units() {
-            let count = layout.filled(stripe, index, end).min(rows.end).saturating_sub(rows.start);
-            if count > 0 {
-                let from = layout.data(id, stripe, index);
-                let io = self.read_rows(id, from, row, count);
-                let overlay = self.zones.zone(id).stale.over(self.ctx.bytes(1), from, row, count);
-                parts.push((from, count, overlay));
-                ios.push(io.ok_or_else(|| self.members.broken_error("rebuild"))?);
-            }
+        for Term { slot, count, .. } in (Equation { stripe, rows, end }).terms(layout, id, None) {
+            let io = self.read_rows(id, slot, row, count);
+            let overlay = self.zones.zone(id).stale.over(self.ctx.bytes(1), slot, row, count);
+            parts.push((slot, count, overlay));
+            ios.push(io.ok_or_else(|| self.members.broken_error("rebuild"))?);
         }
         for (data, (from, count, overlay)) in join_all(ios).await.into_iter().zip(parts) {
             let data = match data {

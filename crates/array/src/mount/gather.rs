@@ -1,5 +1,5 @@
-//! Step 1 of a mount: reads the superblocks, metadata logs and zone reports of all drives, and answers what they say
-//! of each zone. Nothing is written.
+//! Step 1 of a mount: reads the superblocks, metadata logs and zone reports of all drives, and merges their statements about
+//! each zone. Nothing is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use crate::member::log_reader::Claim;
 use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, Evidence, PartState, decide};
 use crate::mount::errors::{FromDrive, MountError, Unusable};
-use crate::zone::stale_rows::RelocatedParity;
-use crate::zone::stale_rows::StaleRows;
+use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 use crate::zone::worn::WornZone;
 use crate::zone::{MAX_TRANSFER, WINDOW};
 
@@ -54,6 +53,15 @@ pub(crate) struct Mount {
     pub unusable: Vec<(Slot, Unusable)>,
 }
 
+/// A drive that claims to be a member, and its log.
+struct Claimant {
+    device: Arc<dyn ZonedDevice>,
+    claim: Claim,
+    log: LogContents,
+    /// The metadata zones.
+    zones: Vec<ZoneInfo>,
+}
+
 impl Mount {
     /// Reads all drives. `refused`: the drive that an earlier try of this mount failed on.
     pub(crate) async fn gather(
@@ -61,142 +69,23 @@ impl Mount {
         options: OpenOptions,
         refused: Option<Slot>,
     ) -> Result<Mount, MountError> {
-        let name: Arc<str> = Arc::from("array");
-        let refuse = |kind, why: String| Err(Error::new(kind, &name, "open").because(why)).of_array();
-        let mut readable = Vec::new();
-        let mut begun = Vec::new();
-        let lowest = lowest(&claims).await?;
-        for (device, claim) in claims {
-            let shape = Shape::of(&claim.superblock);
-            let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
-            let uuid = claim.superblock.uuid;
-            let (mut log, zones) =
-                log_contents::read(&device, &shape, uuid, claim.slot, &needed).await.of(claim.slot)?;
-            let blocks = log.unreadable();
-            if blocks > 0 {
-                tracing::error!(?device, blocks, "what its log says cannot be read in full: left out");
-                // An unreadable record may invalidate readable ones, so no record of the drive counts. The drive is
-                // not overwritten without an order: it may hold the only copy of something.
-                log.forget_rebuilt_zones();
-                begun.push((device, claim, log));
-            } else if log.complete().is_some() {
-                readable.push((device, claim, log, zones));
-            } else {
-                begun.push((device, claim, log));
-            }
-        }
-        let claims = readable;
-        // A failure or replacement may be recorded in the middle of one drive's log only. Two mounts that power cuts
-        // ended may have used the same number: the drive with the later epoch is right.
-        let newest = claims
-            .iter()
-            .map(|(_, claim, log, _)| (log.newest.as_ref().unwrap_or(&claim.superblock), log.complete()));
-        let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
-        let Some(newest) = newest.map(|(superblock, _)| superblock.clone()) else {
-            let bad = begun.iter().filter(|(.., log)| log.unreadable() > 0);
-            let bad: Vec<String> = bad.map(|(device, ..)| format!("{device:?}")).collect();
-            if !bad.is_empty() {
-                let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
-                return refuse(ErrorKind::Media, why);
-            }
-            let why = "none of the drives is a member of an array: create one first";
-            return refuse(ErrorKind::NotFound, why.into());
-        };
-        let uuid = newest.uuid;
-        if let Some((device, claim, ..)) = claims.iter().find(|(_, claim, ..)| claim.superblock.uuid != uuid)
-        {
-            let other = claim.superblock.uuid;
-            let why =
-                format!("{device:?} is of array {other}, others are of {uuid}: name those of one array only");
-            return refuse(ErrorKind::Invalid, why);
-        }
-        if let Some(why) = superblock::unwritable(&newest) {
-            return refuse(ErrorKind::Unsupported, why);
-        }
-        let shape = Shape::of(&newest);
-        // Each superblock was decoded with the geometry it names itself, so compare that geometry with the newest
-        // one's.
-        if let Some((device, ..)) = claims.iter().find(|(_, claim, ..)| Shape::of(&claim.superblock) != shape)
-        {
-            let why = format!(
-                "{device:?} says that the array has other zones, stripe units or drives than its newest superblock: leave it out"
-            );
-            return refuse(ErrorKind::Damaged, why);
-        }
-        let layout = shape.layout;
-        let doubt = doubt_of(&newest, &layout);
-        let mut present: Vec<Option<Present>> = newest.members.iter().map(|_| None).collect();
-        let superblock = newest;
-        for (device, claim, log, zones) in claims {
-            let slot = claim.slot;
-            let (own, known) = (claim.superblock.member(slot).copied(), superblock.member(slot).copied());
-            let same = own.zip(known).is_some_and(|(own, known)| own.uuid == known.uuid);
-            if !same || known.is_some_and(|known| known.failed) {
-                tracing::warn!(?device, slot = slot.0, "not a good member: left out");
-                continue;
-            }
-            fits(&device, &superblock, slot).of_array()?;
-            let report = device.report(part_zones(superblock.zones)).await.of(slot)?;
-            let place = present.get_mut(slot.index()).expect("a member of the array");
-            if place.is_some() {
-                let why = format!("two drives say that they are member {}: leave one out", slot.0);
-                return refuse(ErrorKind::Invalid, why);
-            }
-            *place = Some(Present { device, log, zones, report, begun: None });
-        }
-        // After an interrupted mount an older epoch counts, and unreadable blocks of that epoch count too.
-        let mut epoch = whole_epoch(&present);
-        let mut unusable = Vec::new();
-        while let Some((slot, place, why)) = (0..).map(Slot).zip(&mut present).find_map(|(slot, place)| {
-            let why = place.as_ref().zip(epoch).and_then(|(present, epoch)| match () {
-                () if refused == Some(slot) => Some(Unusable::Unwritable),
-                () if present.log.unreadable_from(epoch) > 0 => Some(Unusable::Unreadable),
-                () if present.free(epoch).is_none() => Some(Unusable::Unwritable),
-                () => None,
-            })?;
-            Some((slot, place, why))
-        }) {
-            tracing::error!(slot = slot.0, "it {}: left out", why.briefly());
-            *place = None;
-            unusable.push((slot, why));
-            epoch = whole_epoch(&present);
-        }
-        let lost: Vec<Slot> = (0..)
+        let (complete, incomplete) = read_logs(claims).await?;
+        let superblock = newest_superblock(&complete, &incomplete).of_array()?;
+        let mut present = place_members(complete, &superblock).await?;
+        let (epoch, mut unusable) = leave_out_unusable(&mut present, refused);
+        let newly_failed: Vec<Slot> = (0..)
             .map(Slot)
             .zip(present.iter().zip(&superblock.members))
             .filter(|(_, (place, member))| place.is_none() && !member.failed)
             .map(|(slot, _)| slot)
             .collect();
-        // True if the drive is the one that the newest superblock expects in its slot.
-        let ours = |(_, claim, _): &(Arc<dyn ZonedDevice>, Claim, LogContents)| {
-            let uuid = |sb: &Superblock| sb.member(claim.slot).map(|member| member.uuid);
-            let known = superblock.member(claim.slot);
-            claim.superblock.uuid == superblock.uuid
-                && Shape::of(&claim.superblock) == shape
-                && uuid(&claim.superblock) == uuid(&superblock)
-                && known.is_some_and(|known| known.rebuilding || !known.failed)
-        };
-        let bad = begun.iter().filter(|one| one.2.unreadable() > 0 && ours(one));
-        unusable.extend(bad.map(|(_, claim, _)| (claim.slot, Unusable::Unreadable)));
-        let absent = present.iter().filter(|place| place.is_none()).count();
-        if absent > 1 {
-            let what = |slot: &Slot| {
-                let why = unusable.iter().find(|(of, _)| of == slot);
-                format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.briefly()))
-            };
-            let missing: Vec<String> = lost.iter().map(what).collect();
-            let failed = (0..).zip(&superblock.members).filter(|(_, m)| m.failed);
-            let failed = failed.map(|(slot, _): (u32, _)| format!("{slot} failed"));
-            let list: Vec<String> = missing.into_iter().chain(failed).collect();
-            let why = format!(
-                "of {} members {}: an array does without one drive only. Add the missing ones",
-                present.len(),
-                list.join(", ")
-            );
-            return refuse(ErrorKind::Gone, why);
+        let bad = incomplete.iter().filter(|one| one.log.unreadable() > 0 && one.is_expected(&superblock));
+        unusable.extend(bad.map(|one| (one.claim.slot, Unusable::Unreadable)));
+        if present.iter().filter(|place| place.is_none()).count() > 1 {
+            return Err(too_few(&superblock, &newly_failed, &unusable)).of_array();
         }
         let name = match superblock.label.as_str() {
-            "" => Arc::from(format!("array:{uuid}")),
+            "" => Arc::from(format!("array:{}", superblock.uuid)),
             label => Arc::from(format!("array:{label}")),
         };
         let Some(epoch) = epoch else {
@@ -206,26 +95,11 @@ impl Mount {
         };
         let newest = present.iter().flatten().filter_map(|present| present.log.epochs.last_key_value());
         let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
-        let mut candidate = None;
-        for one in begun {
-            let (device, claim, log) = match one {
-                one if one.2.unreadable() > 0
-                    && !superblock.member(one.1.slot).is_some_and(|m| m.rebuilding) =>
-                {
-                    continue;
-                }
-                one if !ours(&one) || fits(&one.0, &superblock, one.1.slot).is_err() => {
-                    tracing::warn!(device = ?one.0, "it never became a member: left out");
-                    continue;
-                }
-                one => one,
-            };
-            tracing::info!(?device, slot = claim.slot.0, "its rebuild is not done");
-            candidate = Some(Candidate { slot: claim.slot, device, log });
-        }
+        let layout = Shape::of(&superblock).layout;
         let mut mount = Mount {
+            candidate: find_candidate(incomplete, &superblock),
+            doubt: doubt_of(&superblock, &layout),
             unusable,
-            candidate,
             options,
             name,
             superblock,
@@ -233,8 +107,7 @@ impl Mount {
             present,
             epoch,
             next,
-            doubt,
-            newly_failed: lost,
+            newly_failed,
         };
         mount.reread_logs().await?;
         Ok(mount)
@@ -413,6 +286,176 @@ impl Mount {
         }
         all
     }
+}
+
+impl Claimant {
+    /// True if the newest superblock expects this drive in its slot, as a member or as a new drive.
+    fn is_expected(&self, superblock: &Superblock) -> bool {
+        let (own, slot) = (&self.claim.superblock, self.claim.slot);
+        let known = superblock.member(slot);
+        own.uuid == superblock.uuid
+            && Shape::of(own) == Shape::of(superblock)
+            && own.member(slot).map(|member| member.uuid) == known.map(|member| member.uuid)
+            && known.is_some_and(|known| known.rebuilding || !known.failed)
+    }
+}
+
+fn refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
+    Error::new(kind, &Arc::from("array"), "open").because(why)
+}
+
+/// Reads the logs of all drives. The first result has the drives with a complete checkpoint and a readable log, the second one
+/// all others.
+async fn read_logs(
+    claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
+) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
+    let lowest = lowest(&claims).await?;
+    let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
+    for (device, claim) in claims {
+        let shape = Shape::of(&claim.superblock);
+        let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
+        let read = log_contents::read(&device, &shape, claim.superblock.uuid, claim.slot, &needed);
+        let (mut log, zones) = read.await.of(claim.slot)?;
+        let blocks = log.unreadable();
+        if blocks > 0 {
+            tracing::error!(?device, blocks, "the metadata log cannot be read in full: left out");
+            // An unreadable record may invalidate readable ones, so no record of the drive counts. The drive is
+            // not overwritten without an order: it may hold the only copy of something.
+            log.forget_rebuilt_zones();
+        }
+        let counts = blocks == 0 && log.complete().is_some();
+        let list = if counts { &mut complete } else { &mut incomplete };
+        list.push(Claimant { device, claim, log, zones });
+    }
+    Ok((complete, incomplete))
+}
+
+/// The newest superblock. All drives with a complete checkpoint have to be of the same array and shape.
+fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<Superblock> {
+    // A failure or replacement may be recorded in the middle of one drive's log only. Two mounts that power cuts
+    // ended may have used the same number: the drive with the later epoch is right.
+    let newest = complete
+        .iter()
+        .map(|one| (one.log.newest.as_ref().unwrap_or(&one.claim.superblock), one.log.complete()));
+    let newest = newest.max_by_key(|(superblock, epoch)| (superblock.config, *epoch));
+    let Some((newest, _)) = newest else {
+        let bad = incomplete.iter().filter(|one| one.log.unreadable() > 0);
+        let bad: Vec<String> = bad.map(|one| format!("{:?}", one.device)).collect();
+        if !bad.is_empty() {
+            let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
+            return Err(refusal(ErrorKind::Media, why));
+        }
+        return Err(refusal(
+            ErrorKind::NotFound,
+            "none of the drives is a member of an array: create one first",
+        ));
+    };
+    if let Some(one) = complete.iter().find(|one| one.claim.superblock.uuid != newest.uuid) {
+        let why = format!(
+            "{:?} is of array {}, others are of {}: name those of one array only",
+            one.device, one.claim.superblock.uuid, newest.uuid
+        );
+        return Err(refusal(ErrorKind::Invalid, why));
+    }
+    if let Some(why) = superblock::unwritable(newest) {
+        return Err(refusal(ErrorKind::Unsupported, why));
+    }
+    // Each superblock was decoded with the geometry it names itself, so compare that geometry with the newest one's.
+    let shape = Shape::of(newest);
+    if let Some(one) = complete.iter().find(|one| Shape::of(&one.claim.superblock) != shape) {
+        let why = format!(
+            "{:?} says that the array has other zones, stripe units or drives than its newest superblock: leave it out",
+            one.device
+        );
+        return Err(refusal(ErrorKind::Damaged, why));
+    }
+    Ok(newest.clone())
+}
+
+/// The good members by slot, with reports of their zones.
+async fn place_members(
+    complete: Vec<Claimant>,
+    superblock: &Superblock,
+) -> Result<Vec<Option<Present>>, MountError> {
+    let mut present: Vec<Option<Present>> = superblock.members.iter().map(|_| None).collect();
+    for Claimant { device, claim, log, zones } in complete {
+        let slot = claim.slot;
+        let (own, known) = (claim.superblock.member(slot), superblock.member(slot));
+        let same = own.zip(known).is_some_and(|(own, known)| own.uuid == known.uuid);
+        if !same || known.is_some_and(|known| known.failed) {
+            tracing::warn!(?device, slot = slot.0, "not a good member: left out");
+            continue;
+        }
+        fits(&device, superblock, slot).of_array()?;
+        let report = device.report(part_zones(superblock.zones)).await.of(slot)?;
+        let place = present.get_mut(slot.index()).expect("a member of the array");
+        if place.is_some() {
+            let why = format!("two drives say that they are member {}: leave one out", slot.0);
+            return Err(refusal(ErrorKind::Invalid, why)).of_array();
+        }
+        *place = Some(Present { device, log, zones, report, begun: None });
+    }
+    Ok(present)
+}
+
+/// Leaves out members that the mount cannot use. Also returns the newest epoch that is complete on all members left.
+fn leave_out_unusable(
+    present: &mut [Option<Present>],
+    refused: Option<Slot>,
+) -> (Option<u64>, Vec<(Slot, Unusable)>) {
+    let mut unusable = Vec::new();
+    loop {
+        // After an interrupted mount an older epoch counts, and unreadable blocks of that epoch count too.
+        let epoch = whole_epoch(present);
+        let found = (0..).map(Slot).zip(present.iter_mut()).find_map(|(slot, place)| {
+            let (present, epoch) = place.as_ref().zip(epoch)?;
+            let why = match () {
+                () if refused == Some(slot) => Unusable::Unwritable,
+                () if present.log.unreadable_from(epoch) > 0 => Unusable::Unreadable,
+                () if present.free(epoch).is_none() => Unusable::Unwritable,
+                () => return None,
+            };
+            Some((slot, place, why))
+        });
+        let Some((slot, place, why)) = found else { return (epoch, unusable) };
+        tracing::error!(slot = slot.0, "the drive {}: left out", why.briefly());
+        *place = None;
+        unusable.push((slot, why));
+    }
+}
+
+/// The error of an array that lacks more than one drive.
+fn too_few(superblock: &Superblock, newly_failed: &[Slot], unusable: &[(Slot, Unusable)]) -> Error {
+    let missing = newly_failed.iter().map(|slot| {
+        let why = unusable.iter().find(|(of, _)| of == slot);
+        format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.briefly()))
+    });
+    let failed = (0_u32..).zip(&superblock.members).filter(|(_, member)| member.failed);
+    let list: Vec<String> = missing.chain(failed.map(|(slot, _)| format!("{slot} failed"))).collect();
+    let why = format!(
+        "of {} members {}: an array does without one drive only. Add the missing ones",
+        superblock.members.len(),
+        list.join(", ")
+    );
+    refusal(ErrorKind::Gone, why)
+}
+
+/// The new drive whose rebuild is to go on, among the drives without a complete checkpoint.
+fn find_candidate(incomplete: Vec<Claimant>, superblock: &Superblock) -> Option<Candidate> {
+    let mut candidate = None;
+    for one in incomplete {
+        let slot = one.claim.slot;
+        if one.log.unreadable() > 0 && !superblock.member(slot).is_some_and(|member| member.rebuilding) {
+            continue;
+        }
+        if !one.is_expected(superblock) || fits(&one.device, superblock, slot).is_err() {
+            tracing::warn!(device = ?one.device, "the drive never became a member: left out");
+            continue;
+        }
+        tracing::info!(device = ?one.device, slot = slot.0, "the drive's rebuild is not done");
+        candidate = Some(Candidate { slot, device: one.device, log: one.log });
+    }
+    candidate
 }
 
 /// The newest epoch that is complete on all present drives.

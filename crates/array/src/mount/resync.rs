@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
+use crate::degraded::equation::{Equation, Term};
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
 use crate::layout::{Layout, Slot, Stripe};
@@ -274,7 +275,7 @@ impl Resync {
     }
 
     /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all data
-    /// units, with zeros in place of this block. `in_place`: caches the parity that is read from its place.
+    /// units; this block of them is not used. `in_place`: caches the parity that is read from its place.
     async fn reconstruct(
         &self,
         stripe: Stripe,
@@ -316,11 +317,10 @@ impl Resync {
         };
         let mut block = BufMut::zeroed(self.bytes(1));
         xor(&mut block, &source);
-        for (other, index) in units.iter().zip(0..) {
-            let below = layout.unit_start(stripe, index).plus(Blocks(row)) < limit;
-            if let Some(data) = other.get(place.clone()).filter(|_| below) {
-                xor(&mut block, data);
-            }
+        let equation = Equation { stripe, rows: row..row + 1, end: limit };
+        for Term { index, .. } in equation.terms(layout, self.zone, Some(index)) {
+            let unit = units.get(usize::try_from(index).expect("a small number"));
+            xor(&mut block, unit.and_then(|unit| unit.get(place.clone())).unwrap_or_default());
         }
         Ok(Some(block))
     }
