@@ -3,6 +3,7 @@
 
 use units::crc32c;
 use uuid::Uuid;
+use zoned::contents::RecordHeader;
 use zoned::{Buf, BufMut};
 
 use crate::format::{header, record, row_ranges, superblock, zone_entries};
@@ -14,8 +15,8 @@ const BLOCK: u32 = 4096;
 pub fn record(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     if let Some((head, payload)) = bytes.split_at_mut_checked(header::SIZE) {
-        put(head, 0, &header::MAGIC);
-        put(head, 8, &header::VERSION.to_le_bytes());
+        put(head, 0, &RecordHeader::MAGIC);
+        put(head, 8, &RecordHeader::VERSION.to_le_bytes());
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         put(head, 80, &length.to_le_bytes());
         put(head, 84, &crc32c(&[payload]).to_le_bytes());

@@ -21,20 +21,14 @@
 
 use units::{Blocks, ZoneId};
 use uuid::Uuid;
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::IntoBytes;
+use zoned::contents::RecordHeader;
 
 use super::crc32c;
 use crate::layout::Slot;
 
-/// The first eight bytes.
-pub(crate) const MAGIC: [u8; 8] = *b"FURROWMD";
-/// The version this build writes and reads.
-pub(crate) const VERSION: u16 = 1;
 /// Bytes of a header.
-pub(crate) const SIZE: usize = 128;
-/// Bytes that the header's checksum covers.
-const COVERED: usize = SIZE - 4;
+pub(crate) const SIZE: usize = RecordHeader::SIZE;
 /// The record is part of a checkpoint: it repeats the state in memory.
 const CHECKPOINT: u32 = 1;
 
@@ -79,33 +73,6 @@ const KINDS: [(Kind, u16); 11] = [
     (Kind::BadRows, 11),
 ];
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
-#[repr(C)]
-struct Raw {
-    magic: [u8; 8],
-    version: U16,
-    kind: U16,
-    flags: U32,
-    array: [u8; 16],
-    epoch: U64,
-    sequence: U64,
-    member: U32,
-    zone: U32,
-    generation: U64,
-    start: U64,
-    end: U64,
-    payload_len: U32,
-    payload_crc: U32,
-    reserved: [u8; 36],
-    header_crc: U32,
-}
-
-const _: () = assert!(size_of::<Raw>() == SIZE);
-const _: () = assert!(std::mem::offset_of!(Raw, array) == 16);
-const _: () = assert!(std::mem::offset_of!(Raw, generation) == 56);
-const _: () = assert!(std::mem::offset_of!(Raw, payload_len) == 80);
-const _: () = assert!(std::mem::offset_of!(Raw, header_crc) == COVERED);
-
 /// A record's header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
@@ -124,9 +91,9 @@ pub(crate) struct Header {
 /// The bytes of a header for `payload`.
 pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
     let kind = KINDS.iter().find(|(kind, _)| *kind == header.kind).map_or(0, |(_, number)| *number);
-    let mut raw = Raw {
-        magic: MAGIC,
-        version: VERSION.into(),
+    let mut raw = RecordHeader {
+        magic: RecordHeader::MAGIC,
+        version: RecordHeader::VERSION.into(),
         kind: kind.into(),
         flags: if header.checkpoint { CHECKPOINT } else { 0 }.into(),
         array: *header.array.as_bytes(),
@@ -142,7 +109,7 @@ pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
         reserved: [0; 36],
         header_crc: 0.into(),
     };
-    raw.header_crc = crc32c(&[raw.as_bytes().get(..COVERED).unwrap_or_default()]).into();
+    raw.header_crc = raw.checksum().into();
     let mut bytes = [0; SIZE];
     bytes.copy_from_slice(raw.as_bytes());
     bytes
@@ -150,11 +117,7 @@ pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
 
 /// Decodes a header and its payload. `None` if the bytes are no complete record of a known version and kind.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
-    let (raw, rest) = Raw::read_from_prefix(bytes).ok()?;
-    let covered = bytes.get(..COVERED)?;
-    if raw.magic != MAGIC || raw.version.get() != VERSION || crc32c(&[covered]) != raw.header_crc.get() {
-        return None;
-    }
+    let (raw, rest) = RecordHeader::read(bytes)?;
     let payload = rest.get(..raw.payload_len.get() as usize)?;
     if crc32c(&[payload]) != raw.payload_crc.get() {
         return None;
@@ -223,7 +186,7 @@ mod tests {
         #[test]
         fn any_bytes_give_a_record_or_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _total = decode(&bytes);
-            let mut signed = MAGIC.to_vec();
+            let mut signed = RecordHeader::MAGIC.to_vec();
             signed.extend(bytes);
             let _total = decode(&signed);
         }

@@ -1,6 +1,6 @@
 //! Which array a drive belongs to, from the first record of one of its metadata zones.
 //!
-//! The array crate defines the record; these are the fields read here. Nothing else of it is interpreted.
+//! The array crate writes and reads whole records, with the same [`RecordHeader`]. Only these fields are interpreted here:
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -20,30 +20,72 @@ use std::fmt;
 use units::crc32c;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::samples::{Layout, Samples};
 
-const MAGIC: [u8; 8] = *b"FURROWMD";
-const VERSION: u16 = 1;
 const SUPERBLOCK: u16 = 1;
 /// Bytes before the header's checksum.
-const COVERED: usize = 124;
+const COVERED: usize = RecordHeader::SIZE - 4;
 
+/// The header of a record in a metadata zone of an array's drive. The array crate's `format/header.rs` has the table.
+#[doc(hidden)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+pub struct RecordHeader {
+    pub magic: [u8; 8],
+    pub version: U16,
+    pub kind: U16,
+    pub flags: U32,
+    pub array: [u8; 16],
+    pub epoch: U64,
+    pub sequence: U64,
+    pub member: U32,
+    pub zone: U32,
+    pub generation: U64,
+    pub start: U64,
+    pub end: U64,
+    pub payload_len: U32,
+    pub payload_crc: U32,
+    pub reserved: [u8; 36],
+    pub header_crc: U32,
+}
+
+const _: () = assert!(size_of::<RecordHeader>() == RecordHeader::SIZE);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, array) == 16);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, member) == 48);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, generation) == 56);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, payload_len) == 80);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, header_crc) == COVERED);
+
+impl RecordHeader {
+    /// The first eight bytes.
+    pub const MAGIC: [u8; 8] = *b"FURROWMD";
+    /// The version that this build writes and reads.
+    pub const VERSION: u16 = 1;
+    /// Bytes of a header.
+    pub const SIZE: usize = 128;
+
+    /// The checksum that belongs into `header_crc`.
+    pub fn checksum(&self) -> u32 {
+        crc32c(&[self.as_bytes().get(..COVERED).unwrap_or_default()])
+    }
+
+    /// The header at the start of `bytes`, and the bytes behind. `None` unless magic, version and checksum are right.
+    pub fn read(bytes: &[u8]) -> Option<(&RecordHeader, &[u8])> {
+        let (header, rest) = RecordHeader::ref_from_prefix(bytes).ok()?;
+        let good = header.magic == RecordHeader::MAGIC
+            && header.version.get() == RecordHeader::VERSION
+            && header.checksum() == header.header_crc.get();
+        good.then_some((header, rest))
+    }
+}
+
+/// The first fields of a superblock.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Raw {
-    magic: [u8; 8],
-    version: U16,
-    kind: U16,
-    flags: U32,
-    array: [u8; 16],
-    epoch: U64,
-    sequence: U64,
-    member: U32,
-    rest_of_header: [u8; 72],
-    header_crc: U32,
-    superblock_version: U32,
+struct Superblock {
+    version: U32,
     members: U32,
     fields: [u8; 88],
     label_len: U32,
@@ -51,12 +93,9 @@ struct Raw {
     label: [u8; 64],
 }
 
-const _: () = assert!(std::mem::offset_of!(Raw, array) == 16);
-const _: () = assert!(std::mem::offset_of!(Raw, member) == 48);
-const _: () = assert!(std::mem::offset_of!(Raw, header_crc) == COVERED);
-const _: () = assert!(std::mem::offset_of!(Raw, members) == 132);
-const _: () = assert!(std::mem::offset_of!(Raw, label_len) == 224);
-const _: () = assert!(std::mem::offset_of!(Raw, label) == 232);
+const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, members) == 132);
+const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, label_len) == 224);
+const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, label) == 232);
 
 /// A drive's place in an array of this project.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,26 +124,27 @@ impl fmt::Display for ArrayMember {
 pub(super) fn array_member(layout: &Layout, samples: &Samples) -> Option<ArrayMember> {
     let zones = layout.sampled_zones().into_iter();
     let records = zones.filter_map(|zone| {
-        decode(samples.get(u64::from(zone).saturating_mul(layout.zone_size), size_of::<Raw>())?)
+        decode(samples.get(
+            u64::from(zone).saturating_mul(layout.zone_size),
+            RecordHeader::SIZE + size_of::<Superblock>(),
+        )?)
     });
     records.max_by_key(|(epoch, _)| *epoch).map(|(_, member)| member)
 }
 
 /// The epoch and content of a superblock record; `None` if the bytes are none.
 fn decode(bytes: &[u8]) -> Option<(u64, ArrayMember)> {
-    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
-    let good = raw.magic == MAGIC && raw.version.get() == VERSION && raw.kind.get() == SUPERBLOCK;
-    if !good || crc32c(&[bytes.get(..COVERED)?]) != raw.header_crc.get() {
-        return None;
-    }
+    let (header, payload) =
+        RecordHeader::read(bytes).filter(|(header, _)| header.kind.get() == SUPERBLOCK)?;
+    let (raw, _) = Superblock::ref_from_prefix(payload).ok()?;
     let label = raw.label.get(..raw.label_len.get() as usize).unwrap_or_default();
     let member = ArrayMember {
-        array: Uuid::from_bytes(raw.array),
+        array: Uuid::from_bytes(header.array),
         label: String::from_utf8_lossy(label).into_owned(),
-        drive: raw.member.get(),
+        drive: header.member.get(),
         drives: raw.members.get(),
     };
-    Some((raw.epoch.get(), member))
+    Some((header.epoch.get(), member))
 }
 
 #[cfg(test)]

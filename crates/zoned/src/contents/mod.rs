@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 
-pub use array_member::ArrayMember;
+pub use array_member::{ArrayMember, RecordHeader};
 pub use peek::peek;
 pub use samples::{Layout, Samples};
 pub use signature::{Signature, detect};
