@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_watcher_is_told_that_it_missed_something() {
+    fn a_slow_subscriber_gets_the_number_of_dropped_events() {
         let driver = VirtualDriver::new(1);
         let bus = Bus::default();
         let events = bus.watch();

@@ -3,30 +3,6 @@
 //! [`Rules`] answers one question for each rule. Without the feature `broken-rules` every answer is a constant, and
 //! [`BrokenRule`] does not exist.
 
-/// A rule that a test breaks.
-#[cfg(feature = "broken-rules")]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BrokenRule {
-    /// The intent of a reset is not logged.
-    ResetIntent,
-    /// Partial parity is not logged.
-    PartialParity,
-    /// The next generation of a reset zone is not recorded.
-    Generation,
-    /// A durable write is acknowledged without a flush.
-    DurableWrite,
-    /// A mount does not recompute the parity of stripes that were in flight.
-    Resync,
-    /// A durable write flushes only the drives that durable writes landed on.
-    FlushedSlots,
-    /// A resumed rebuild keeps a zone that was changed since it was copied.
-    RebuildNotes,
-    /// The stale rows that a mount finds are not recorded.
-    StaleRows,
-    /// A zone rewrite does not record where the copy of the zone lies.
-    ZoneRewrite,
-}
-
 /// The rules in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rules {
@@ -34,9 +10,16 @@ pub(crate) struct Rules {
     pub broken: Option<BrokenRule>,
 }
 
-/// One method for each rule: true if the rule holds.
+/// The variants of [`BrokenRule`], and one method for each rule: true if the rule holds.
 macro_rules! rules {
     ($($(#[$doc:meta])* $method:ident: $rule:ident,)*) => {
+        /// A rule that a test breaks. Each variant is documented by the rule that does not hold.
+        #[cfg(feature = "broken-rules")]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum BrokenRule {
+            $($(#[$doc])* $rule,)*
+        }
+
         impl Rules {
             $(
                 $(#[$doc])*

@@ -114,6 +114,7 @@ fn words(body: &Body) -> (&'static str, String) {
             _ => format!("{} zones from {first} on, {full} of them with an end", entries.len()),
         }
     };
+    let of = |zone: &ZoneId, generation: &u64| format!("zone {zone}, generation {generation}");
     match body {
         Body::Superblock(sb) => {
             let state = |m: &crate::MemberInfo| match (m.failed, m.rebuilding) {
@@ -126,50 +127,33 @@ fn words(body: &Body) -> (&'static str, String) {
         }
         Body::Zones { first, entries: all } => ("zones", entries(first, all)),
         Body::RebuiltZones { first, entries: all } => ("rebuilt", entries(first, all)),
-        Body::ResetIntent { zone, generation } => {
-            ("reset-intent", format!("zone {zone}, generation {generation}"))
+        Body::ResetIntent { zone, generation } => ("reset-intent", of(zone, generation)),
+        Body::PartialParity { zone, generation, start, end, rows } => {
+            let text = format!("blocks {} to {}, {} bytes", start.0, end.0, rows.len());
+            ("partial-parity", format!("{}, {text}", of(zone, generation)))
         }
-        Body::PartialParity { zone, generation, start, end, rows } => (
-            "partial-parity",
-            format!(
-                "zone {zone}, generation {generation}, blocks {} to {}, {} bytes",
-                start.0,
-                end.0,
-                rows.len()
-            ),
-        ),
-        Body::RelocatedParity { zone, generation, start, end, unit } => (
-            "relocated",
-            format!(
-                "parity of zone {zone}, generation {generation}, stripe at block {}, data below {}, {} bytes",
-                start.0,
-                end.0,
-                unit.len()
-            ),
-        ),
+        Body::RelocatedParity { zone, generation, start, end, unit } => {
+            let (start, end, len) = (start.0, end.0, unit.len());
+            let text = format!("stripe at block {start}, data below {end}, {len} bytes");
+            ("relocated", format!("parity of {}, {text}", of(zone, generation)))
+        }
         Body::CheckpointEnd => ("checkpoint-end", String::new()),
-        Body::RelocatedData { zone, generation, start, end, data } => (
-            "relocated-data",
-            format!(
-                "zone {zone}, generation {generation}, blocks {} to {}, {} bytes",
-                start.0,
-                end.0,
-                data.len()
-            ),
-        ),
+        Body::RelocatedData { zone, generation, start, end, data } => {
+            let text = format!("blocks {} to {}, {} bytes", start.0, end.0, data.len());
+            ("relocated-data", format!("{}, {text}", of(zone, generation)))
+        }
         Body::StaleRows { zone, generation, rewritten: true, .. } => {
-            ("hidden", format!("zone {zone}, generation {generation}, rebuilt: nothing is hidden"))
+            ("hidden", format!("{}, rebuilt: nothing is hidden", of(zone, generation)))
         }
         Body::StaleRows { zone, generation, rows, .. } => {
-            ("hidden", format!("zone {zone}, generation {generation}, rows {}", row_words(rows)))
+            ("hidden", format!("{}, rows {}", of(zone, generation), row_words(rows)))
         }
         Body::BadRows { zone, generation, rows } => {
-            ("lost", format!("zone {zone}, generation {generation}, rows {}", row_words(rows)))
+            ("lost", format!("{}, rows {}", of(zone, generation), row_words(rows)))
         }
-        Body::ZoneCopy { zone, generation, rows, copy, .. } => (
-            "swap",
-            format!("zone {zone}, generation {generation}, {rows} rows are copied to metadata zone {copy}"),
-        ),
+        Body::ZoneCopy { zone, generation, rows, copy, .. } => {
+            ("swap", format!("{}, {rows} rows are copied to metadata zone {copy}", of(zone, generation)))
+        }
     }
 }
 

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_cannot_be_read_for_a_moment_is_waited_for_or_an_error() {
+    fn a_transient_read_error_is_retried_and_a_persistent_one_is_returned() {
         let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
         let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
             .map(|n| {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_members_is_refused_in_words() {
+    fn a_url_without_members_is_refused_with_advice() {
         for (rest, part) in [
             (",", "names no members"),
             ("emu:a,emu:a?zones=8", "named twice"),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_cannot_be_opened_stops_no_array_that_is_named() {
+    fn a_drive_that_cannot_be_opened_stops_only_an_array_that_may_need_it() {
         let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
         let drives: Vec<Arc<dyn ZonedDevice>> = (0..4)
             .map(|n| {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nothing_holds_it_back() {
+    fn without_clients_the_rate_is_unbounded() {
         let rate = run(Pace::default(), Duration::from_secs(1), |_| None);
         assert!(rate > 3e9, "{rate}");
         let bound = Pace { max_rate: Some(Bytes(100_000_000)), ..Pace::default() };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_clients_it_finds_the_rate_that_they_do_not_mind() {
+    fn beside_clients_the_rate_settles_where_their_latency_is_within_bounds() {
         // Above 200 MB/s client operations take twice as long.
         let clients = |rate: f64| Some(Duration::from_micros(if rate > 200e6 { 200 } else { 100 }));
         let rate = run(Pace::default(), Duration::from_secs(3), clients);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_whatever_clients_suffer() {
+    fn the_rate_never_falls_below_the_minimum() {
         let clients = |rate: f64| Some(Duration::from_micros(if rate > 0.0 { 900 } else { 100 }));
         let pace = Pace { min_rate: Bytes(8 << 20), ..Pace::default() };
         let rate = run(pace, Duration::from_secs(3), clients);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_anywhere_is_noticed() {
+    fn a_changed_byte_anywhere_is_refused() {
         let payload = [9; 40];
         let good = [&encode(&sample(), &payload)[..], &payload].concat();
         for at in 0..good.len() {

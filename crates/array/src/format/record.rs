@@ -1,5 +1,7 @@
 //! Whole records of a metadata zone, encoded and decoded.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 use zoned::{Blocks, Buf, BufMut, ZoneId};
 
@@ -59,91 +61,62 @@ pub(crate) struct Record {
 impl Body {
     /// The number of blocks of the record.
     pub(crate) fn blocks(&self, block_size: u32) -> u64 {
-        let payload = match self {
-            Body::Superblock(sb) => superblock::encode(sb).len(),
-            Body::Zones { entries, .. } | Body::RebuiltZones { entries, .. } => {
-                zone_entries::encode(ZoneId(0), entries).len()
+        ((header::SIZE + self.payload().len()) as u64).div_ceil(u64::from(block_size))
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        Cow::Owned(match self {
+            Body::Superblock(sb) => superblock::encode(sb),
+            Body::Zones { first, entries } | Body::RebuiltZones { first, entries } => {
+                zone_entries::encode(*first, entries)
             }
             Body::PartialParity { rows: data, .. }
             | Body::RelocatedParity { unit: data, .. }
-            | Body::RelocatedData { data, .. } => data.len(),
-            Body::StaleRows { rows, rewritten, .. } => row_ranges::encode(rows, *rewritten).len(),
-            Body::BadRows { rows, .. } => row_ranges::encode(rows, false).len(),
-            Body::ZoneCopy { copy, mask, .. } => row_ranges::encode_copy(*copy, *mask).len(),
-            Body::ResetIntent { .. } | Body::CheckpointEnd => 0,
-        };
-        ((header::SIZE + payload) as u64).div_ceil(u64::from(block_size))
+            | Body::RelocatedData { data, .. } => return Cow::Borrowed(data),
+            Body::StaleRows { rows, rewritten, .. } => row_ranges::encode(rows, *rewritten),
+            Body::BadRows { rows, .. } => row_ranges::encode(rows, false),
+            Body::ZoneCopy { copy, mask, .. } => row_ranges::encode_copy(*copy, *mask),
+            Body::ResetIntent { .. } | Body::CheckpointEnd => Vec::new(),
+        })
+    }
+
+    /// The fields of the header: kind, zone, generation, start, end.
+    fn fields(&self) -> (Kind, ZoneId, u64, Blocks, Blocks) {
+        let (none, zero) = (ZoneId(0), Blocks::ZERO);
+        match *self {
+            Body::Superblock(_) => (Kind::Superblock, none, 0, zero, zero),
+            Body::Zones { .. } => (Kind::Zones, none, 0, zero, zero),
+            Body::ResetIntent { zone, generation } => (Kind::ResetIntent, zone, generation, zero, zero),
+            Body::PartialParity { zone, generation, start, end, .. } => {
+                (Kind::PartialParity, zone, generation, start, end)
+            }
+            Body::RelocatedParity { zone, generation, start, end, .. } => {
+                (Kind::RelocatedParity, zone, generation, start, end)
+            }
+            Body::CheckpointEnd => (Kind::CheckpointEnd, none, 0, zero, zero),
+            Body::RebuiltZones { .. } => (Kind::RebuiltZones, none, 0, zero, zero),
+            Body::RelocatedData { zone, generation, start, end, .. } => {
+                (Kind::RelocatedData, zone, generation, start, end)
+            }
+            Body::StaleRows { zone, generation, .. } => (Kind::StaleRows, zone, generation, zero, zero),
+            Body::ZoneCopy { zone, generation, rows, .. } => {
+                (Kind::ZoneCopy, zone, generation, zero, Blocks(rows))
+            }
+            Body::BadRows { zone, generation, .. } => (Kind::BadRows, zone, generation, zero, zero),
+        }
     }
 }
 
 /// Encodes a record.
 pub(crate) fn encode(place: RecordId, body: &Body, block_size: u32) -> Buf {
-    let mut header = Header {
-        kind: Kind::CheckpointEnd,
-        checkpoint: place.checkpoint,
-        array: place.array,
-        epoch: place.epoch,
-        sequence: place.sequence,
-        member: place.member,
-        zone: ZoneId(0),
-        generation: 0,
-        start: Blocks::ZERO,
-        end: Blocks::ZERO,
-    };
-    let own;
-    let payload: &[u8] = match body {
-        Body::Superblock(sb) => {
-            header.kind = Kind::Superblock;
-            own = superblock::encode(sb);
-            &own
-        }
-        Body::Zones { first, entries } | Body::RebuiltZones { first, entries } => {
-            let rebuilt = matches!(body, Body::RebuiltZones { .. });
-            header.kind = if rebuilt { Kind::RebuiltZones } else { Kind::Zones };
-            own = zone_entries::encode(*first, entries);
-            &own
-        }
-        Body::ResetIntent { zone, generation } => {
-            (header.kind, header.zone, header.generation) = (Kind::ResetIntent, *zone, *generation);
-            &[]
-        }
-        Body::PartialParity { zone, generation, start, end, rows } => {
-            (header.kind, header.zone, header.generation) = (Kind::PartialParity, *zone, *generation);
-            (header.start, header.end) = (*start, *end);
-            rows
-        }
-        Body::RelocatedParity { zone, generation, start, end, unit } => {
-            (header.kind, header.zone, header.generation) = (Kind::RelocatedParity, *zone, *generation);
-            (header.start, header.end) = (*start, *end);
-            unit
-        }
-        Body::CheckpointEnd => &[],
-        Body::RelocatedData { zone, generation, start, end, data } => {
-            (header.kind, header.zone, header.generation) = (Kind::RelocatedData, *zone, *generation);
-            (header.start, header.end) = (*start, *end);
-            data
-        }
-        Body::StaleRows { zone, generation, rows, rewritten } => {
-            (header.kind, header.zone, header.generation) = (Kind::StaleRows, *zone, *generation);
-            own = row_ranges::encode(rows, *rewritten);
-            &own
-        }
-        Body::BadRows { zone, generation, rows } => {
-            (header.kind, header.zone, header.generation) = (Kind::BadRows, *zone, *generation);
-            own = row_ranges::encode(rows, false);
-            &own
-        }
-        Body::ZoneCopy { zone, generation, rows, copy, mask } => {
-            (header.kind, header.zone, header.generation) = (Kind::ZoneCopy, *zone, *generation);
-            header.end = Blocks(*rows);
-            own = row_ranges::encode_copy(*copy, *mask);
-            &own
-        }
-    };
+    let (kind, zone, generation, start, end) = body.fields();
+    let RecordId { array, member, epoch, sequence, checkpoint } = place;
+    let header = Header { kind, checkpoint, array, epoch, sequence, member, zone, generation, start, end };
+    let payload = body.payload();
     let len = (header::SIZE + payload.len()).next_multiple_of(block_size as usize);
     let mut buf = BufMut::with_capacity(len);
-    buf.extend_from_slice(&header::encode(&header, payload));
-    buf.extend_from_slice(payload);
+    buf.extend_from_slice(&header::encode(&header, &payload));
+    buf.extend_from_slice(&payload);
     buf.resize(len, 0);
     buf.freeze()
 }
@@ -185,13 +158,8 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
             None => return Ok(None),
         },
     };
-    let place = RecordId {
-        array: header.array,
-        member: header.member,
-        epoch: header.epoch,
-        sequence: header.sequence,
-        checkpoint: header.checkpoint,
-    };
+    let Header { array, member, epoch, sequence, checkpoint, .. } = header;
+    let place = RecordId { array, member, epoch, sequence, checkpoint };
     Ok(Some((Record { place, body }, blocks)))
 }
 
@@ -246,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_new_drive_has_reads_as_it_was_written_in_version_1() {
+    fn rebuild_notes_of_version_1_read_as_they_were_written() {
         let entry = |end| ZoneEntry { generation: 3, end };
         let body =
             Body::RebuiltZones { first: ZoneId(2), entries: vec![entry(Some(Blocks(7))), entry(None)] };
@@ -283,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_cut_off_is_none() {
+    fn a_truncated_record_is_not_decoded() {
         let whole = encode(place(1), &bodies()[4], 512);
         let (record, blocks) = decode(&whole, 512).expect("ours").expect("whole");
         assert_eq!((record.body, blocks * 512), (bodies()[4].clone(), whole.len() as u64));

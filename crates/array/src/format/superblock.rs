@@ -376,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_this_build_does_not_know_is_refused_in_words() {
+    fn unknown_features_are_refused_with_advice() {
         let foreign = |sb: Superblock| match decode(sb.uuid, &encode(&sb)) {
             Err(Refused::Foreign(why)) => why,
             other => panic!("{other:?}"),

@@ -249,7 +249,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_drive_holds_and_what_it_lacks_agree((layout, zone) in layouts(), at in 0.0..1.0_f64) {
+        fn used_rows_and_the_first_missing_block_agree((layout, zone) in layouts(), at in 0.0..1.0_f64) {
             let pointer = Blocks((layout.capacity().0 as f64 * at) as u64);
             for slot in (0..layout.drives).map(Slot) {
                 let held = (0..pointer.0).map(Blocks).filter(|o| layout.locate(zone, *o).slot == slot).count() as u64;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_units_go_round_all_drives() {
+    fn consecutive_units_rotate_over_all_drives() {
         let layout = Layout { drives: 5, unit: 4, zone_capacity: 100 };
         let slots: Vec<u32> = (0..20).map(|unit| layout.locate(ZoneId(0), Blocks(unit * 4)).slot.0).collect();
         assert_eq!(slots, (0..20).map(|n| n % 5).collect::<Vec<_>>());

@@ -25,21 +25,33 @@ pub(crate) struct Partial {
     pub rows: Buf,
 }
 
-/// A record of the stale rows of a physical zone.
+/// The content of a record about a zone, with the generation of the zone and the sequence number of the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dated<T> {
+    pub generation: u64,
+    pub sequence: u64,
+    pub content: T,
+}
+
+/// Adds the content of a record unless the content of a newer one is known.
+fn keep_newest<K: Ord, T>(known: &mut BTreeMap<K, Dated<T>>, key: K, new: Dated<T>) {
+    let age = |one: &Dated<T>| (one.generation, one.sequence);
+    if known.get(&key).is_none_or(|old| age(old) <= age(&new)) {
+        known.insert(key, new);
+    }
+}
+
+/// The stale rows of a physical zone.
 #[derive(Clone, Debug)]
 pub(crate) struct StaleRecord {
-    pub generation: u64,
-    sequence: u64,
     pub rows: RowSet,
     /// The physical zone was rewritten: relocated content of older records is in place.
     rewritten: bool,
 }
 
-/// A record of a copy of a physical zone in metadata zone `zone`.
+/// The copy of the first `rows` rows of a physical zone in metadata zone `zone`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZoneCopy {
-    pub generation: u64,
-    sequence: u64,
     pub rows: u64,
     pub zone: ZoneId,
     pub mask: u64,
@@ -60,18 +72,17 @@ pub(crate) struct EpochContents {
     pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
     /// The highest stripe of each zone whose partial parity was dropped, because no mount should need it.
     pub dropped: BTreeMap<ZoneId, Stripe>,
-    /// Relocated parity: generation, sequence, content.
-    pub relocated: BTreeMap<(ZoneId, Stripe), (u64, u64, RelocatedParity)>,
+    pub relocated: BTreeMap<(ZoneId, Stripe), Dated<RelocatedParity>>,
     /// Zones that an interrupted rebuild has copied to this new drive: sequence, generation and end.
     pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
     /// Relocated data by zone, with its generation, and by row of the drive's physical zone.
     pub data: BTreeMap<ZoneId, (u64, BTreeMap<u64, Buf>)>,
     /// The newest record of stale rows, by zone.
-    pub stale: BTreeMap<ZoneId, StaleRecord>,
+    pub stale: BTreeMap<ZoneId, Dated<StaleRecord>>,
     /// The newest copy of a physical zone, by zone.
-    pub zone_copies: BTreeMap<ZoneId, ZoneCopy>,
-    /// The newest record of bad rows, by zone: generation, sequence, rows.
-    pub bad_rows: BTreeMap<ZoneId, (u64, u64, RowSet)>,
+    pub zone_copies: BTreeMap<ZoneId, Dated<ZoneCopy>>,
+    /// The newest record of bad rows, by zone.
+    pub bad_rows: BTreeMap<ZoneId, Dated<RowSet>>,
     /// Metadata zones that hold records of the epoch.
     pub zones: BTreeSet<ZoneId>,
 }
@@ -175,7 +186,8 @@ impl LogContents {
     /// Adds a record. Partial parity that no mount needs is dropped.
     fn add(&mut self, shape: &Shape, from: ZoneId, needed: &Needed, record: Record) {
         let layout = &shape.layout;
-        self.sequence = self.sequence.max(record.place.sequence);
+        let sequence = record.place.sequence;
+        self.sequence = self.sequence.max(sequence);
         let contents = self.epochs.entry(record.place.epoch).or_default();
         contents.zones.insert(from);
         if !shape.allows(from, &record.place, &record.body) {
@@ -217,18 +229,13 @@ impl LogContents {
                 }
             }
             Body::RelocatedParity { zone, generation, start, end, unit } => {
-                let unit = RelocatedParity { end, unit: Buf::copy_from(&unit) };
+                let content = RelocatedParity { end, unit: Buf::copy_from(&unit) };
                 let key = (zone, layout.stripe_of(start));
-                let newer = (generation, record.place.sequence);
-                let known =
-                    contents.relocated.get(&key).map(|(generation, sequence, _)| (*generation, *sequence));
-                if known.is_none_or(|known| known <= newer) {
-                    contents.relocated.insert(key, (newer.0, newer.1, unit));
-                }
+                keep_newest(&mut contents.relocated, key, Dated { generation, sequence, content });
             }
             Body::RebuiltZones { first, entries } => {
                 for (id, entry) in (first.0..shape.zones).zip(entries) {
-                    contents.rebuilt.insert(ZoneId(id), (record.place.sequence, entry));
+                    contents.rebuilt.insert(ZoneId(id), (sequence, entry));
                 }
             }
             Body::CheckpointEnd => contents.complete = true,
@@ -248,26 +255,17 @@ impl LogContents {
                 }
             }
             Body::StaleRows { zone, generation, rows, rewritten } => {
-                let sequence = record.place.sequence;
-                let newer = (generation, sequence);
-                let known = contents.stale.get(&zone).map(|known| (known.generation, known.sequence));
-                if known.is_none_or(|known| known <= newer) {
-                    contents.stale.insert(zone, StaleRecord { generation, sequence, rows, rewritten });
-                }
+                let content = StaleRecord { rows, rewritten };
+                keep_newest(&mut contents.stale, zone, Dated { generation, sequence, content });
             }
             Body::BadRows { zone, generation, rows } => {
-                let newer = (generation, record.place.sequence);
-                if contents.bad_rows.get(&zone).is_none_or(|(of, at, _)| (*of, *at) <= newer) {
-                    contents.bad_rows.insert(zone, (newer.0, newer.1, rows));
-                }
+                keep_newest(&mut contents.bad_rows, zone, Dated { generation, sequence, content: rows });
             }
             Body::ZoneCopy { zone, generation, rows, copy, mask } => {
-                let sequence = record.place.sequence;
-                let known = contents.zone_copies.get(&zone).map(|known| known.sequence);
-                if known.is_none_or(|known| known <= sequence) {
-                    contents
-                        .zone_copies
-                        .insert(zone, ZoneCopy { generation, sequence, rows, zone: copy, mask });
+                // The newest record counts, whichever generation the zone has.
+                if contents.zone_copies.get(&zone).is_none_or(|known| known.sequence <= sequence) {
+                    let content = ZoneCopy { rows, zone: copy, mask };
+                    contents.zone_copies.insert(zone, Dated { generation, sequence, content });
                 }
             }
         }
@@ -277,28 +275,28 @@ impl LogContents {
 impl EpochContents {
     /// True if a metadata zone holds records of this epoch, or the copy of a physical zone.
     pub(crate) fn counts(&self, zone: ZoneId) -> bool {
-        self.zones.contains(&zone) || self.zone_copies.values().any(|copy| copy.zone == zone)
+        self.zones.contains(&zone) || self.zone_copies.values().any(|copy| copy.content.zone == zone)
     }
 
     /// Drops relocated content and copies of physical zones that were rewritten since.
     fn drop_rewritten(&mut self) {
-        for (zone, stale) in self.stale.iter().filter(|(_, stale)| stale.rewritten) {
-            self.relocated.retain(|(of, _), (generation, sequence, _)| {
-                of != zone || *generation != stale.generation || *sequence > stale.sequence
+        for (zone, stale) in self.stale.iter().filter(|(_, stale)| stale.content.rewritten) {
+            self.relocated.retain(|(of, _), parity| {
+                of != zone || parity.generation != stale.generation || parity.sequence > stale.sequence
             });
         }
         let stale = &self.stale;
         self.zone_copies.retain(|zone, copy| {
-            let after = |rows: &StaleRecord| rows.rewritten && rows.sequence > copy.sequence;
+            let after = |rows: &Dated<StaleRecord>| rows.content.rewritten && rows.sequence > copy.sequence;
             !stale.get(zone).is_some_and(after)
         });
     }
 
     /// The physical zone was rewritten from its copy.
-    pub(crate) fn rewritten(&mut self, zone: ZoneId, copy: ZoneCopy) {
+    pub(crate) fn rewritten(&mut self, zone: ZoneId, copy: Dated<ZoneCopy>) {
         let (generation, sequence) = (copy.generation, copy.sequence + 1);
-        self.stale
-            .insert(zone, StaleRecord { generation, sequence, rows: RowSet::default(), rewritten: true });
+        let content = StaleRecord { rows: RowSet::default(), rewritten: true };
+        self.stale.insert(zone, Dated { generation, sequence, content });
         self.drop_rewritten();
     }
 }

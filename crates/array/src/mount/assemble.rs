@@ -27,6 +27,7 @@ use crate::layout::Slot;
 use crate::layout::physical_zones::METADATA_ZONES;
 use crate::layout::row_set::RowSet;
 use crate::member::drive_ios::DriveIos;
+use crate::member::log_contents::ZoneCopy;
 use crate::member::physical_zone::PhysicalZone;
 use crate::member::{Log, Member};
 use crate::membership::{CheckpointWrites, LogClient, Membership};
@@ -76,12 +77,11 @@ impl Mount {
             let Some(present) = present else { continue };
             let Some(contents) = present.log.epochs.get_mut(&epoch) else { continue };
             for (id, copy) in contents.zone_copies.clone() {
-                zone_rewrite::copy_back(&present.device, block, id, copy.rows, copy.zone, copy.mask)
-                    .await
-                    .of(slot)?;
+                let ZoneCopy { rows, zone, mask } = copy.content;
+                zone_rewrite::copy_back(&present.device, block, id, rows, zone, mask).await.of(slot)?;
                 contents.rewritten(id, copy);
                 // The copy stays until the new epoch is complete.
-                contents.zones.insert(copy.zone);
+                contents.zones.insert(zone);
                 let info = PhysicalZone::part(&*present.device, id).info().await.of(slot)?;
                 if let Some((place, info)) = present.report.get_mut(id.index()).zip(info) {
                     *place = info;

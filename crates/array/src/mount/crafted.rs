@@ -1,4 +1,4 @@
-//! Records that are whole, of the right array and drive, and say what no array wrote: a mount passes them over or is
+//! Crafted records: complete records of the right array and drive with content that no array writes. A mount ignores them or is
 //! refused, and nothing panics.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK: usize = 512;
 const LAYOUT: Layout = Layout { drives: 4, unit: 4, zone_capacity: 124 };
-/// Logical zones and how many blocks they hold: full, open, finished early, empty.
+/// Logical zones and their numbers of blocks: full, open, finished early, empty.
 const CONTENT: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
 /// The drive that the tables below write to.
 const SLOT: Slot = Slot(1);
@@ -102,7 +102,7 @@ impl Farm {
         Farm { driver, drives }
     }
 
-    /// Adds a record to the log of a drive; `fresh`: as the first of an empty metadata zone. Says whether there was room.
+    /// Adds a record to the log of a drive; `fresh`: as the first record of an empty metadata zone. False if the log has no room.
     fn craft(
         &self,
         slot: Slot,
@@ -135,8 +135,8 @@ impl Farm {
         })
     }
 
-    /// Writes a record of the drive's log once more, with a number of it changed and its checksums right. `at`: the
-    /// number's first byte, in the header or behind it; `wide`: eight bytes of it, not four.
+    /// Writes a record of the drive's log again, with one number changed and valid checksums. `at`: the number's first
+    /// byte, in the header or behind it; `wide`: the number has eight bytes, not four.
     fn reseal(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
@@ -144,7 +144,7 @@ impl Farm {
             let mut records = Vec::new();
             for info in &zones {
                 let add = &mut |at, blocks, _| records.push((info.zone, Blocks(at), blocks as usize));
-                // One that was changed before may be of an array that this build does not know.
+                // A record that was changed before may be of an array that this build does not know.
                 let Ok(_) = log_reader::each_record(&device, LAYOUT.unit, info, add).await else { return };
             }
             let (zone, from, blocks) = records[which % records.len()];
@@ -165,7 +165,7 @@ impl Farm {
         });
     }
 
-    /// All that looks at the drives without assembling them.
+    /// Calls everything that reads the drives without assembling them.
     async fn look(&self) -> Vec<crate::Problem> {
         drop(crate::dump(&self.devices(&[])).await);
         drop(crate::status(&self.devices(&[])).await);
@@ -191,7 +191,7 @@ fn bytes(len: usize) -> Buf {
     Buf::copy_from(&vec![9; len])
 }
 
-/// Records of the second drive that no array wrote, each of a kind and with a fault of its own.
+/// Implausible records for the second drive, each with a fault of its own, and the name of the fault.
 fn unsound() -> Vec<(&'static str, Body)> {
     let (zone, generation, beyond) = (ZoneId(1), 1, ZoneId(4));
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
@@ -280,7 +280,7 @@ fn unsound() -> Vec<(&'static str, Body)> {
 }
 
 #[test]
-fn a_record_that_says_what_cannot_be_is_passed_over() {
+fn an_implausible_record_is_ignored() {
     let farm = Farm::new();
     for (what, body) in unsound() {
         println!("{what}");
@@ -313,7 +313,7 @@ fn a_record_that_says_what_cannot_be_is_passed_over() {
     }
 }
 
-/// What opening says of an array with a crafted record.
+/// The error of opening an array with a crafted record.
 fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body)) -> Error {
     let bad = farm.copy();
     assert!(bad.craft(SLOT, fresh, change));
@@ -324,7 +324,7 @@ fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(RecordId, Superblock) -> (R
 }
 
 #[test]
-fn numbers_at_their_end_and_other_shapes_refuse_the_mount() {
+fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
     let farm = Farm::new();
     for number in [HIGHEST + 1, u64::MAX - 1, u64::MAX] {
         for fresh in [false, true] {
@@ -361,7 +361,7 @@ fn numbers_at_their_end_and_other_shapes_refuse_the_mount() {
 }
 
 #[test]
-fn a_superblock_whose_numbers_overflow_is_none() {
+fn a_superblock_whose_numbers_overflow_is_not_decoded() {
     type Change = fn(&mut Superblock);
     let changes: [Change; 4] = [
         |sb| sb.zones = u32::MAX,
@@ -386,7 +386,7 @@ fn a_superblock_whose_numbers_overflow_is_none() {
     }
 }
 
-/// Numbers around everything that something is compared with.
+/// Numbers around all limits.
 fn number() -> impl Strategy<Value = u64> {
     let edges = vec![
         0,
@@ -433,10 +433,10 @@ fn ranges() -> impl Strategy<Value = RowSet> {
     })
 }
 
-/// What to write, where: everything but superblocks.
+/// A record and its place: every kind but superblocks.
 fn body() -> impl Strategy<Value = Body> {
     let payload = prop_oneof![(0_usize..6).prop_map(|blocks| blocks * BLOCK), 0_usize..3000].prop_map(bytes);
-    // A few blocks from a beginning, or any end.
+    // An end a few blocks behind the start, or any end.
     let run = prop_oneof![
         (0_u64..372, 0_u64..14).prop_map(|(from, len)| (from, from + len)),
         (0_u64..31, 1_u64..13).prop_map(|(stripe, len)| (stripe * 12, stripe * 12 + len)),
@@ -487,7 +487,7 @@ fn changed(field: u8, number: u64, mut sb: Superblock) -> Superblock {
     sb
 }
 
-/// Everything that is done with an array: none of it has to do, and none may panic.
+/// Submits every operation to an array: any may fail, and none may panic.
 async fn use_it(array: &Array) {
     let device = dev(array);
     let geometry = device.geometry().clone();
@@ -519,7 +519,7 @@ async fn use_it(array: &Array) {
     drop((array.status().advice(), array.status().health()));
 }
 
-/// Looks at the drives, mounts them, also without one, which is replaced, and uses the array.
+/// Reads the drives, mounts them, also without one, replaces that one, and uses the array.
 fn mount_and_use(farm: &Farm) {
     block_on(&*farm.driver, async { drop(farm.look().await) });
     for without in [&[][..], &[2]] {
@@ -545,13 +545,13 @@ fn mount_and_use(farm: &Farm) {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 96,
-        // The same on each run: what a rare case finds is not to stop another change. PROPTEST_CASES asks for more of them.
+        // Each run has the same cases, so that a rare case does not stop an unrelated change. PROPTEST_CASES sets their number.
         rng_seed: RngSeed::Fixed(1),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
-    /// Of a log's own records with other numbers an array comes or an error.
+    /// A log's own records with changed numbers give an array or an error.
     #[test]
     fn no_number_of_a_record_makes_a_mount_panic(
         changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), number())), 1..5),
@@ -561,7 +561,7 @@ proptest! {
         mount_and_use(&farm);
     }
 
-    /// Of records with any numbers, on any drives, an array comes or an error.
+    /// Records with any numbers, on any drives, give an array or an error.
     #[test]
     fn no_record_makes_a_mount_panic(
         records in proptest::collection::vec((0_u32..4, body(), number(), 0_u8..24), 1..6),

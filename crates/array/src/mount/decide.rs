@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pointer_is_at_the_first_block_that_is_not_there() {
+    fn the_pointer_is_at_the_first_missing_block() {
         // Four drives, units of 2 blocks, zone 0: stripe 0 has its parity on drive 3, stripe 1 on drive 2.
         let layout = Layout { drives: 4, unit: 2, zone_capacity: 8 };
         let (stale, relocated, stripe) = (StaleRows::default(), BTreeMap::new(), Stripe(1));

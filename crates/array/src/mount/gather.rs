@@ -223,13 +223,13 @@ impl Mount {
         let block = self.superblock.block_size as usize;
         for slot in (0..self.layout.drives).map(Slot) {
             let Some(contents) = self.contents(slot) else { continue };
-            for ((zone, stripe), (of, _, unit)) in &contents.relocated {
-                if *zone == id && *of == generation {
-                    relocated.insert(*stripe, unit.clone());
+            for ((zone, stripe), parity) in &contents.relocated {
+                if *zone == id && parity.generation == generation {
+                    relocated.insert(*stripe, parity.content.clone());
                 }
             }
             if let Some(record) = contents.stale.get(&id).filter(|record| record.generation == generation) {
-                stale.add_all(slot, &record.rows);
+                stale.add_all(slot, &record.content.rows);
             }
             if let Some((_, data)) = contents.data.get(&id).filter(|(of, _)| *of == generation) {
                 stale.learn(&self.layout, block, slot, data);
@@ -241,8 +241,8 @@ impl Mount {
     /// The bad rows of each drive's part of a zone.
     pub(crate) fn bad_rows_of(&self, id: ZoneId, generation: u64) -> Vec<RowSet> {
         let rows = |slot| {
-            let (of, _, rows) = self.contents(Slot(slot))?.bad_rows.get(&id)?;
-            (*of == generation).then(|| rows.clone())
+            let record = self.contents(Slot(slot))?.bad_rows.get(&id)?;
+            (record.generation == generation).then(|| record.content.clone())
         };
         (0..self.layout.drives).map(|slot| rows(slot).unwrap_or_default()).collect()
     }

@@ -12,10 +12,10 @@ use zoned::{Blocks, Bytes, Durability, ZoneId, ZonedDevice};
 /// Blocks of a zone of a drive: as long as its log.
 const CAPACITY: u64 = 120;
 const ZONES: u32 = 8;
-/// What the zones hold before.
+/// Content of the zones before the rebuild.
 const BEFORE: u64 = 3;
 
-/// Drives that flush slowly: a hundred writes come meanwhile.
+/// Latencies of drives that flush slowly: a hundred writes are submitted during one flush.
 fn latency() -> Latency {
     Latency { flush: Duration::from_millis(2), ..Latency::all(Duration::from_micros(10)) }
 }
@@ -40,7 +40,7 @@ fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
     drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
 }
 
-/// What the logs of drives say that hold `images`.
+/// The records in the logs of drives with these images.
 fn dump(images: Vec<Media>) -> Vec<DriveDump> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(2);
     let emu = |media| Emu::from_media(media, "emu", Latency::NONE, Arc::clone(&driver));
@@ -48,7 +48,7 @@ fn dump(images: Vec<Media>) -> Vec<DriveDump> {
     block_on(&*driver, array::dump(&devices(&drives))).expect("dumped")
 }
 
-/// Whether the newest superblock on a drive says that all members are good.
+/// True if the newest superblock on a drive marks all members as good.
 fn all_are_good(drive: &DriveDump) -> bool {
     let change = |text: &str| {
         let (_, rest) = text.split_once("change ")?;
@@ -60,7 +60,7 @@ fn all_are_good(drive: &DriveDump) -> bool {
 }
 
 #[test]
-fn a_new_drive_whose_log_fills_up_is_no_member_before_the_others_say_so() {
+fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drives: Vec<Arc<Emu>> = (0..5).map(|n| drive(&driver, n)).collect();
     let new = drive(&driver, 9);
@@ -111,7 +111,10 @@ fn a_new_drive_whose_log_fills_up_is_no_member_before_the_others_say_so() {
         let (new, others) = dumps.split_last().expect("six");
         let whole = new.records.iter().any(|record| record.kind == "checkpoint-end");
         let named = [0, 2, 3, 4].iter().all(|slot| all_are_good(&others[*slot]));
-        assert!(!whole || named, "look {n}: its checkpoint is whole, and nobody knows that it is a member");
+        assert!(
+            !whole || named,
+            "image {n}: the checkpoint is complete, and no other superblock names the member"
+        );
         before += u32::from(!whole);
         crowded |= !whole && new.zones.iter().any(|zone| zone.used > CAPACITY * 3 / 4);
     }

@@ -1,4 +1,4 @@
-//! Checking, dumping and ending an array that nobody has assembled.
+//! Check, dump and destruction of an array that is not assembled.
 
 use crate::common::{Bench, device, furnish};
 use array::{Array, CheckOptions, MemberState, OpenOptions, Severity, Slot, check, destroy, dump, status};
@@ -17,7 +17,7 @@ fn furnished(seed: u64) -> Bench {
 }
 
 #[test]
-fn a_sound_array_has_no_problems_and_stays_as_it_is() {
+fn a_check_of_a_sound_array_reports_nothing_and_writes_nothing() {
     let bench = furnished(1);
     block_on(&*bench.driver, async {
         let before = dump(&bench.devices(&[])).await.expect("dumped");
@@ -31,7 +31,7 @@ fn a_sound_array_has_no_problems_and_stays_as_it_is() {
 }
 
 #[test]
-fn parity_that_does_not_fit_and_blocks_that_cannot_be_read_are_found() {
+fn a_check_finds_mismatches_and_unreadable_blocks() {
     let bench = furnished(2);
     block_on(&*bench.driver, async {
         bench.drives[2].flipped.lock().insert(bench.drives[2].row(0, 41));
@@ -50,7 +50,7 @@ fn parity_that_does_not_fit_and_blocks_that_cannot_be_read_are_found() {
 }
 
 #[test]
-fn lacking_drives_and_worn_zones_are_warnings_and_two_lacking_ones_an_error() {
+fn a_missing_drive_and_worn_zones_are_warnings_and_two_missing_drives_an_error() {
     let bench = furnished(3);
     block_on(&*bench.driver, async {
         bench.drives[0].inner.wear(zoned::ZoneId(5), ZoneState::ReadOnly);
@@ -66,7 +66,7 @@ fn lacking_drives_and_worn_zones_are_warnings_and_two_lacking_ones_an_error() {
 }
 
 #[test]
-fn a_dump_says_what_the_records_say() {
+fn a_dump_lists_the_records() {
     let bench = furnished(4);
     block_on(&*bench.driver, async {
         let drives = dump(&bench.devices(&[])).await.expect("dumped");
@@ -86,7 +86,7 @@ fn a_dump_says_what_the_records_say() {
 }
 
 #[test]
-fn an_array_that_was_ended_is_not_found() {
+fn a_destroyed_array_is_not_found() {
     let bench = furnished(5);
     block_on(&*bench.driver, async {
         let names = destroy(&bench.devices(&[2])).await.expect("ended");
@@ -94,7 +94,7 @@ fn an_array_that_was_ended_is_not_found() {
         let error = status(&bench.devices(&[2])).await.expect_err("none");
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert_eq!(destroy(&bench.devices(&[2])).await.expect_err("none").kind(), ErrorKind::NotFound);
-        // One that was elsewhere meanwhile is not enough.
+        // A member that was absent at the destruction cannot be mounted alone.
         assert!(Array::open(bench.devices(&[]), OpenOptions::default()).await.is_err());
         assert!(dump(&bench.devices(&[2])).await.expect("dumped").iter().all(|drive| drive.claim.is_none()));
     });

@@ -31,7 +31,7 @@ fn drives(
                 name: format!("emu:{n}"),
                 zones: 24,
                 zone_size: Blocks(zone_size),
-                // One drive is larger than the others: that is no use, and no harm.
+                // One drive is larger than the others: the array ignores the excess.
                 zone_capacity: Blocks(if n == 1 { zone_size } else { zone_capacity }),
                 max_open: Some(open),
                 max_active: Some(active),
@@ -66,7 +66,7 @@ fn conforms(dev: &Arc<dyn ZonedDevice>) {
 }
 
 #[test]
-fn drives_without_delay() {
+fn an_array_of_drives_without_latency_conforms() {
     for shape in 0..SHAPES.len() {
         for cache in [true, false] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
@@ -76,7 +76,7 @@ fn drives_without_delay() {
 }
 
 #[test]
-fn drives_with_a_delay_in_virtual_time() {
+fn an_array_of_drives_with_latency_in_virtual_time_conforms() {
     for shape in 0..SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let latency = Latency::all(Duration::from_micros(15));
@@ -85,13 +85,13 @@ fn drives_with_a_delay_in_virtual_time() {
 }
 
 #[test]
-fn drives_with_a_delay_in_real_time() {
+fn an_array_of_drives_with_latency_in_real_time_conforms() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     conforms(&array(1, drives(1, Latency::all(Duration::from_micros(15)), true, &driver), None));
 }
 
 #[test]
-fn drives_that_write_only_when_they_complete() {
+fn an_array_of_drives_that_write_at_completion_conforms() {
     for shape in 0..SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
@@ -101,7 +101,7 @@ fn drives_that_write_only_when_they_complete() {
 }
 
 #[test]
-fn an_array_that_lacks_a_drive() {
+fn an_array_without_one_drive_conforms() {
     for shape in 0..SHAPES.len() {
         for without in [0, 1, 2] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);

@@ -1,6 +1,6 @@
-//! Power cuts at random moments, each drive with an outcome of its own, with and without a lost drive. What was
-//! durable is there, what was acknowledged below the pointer is right, a reset happened wholly or not at all, and a
-//! mount that is cut again does no harm.
+//! Power cuts at random moments, each drive with an outcome of its own, with and without a failed drive. Durable blocks
+//! survive, blocks below the pointer have their acknowledged content, a reset happened wholly or not at all, and a power
+//! cut during a mount loses nothing more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +22,18 @@ struct Shape {
     cache: bool,
 }
 
-/// One life of a zone: block `n` holds the tag `first + n`.
+/// One generation of a zone's content: block `n` holds the tag `first + n`.
 #[derive(Clone, Debug, Default)]
 struct Life {
     tag: u64,
-    /// What a mount showed: it comes before what is written by the tag.
+    /// Blocks that a mount found, below those that are written by tag.
     base: Vec<Vec<u8>>,
     submitted: u64,
     acked: u64,
     durable: u64,
     finishing: bool,
     finished: bool,
-    /// A reset was submitted, acknowledged, and covered by a flush.
+    /// Whether a reset was submitted, acknowledged, and covered by a flush.
     ending: bool,
     ended: bool,
     gone: bool,
@@ -82,7 +82,7 @@ fn devices(emus: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
     emus.iter().map(|emu| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
 }
 
-/// Does random things to the array until the power goes.
+/// Submits random operations to the array until the power is cut.
 async fn workload(
     dev: Arc<dyn ZonedDevice>,
     lives: Arc<Mutex<Lives>>,
@@ -105,7 +105,7 @@ async fn workload(
                         let Some(life) = all.get_mut(count - 1) else { continue };
                         life.durable = life.durable.max(then.acked);
                         life.gone |= then.ended;
-                        // The next life exists: what came before it is over for good.
+                        // The next generation exists: older content must not come back.
                         if count > 1 {
                             all[count - 2].gone = true;
                         }
@@ -129,11 +129,11 @@ async fn workload(
                 dev.zone(zone, Action::Finish).await.expect("finish");
                 let mut lives = lives.lock();
                 let life = lives[at].last_mut().expect("one");
-                // Of a zone that was written full it changes nothing: what is not durable may still go.
+                // A finish of a full zone changes nothing: blocks that are not durable may still be lost.
                 life.finished = life.submitted < capacity;
             }
             _ => {
-                // A few writes in flight together.
+                // A few writes are in flight together.
                 let mut ios = Vec::new();
                 for _ in 0..1 + below(&mut rng, 4) {
                     let (tag, from) = {
@@ -182,7 +182,7 @@ async fn workload(
     }
 }
 
-/// What is wrong with a zone, if its content is of `life`.
+/// The fault of a zone whose content should be that of `life`; `None` if there is none.
 fn judge(
     life: &Life,
     state: ZoneState,
@@ -212,7 +212,7 @@ fn judge(
     Ok(())
 }
 
-/// Compares an array with what it may hold.
+/// Compares the content of an array with the contents that the model allows.
 async fn check(
     dev: &Arc<dyn ZonedDevice>,
     lives: &Lives,
@@ -234,7 +234,7 @@ async fn check(
             .take(3)
             .map(|life| judge(life, info.state, info.pointer.0, &content, strict))
             .collect();
-        // A reset that was begun may have happened.
+        // A submitted reset may have happened.
         let reset = info.state == ZoneState::Empty && all.last().is_some_and(|life| life.ending);
         if !reset && verdicts.iter().all(Result::is_err) {
             return Err(format!("zone {}: {verdicts:?}", info.zone));
@@ -259,18 +259,18 @@ fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
     emus.iter().zip(0..).map(|(emu, n)| emu.power_cut(&mut Seeded::new(seed ^ (n << 17)))).collect()
 }
 
-/// Which drive is lost, and when.
+/// The drive that fails, and the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loss {
     None,
     Before(usize),
-    /// It fails while the workload runs, and is there again at the mount, or not.
+    /// The drive fails while the workload runs, and is present at the mount, or not.
     During(usize, bool),
     At(usize),
     After(usize),
 }
 
-/// One run: everything follows from the seed.
+/// One run, a function of the seed.
 fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     let mut rng = SplitMix64::new(seed);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
@@ -290,7 +290,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
     ));
     let until = Duration::from_micros(300 + below(&mut rng, 8_000));
-    // Hidden rows are relocated as far as there is room, or every zone with any is rebuilt.
+    // Content of stale rows is relocated as far as the logs have room, or every zone with stale rows is rewritten.
     let rebuild_above = Bytes(if below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
     let options = OpenOptions { broken_rule: broken, rebuild_above, ..OpenOptions::default() };
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
@@ -325,7 +325,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     if let Loss::Before(lost) | Loss::At(lost) | Loss::During(lost, false) = loss {
         media.remove(lost);
     }
-    // The mount itself is cut a few times.
+    // A few mounts are cut too.
     let strict = !matches!(loss, Loss::Before(_) | Loss::At(_) | Loss::During(..));
     for round in 0..below(&mut rng, 3) {
         let (driver, emus) = over(media, seed ^ round);
@@ -358,7 +358,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         devs.remove(lost);
         let (_dev, again) = check_all(devs, true)?;
         for (zone, (a, b)) in seen.iter().zip(&again).enumerate() {
-            // The first mount has shown it: it stays so.
+            // Later mounts must find the same content as the first one.
             if a != b {
                 return Err(format!(
                     "{what}: zone {zone} changed when a drive was lost: {:?} {:?}",
@@ -371,7 +371,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes on after a mount, cuts the power again, perhaps with a drive less, and mounts again; twice.
+/// Writes after a mount, cuts the power again, perhaps with one drive less, and mounts again; twice.
 fn write_on(
     mut dev: Arc<dyn ZonedDevice>,
     emus: &[Arc<Emu>],
@@ -386,7 +386,7 @@ fn write_on(
         let driver = Arc::clone(dev.driver());
         let life = |(zone, (state, pointer, content)): (u64, (ZoneState, u64, Vec<Vec<u8>>))| {
             let full = state == ZoneState::Full;
-            // What a mount showed is what there is, of a full zone too.
+            // The content that a mount found is final, also that of a full zone.
             vec![Life {
                 tag: (round << 50) | (zone << 40),
                 base: content,
@@ -430,7 +430,7 @@ fn write_on(
     Ok(())
 }
 
-/// The seeds of a test: `FURROW_SEED=N` is that one alone, `FURROW_RUNS=N` the first N.
+/// The seeds of a test: `FURROW_SEED=N` selects one seed, `FURROW_RUNS=N` the first N.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let asked = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     match (asked("FURROW_SEED"), asked("FURROW_RUNS")) {
@@ -439,7 +439,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// What failed, each with the command that replays it.
+/// The failures as text, each with the command that replays it.
 fn told(failures: &[String], of: usize, test: &str) -> String {
     let shown: Vec<String> = failures
         .iter()
@@ -453,7 +453,7 @@ fn told(failures: &[String], of: usize, test: &str) -> String {
 }
 
 #[test]
-fn nothing_durable_is_lost_whatever_the_cut_and_the_drive() {
+fn nothing_durable_is_lost_at_any_cut_without_any_drive() {
     let seeds = seeds(400);
     let of = (seeds.end - seeds.start) as usize;
     let failures: Vec<String> = seeds.filter_map(|seed| run(seed, None).err()).collect();
@@ -461,7 +461,7 @@ fn nothing_durable_is_lost_whatever_the_cut_and_the_drive() {
 }
 
 #[test]
-fn each_rule_that_is_broken_is_found() {
+fn each_broken_rule_is_found() {
     for rule in [
         BrokenRule::ResetIntent,
         BrokenRule::PartialParity,
@@ -476,13 +476,13 @@ fn each_rule_that_is_broken_is_found() {
             result.is_ok_and(|result| result.is_err())
         };
         let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{rule:?} was not found"));
-        // It is the broken rule that fails there.
+        // The same seed passes with the rule in force.
         assert_eq!(run(found, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
         println!("{rule:?} is found by seed {found}");
     }
 }
 
-/// A new drive takes the place of a missing one while the workload runs; the power is cut before, during or after.
+/// A new drive replaces a missing one while the workload runs; the power is cut before, during or after the rebuild.
 fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     let mut rng = SplitMix64::new(seed ^ 0x9e1);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
@@ -526,7 +526,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     };
     let lives = lives.lock().clone();
     let mut media = cut(&drives, seed ^ 0xc0de);
-    // The drive that was missing may be there again.
+    // The drive that was missing may be present again.
     let stale = media.remove(lost);
     media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
     let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
@@ -549,9 +549,9 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
         Ok(true)
     })?;
     if goes_on {
-        // It holds what it should: another one can do without.
+        // The new drive holds all its content: the array can work without another drive.
         let mut devices = devices(&emus);
-        // The new drive is behind the others.
+        // The content of the new drive is older than that of the others.
         let other = below(&mut rng, 2) as usize;
         devices.remove(other);
         block_on(&*driver, async {
@@ -565,10 +565,10 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
 }
 
 #[test]
-fn a_replaced_drive_holds_everything_whatever_the_cut() {
+fn a_new_drive_holds_all_content_after_any_cut() {
     let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_replaced).collect();
     let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
-    assert!(failures.is_empty(), "{}", told(&failures, results.len(), "a_replaced_drive"));
+    assert!(failures.is_empty(), "{}", told(&failures, results.len(), "a_new_drive_holds"));
     let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();
     let resumed = results.iter().filter(|result| matches!(result, Ok((_, true)))).count();
     let of = results.len();

@@ -1,4 +1,4 @@
-//! A drive that is lost while it is written, at every point; and a second one.
+//! A drive that fails while it is written, at every point; and a second one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// What a zone holds for sure, and what it may hold.
+/// The blocks that a zone must hold, and those that it may hold.
 #[derive(Clone, Copy, Default, Debug)]
 struct Zone {
     acknowledged: u64,
@@ -17,7 +17,7 @@ struct Zone {
 }
 
 /// Writes and appends of all lengths to `zones`, a few in flight, flushes and durable writes. Stops at the first error,
-/// which it gives.
+/// and returns that error.
 async fn load(
     dev: Arc<dyn ZonedDevice>,
     zones: std::ops::Range<u32>,
@@ -74,7 +74,7 @@ async fn holds(dev: &Arc<dyn ZonedDevice>, zones: &[(u32, Zone)]) {
 }
 
 #[test]
-fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
+fn a_drive_unplugged_at_any_moment_loses_no_data() {
     for after in (0..120).step_by(3).chain([150, 200, 300, 500]) {
         let slot = after as usize % 5;
         let bench = Bench::new(after);
@@ -84,7 +84,7 @@ fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
             let one = spawn(&*bench.driver, "load", load(device(&array), 0..3, after));
             let two = spawn(&*bench.driver, "load", load(device(&array), 3..6, after + 1000));
             let ((a, first), (b, second)) = (one.await, two.await);
-            assert_eq!((first, second), (None, None), "unplugged after {after}: nothing fails");
+            assert_eq!((first, second), (None, None), "no operation fails: unplugged after {after}");
             let states: Vec<(u32, Zone)> = (0..).zip(a.into_iter().chain(b)).collect();
             holds(&device(&array), &states).await;
             let health = array.status().health();
@@ -92,7 +92,7 @@ fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
             device(&array).flush().await.expect("flushed");
             states
         });
-        // It is there again, or not: what it holds is out of date, and everybody knows.
+        // The drive is present again, or not. Its content is out of date, and the other superblocks say so.
         bench.drives[slot].unplug(i64::MAX);
         for without in [vec![], vec![slot]] {
             block_on(&*bench.driver, async {
@@ -104,7 +104,7 @@ fn a_drive_that_is_unplugged_at_any_moment_costs_nothing() {
 }
 
 #[test]
-fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
+fn a_second_failed_drive_is_an_error_and_never_wrong_data() {
     let mut broke = 0;
     for after in 0..40_u64 {
         let bench = Bench::new(after);
@@ -134,13 +134,16 @@ fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
                 let at = dev.geometry().start(ZoneId(5));
                 let error = dev.write(at, blocks(5, 0, 1), Durability::Cached).await.expect_err("read only");
                 assert!(error.to_string().contains("two drives of the array failed"), "{error}");
-                assert_eq!(dev.flush().await.expect_err("nothing is promised").kind(), ErrorKind::Gone);
+                assert_eq!(
+                    dev.flush().await.expect_err("a broken array flushes nothing").kind(),
+                    ErrorKind::Gone
+                );
                 if let Some((zone, _)) = (0..).zip(&states).find(|(_, state)| state.acknowledged > 0) {
                     assert!(dev.zone(ZoneId(zone), Action::Reset).await.is_err());
                 }
             }
         });
-        // What the two lack the others do not make up for.
+        // The other drives cannot replace two.
         let array = block_on(&*bench.driver, Array::open(bench.devices(&[1, 3]), OpenOptions::default()));
         let error = array.expect_err("two are missing").to_string();
         assert!(error.contains("does without one drive only"), "{error}");
@@ -149,7 +152,7 @@ fn a_second_drive_that_is_lost_is_an_error_and_never_wrong_data() {
 }
 
 #[test]
-fn resets_and_finishes_go_on_when_a_drive_is_unplugged_in_the_middle() {
+fn resets_and_finishes_complete_when_a_drive_is_unplugged() {
     for after in 0..40_i64 {
         let bench = Bench::new(after as u64);
         block_on(&*bench.driver, async {
@@ -173,7 +176,7 @@ fn resets_and_finishes_go_on_when_a_drive_is_unplugged_in_the_middle() {
 }
 
 #[test]
-fn a_drive_that_is_taken_out_is_not_held_any_more() {
+fn the_handle_of_a_failed_drive_is_released() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -181,13 +184,13 @@ fn a_drive_that_is_taken_out_is_not_held_any_more() {
         assert!(Arc::strong_count(&bench.drives[4]) > 1);
         array.fail(Slot(4)).await.expect("failed");
         sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(1))).await;
-        assert_eq!(Arc::strong_count(&bench.drives[4]), 1, "somebody else may open it");
+        assert_eq!(Arc::strong_count(&bench.drives[4]), 1, "another user may open the drive");
         verify_all(&device(&array)).await;
     });
 }
 
 #[test]
-fn a_write_that_meets_a_worn_zone_and_a_lost_drive_notes_both() {
+fn a_write_to_a_worn_zone_and_a_failed_drive_records_both() {
     let mut met = 0;
     for lost in 0..5 {
         let bench = Bench::new(1);
@@ -213,7 +216,7 @@ fn a_write_that_meets_a_worn_zone_and_a_lost_drive_notes_both() {
 }
 
 #[test]
-fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
+fn a_zone_finished_by_its_drive_is_full_and_the_drive_goes_on() {
     for slot in 0..5 {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -225,7 +228,7 @@ fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
             let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await.expect_err("full");
             assert_eq!(refused.kind(), ErrorKind::ZoneFull);
-            assert_eq!(array.status().health(), Health::Clean, "a zone is not a drive");
+            assert_eq!(array.status().health(), Health::Clean, "a worn zone fails no drive");
             assert!(dev.write(at, blocks(1, 37, 38), Durability::Cached).await.is_err());
             verify_all(&dev).await;
             crate::common::write(&dev, 3, 802, 1000).await;
@@ -243,7 +246,7 @@ fn a_drive_that_finishes_a_zone_on_its_own_loses_that_zone_only() {
 }
 
 #[test]
-fn a_drive_with_a_volatile_cache_is_no_replacement_where_nobody_flushes() {
+fn a_drive_with_a_volatile_cache_cannot_join_an_array_without_one() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drive = |n: u32, volatile_cache| {
         let options =
@@ -285,7 +288,7 @@ fn limits_of_open_zones_are_the_same_whichever_drive_is_missing() {
     });
 }
 
-/// SMR disks: few zones may be open, and all may be partly written.
+/// Drives like SMR disks: few zones may be open, and all may be partly written.
 #[test]
 fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
@@ -321,7 +324,7 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
                 }
             }
         }
-        // The logs move a few times.
+        // The logs roll a few times.
         for n in 16..28 {
             for id in (0..most).map(ZoneId) {
                 let at = dev.geometry().start(id).plus(Blocks(n));
@@ -347,7 +350,7 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
                 }
             }
             if without.is_some() {
-                // The next one misses another drive.
+                // The next mount lacks another drive.
                 assert_eq!(array.status().health(), Health::Degraded);
                 break;
             }
@@ -355,9 +358,9 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
     });
 }
 
-/// The power goes when the others name the new drive, and nothing is on it yet: no mount knows it.
+/// The power is cut when the other superblocks name the new drive, before anything is written to it: no mount recognises it.
 #[test]
-fn a_drive_whose_rebuild_ended_as_it_began_can_be_replaced_again() {
+fn a_drive_whose_rebuild_was_cut_at_its_start_can_be_replaced_again() {
     let bench = Bench::new(1);
     let new = Bench::drive(&bench.driver, 9);
     let again = block_on(&*bench.driver, async {
@@ -371,7 +374,7 @@ fn a_drive_whose_rebuild_ended_as_it_began_can_be_replaced_again() {
     });
     block_on(&*again.driver, async {
         let array = again.open(&[2]).await;
-        assert!(array.rebuild().is_none(), "nobody knows the drive");
+        assert!(array.rebuild().is_none(), "the drive has no superblock");
         let status = array.status();
         assert_eq!(status.members[2].state, array::MemberState::Rebuilding);
         assert!(

@@ -1,4 +1,4 @@
-//! Reads beside writes whose blocks are not on their drives yet, and after writes that were refused.
+//! Reads beside writes whose blocks have not landed, and after writes that were refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use array::{Array, OpenOptions, Slot};
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// A drive that does some of what it is asked when it completes it, a millisecond after it was submitted.
+/// A drive that carries out some operations at their completion, a millisecond after their submission.
 #[derive(Debug)]
 struct Late(Arc<Flaky>, fn(&Op) -> bool);
 
@@ -43,7 +43,7 @@ async fn open_late(bench: &Bench) -> Arc<Array> {
 }
 
 #[test]
-fn a_degraded_read_beside_writes_gives_what_was_acknowledged() {
+fn a_degraded_read_beside_writes_returns_acknowledged_content() {
     // Stripes are 16 blocks: the writes stay in the stripe, fill it to its end, or go beyond it.
     for lost in 0..5 {
         for ends in [&[6][..], &[9, 14], &[16], &[7, 16], &[12, 15, 16, 18], &[13, 40, 70]] {
@@ -60,7 +60,7 @@ fn a_degraded_read_beside_writes_gives_what_was_acknowledged() {
                     at = *end;
                 }
                 verify(&dev, 1, 0, 5).await;
-                // What is in flight on the lost drive is known already; on the others a read may come too early.
+                // Memory holds the blocks in flight of the failed drive. A read of the other drives may precede a write.
                 for flight in flights {
                     flight.await.expect("written");
                     verify(&dev, 1, 0, 5).await;
@@ -72,7 +72,7 @@ fn a_degraded_read_beside_writes_gives_what_was_acknowledged() {
 }
 
 #[test]
-fn a_read_repair_beside_a_write_records_what_belongs_there() {
+fn a_read_repair_beside_a_write_records_the_right_content() {
     for end in [14, 16, 33] {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -95,7 +95,7 @@ fn a_read_repair_beside_a_write_records_what_belongs_there() {
             flight.await.expect("written");
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(50))).await;
             verify(&dev, 1, 0, end).await;
-            assert_eq!(array.counters().relocations, 1, "the place is mended");
+            assert_eq!(array.counters().relocations, 1, "the content is relocated");
             drop(dev);
             drop(array);
             verify(&device(&bench.open(&[]).await), 1, 0, end).await;
@@ -104,7 +104,7 @@ fn a_read_repair_beside_a_write_records_what_belongs_there() {
 }
 
 #[test]
-fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_other_drive() {
+fn a_zone_that_wears_out_in_a_write_keeps_acknowledged_blocks_without_any_one_drive() {
     let mut met = 0;
     for (worn, lost) in (0..5).flat_map(|worn| (0..5).map(move |lost| (worn, lost))) {
         for end in [38, 44, 48, 70] {
@@ -121,18 +121,18 @@ fn a_zone_that_wears_out_in_a_write_keeps_what_was_acknowledged_without_any_othe
                 let held = if refused { 37 } else { end };
                 met += u32::from(refused);
                 let pointer = report.first().map(|info| info.pointer);
-                assert_eq!(pointer, Some(Blocks(held)), "what was refused is not there");
+                assert_eq!(pointer, Some(Blocks(held)), "refused blocks are not readable");
                 array.fail(Slot(lost)).await.expect("failed");
                 verify(&dev, 1, 0, held).await;
             });
         }
     }
-    // Of 100: the shorter writes do not reach every drive.
+    // Fewer than all 100, because the shorter writes do not reach every drive.
     assert!(met >= 60, "{met} writes met the worn zone");
 }
 
 #[test]
-fn the_parts_of_worn_zones_count_as_active_and_too_many_cost_no_drive() {
+fn parts_of_worn_zones_count_as_active_and_reaching_the_limit_fails_no_drive() {
     for worn in 0..4 {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -153,12 +153,12 @@ fn the_parts_of_worn_zones_count_as_active_and_too_many_cost_no_drive() {
                     assert_eq!(error.kind(), ErrorKind::TooManyActive, "{error}");
                 }
             }
-            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive failed");
         });
     }
 }
 
-/// A drive that says once that too many zones are active, as one does that others use too.
+/// A drive that answers once that too many zones are active, like a drive with other users.
 #[derive(Debug)]
 struct Busy(Arc<Flaky>, std::sync::atomic::AtomicBool);
 
@@ -187,7 +187,7 @@ impl ZonedDevice for Busy {
 }
 
 #[test]
-fn a_refused_open_of_one_drive_is_the_callers_error_and_costs_no_drive() {
+fn an_open_that_one_drive_refuses_is_the_callers_error_and_fails_no_drive() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let busy = bench
@@ -200,7 +200,7 @@ fn a_refused_open_of_one_drive_is_the_callers_error_and_costs_no_drive() {
         let at = dev.geometry().start(ZoneId(1));
         let error = dev.write(at, blocks(1, 0, 37), Durability::Cached).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::TooManyActive, "{error}");
-        assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+        assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive failed");
         write(&dev, 2, 0, 37).await;
         verify(&dev, 2, 0, 37).await;
     });
@@ -222,17 +222,17 @@ fn a_zone_whose_first_write_was_refused_can_be_reset_and_written() {
             if close {
                 dev.zone(ZoneId(1), zoned::Action::Close).await.expect("closed");
             }
-            // The other drives hold something of it.
+            // The other drives hold blocks of the refused write.
             dev.zone(ZoneId(1), zoned::Action::Reset).await.expect("reset");
             write(&dev, 1, 0, 50).await;
             verify(&dev, 1, 0, 50).await;
-            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
+            assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive failed");
         });
     }
 }
 
 #[test]
-fn a_drive_that_failed_meanwhile_wears_out_no_zone() {
+fn late_errors_of_a_failed_drive_mark_no_zone_as_worn() {
     for slot in 0..5 {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -253,7 +253,7 @@ fn a_drive_that_failed_meanwhile_wears_out_no_zone() {
 }
 
 #[test]
-fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
+fn a_log_roll_keeps_the_parity_of_a_worn_zone() {
     for lost in [0, 1, 2, 4] {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -278,7 +278,7 @@ fn a_log_that_moves_takes_the_parity_of_a_worn_zone_along() {
 }
 
 #[test]
-fn a_degraded_read_of_a_zone_that_is_reset_under_it_mixes_no_lives() {
+fn a_degraded_read_beside_a_reset_mixes_no_generations() {
     let bench = Bench::new(1);
     let late = late(&bench.drives[0], |op| matches!(op, Op::Read { .. }));
     block_on(&*bench.driver, async {
@@ -293,7 +293,7 @@ fn a_degraded_read_of_a_zone_that_is_reset_under_it_mixes_no_lives() {
         let found = read.await.expect("read");
         for (n, found) in (0..64).zip(found.chunks(BLOCK)) {
             let old = *found == block(1, n)[..];
-            assert!(old || found.iter().all(|byte| *byte == 0), "block {n} is of no life of the zone");
+            assert!(old || found.iter().all(|byte| *byte == 0), "block {n} is of no generation of the zone");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Metadata logs that come to their end: what is to be written then, and to which drive.
+//! Metadata logs without room: log rolls, and records that must find room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
 #[test]
-fn a_log_without_room_for_a_superblock_moves_on_and_costs_no_drive() {
+fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
     // Each round writes two superblocks to every log, and nothing else: 24 fill one.
     let ground = Ground::new(5, 3, 96, 2);
     let array = ground.open(OpenOptions::default());
@@ -41,7 +41,7 @@ fn a_log_without_room_for_a_superblock_moves_on_and_costs_no_drive() {
     ground.check(&array, ZoneId(0), 1, 300);
 }
 
-/// A drive some of whose operations are answered only when they may be.
+/// A drive some of whose operations complete only when the test allows them.
 #[derive(Debug)]
 struct Held {
     inner: Arc<Flaky>,
@@ -82,7 +82,7 @@ impl ZonedDevice for Held {
 }
 
 #[test]
-fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
+fn the_log_roll_of_a_failed_drive_leaves_the_log_of_the_new_drive_alone() {
     let bench = Bench::new(1);
     let new = Bench::drive(&bench.driver, 9);
     let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
@@ -92,7 +92,7 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
         slow.hold.store(true, Ordering::Relaxed);
-        // Until drive 2's log moves from zone 1 to zone 2: its end waits for the flush.
+        // Until drive 2's log rolls from zone 1 to zone 2: the end of the roll waits for the flush.
         let dev = device(&array);
         let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
         let moves = async |zone: ZoneId| {
@@ -104,7 +104,7 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         while !moves(ZoneId(2)).await {
             write(&dev, 0, at, at + 1).await;
             at += 1;
-            assert!(at < 1900, "the log does not move");
+            assert!(at < 1900, "the log does not roll");
         }
         later(1).await;
         slow.hold.store(false, Ordering::Relaxed);
@@ -113,7 +113,11 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         let raw_new = Arc::clone(&new) as Arc<dyn ZonedDevice>;
         let info = raw_new.report(0..3).await.expect("reported");
         let used: Vec<bool> = info.iter().map(|info| info.state != ZoneState::Empty).collect();
-        assert_eq!(used, [false, true, false], "the new drive's log is where the lost one's was");
+        assert_eq!(
+            used,
+            [false, true, false],
+            "the new drive's log is in the zone where the failed drive's was"
+        );
         slow.let_go.store(true, Ordering::Relaxed);
         later(50).await;
         slow.let_go.store(false, Ordering::Relaxed);
@@ -126,13 +130,13 @@ fn the_move_of_a_lost_drives_log_leaves_the_new_drives_log_alone() {
         devices.push(Arc::clone(&new) as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
         assert_eq!(array.status().health(), Health::Clean);
-        assert!(array.rebuild().is_none(), "it was a member all along");
+        assert!(array.rebuild().is_none(), "the drive was a member throughout");
         verify(&device(&array), 1, 0, 100).await;
     });
 }
 
 #[test]
-fn rows_are_named_as_hidden_only_when_their_content_is_durable_whatever_the_log_does() {
+fn rows_are_recorded_as_stale_only_after_their_content_is_durable() {
     let bench = Bench::new(1);
     let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
     block_on(&*bench.driver, async {
@@ -145,11 +149,11 @@ fn rows_are_named_as_hidden_only_when_their_content_is_durable_whatever_the_log_
         let dev = device(&array);
         write(&dev, 1, 0, 640).await;
         dev.flush().await.expect("flushed");
-        // A row of data cannot be read: it is recorded, and that takes long.
+        // A row of data is unreadable: the record of its content takes long.
         slow.hold.store(true, Ordering::Relaxed);
         bench.drives[2].unreadable.lock().extend((0..20).map(|row| bench.drives[2].row(1, row)));
         verify(&dev, 1, 0, 80).await;
-        // Meanwhile the log moves.
+        // The log rolls meanwhile.
         let moved = async || raw.report(2..3).await.expect("reported")[0].state != ZoneState::Empty;
         assert!(!moved().await, "the log is in zone 1");
         for at in 0..1900 {
@@ -176,7 +180,7 @@ fn rows_are_named_as_hidden_only_when_their_content_is_durable_whatever_the_log_
     });
 }
 
-/// A furnished array whose metadata logs the power cut filled up, and the epoch that counts.
+/// An array with content whose metadata logs the power cut filled up, and the epoch that counts.
 fn with_full_logs() -> (Bench, u64) {
     let bench = Bench::new(1);
     let epoch = block_on(&*bench.driver, async {
@@ -200,7 +204,7 @@ fn with_full_logs() -> (Bench, u64) {
 }
 
 #[test]
-fn a_missing_drive_is_recorded_where_the_logs_are_full_before_anything_else_is() {
+fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
     let (full, epoch) = with_full_logs();
     let took = {
         let bench = full.cut(0);
@@ -208,7 +212,7 @@ fn a_missing_drive_is_recorded_where_the_logs_are_full_before_anything_else_is()
         block_on(&*bench.driver, bench.open(&[1]));
         bench.driver.now().since(began).as_micros() as u64
     };
-    // Drives that have something of the next epoch, the whole of its checkpoint, and word of the loss in the old one.
+    // The numbers of drives with records of the next epoch, with its complete checkpoint, and with the failure recorded in the old epoch.
     let cut_at = |time: u64| {
         let bench = full.cut(time);
         block_on(&*bench.driver, async {
@@ -230,7 +234,7 @@ fn a_missing_drive_is_recorded_where_the_logs_are_full_before_anything_else_is()
             (next, whole, told)
         })
     };
-    // The checkpoint takes a few flushes only.
+    // The checkpoint takes a few flushes.
     let (mut before, mut after) = (0, took);
     while after - before > 4 {
         let middle = (before + after) / 2;
@@ -239,17 +243,17 @@ fn a_missing_drive_is_recorded_where_the_logs_are_full_before_anything_else_is()
     let mut begun = 0;
     for time in before.saturating_sub(20)..after + 40 {
         let (next, whole, told) = cut_at(time);
-        // The old epoch counts still.
+        // The old epoch still counts.
         if next > 0 && whole < 4 {
             begun += 1;
             assert_eq!(told, 4, "after {time} us");
         }
     }
-    assert!(begun > 10, "{begun}: the cuts miss what they are for");
+    assert!(begun > 10, "{begun}: the cuts miss the checkpoint");
 }
 
 #[test]
-fn a_missing_drive_is_recorded_where_one_metadata_zone_is_left() {
+fn a_missing_drive_is_recorded_with_one_free_metadata_zone() {
     let (full, epoch) = with_full_logs();
     block_on(&*full.driver, async {
         for drive in &full.drives {
@@ -267,7 +271,7 @@ fn a_missing_drive_is_recorded_where_one_metadata_zone_is_left() {
     };
     let (mut some, mut all) = (0, 0);
     for time in (100..200).map(|n| took * n / 200) {
-        // Cut twice: the second time in a mount that has the drive again.
+        // Two cuts: the second one during a mount with the drive present again.
         let mut bench = full.cut(time);
         for devices in [&[1][..], &[]] {
             block_on(&*bench.driver, async {

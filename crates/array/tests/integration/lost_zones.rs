@@ -1,4 +1,4 @@
-//! Zones that two drives lack their part of.
+//! Failed zones: two drives lack their part.
 #![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn wear(ground: &Ground, slot: usize, zone: ZoneId) {
     ground.emus[slot].wear(ZoneId(zone.0 + METADATA_ZONES), ZoneState::Offline);
 }
 
-/// A new drive in the place of one.
+/// Replaces a drive by a new one.
 fn replace(ground: &mut Ground, array: &Arc<Array>, slot: u32) {
     let fresh = Ground::new(4, ZONES, 96, 4).emus[0].media();
     let new = Emu::from_media(fresh, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
@@ -54,7 +54,7 @@ fn is_lost(ground: &Ground, array: &Arc<Array>) {
     );
 }
 
-/// The zone is as any other, after a restart too.
+/// Asserts that the zone works like any other, after a restart too.
 fn is_back(ground: &Ground, array: Arc<Array>) {
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Empty);
     assert_eq!(array.status().failed_zones, []);
@@ -77,7 +77,7 @@ fn copies(ground: &Ground) -> Vec<Arc<Emu>> {
     ground.emus.iter().map(copy).collect()
 }
 
-/// One drive's part of the zone is offline, and another drive is missing, while nobody uses the array.
+/// An array whose zone failed while the array was closed: one drive's part is offline, and another drive is missing.
 fn lost() -> (Ground, Arc<Array>) {
     let ground = ground();
     let array = ground.open(OpenOptions::default());
@@ -91,7 +91,7 @@ fn lost() -> (Ground, Arc<Array>) {
 }
 
 #[test]
-fn a_lost_zone_costs_itself_only_and_comes_back_with_a_reset() {
+fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     let (mut ground, array) = lost();
     is_lost(&ground, &array);
     ground.check(&array, ZoneId(2), 1, 60);
@@ -107,7 +107,7 @@ fn a_lost_zone_costs_itself_only_and_comes_back_with_a_reset() {
     reset(&ground, &array, ZONE).expect_err("a part is offline");
     fail(&ground, &array, 2);
     replace(&mut ground, &array, 2);
-    // New drives have nothing of it: it is no zone of zeros, also after a restart.
+    // New drives lack the content: the zone must not read as zeros, also after a restart.
     is_lost(&ground, &array);
     drop(array);
     let status = ground.wait(array::status(&ground.devices())).expect("told");
@@ -122,7 +122,7 @@ fn a_lost_zone_costs_itself_only_and_comes_back_with_a_reset() {
 }
 
 #[test]
-fn a_zone_may_be_lost_and_come_back_while_the_array_is_in_use() {
+fn a_zone_fails_and_is_reset_while_the_array_is_in_use() {
     for active in [true, false] {
         let mut ground = ground();
         let array = ground.open(OpenOptions::default());
@@ -139,14 +139,14 @@ fn a_zone_may_be_lost_and_come_back_while_the_array_is_in_use() {
         replace(&mut ground, &array, 2);
         is_lost(&ground, &array);
         reset(&ground, &array, ZONE).expect("everything is there");
-        // It may be active again, in the place of another.
+        // The zone may be active again, instead of another one.
         let device: &dyn ZonedDevice = &*array;
         ground.wait(device.zone(ZoneId(3), Action::Reset)).expect("reset");
         is_back(&ground, array);
     }
 }
 
-/// As many zones as may be active, beside the lost one: zone 2 is.
+/// The limit of active zones is reached beside the failed zone.
 fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
     let most = (&**array as &dyn ZonedDevice).geometry().max_active.expect("limited");
     for id in (3..).map(ZoneId).take(most as usize - 1) {
@@ -156,7 +156,7 @@ fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
 }
 
 #[test]
-fn a_lost_zone_is_not_active_after_a_mount() {
+fn a_failed_zone_is_not_active_after_a_mount() {
     let (ground, array) = lost();
     fills_all_others(&ground, &array);
     let physical = ZoneId(ZONE.0 + METADATA_ZONES).0;
@@ -167,16 +167,16 @@ fn a_lost_zone_is_not_active_after_a_mount() {
     }
 }
 
-/// Where it is known that nothing was durable the zone is empty once both drives are replaced.
+/// A zone that is known to have had no durable block is empty once both drives are replaced.
 #[test]
-fn a_zone_that_held_nothing_is_not_lost() {
+fn a_zone_without_durable_content_does_not_fail() {
     for zone in (0..4).map(ZoneId) {
         for (missing, offline) in (0..4).flat_map(|m| (0..4).map(move |o| (m, o))).filter(|(m, o)| m != o) {
             let mut ground = ground();
             let what = format!("zone {zone}, without {missing}, offline on {offline}");
             wear(&ground, offline, zone);
             let array = ground.open_without(missing);
-            // Whether the first block was there only these two can tell.
+            // Only these two drives show whether the first block was written.
             let parity = 3 - zone.index();
             let unknown = missing == parity && offline == (parity + 1) % 4;
             let state = ground.zone(&array, zone).state;

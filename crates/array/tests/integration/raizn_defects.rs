@@ -1,6 +1,6 @@
-//! What goes wrong in RAIZN's published driver, read from its code: the same situation, handled.
+//! Defects of RAIZN's published driver, as its code shows: this array handles the same situations.
 //!
-//! Its metadata is never read back, so that there is no remount · FUA is dropped · appends, opens, closes and finishes
+//! The driver's metadata is never read back, so that there is no remount · FUA is dropped · appends, opens, closes and finishes
 //! never complete · errors of the I/O below are not passed on · the offset of logged parity is wrong for writes that
 //! begin or end within a stripe and reach over several.
 
@@ -57,7 +57,7 @@ fn devices(emus: &[Arc<Emu>], without: Option<usize>) -> Vec<Arc<dyn ZonedDevice
     all.map(|(_, emu)| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
 }
 
-/// An open array, and the same as a device.
+/// An open array, and its device handle.
 struct Open {
     array: Arc<Array>,
     device: Arc<dyn ZonedDevice>,
@@ -82,7 +82,7 @@ async fn create(emus: &[Arc<Emu>]) -> Open {
     open(emus, None).await
 }
 
-/// Blocks `from..from + count` of a zone, the same whenever asked.
+/// The content of blocks `from..from + count` of a zone, a function of their numbers.
 fn content(zone: u32, from: u64, count: u64) -> Vec<u8> {
     let block = |n: u64| {
         let mut rng = SplitMix64::new(u64::from(zone) << 32 ^ n ^ 0x5eed);
@@ -109,7 +109,7 @@ async fn holds(array: &Open, zone: u32, count: u64, when: &str) {
     }
 }
 
-/// Runs to its end, which has to come.
+/// Runs a future to its end; panics if the future does not end.
 fn run<T: Send + 'static>(driver: &Arc<dyn Driver>, what: impl Future<Output = T> + Send + 'static) -> T {
     let clock = Arc::clone(driver);
     block_on(&**driver, async move {
@@ -146,7 +146,7 @@ fn metadata_is_read_back_by_a_remount() {
         let generations = array.array.superblock();
         drop(array);
         for without in [None, Some(0), Some(1), Some(2), Some(3)] {
-            // Each mount on the same drives as they were: a missing one would count as failed from then on.
+            // Each mount uses copies of the same drives: a missing drive counts as failed from then on.
             let media: Vec<Media> = emus.iter().map(|emu| emu.media().clone()).collect();
             let again = over(media, emus[0].driver());
             for mount in ["first mount", "second mount"] {
@@ -222,7 +222,7 @@ fn appends_opens_closes_and_finishes_complete() {
 }
 
 #[test]
-fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
+fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
     let mut passed_on = 0;
     for op in FAULTS {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
@@ -231,7 +231,7 @@ fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
             let array = create(&emus).await;
             write(&array, 0, 0, 2 * STRIPE + 3, Durability::Durable).await.expect("written");
             let failing = |drive: usize| emus[drive].fail(FaultSpec::all(op));
-            // Everything that may be done, and whether all of it went well.
+            // Every operation, and whether all of them succeeded.
             let everything = async |zone: u32| -> zoned::Result<()> {
                 let id = ZoneId(zone);
                 array.zone(id, Action::Open).await?;
@@ -251,7 +251,7 @@ fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
             failing(2);
             let result = everything(2).await;
             if op == FaultOp::Read && result.is_ok() {
-                // What the first one could not read is recorded elsewhere by now.
+                // Blocks that the first drive could not read are relocated by now.
                 holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
                 return 0;
             }
@@ -265,12 +265,12 @@ fn a_failure_of_one_drive_is_seen_and_of_two_is_passed_on() {
             1
         });
     }
-    // Reads of two drives may have been mended, one after the other; all else is an error.
+    // Reads of two drives may have been repaired one after the other; everything else is an error.
     assert!(passed_on >= FAULTS.len() - 1, "{passed_on}");
 }
 
 #[test]
-fn parity_of_unaligned_writes_over_several_stripes_is_where_it_belongs() {
+fn parity_of_unaligned_writes_over_several_stripes_is_in_its_place() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let emus = emus(&driver, true);
     run(&driver, async move {

@@ -1,4 +1,4 @@
-//! A new drive in the place of a lost one: how fast, beside which clients, and what happens to it on the way.
+//! Rebuilds: their rate, their pace beside clients, and failures, restarts and resets during a rebuild.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
         zone_capacity: Blocks(120),
         max_open: Some(9),
         max_active: Some(10),
-        // The stricter kind: what is not written cannot be read.
+        // Strict drives: blocks that are not written cannot be read.
         read_past_pointer: false,
         track_power_cuts: true,
         latency: Latency::all(Duration::from_micros(10)),
@@ -39,7 +39,7 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
 
 type Make = fn(&Arc<dyn Driver>, &str) -> Arc<Emu>;
 
-/// An array of five drives, and what it is made of.
+/// An array of five drives, and the drives.
 struct Bench {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
@@ -76,7 +76,7 @@ fn device(array: &Arc<Array>) -> Arc<dyn ZonedDevice> {
     Arc::clone(array) as Arc<dyn ZonedDevice>
 }
 
-/// The content of block `n` of a zone's life.
+/// The content of block `n` of a generation of a zone.
 fn block(size: usize, zone: u32, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(u64::from(zone) << 40 | n);
     (0..size / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
@@ -151,7 +151,7 @@ fn repair_time(bytes: u64) -> (f64, f64) {
 }
 
 #[test]
-fn a_rebuild_takes_as_long_as_writing_what_is_valid() {
+fn a_rebuild_takes_as_long_as_writing_the_valid_content() {
     let mib = 1 << 20;
     let (short, short_alone) = repair_time(32 * mib);
     let (long, long_alone) = repair_time(96 * mib);
@@ -199,7 +199,7 @@ async fn client(
     }
 }
 
-/// The clients' tail without and beside a rebuild, and the rebuild's rate in MiB/s.
+/// The clients' tail latency without and beside a rebuild, and the rebuild's rate in MiB/s.
 fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
     let bench = Bench::new(3, zn540, 64 << 10);
     block_on(&*bench.driver, async {
@@ -218,7 +218,7 @@ fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
         let start = bench.driver.now();
         let rebuild =
             array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
-        // What is copied in two seconds at the most.
+        // The most that is copied in two seconds.
         while !rebuild.is_over() && bench.driver.now().since(start) < Duration::from_secs(2) {
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
         }
@@ -238,19 +238,19 @@ fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
 }
 
 #[test]
-fn clients_keep_their_tail_and_the_rebuild_moves_on() {
+fn a_rebuild_bounds_the_clients_tail_latency_and_keeps_its_minimum_rate() {
     let (without, beside, rate) = beside_clients(Pace::default());
     assert!(beside < without * 2, "{beside:?}, {without:?} without");
     assert!(rate > 8.0, "{rate:.1} MiB/s");
     let (_, unregarded, fast) = beside_clients(Pace::UNBOUNDED);
     assert!(fast > rate && unregarded > beside, "{fast:.0} MiB/s, {unregarded:?}");
-    // Whatever they suffer, the least rate is kept.
+    // The minimum rate is kept whatever the clients' latency.
     let least = Pace { min_rate: Bytes(100 << 20), max_rate: Some(Bytes(100 << 20)), tail_percent: 1 };
     let (_, _, rate) = beside_clients(least);
     assert!((60.0..101.0).contains(&rate), "{rate:.0} MiB/s");
 }
 
-/// An array of tiny drives with something in its zones: full, open, finished early, and an empty one.
+/// An array of tiny drives with zones that are full, open, finished early, and empty.
 async fn furnish(device: &Arc<dyn ZonedDevice>) {
     for (zone, blocks) in CONTENT {
         write(device, zone, 0, blocks).await;
@@ -268,7 +268,7 @@ async fn verify_all(device: &Arc<dyn ZonedDevice>) {
 }
 
 #[test]
-fn a_rebuild_goes_on_after_a_restart_with_what_is_not_there() {
+fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
     for stop in 1..=4 {
         let mut bench = Bench::new(stop, tiny, 2048);
         let new = bench.fresh();
@@ -286,7 +286,7 @@ fn a_rebuild_goes_on_after_a_restart_with_what_is_not_there() {
             assert_eq!(array.status().members[1].state, MemberState::Rebuilding);
             assert_eq!(array.status().health(), Health::Degraded);
         });
-        // The power goes.
+        // The power is cut.
         let driver: Arc<dyn Driver> = VirtualDriver::new(stop);
         bench.drives[1] = new;
         let cut = |(n, emu): (usize, &Arc<Emu>)| {
@@ -320,7 +320,7 @@ fn a_rebuild_goes_on_after_a_restart_with_what_is_not_there() {
 }
 
 #[test]
-fn a_new_drive_that_fails_leaves_the_array_as_it_was_and_another_one_does() {
+fn after_a_new_drive_fails_another_one_can_replace_it() {
     for after in [0, 1, 9, 14] {
         let mut bench = Bench::new(after, tiny, 2048);
         let (bad, good) = (bench.fresh(), bench.fresh());
@@ -359,7 +359,7 @@ fn a_new_drive_that_fails_leaves_the_array_as_it_was_and_another_one_does() {
 }
 
 #[test]
-fn another_drive_that_fails_during_a_rebuild_ends_it_in_clear_words() {
+fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
     for after in [0, 1, 4] {
         let bench = Bench::new(after, tiny, 2048);
         block_on(&*bench.driver, async {
@@ -374,7 +374,7 @@ fn another_drive_that_fails_during_a_rebuild_ends_it_in_clear_words() {
             }
             let error = rebuild.wait().await.expect_err("two drives are lost").to_string();
             assert!(error.contains("two drives") || error.contains("cannot read what drive 2"), "{error}");
-            // What is read is right, or an error.
+            // A read returns the right content or an error.
             let dev = device(&array);
             let size = dev.geometry().block_size as usize;
             for (zone, blocks) in CONTENT {
@@ -400,7 +400,7 @@ fn another_drive_that_fails_during_a_rebuild_ends_it_in_clear_words() {
 }
 
 #[test]
-fn an_old_drive_that_comes_back_is_left_out() {
+fn a_replaced_drive_that_comes_back_is_left_out() {
     let mut bench = Bench::new(8, tiny, 2048);
     let new = bench.fresh();
     block_on(&*bench.driver, async {
@@ -421,7 +421,7 @@ fn an_old_drive_that_comes_back_is_left_out() {
         verify(&device(&array), 5, 80).await;
     });
     block_on(&*bench.driver, async {
-        // In the place of the new one it is as good as none.
+        // Instead of the new drive the old one counts as missing.
         let mut devices = bench.devices(&[3]);
         devices.push(old as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
@@ -474,7 +474,7 @@ async fn rewrite(device: Arc<dyn ZonedDevice>, zone: u32, seed: u64, blocks: u64
 }
 
 #[test]
-fn zones_that_are_reset_and_written_meanwhile_are_rebuilt_as_they_are() {
+fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
     for seed in 0..12 {
         let mut bench = Bench::new(seed, tiny, 2048);
         let new = bench.fresh();
@@ -526,14 +526,14 @@ fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-/// Of a zone that a client writes as fast as it is copied the last rows come at the pace of the others.
+/// The last rows of a zone that a client writes as fast as the rebuild copies are copied at the pace of the others.
 #[test]
 fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
     // Blocks: of two stripes, eight rows on each drive; of what the zone holds at first, more than one chunk; at the end.
     const STRIPES: u64 = 32;
     const FIRST: u64 = 2048 * 4;
     const LAST: u64 = 16_384 * 4;
-    // What a rebuild may copy in a second, 8192 rows; the client writes 8000.
+    // A rebuild may copy 8192 rows in a second; the client writes 8000.
     let most = Bytes(4 << 20);
     let bench = Bench::new(1, one_zone, 2048);
     block_on(&*bench.driver, async {
@@ -546,7 +546,7 @@ fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
             async move {
                 let (driver, start) = (Arc::clone(device.driver()), device.geometry().start(ZoneId(0)));
                 let mut at = FIRST;
-                // It is there to the end of the rebuild: its last reads make the pace hold.
+                // The client reads until the rebuild ends, so that the pace holds to the end.
                 while !*over.lock() {
                     if at < LAST {
                         write(&device, 0, at, at + STRIPES).await;
@@ -566,7 +566,7 @@ fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
         *over.lock() = true;
         let (progress, written) = (rebuild.progress(), client.await);
         let bytes = progress.bytes.0 as f64;
-        // What has its turn last, a chunk or two stripes, is not waited for.
+        // The last turn, a chunk or two stripes, is not waited for.
         let least = (bytes - 96.0 * 1024.0) / most.0 as f64;
         let took = progress.elapsed.as_secs_f64();
         assert!(took >= least, "{progress:?}, at least {least:.3} s");

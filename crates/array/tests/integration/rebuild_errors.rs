@@ -1,4 +1,4 @@
-//! A rebuild whose sources cannot be read, for a moment or for good.
+//! Rebuilds whose sources have transient or persistent read errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn rows() -> impl Iterator<Item = (usize, u32, u64)> {
 }
 
 #[test]
-fn an_error_that_passes_does_not_end_a_rebuild() {
+fn a_transient_error_does_not_end_a_rebuild() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -54,7 +54,7 @@ fn an_error_that_passes_does_not_end_a_rebuild() {
 }
 
 #[test]
-fn an_error_that_does_not_pass_ends_a_rebuild_in_clear_words() {
+fn a_persistent_error_ends_a_rebuild_with_advice() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -87,8 +87,8 @@ fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
     (0..end).filter(here).collect()
 }
 
-/// Reads everything, block by block: right, or an error that says what to do where it may be one. Gives the blocks that
-/// cannot be read.
+/// Reads everything, block by block: a block has the right content, or an error with advice if the block may be bad. Returns
+/// the blocks that cannot be read.
 async fn read_all(array: &Arc<Array>) -> BTreeSet<(u32, u64)> {
     let dev = device(array);
     let mut errors = BTreeSet::new();
@@ -108,7 +108,7 @@ async fn read_all(array: &Arc<Array>) -> BTreeSet<(u32, u64)> {
 }
 
 #[test]
-fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
+fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -136,7 +136,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             );
             let told = std::iter::from_fn(|| events.try_next());
             let told = told.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
-            // A mount may find out that of a stripe which may have been in flight the parity cannot be known: of another drive.
+            // A mount may find that the parity of a stripe in doubt cannot be known: another drive has bad rows.
             let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
             was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
             assert_eq!(told, new, "{what}: {status:?}");
@@ -159,7 +159,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             errors
         });
         bench.drives[SLOT] = new;
-        // After a power cut, with all drives and without any one: what is read is right.
+        // After a power cut, with all drives and without any one, reads return the right content.
         for without in [None, Some((slot + 1) % 5), Some(SLOT), Some(slot)] {
             let bench = bench.cut(n);
             let without: Vec<usize> = without.into_iter().collect();
@@ -176,12 +176,12 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             });
         }
         let was_lost = was_lost.load(Ordering::Relaxed);
-        // The row can be read again: so can all that follows from it, and nothing is wrong.
+        // The row is readable again: so is everything reconstructed from the row, and no parity mismatches.
         let again = bench.cut(n);
         again.drives[slot].unreadable.lock().clear();
         block_on(&*again.driver, async {
             let array = again.open(&[]).await;
-            // The mount mends parity where it can read all data, and so it can unless the new drive lacks some.
+            // A mount recomputes bad parity if all data of the stripe is readable, which is so unless the new drive has bad data rows.
             if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(SLOT as u32) {
                 assert_eq!(array.status().lost, [], "{what}");
                 mended += u32::from(was_lost);
@@ -189,7 +189,7 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             read_all(&array).await;
             let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
             assert_eq!(report.mismatch_count, 0, "{what}: {report:?}");
-            // And a reset makes an end of it.
+            // A reset clears the bad rows.
             let dev = device(&array);
             dev.zone(ZoneId(zone), Action::Reset).await.expect("reset");
             crate::common::write(&dev, zone, 0, 200).await;
@@ -204,15 +204,15 @@ fn a_row_that_two_drives_lack_is_lost_and_the_rest_is_rebuilt() {
             assert_eq!(array.status().lost, [], "{what}");
         });
     }
-    assert!(mended > 3, "parity was lost and found again {mended} times");
-    // Both data, parity of either, nothing that anybody needs.
+    assert!(mended > 3, "bad parity was recomputed {mended} times");
+    // The cases: data on both drives, parity on either, and rows without content.
     let (data, parity) =
         (kinds.contains(&(1, 1, 2)), kinds.iter().any(|(new, other, _)| (*new, *other) == (0, 1)));
     assert!(data && parity && kinds.iter().any(|(new, other, _)| (*new, *other) == (1, 0)), "{kinds:?}");
 }
 
 #[test]
-fn what_is_lost_is_known_after_a_restart_in_the_middle_of_the_rebuild() {
+fn bad_rows_are_known_after_a_restart_during_the_rebuild() {
     for zones in 1..=5 {
         let mut bench = Bench::new(zones);
         let new = Bench::drive(&bench.driver, 9);
@@ -257,7 +257,7 @@ fn what_is_lost_is_known_after_a_restart_in_the_middle_of_the_rebuild() {
 }
 
 #[test]
-fn a_drive_that_can_read_next_to_nothing_ends_a_rebuild() {
+fn too_many_unreadable_rows_end_a_rebuild() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;

@@ -1,5 +1,5 @@
-//! Drives that take no writes, flushes or zone commands while an array is opened: it is opened without one, and two are an
-//! error in clear words that changes nothing for the worse.
+//! Drives that refuse writes, flushes or zone commands during a mount: the array is opened without one such drive. Two are an
+//! error that names them, and nothing is lost.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice
 
 const FAULTS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
 
-/// An array that a mount has to do everything on that it can: hide rows, finish a reset, write parity.
+/// An array whose mount has to record stale rows, complete a reset and write parity.
 fn furnished() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         furnish(&device(&array)).await;
         drop(array);
-        // As if it had been in flight when the power went.
+        // Blocks that were in flight at the power cut.
         for (slot, zone, count) in [(1, 3, 6), (3, 3, 2), (2, 5, 3), (4, 1, 9)] {
             let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
             let zone = ZoneId(zone + METADATA);
@@ -30,13 +30,13 @@ fn furnished() -> Bench {
     bench
 }
 
-/// Hidden rows stay, or every zone with any is rebuilt.
+/// Mount options: stale rows stay, or every zone with stale rows is rewritten.
 fn options(rebuild_above: u64) -> OpenOptions {
     OpenOptions { rebuild_above: Bytes(rebuild_above), ..OpenOptions::default() }
 }
 
-/// Opens an array one drive of which fails something, and says whether the mount met that: what comes later may. It holds
-/// everything, now and after a power cut.
+/// Opens an array of which one drive fails some operations. True if the mount met a failure; later operations may meet one too.
+/// Asserts that the array has all its content, now and after a power cut.
 fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool {
     let (met, left_out) = block_on(&*bench.driver, async {
         let array = Array::open(bench.devices(&[]), options.clone()).await;
@@ -54,7 +54,7 @@ fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool 
         (status.health() == Health::Degraded, array.status().health() == Health::Degraded)
     });
     assert!(left_out || !met, "{what}");
-    // The drive is as good as new, and stays out.
+    // The drive works again, and is still left out.
     let again = bench.cut(7);
     block_on(&*again.driver, async {
         let told = array::status(&again.devices(&[])).await.expect("told").health();
@@ -88,21 +88,21 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
                     let what = format!("drive {slot}, {op:?} after {after}, above {rebuild_above}");
                     block_on(&*again.driver, async {
                         let told = array::status(&again.devices(&[])).await.expect("told");
-                        assert_eq!(told.health(), Health::Clean, "nobody asked it for anything yet");
+                        assert_eq!(told.health(), Health::Clean, "a status submits no writes");
                     });
                     if !opens(&again, slot, &options(rebuild_above), &what) {
                         break;
                     }
                     met += 1;
                 }
-                assert!(met > 0, "{op:?}: a mount does some");
+                assert!(met > 0, "{op:?}: a mount submits some");
             }
         }
     }
 }
 
 #[test]
-fn a_drive_that_goes_at_any_moment_of_a_mount_is_left_out() {
+fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
     let bench = furnished();
     for rebuild_above in [0, 1 << 20] {
         for slot in [0, 3] {
@@ -111,7 +111,7 @@ fn a_drive_that_goes_at_any_moment_of_a_mount_is_left_out() {
                 let again = bench.copy();
                 again.drives[slot].unplug(after);
                 let what = format!("drive {slot} goes after {after}, above {rebuild_above}");
-                // What it does later fails it as well, so that only the mount is looked at.
+                // Later operations would fail the drive too, so that only the mount is tested.
                 let health = block_on(&*again.driver, async {
                     let array = Array::open(again.devices(&[]), options(rebuild_above)).await;
                     let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -124,7 +124,7 @@ fn a_drive_that_goes_at_any_moment_of_a_mount_is_left_out() {
                 }
                 after += 1;
             }
-            assert!(after > 20, "a mount asks a drive for some");
+            assert!(after > 20, "a mount submits operations to each drive");
         }
     }
 }
@@ -160,9 +160,9 @@ fn a_drive_that_came_up_read_only_is_left_out() {
     }
 }
 
-/// The kinds of the others: with zones that say nothing of it, a drive may refuse writes as a read-only one does.
+/// Errors of drives whose zone reports show no fault: a drive may refuse writes like a read-only one.
 #[test]
-fn an_error_of_the_machine_fails_no_drive() {
+fn an_error_of_the_host_fails_no_drive() {
     let bench = furnished();
     for (kind, blamed) in [
         (ErrorKind::Host, false),
@@ -189,7 +189,7 @@ fn an_error_of_the_machine_fails_no_drive() {
 }
 
 #[test]
-fn a_second_drive_that_fails_at_a_mount_is_an_error_in_clear_words() {
+fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
     let bench = furnished();
     for op in FAULTS {
         for (first, second) in [(0, 1), (3, 1), (2, 4)] {
@@ -210,7 +210,7 @@ fn a_second_drive_that_fails_at_a_mount_is_an_error_in_clear_words() {
                         assert!(words.contains(&format!("emu:{}", first.max(second))) || missing, "{words}");
                     }
                 });
-                // What failed for a while is there again: one drive is lacking at most, and nothing is lost.
+                // The drives work again: at most one has failed, and nothing is lost.
                 let again = again.cut(3);
                 block_on(&*again.driver, async {
                     let array = again.open(&[]).await;

@@ -1,4 +1,4 @@
-//! Zones that come back with blocks above their pointer: they go on, with relocated stripe units, or rebuilt.
+//! Zones with blocks above their pointer after a mount: their content is relocated, or the zone is rewritten.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
 use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(2);
-/// What is written before the blocks that nobody knows of, in units of 4 blocks on 4 drives: a stripe and a half.
+/// Blocks written below the unacknowledged ones, in units of 4 blocks on 4 drives: a stripe and a half.
 const BEFORE: u64 = 18;
 const CAPACITY: u64 = 128;
 
-/// An array with 7 unknown blocks on drives 0 and 3, over the end of a stripe unit: where parity belongs, and data.
+/// An array with 7 unacknowledged blocks on drives 0 and 3, across the end of a stripe unit: in places of parity and of data.
 fn ground() -> Ground {
     let ground = Ground::new(4, 5, CAPACITY, 4);
     let array = ground.open(OpenOptions::default());
@@ -29,7 +29,7 @@ fn never() -> OpenOptions {
 }
 
 #[test]
-fn a_zone_with_blocks_above_its_pointer_goes_on() {
+fn a_zone_with_stale_rows_takes_writes() {
     let ground = ground();
     let array = ground.open(never());
     let info = ground.zone(&array, ZONE);
@@ -41,7 +41,7 @@ fn a_zone_with_blocks_above_its_pointer_goes_on() {
     ground.write(&array, ZONE, 1, 70, 3 * CAPACITY, 11);
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
     ground.check(&array, ZONE, 1, 3 * CAPACITY);
-    // Only what is hidden is written twice.
+    // Only content of stale rows is written twice.
     assert_eq!(array.counters().relocations, counters.relocations);
 }
 
@@ -69,7 +69,7 @@ fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
 }
 
 #[test]
-fn a_drive_lost_while_units_are_relocated_is_made_up_for_and_replaced() {
+fn a_drive_that_fails_beside_relocated_units_is_reconstructed_and_replaced() {
     let ground = ground();
     let array = ground.open(never());
     ground.write(&array, ZONE, 1, BEFORE, 30, 2);
@@ -84,7 +84,7 @@ fn a_drive_lost_while_units_are_relocated_is_made_up_for_and_replaced() {
 }
 
 #[test]
-fn a_zone_with_too_many_is_rebuilt_in_its_place() {
+fn a_zone_with_too_many_stale_rows_is_rewritten() {
     let ground = ground();
     let array = ground.open(OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() });
     let records: Vec<String> = ground
@@ -106,7 +106,7 @@ fn a_zone_with_too_many_is_rebuilt_in_its_place() {
 }
 
 #[test]
-fn what_does_not_fit_the_logs_is_rebuilt_and_memory_stays_bounded() {
+fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
     let ground = ground();
     // The logs may hold a quarter of a metadata zone of relocated units: 32 blocks here.
     for zone in [1, 3].map(ZoneId) {
@@ -130,8 +130,8 @@ fn what_does_not_fit_the_logs_is_rebuilt_and_memory_stays_bounded() {
 }
 
 #[test]
-fn a_log_without_room_for_the_records_of_a_rebuilt_zone_moves_first() {
-    // Twenty zones with hidden rows, and with all their partial parity in the log of drive 0.
+fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
+    // Twenty zones with stale rows, and with all their partial parity in the log of drive 0.
     let (zones, capacity) = (20, 94);
     let ground = Ground::with_open(4, zones, capacity, 1, zones + 2);
     let layout = Layout { drives: 4, unit: 1, zone_capacity: capacity };
@@ -151,14 +151,14 @@ fn a_log_without_room_for_the_records_of_a_rebuilt_zone_moves_first() {
     (0..zones).for_each(|zone| ground.check(&array, ZoneId(zone), 1, 40));
 }
 
-/// The parity of a stripe of which not all was written when the power went lies in a log: it has nothing to do with what
-/// the zone holds then, nor with what is written there later.
+/// The log holds relocated parity of a stripe whose blocks did not all land before the power cut: the parity matches neither
+/// the zone's content after the mount nor later writes.
 #[test]
 fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
     for lost in 0..4 {
         let mut ground = ground();
         let array = ground.open(never());
-        // Drive 2 has the stripe's first blocks above the pointer: they stay in its cache. Its parity is hidden.
+        // Drive 2's place of the stripe's first blocks is above the pointer: they stay in the drive's cache. The place of the parity is stale.
         let stays = ground.emus[2].media();
         ground.write(&array, ZONE, 9, BEFORE, 24, 6);
         drop(array);
@@ -184,7 +184,7 @@ fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
 }
 
 #[test]
-fn a_reset_makes_an_end_of_it() {
+fn a_reset_forgets_relocated_content() {
     let ground = ground();
     let array = ground.open(never());
     ground.write(&array, ZONE, 1, BEFORE, 40, 3);
@@ -198,7 +198,7 @@ fn a_reset_makes_an_end_of_it() {
 }
 
 #[test]
-fn a_finish_over_hidden_rows_keeps_the_content() {
+fn a_finish_over_stale_rows_keeps_the_content() {
     for lost in 0..4 {
         let ground = ground();
         let array = ground.open(never());
@@ -213,10 +213,10 @@ fn a_finish_over_hidden_rows_keeps_the_content() {
     }
 }
 
-/// Parity that a mount makes to fit lies in the logs too, though no row is hidden: it counts, and goes to its place where
-/// there is no room.
+/// Parity that a resync recomputes is relocated too, without stale rows: it counts towards the bound, and a zone rewrite puts it
+/// in its place if the logs have no room.
 #[test]
-fn parity_without_hidden_rows_is_counted_too() {
+fn relocated_parity_without_stale_rows_is_bounded_too() {
     let (drive, zones, end) = (1, 6, 100);
     let layout = Layout { drives: 4, unit: 4, zone_capacity: CAPACITY };
     let ground = Ground::new(4, zones, CAPACITY, 4);
@@ -224,7 +224,7 @@ fn parity_without_hidden_rows_is_counted_too() {
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
-    // Two stripes of each zone, or more, have their parity on the drive: none fits.
+    // Two stripes of each zone, or more, have their parity on the drive: the logs have room for none.
     for zone in (0..zones).map(ZoneId) {
         let rows = layout.stripe_of(zoned::Blocks(end)).0 * layout.unit;
         ground.rewrite(drive, zone, |row| {
@@ -237,7 +237,7 @@ fn parity_without_hidden_rows_is_counted_too() {
         let of =
             |kind: &str| drives[drive].records.iter().filter(|record| record.kind == kind).count() as u64;
         assert!(of("swap") >= 1, "{} swaps", of("swap"));
-        // A zone's records of before it was rebuilt are there still.
+        // Records from before a zone's rewrite are still in the log.
         drop(array);
         let array = ground.open(never());
         let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
@@ -257,9 +257,9 @@ fn parity_without_hidden_rows_is_counted_too() {
     }
 }
 
-/// What a drive cannot read of a zone is no reason to refuse the mount: its part stays as it is, with what is relocated of it.
+/// Unreadable rows of a part do not stop a mount: the part is not rewritten, and its relocated content stays in the log.
 #[test]
-fn a_part_that_cannot_be_read_is_not_rebuilt_and_costs_nothing() {
+fn a_part_that_cannot_be_read_is_not_rewritten_and_stays_readable_elsewhere() {
     for slot in [0, 3] {
         let ground = ground();
         let physical = ZoneId(ZONE.0 + crate::ground::METADATA_ZONES);

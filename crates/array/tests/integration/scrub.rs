@@ -1,4 +1,4 @@
-//! Blocks that a drive cannot read, or reads wrongly: repaired when a client reads them, and by a scrub.
+//! Blocks that a drive cannot read, or reads wrongly: repaired by clients' reads and by scrubs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ async fn settle(bench: &Bench) {
 }
 
 #[test]
-fn a_block_that_cannot_be_read_is_repaired_once() {
+fn an_unreadable_block_is_repaired_once() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -30,7 +30,7 @@ fn a_block_that_cannot_be_read_is_repaired_once() {
         let first = array.counters();
         assert!(first.read_errors == 3 && first.read_errors == first.read_repairs, "{first:?}");
         assert!(first.relocations == 3, "{first:?}");
-        // The next read finds it.
+        // The next read finds the relocated content.
         verify_all(&dev).await;
         settle(&bench).await;
         assert_eq!(array.counters().read_errors, first.read_errors);
@@ -58,7 +58,7 @@ fn a_block_that_cannot_be_read_is_repaired_once() {
 }
 
 #[test]
-fn a_repaired_block_is_forgotten_with_its_zone() {
+fn a_reset_forgets_repaired_blocks() {
     let bench = Bench::new(2);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -105,7 +105,7 @@ fn two_unreadable_blocks_of_a_row_are_an_error_and_never_wrong_data() {
 }
 
 #[test]
-fn a_scrub_mends_what_cannot_be_read_and_reports_what_does_not_fit() {
+fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
     let bench = Bench::new(4);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -130,7 +130,7 @@ fn a_scrub_mends_what_cannot_be_read_and_reports_what_does_not_fit() {
         assert_eq!((counters.scrub_errors, counters.scrub_mismatches), (5, 1), "{counters:?}");
         verify(&dev, 0, 0, 1920).await;
         assert_eq!(array.counters().read_repairs, 0, "the scrub recorded them");
-        // Again: nothing is left to mend. The data is believed where somebody says so.
+        // Again: nothing is left to repair. Parity is rewritten from the data on request only.
         let again = array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }).await;
         let again = again.expect("scrubbed");
         assert_eq!((again.read_errors, again.mismatch_count, again.parity_rewritten), (0, 1, 1), "{again:?}");
@@ -156,7 +156,7 @@ fn a_scrub_runs_beside_clients_and_refuses_an_array_that_lacks_a_drive() {
         furnish(&dev).await;
         let scrub = array.start_scrub(ScrubOptions::default()).expect("begun");
         assert!(array.start_scrub(ScrubOptions::default()).is_err());
-        // Zones that are written and reset meanwhile.
+        // Zones are written and reset meanwhile.
         write(&dev, 3, 802, 1500).await;
         dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
         write(&dev, 0, 0, 300).await;
@@ -177,7 +177,7 @@ fn a_scrub_runs_beside_clients_and_refuses_an_array_that_lacks_a_drive() {
 }
 
 #[test]
-fn a_zone_of_a_drive_that_wears_out_is_read_from_the_others() {
+fn an_offline_zone_is_read_from_the_other_drives() {
     let bench = Bench::new(6);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -191,7 +191,7 @@ fn a_zone_of_a_drive_that_wears_out_is_read_from_the_others() {
         assert_eq!((worn.len(), worn[0].slot, worn[0].state), (1, Slot(0), ZoneState::Offline));
         assert_eq!(array.status().health(), Health::Clean, "a zone is not a drive");
         assert!(array.status().advice()[0].contains("wore out"), "{:?}", array.status().advice());
-        // A write finds out that a zone is read-only.
+        // A write reveals that a zone is read-only.
         let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
         let error = dev
             .write(at, crate::common::blocks(1, 37, 70), zoned::Durability::Cached)
@@ -212,7 +212,7 @@ fn a_zone_of_a_drive_that_wears_out_is_read_from_the_others() {
 }
 
 #[test]
-fn many_errors_are_told_and_fail_nothing() {
+fn many_media_errors_are_reported_and_fail_no_drive() {
     let bench = Bench::new(7);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -230,14 +230,14 @@ fn many_errors_are_told_and_fail_nothing() {
         assert!(status.advice().iter().any(|a| a.contains("replace it soon")), "{:?}", status.advice());
         let told = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "many-errors");
         assert_eq!(told.count(), 1);
-        // The log has room for some, not for all of a zone; what is not recorded is read from the others each time.
+        // The log has room for some rows of a zone; the others are reconstructed at each read.
         assert!(array.counters().relocations > 0);
         verify(&dev, 0, 0, 1920).await;
     });
 }
 
 #[test]
-fn a_power_cut_while_places_are_mended_loses_nothing() {
+fn a_power_cut_during_read_repairs_loses_nothing() {
     let mut mended = 0;
     for seed in 0..40_u64 {
         let bench = Bench::new(seed);
@@ -256,7 +256,7 @@ fn a_power_cut_while_places_are_mended_loses_nothing() {
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(seed * 15))).await;
             mended += u64::from(scrub.is_over() || array.counters().relocations > 0);
         });
-        // Twice: the second time over what the first mount made of it.
+        // Twice: the second cut follows the first mount's recovery.
         let again = bench.cut(seed);
         for bench in [again.cut(seed + 1), again] {
             block_on(&*bench.driver, async {
@@ -268,11 +268,11 @@ fn a_power_cut_while_places_are_mended_loses_nothing() {
             });
         }
     }
-    assert!((8..40).contains(&mended), "{mended}: the cuts miss what they are for");
+    assert!((8..40).contains(&mended), "{mended}: the cuts miss the repairs");
 }
 
 #[test]
-fn a_read_that_the_machine_refuses_fails_no_drive() {
+fn a_read_that_fails_with_a_host_error_fails_no_drive() {
     for kind in [ErrorKind::Host, ErrorKind::Unknown] {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
@@ -292,7 +292,7 @@ fn a_read_that_the_machine_refuses_fails_no_drive() {
     }
 }
 
-/// A drive that takes few blocks at a time.
+/// A drive with a small maximum transfer.
 #[derive(Debug)]
 struct Short {
     inner: Arc<Flaky>,
@@ -301,7 +301,7 @@ struct Short {
 }
 
 impl Short {
-    /// More than a stripe unit and a header, and less than anything would read at once.
+    /// More than a stripe unit and a header, and less than any part of the array would read at once.
     const MOST: Blocks = Blocks(8);
 
     fn over(inner: &Arc<Flaky>) -> Arc<Short> {
@@ -334,7 +334,7 @@ impl ZonedDevice for Short {
 }
 
 #[test]
-fn members_that_take_few_blocks_at_a_time_are_scrubbed_checked_and_copied_from_in_such_pieces() {
+fn scrub_check_and_rebuild_respect_the_drives_maximum_transfer() {
     let bench = Bench::new(31);
     let short: Vec<Arc<Short>> = bench.drives.iter().map(Short::over).collect();
     let devices = || short.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
@@ -348,7 +348,7 @@ fn members_that_take_few_blocks_at_a_time_are_scrubbed_checked_and_copied_from_i
         let checked = array::check(&devices(), CheckOptions { deep: true }).await.expect("checked");
         assert_eq!(checked.problems, [], "{checked:?}");
         let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");
-        // A new drive that takes more.
+        // The new drive has a larger maximum transfer.
         array.fail(Slot(0)).await.expect("failed");
         let new = Bench::drive(&bench.driver, 7);
         array.replace(Slot(0), new).await.expect("rebuilt");

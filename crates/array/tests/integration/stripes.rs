@@ -1,5 +1,5 @@
-//! What stripes cost: whole ones are written without a read and without a log, neighbours in flight that fill one count as
-//! whole, and what is kept in memory of those that are not full is bounded.
+//! The cost of stripes: whole stripes are written without a read and without a log record, writes in flight that fill a stripe
+//! count as whole, and partly written stripes take bounded memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const WINDOW: u64 = 16 << 20;
 struct Counted {
     inner: Arc<Emu>,
     reads: AtomicU64,
-    /// Of data zones, now and at most.
+    /// Bytes in flight in data zones, now and at most.
     flying: Arc<AtomicU64>,
     most: AtomicU64,
 }
@@ -89,7 +89,7 @@ fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<Cou
     (driver, drives, array)
 }
 
-/// Writes blocks of a zone in pieces of these lengths: all at once, or one after the other. Gives what the array counted.
+/// Writes blocks of a zone in pieces of these lengths: all at once, or one after the other. Returns the array's counters.
 async fn write(array: &Arc<Array>, zone: u32, from: u64, pieces: &[u64], at_once: bool) -> Counters {
     let (dev, before) = (device(array), array.counters());
     let (mut at, mut flights) = (from, Vec::new());
@@ -115,7 +115,7 @@ async fn write(array: &Arc<Array>, zone: u32, from: u64, pieces: &[u64], at_once
     }
 }
 
-/// Bytes of so many blocks.
+/// The bytes of `blocks` blocks.
 fn bytes(blocks: u64) -> u64 {
     blocks * BLOCK as u64
 }
@@ -123,7 +123,7 @@ fn bytes(blocks: u64) -> u64 {
 #[test]
 fn whole_stripes_are_written_without_a_read_and_without_a_log() {
     let (driver, drives, array) = ground(4, UNIT, 480);
-    assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "what the array asks for is a stripe");
+    assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "the recommended write is a stripe");
     block_on(&*driver, async {
         let reads = |drives: &[Arc<Counted>]| -> u64 {
             drives.iter().map(|drive| drive.reads.load(Ordering::Relaxed)).sum()
@@ -135,7 +135,7 @@ fn whole_stripes_are_written_without_a_read_and_without_a_log() {
             assert_eq!(counted.parity_bytes * 4, counted.data_bytes);
             assert_eq!((counted.partial_parity_bytes, counted.metadata_bytes), (0, 0));
         }
-        // Nor does what begins in the middle of a stripe read what is there.
+        // A write that begins in the middle of a stripe reads nothing either.
         let counted = write(&array, 3, 0, &[5, 3, 8, 20, 12, 1, 31], false).await;
         assert_eq!(counted.data_bytes, bytes(80));
         assert_eq!(counted.parity_bytes, bytes(20));
@@ -154,7 +154,7 @@ fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
             let blocks: u64 = pieces.iter().sum();
             assert_eq!(counted.parity_bytes, bytes(blocks / 4));
             assert_eq!(counted.partial_parity_bytes, 0, "in flight: {pieces:?}");
-            // The same writes one after the other do.
+            // The same writes one after the other log partial parity.
             let counted = write(&array, zone, blocks, pieces, false).await;
             assert!(counted.partial_parity_bytes > 0, "one after the other: {pieces:?}");
             verify(&device(&array), zone, 0, 2 * blocks).await;
@@ -163,7 +163,7 @@ fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
 }
 
 #[test]
-fn what_stripes_that_are_not_full_hold_in_memory_is_a_unit_for_each_zone() {
+fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
     const ZONES: u32 = 60;
     let (driver, _, array) = ground(ZONES, UNIT, 640);
     block_on(&*driver, async {
@@ -177,7 +177,7 @@ fn what_stripes_that_are_not_full_hold_in_memory_is_a_unit_for_each_zone() {
             assert_eq!(array.stripe_buffers(), Bytes(expected), "zones 0 to {zone}");
         }
         assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
-        // Writing on in them adds nothing; filling them gives it back.
+        // More writes to these stripes take no more memory; filling the stripes releases it.
         for zone in 0..ZONES {
             let len = 1 + u64::from(zone) % (3 * STRIPE);
             write(&array, zone, len, &vec![1; (len.next_multiple_of(STRIPE) - len) as usize], false).await;
@@ -189,7 +189,7 @@ fn what_stripes_that_are_not_full_hold_in_memory_is_a_unit_for_each_zone() {
 
 #[test]
 fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
-    // 48 MiB are asked for at once, in transfers of a MiB.
+    // 48 MiB are submitted at once, in transfers of a MiB.
     const TRANSFER: u64 = 2048;
     let (driver, drives, array) = ground(1, 128, 24 << 10);
     let dev = device(&array);

@@ -1,6 +1,5 @@
-//! What an array of five zn540 writes and reads in virtual time, beside one of its drives: rates, the ceiling of one
-//! write at a time, and tails under the same load for each drive. Virtual time is a function of the code, so that these
-//! numbers are asserted.
+//! Rates and tail latencies of an array of five zn540 in virtual time, compared with one of its drives. Virtual time is a
+//! function of the code, so that these numbers are asserted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,12 +35,12 @@ fn array() -> Arc<Array> {
     })
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Run {
     /// MiB/s.
     rate: f64,
-    /// Microseconds: of 999 in 1000 operations no more, and on average.
+    /// Latencies in microseconds: 99.9th percentile, and mean.
     p999: f64,
     mean: f64,
 }
@@ -60,7 +59,7 @@ fn run(device: &Arc<dyn ZonedDevice>, write: bool, total: u64, piece: u64, depth
                 let (next, times) = (Arc::clone(&next), Arc::clone(&times));
                 spawn(&*driver, "client", async move {
                     loop {
-                        // Nothing comes between this and the submission: writes are in order.
+                        // Nothing runs between this line and the submission: writes are in order.
                         let at = next.fetch_add(piece, Ordering::Relaxed);
                         if at >= total {
                             return;
@@ -109,7 +108,7 @@ fn whole_stripes_are_written_at_the_bandwidth_of_four_drives() {
     }
 }
 
-/// Microseconds that a drive with nothing else to do takes for a write of so many blocks.
+/// Microseconds that an idle drive takes for a write of `blocks` blocks.
 fn idle(blocks: u64) -> f64 {
     let device = one();
     let driver = Arc::clone(device.driver());
@@ -128,12 +127,12 @@ fn idle(blocks: u64) -> f64 {
 
 #[test]
 fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
-    // A record of partial parity is a block longer than the rows that it is about.
+    // A record of partial parity is a block longer than its rows.
     let logged = |rows: u64| idle(rows).max(idle(rows + 1));
-    // Whole stripes keep all drives busy: no more than their bandwidth.
+    // Whole stripes keep all drives busy: their bandwidth is the ceiling.
     let busy = UNIT as f64 / 256.0 / writes(&one(), 64 << 10, UNIT, 32).rate * 1e6;
     for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT), ("256 KiB", 4 * UNIT)] {
-        // With the last of a stripe's four units its parity goes to its place, and nothing is logged.
+        // With the last of a stripe's four units the parity goes to its place, and nothing is logged.
         let ceiling = match piece {
             64 => idle(UNIT).max(busy),
             _ => (3.0 * logged(piece) + idle(piece)) / 4.0,
@@ -157,7 +156,7 @@ fn all_drives_are_read_at_once() {
     let one = run(&device, false, 16 << 10, UNIT, 32).rate;
     let device = fresh();
     writes(&device, 64 << 10, 4 * UNIT, 32);
-    // The second has as many reads in flight as five drives with 32 each.
+    // The second run has as many reads in flight as five drives with 32 each.
     for (piece, depth, least) in [(4 * UNIT, 32, 0.98), (UNIT, 160, 0.98), (UNIT, 32, 0.98)] {
         let rate = run(&device, false, 64 << 10, piece, depth).rate;
         let share = rate / one / DRIVES;
@@ -188,7 +187,7 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
 
 #[test]
 fn units_written_32_at_a_time_have_the_tail_of_one_drive() {
-    // With their parity five drives have 8 each in flight.
+    // Parity included, each of the five drives has 8 writes in flight.
     let drive = writes(&one(), 32 << 10, UNIT, 8);
     let array = writes(&fresh(), 128 << 10, UNIT, 32);
     let share = array.p999 / drive.p999;

@@ -41,7 +41,7 @@ fn records(ground: &Ground, kind: &str) -> Vec<usize> {
     drives.iter().map(|drive| drive.records.iter().filter(|record| record.kind == kind).count()).collect()
 }
 
-/// The same content after another mount, and without any one drive.
+/// Asserts the same content after another mount, and without any one drive.
 fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
     let array = ground.open(OpenOptions::default());
     assert!(content(ground, &array) == shown, "after another mount");
@@ -53,7 +53,7 @@ fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
     }
 }
 
-/// Every stripe of every zone from one on is torn. To log the parity of all of them would take the logs several times.
+/// Every stripe of every zone is torn from one stripe on. The parity of all of them is several times as large as the logs.
 #[test]
 fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
@@ -72,12 +72,12 @@ fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     stays(&ground, &shown);
 }
 
-/// What fits the logs is kept: nobody knows whether it was durable.
+/// Blocks whose parity fits the logs are kept: whether they were durable is unknown.
 #[test]
-fn a_torn_zone_keeps_its_blocks_where_the_logs_have_room() {
+fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
     let ground = full(layout, 20);
-    // Parity of two stripes alone.
+    // Only two stripes have mismatching parity.
     ground.rewrite(0, ZoneId(2), |row| {
         row > 12 && row < 19 && layout.parity(ZoneId(2), Stripe(row)) == Slot(0)
     });
@@ -88,9 +88,9 @@ fn a_torn_zone_keeps_its_blocks_where_the_logs_have_room() {
     stays(&ground, &shown);
 }
 
-/// The parity of one torn stripe of each zone is more than the logs may keep for good: zones are rebuilt in their place.
+/// The parity of one torn stripe of each zone exceeds the bound of relocated content: zones are rewritten.
 #[test]
-fn full_zones_are_rebuilt_where_their_parity_does_not_fit_the_logs() {
+fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
     let layout = Layout { drives: 3, unit: 5, zone_capacity: 93 };
     let drive = 0;
     let ground = full(layout, 20);
@@ -106,7 +106,7 @@ fn full_zones_are_rebuilt_where_their_parity_does_not_fit_the_logs() {
     let shown = content(&ground, &array);
     drop(array);
     stays(&ground, &shown);
-    // A quarter of a metadata zone, in units and their headers.
+    // The bound is a quarter of a metadata zone, counted in units and their headers.
     let left = records(&ground, "relocated")[drive as usize] as u64;
     assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
 }
@@ -114,7 +114,7 @@ fn full_zones_are_rebuilt_where_their_parity_does_not_fit_the_logs() {
 /// A power cut fills three of four physical zones: the zone ends in the middle of a stripe of zeros. The pointer of a physical zone
 /// that becomes read-only later does not tell which rows of parity were filled: the log must hold the parity of that stripe.
 #[test]
-fn the_last_stripe_of_a_full_zone_follows_from_the_log() {
+fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
     let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
     let (written, end) = (12, 20);
     for missing in [0, 1] {
@@ -141,9 +141,9 @@ fn the_last_stripe_of_a_full_zone_follows_from_the_log() {
     }
 }
 
-/// A block whose drive's part of the zone is offline, and whose parity another drive cannot read, is lost; its zone is not.
+/// A block is lost if its drive's part of the zone is offline and another drive cannot read the parity; the zone has not failed.
 #[test]
-fn a_block_that_follows_from_nothing_is_a_media_error() {
+fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
     let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
     let ground = Ground::new(4, ZONES, layout.zone_capacity, layout.unit);
     let array = ground.open(OpenOptions::default());
@@ -159,7 +159,7 @@ fn a_block_that_follows_from_nothing_is_a_media_error() {
         let into = BufMut::zeroed((to - from) as usize * BLOCK as usize);
         ground.wait(device.read(start.plus(Blocks(from)), into))
     };
-    // Alone, and as a part of a longer read.
+    // The block alone, and as a part of a longer read.
     for (from, to) in [(4, 5), (0, 8)] {
         let error = read(from, to).expect_err("two drives lack their parts");
         assert_eq!(error.kind(), ErrorKind::Media, "{error}");

@@ -1,5 +1,5 @@
-//! Blocks of the metadata logs that a drive cannot read at a mount: the drive is left out, whatever stood there, nothing of it
-//! is overwritten before it is replaced, and nothing is lost.
+//! Unreadable blocks of a metadata log at a mount: the drive is left out whichever records are unreadable, the drive is not
+//! overwritten before its replacement, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use array::{Array, CheckOptions, Health, MemberState, OpenOptions, RecordDump, S
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, Lba, ZoneId, ZonedDevice};
 
-/// An array with records of every kind that one in use has.
+/// An array with log records of every kind that an array in use writes.
 fn furnished() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
@@ -19,7 +19,7 @@ fn furnished() -> Bench {
         write(&dev, 5, 0, 60).await;
         furnish(&dev).await;
         dev.zone(ZoneId(5), Action::Reset).await.expect("reset");
-        // Every drive cannot read rows of data and of parity, each of a stripe of its own.
+        // Every drive has unreadable rows of data and of parity, each in a stripe of its own.
         for stripe in 0..25 {
             let drive = &bench.drives[stripe as usize / 5];
             drive.unreadable.lock().insert(drive.row(0, 4 * stripe + 1));
@@ -36,14 +36,14 @@ fn records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
     block_on(&*bench.driver, array::dump(&[drive])).expect("dumped").remove(0).records
 }
 
-/// Opens an array of which `slot` cannot read its metadata, and waits until it is whole again.
+/// Opens an array whose drive in `slot` has unreadable metadata, replaces the drive, and waits for the rebuild.
 fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
     block_on(&*bench.driver, async {
         let told = array::status(&bench.devices(&[])).await.expect("told");
         let array = bench.open(&[]).await;
         verify_all(&device(&array)).await;
         let state = array.status().members[slot].state;
-        // Without its superblock nobody can tell whose it is.
+        // Without its superblock the drive belongs to no known array.
         let told = told.members[slot].state;
         assert!(
             told == state || told == MemberState::Missing,
@@ -54,7 +54,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
                 assert_eq!(state, MemberState::Rebuilding, "{what}");
                 rebuild.wait().await.expect("rebuilt");
             }
-            // A drive that was whole is not emptied before somebody says so.
+            // A drive that was a good member is not reset without an order.
             None => {
                 assert_eq!(state, MemberState::Failed, "{what}");
                 let same = Arc::clone(&bench.drives[slot]) as Arc<dyn ZonedDevice>;
@@ -67,7 +67,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
         assert_eq!((report.lost, report.mismatch_count), (0, 0), "{what}: {report:?}");
         device(&array).flush().await.expect("flushed");
     });
-    // What is written anew can be read.
+    // Blocks that are written again are readable.
     bench.drives[slot].unreadable.lock().clear();
     block_on(&*bench.driver, async {
         let array = bench.open(&[(slot + 1) % 5]).await;
@@ -77,7 +77,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
 }
 
 #[test]
-fn an_unreadable_record_of_any_kind_costs_nothing() {
+fn an_unreadable_record_of_any_kind_loses_no_data() {
     let bench = furnished();
     let mut kinds = BTreeSet::new();
     for slot in 0..5 {
@@ -117,7 +117,7 @@ fn last_of(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
 }
 
 #[test]
-fn what_a_new_drive_noted_and_cannot_read_is_copied_again() {
+fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
     let bench = furnished();
     let new = Bench::drive(&bench.driver, 9);
     block_on(&*bench.driver, async {
@@ -138,11 +138,11 @@ fn what_a_new_drive_noted_and_cannot_read_is_copied_again() {
 }
 
 #[test]
-fn a_zone_in_the_swap_zone_that_cannot_be_read_is_rebuilt_from_the_others() {
+fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
     let mut met = 0;
     for after in (4..200).step_by(3) {
         let bench = furnished();
-        // Garbage above the pointer of zone 3 hides rows: the zone is rebuilt at the mount, which is cut short.
+        // Garbage above the pointer of zone 3 makes rows stale: the mount rewrites the zone, and the power is cut meanwhile.
         let raw = Arc::clone(&bench.drives[1].inner) as Arc<dyn ZonedDevice>;
         block_on(&*bench.driver, async {
             let zone = ZoneId(3 + METADATA);
@@ -156,7 +156,7 @@ fn a_zone_in_the_swap_zone_that_cannot_be_read_is_rebuilt_from_the_others() {
         });
         let Some(swap) = last_of(&bench, 1, "swap") else { continue };
         met += 1;
-        // The copy lies in the zone behind the next one.
+        // The copy is in the metadata zone behind the next one.
         let copied = ZoneId((swap.0 as u32 / 512 + 2) % METADATA);
         for bad in [swap, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
             let again = bench.cut(after as u64);
@@ -170,12 +170,12 @@ fn a_zone_in_the_swap_zone_that_cannot_be_read_is_rebuilt_from_the_others() {
     assert_eq!(met, 3, "no mount was cut while a zone was in the swap zone");
 }
 
-/// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is whole.
+/// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is complete.
 fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
     let records = records(bench, slot);
     let whole = |epoch| records.iter().any(|r| r.epoch == epoch && r.kind == "checkpoint-end");
     let start = |zone| bench.drives[slot].inner.geometry().start(zone);
-    // Behind the superblock: that one says that the drive is a member.
+    // A record behind the superblock: the superblock makes the drive a member.
     let second = records.iter().filter(|record| record.kind == "zones");
     let mut found: Vec<_> =
         second.map(|r| (r.epoch, whole(r.epoch), start(r.metadata_zone).plus(Blocks(r.block)))).collect();
@@ -185,11 +185,11 @@ fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
 }
 
 #[test]
-fn an_unreadable_block_of_an_epoch_that_is_over_leaves_no_drive_out() {
+fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
     let (mut over, mut counts) = (0, 0);
     for after in (8..120).step_by(2) {
         let bench = furnished();
-        // A mount that is cut short leaves two epochs.
+        // A mount that a power cut ends leaves two epochs.
         block_on(&*bench.driver, async {
             bench.drives.iter().for_each(|drive| drive.unplug(after));
             drop(Array::open(bench.devices(&[]), OpenOptions::default()).await);
@@ -215,7 +215,7 @@ fn an_unreadable_block_of_an_epoch_that_is_over_leaves_no_drive_out() {
 }
 
 #[test]
-fn two_drives_that_cannot_read_their_metadata_are_an_error_in_clear_words() {
+fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
     let bench = furnished();
     for slot in [1, 3] {
         let at = last_of(&bench, slot, "partial-parity").expect("logged");
@@ -228,7 +228,7 @@ fn two_drives_that_cannot_read_their_metadata_are_an_error_in_clear_words() {
             assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
             assert!(error.to_string().contains("3 cannot read its metadata"), "{error}");
         }
-        // Looking writes nothing, and says what would be done.
+        // A status writes nothing, and reports what a mount would do.
         bench.drives[1].unreadable.lock().clear();
         let report = array::check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
         let words = report.problems.iter().filter(|problem| problem.slot == Some(Slot(3)));

@@ -1,5 +1,4 @@
-//! Mounts of what a power cut can leave when more lies in the drives' caches than may be in flight, and of drives that
-//! were replaced.
+//! Mounts after power cuts with more blocks in the drives' caches than may be in flight, and mounts with replaced drives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +12,12 @@ use zoned::*;
 /// Blocks in 32 MiB: more than may be in flight.
 const MUCH: u64 = 64 * 1024;
 
-/// A long tail of unflushed blocks is lost; all else that may be kept is.
+/// A power cut that loses a long tail of unflushed blocks of one drive, and keeps all other blocks that it may keep.
 struct Tails;
 
 impl Choose for Tails {
     fn choose(&mut self, options: usize) -> usize {
-        // The first option is that all is kept, the last that nothing is.
+        // The first option keeps everything, the last one nothing.
         if options > 300 { options - 1 } else { 0 }
     }
 }
@@ -83,8 +82,8 @@ fn after(drives: &[Arc<Emu>], emptied: usize, driver: &Arc<dyn Driver>) -> Vec<A
     drives.iter().enumerate().map(again).collect()
 }
 
-/// Drive `emptied` loses its cache, and drive `lost` is gone: what was flushed is there, the zone goes on, and any drive
-/// can be lost then.
+/// Drive `emptied` loses its cache, and drive `lost` fails: flushed blocks survive, the zone takes writes, and any other drive
+/// can fail then.
 fn cut(drives: &[Arc<Emu>], start: u64, emptied: usize, lost: Option<usize>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(2);
     let again = after(drives, emptied, &driver);
@@ -96,7 +95,7 @@ fn cut(drives: &[Arc<Emu>], start: u64, emptied: usize, lost: Option<usize>) {
             pointer >= start,
             "drive {emptied} emptied, {lost:?} lost: {pointer} of {start} flushed blocks"
         );
-        // Of what was not flushed the record may be lost that a lost drive's blocks follow from.
+        // The record of unflushed parity, from which a failed drive's blocks are reconstructed, may be lost.
         let sure = if lost.is_some() { start } else { pointer };
         verify(&dev, 1, 0, sure).await;
         write(&dev, 1, pointer, pointer + 600).await;
@@ -120,7 +119,7 @@ fn flushed_blocks_survive_an_emptied_cache_and_a_lost_drive() {
 }
 
 #[test]
-fn a_zone_goes_on_after_one_drive_lost_its_cache() {
+fn a_zone_takes_writes_after_one_drive_lost_its_cache() {
     for start in [101, 103] {
         let drives = cached(start, MUCH);
         cut(&drives, start, 2, None);
@@ -128,9 +127,9 @@ fn a_zone_goes_on_after_one_drive_lost_its_cache() {
     }
 }
 
-/// The same where the zone has hidden rows, whose content lay in the log of the drive that lost its cache.
+/// The same for a zone with stale rows whose content is in the log of the drive that lost its cache.
 #[test]
-fn flushed_blocks_among_hidden_rows_survive_an_emptied_cache_and_a_lost_drive() {
+fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
     let drives = cached(101, 2048);
     let driver: Arc<dyn Driver> = VirtualDriver::new(3);
     let drives = after(&drives, 2, &driver);
@@ -152,10 +151,10 @@ fn flushed_blocks_among_hidden_rows_survive_an_emptied_cache_and_a_lost_drive() 
     }
 }
 
-/// The log's later records say that slot 0 has a new drive, which is missing, or not: the old one is no member, wherever
-/// it stands among the others.
+/// Later records of the logs say that slot 0 has a new drive, which is present or missing: the old drive is no member, at
+/// whichever place in the list of devices.
 #[test]
-fn a_replaced_drive_that_comes_back_is_left_out_in_any_order() {
+fn a_replaced_drive_that_comes_back_is_left_out_in_any_order_of_the_drives() {
     for (place, present) in [(0, false), (2, false), (4, false), (0, true), (5, true)] {
         let bench = Bench::new(1);
         let fresh = Bench::drive(&bench.driver, 9);
@@ -186,10 +185,9 @@ fn a_replaced_drive_that_comes_back_is_left_out_in_any_order() {
     }
 }
 
-/// A rebuild that goes on after a restart keeps the zones that are noted: what clients write to one of them before its turn
-/// is on the new drive too.
+/// A resumed rebuild keeps the noted zones: blocks that clients write to one of them before its turn are on the new drive too.
 #[test]
-fn what_is_written_while_a_rebuild_looks_at_its_notes_is_rebuilt() {
+fn writes_between_a_resumed_rebuilds_check_and_copy_are_rebuilt() {
     let options = RebuildOptions { pace: Pace::UNBOUNDED };
     for delay in (0..500).step_by(20) {
         let bench = Bench::new(1);

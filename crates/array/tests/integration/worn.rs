@@ -1,4 +1,4 @@
-//! Physical zones that can be read only, or not even that.
+//! Physical zones that are read-only or offline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, Arc<a
 }
 
 #[test]
-fn what_a_worn_zone_holds_is_read_from_it_or_from_the_others() {
+fn a_worn_zone_is_read_from_its_drive_or_from_the_others() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for while_open in [true, false] {
             let (ground, array) = worn(state, while_open);
@@ -46,13 +46,13 @@ fn what_a_worn_zone_holds_is_read_from_it_or_from_the_others() {
 }
 
 #[test]
-fn writes_and_resets_are_refused_in_clear_words() {
+fn errors_of_writes_and_resets_of_a_worn_zone_name_the_drive() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for while_open in [true, false] {
             let (ground, array) = worn(state, while_open);
             let device: &dyn ZonedDevice = &*array;
             let start = device.geometry().start(ZONE);
-            // Enough for every drive to be asked.
+            // Long enough to reach every drive.
             for from in [30, 36] {
                 let io =
                     device.write(start.plus(Blocks(from)), blocks(1, from, from + 6), Durability::Cached);
@@ -66,14 +66,14 @@ fn writes_and_resets_are_refused_in_clear_words() {
             let error = ground.wait(device.zone(ZONE, Action::Reset)).expect_err("worn");
             assert!(error.to_string().contains("cannot be reset"), "{error}");
             ground.check(&array, ZONE, 1, 30);
-            // Other zones go on.
+            // Other zones take writes.
             ground.write(&array, ZoneId(2), 1, 0, 40, 4);
             ground.check(&array, ZoneId(2), 1, 40);
         }
     }
 }
 
-/// The worn zone's parts on the other drives stay active: zones beyond the limit are refused before a drive is asked.
+/// The worn zone's parts on the other drives stay active: zones beyond the limit are refused before any drive refuses.
 #[test]
 fn a_worn_zone_counts_as_active_after_a_mount_too() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
@@ -83,7 +83,7 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
             let device: &dyn ZonedDevice = &*array;
             let most = device.geometry().max_active.expect("limited");
             if while_open {
-                // Somebody has to come upon it.
+                // A write has to reveal the worn zone.
                 let start = device.geometry().start(ZONE).plus(Blocks(30));
                 let data = blocks(1, 30, 60);
                 ground.wait(device.write(start, data, Durability::Cached)).expect_err("worn");
@@ -98,7 +98,7 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
             let refused = ground.wait(device.write(start, blocks(1, 0, 20), Durability::Cached));
             let error = refused.expect_err("one too many");
             assert_eq!(error.kind(), ErrorKind::TooManyActive, "{while_open} {state:?}: {error}");
-            // It can be written once another one is done with.
+            // The zone can be written once another one is finished.
             ground.wait(device.zone(ZoneId(0), Action::Finish)).expect("finished");
             ground.write(&array, one_more, 1, 0, 40, 20);
             ground.check(&array, one_more, 1, 40);
@@ -106,9 +106,9 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
     }
 }
 
-/// The parity of the stripe at the pointer is in a log, as a unit: it is enough, whichever drive is lost then.
+/// A log holds the whole parity unit of the stripe at the pointer, which suffices whichever drive fails then.
 #[test]
-fn a_worn_zone_keeps_what_it_holds_when_another_drive_is_lost() {
+fn a_worn_zone_keeps_its_content_when_another_drive_fails() {
     for lost in [0, 1, 3] {
         let (ground, array) = worn(ZoneState::ReadOnly, false);
         drop(array);
@@ -120,7 +120,7 @@ fn a_worn_zone_keeps_what_it_holds_when_another_drive_is_lost() {
 
 /// A new drive gets the parity of a worn zone's last stripe too.
 #[test]
-fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
+fn a_worn_zone_keeps_its_content_when_drives_are_replaced() {
     for (replaced, lost) in [(0, 1), (0, 3), (1, 0), (3, 1)] {
         let (ground, array) = worn(ZoneState::ReadOnly, false);
         drop(array);
@@ -133,9 +133,9 @@ fn a_worn_zone_keeps_what_it_holds_when_drives_are_replaced() {
     }
 }
 
-/// What other drives hold above the pointer that a mount showed stays behind it, with the worn drive lost or replaced.
+/// Blocks of other drives above the pointer that a mount found stay unreadable, with the worn drive failed or replaced.
 #[test]
-fn a_worn_zone_grows_no_more_once_a_mount_showed_its_end() {
+fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
     for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
         let (ground, array) = worn(ZoneState::ReadOnly, true);
         let device: &dyn ZonedDevice = &*array;
@@ -165,12 +165,12 @@ fn a_worn_zone_grows_no_more_once_a_mount_showed_its_end() {
     }
 }
 
-/// A reset that was begun is meant as long as a worn part keeps it from being done.
+/// The intent of a reset that a worn part prevents stays valid until the drive is replaced.
 #[test]
 fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
     let mut begun = 0;
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
-        // Every moment of a reset.
+        // Cuts at every moment of a reset.
         for time in (0..120).step_by(4) {
             let ground = Ground::new(4, 5, 96, 4);
             let array = ground.open(OpenOptions::default());
@@ -220,7 +220,7 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
     assert!(begun > 0, "no moment with the intent, and no drive reset");
 }
 
-/// A new array of drives with worn zones has them from the start, but for the metadata's; no such drive replaces another.
+/// A drive with worn data zones can join a new array, but not with worn metadata zones, and not as a replacement.
 #[test]
 fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_good() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
@@ -250,7 +250,7 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
         assert_eq!((array.status().health(), array.status().worn), (Health::Clean, worn));
         ground.check(&array, ZoneId(2), 1, 60);
 
-        // What the array holds has no place in a worn zone of a new drive: nothing of it is lost then.
+        // A replacement with a worn zone has no place for content, and is refused before anything on that drive is lost.
         ground.wait(array.fail(Slot(3))).expect("failed");
         let other = Ground::new(4, 5, 96, 4);
         let media = other.emus[3].media();
@@ -266,7 +266,7 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
             assert_eq!(array.status().members[3].state, MemberState::Failed);
         }
 
-        // A metadata zone is needed, and the drives keep what they hold.
+        // A worn metadata zone is refused, and the drives keep their content.
         drop(array);
         let before = ground.wait(array::status(&ground.devices())).expect("told").superblock;
         wear(2, 1);

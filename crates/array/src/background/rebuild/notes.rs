@@ -154,8 +154,8 @@ pub(crate) fn known(log: &LogContents) -> Known {
 pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)> {
     let newest = |id: &ZoneId, entry: &ZoneEntry| {
         let all = log.epochs.values().filter_map(|contents| contents.bad_rows.get(id));
-        let ours = all.filter(|(generation, ..)| *generation == entry.generation);
-        ours.max_by_key(|(_, sequence, _)| *sequence).map(|(.., rows)| (*id, rows.clone()))
+        let ours = all.filter(|record| record.generation == entry.generation);
+        ours.max_by_key(|record| record.sequence).map(|record| (*id, record.content.clone()))
     };
     there.iter().filter_map(|(id, entry)| newest(id, entry)).collect()
 }

@@ -1,4 +1,4 @@
-//! A drive with faults of its own: blocks that cannot be read, blocks that read wrongly, a plug that is pulled.
+//! A drive with injected faults: unreadable blocks, wrong blocks, an unplugged drive.
 #![allow(dead_code, reason = "not every test needs everything")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use zoned::{
 
 /// Bytes in a block.
 pub const BLOCK: usize = 512;
-/// Metadata zones of a drive: logical zone 0 is this physical one.
+/// The number of metadata zones of a drive, and so the physical zone of logical zone 0.
 pub const METADATA: u32 = 3;
 
 /// A drive between the array and an emulated one.
@@ -24,14 +24,14 @@ pub const METADATA: u32 = 3;
 pub struct Flaky {
     pub inner: Arc<Emu>,
     pub unreadable: Mutex<BTreeSet<Lba>>,
-    /// What a read of these says.
+    /// The errors of reads of these blocks.
     pub says: Mutex<ErrorKind>,
-    /// How many reads of these fail, before they can be read.
+    /// How many reads of these blocks fail before one succeeds.
     pub fails: AtomicI64,
     pub flipped: Mutex<BTreeSet<Lba>>,
-    /// What writes, flushes and zone commands say.
+    /// The errors of writes, flushes and zone commands.
     pub refuses: Mutex<Option<ErrorKind>>,
-    /// Operations until the plug is pulled; below zero it is.
+    /// Operations until the drive is unplugged; below zero it is unplugged.
     pub left: AtomicI64,
 }
 
@@ -49,7 +49,7 @@ impl Flaky {
         })
     }
 
-    /// Pulls the plug after so many operations.
+    /// Unplugs the drive after `operations` operations.
     pub fn unplug(&self, after: i64) {
         self.left.store(after, Ordering::Relaxed);
     }
@@ -143,12 +143,12 @@ impl Bench {
         all.map(|(_, drive)| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
     }
 
-    /// Cuts the power: the drives as they come back, with the faults that they had.
+    /// Cuts the power and returns the drives afterwards, with the same injected faults.
     pub fn cut(&self, seed: u64) -> Bench {
         self.of(seed, |n, emu| emu.power_cut(&mut Seeded::new(seed << 8 | n)))
     }
 
-    /// The drives as they are, with the faults that they had.
+    /// Copies of the drives, with the same injected faults.
     pub fn copy(&self) -> Bench {
         self.of(1, |_, emu| emu.media())
     }
@@ -207,7 +207,7 @@ pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64
     }
 }
 
-/// Zones and how many blocks they hold: full, open, finished early.
+/// Zones and their numbers of blocks: full, open, finished early.
 pub const CONTENT: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
 
 pub async fn furnish(device: &Arc<dyn ZonedDevice>) {

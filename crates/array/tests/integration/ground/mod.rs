@@ -1,4 +1,4 @@
-//! What the tests of arrays stand on: small emulated drives, and blocks that say where they belong.
+//! Fixtures for tests of arrays: small emulated drives, and blocks whose content names their address.
 #![allow(dead_code, reason = "not every test needs everything")]
 #![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
@@ -19,7 +19,7 @@ pub struct Ground {
     pub emus: Vec<Arc<Emu>>,
 }
 
-/// The content of block `n` of a zone in a life of it.
+/// The content of block `n` of a zone in one generation of its content.
 pub fn block(life: u64, n: u64) -> Vec<u8> {
     let word = (life << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     word.to_le_bytes().repeat(BLOCK as usize / 8)
@@ -35,7 +35,7 @@ impl Ground {
         Ground::with_open(count, zones, capacity, unit, 8)
     }
 
-    /// The same of drives that may have `open` zones open, and one more active.
+    /// The same with drives that may have `open` zones open, and one more active.
     pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> Ground {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus: Vec<Arc<Emu>> = (0..count)
@@ -62,7 +62,7 @@ impl Ground {
         ground
     }
 
-    /// The same drives on a clock of their own, as they are on others.
+    /// Copies of the drives on a clock of their own.
     pub fn of(images: impl Iterator<Item = Media>) -> Ground {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emu =
@@ -89,7 +89,7 @@ impl Ground {
         self.wait(Array::open(devices, OpenOptions::default())).expect("opened without a drive")
     }
 
-    /// Writes blocks of a life of a zone, in pieces of `piece`.
+    /// Writes blocks of a generation of a zone, in pieces of `piece`.
     pub fn write(&self, array: &Arc<Array>, zone: ZoneId, life: u64, from: u64, to: u64, piece: u64) {
         let device: &dyn ZonedDevice = &**array;
         self.wait(async {
@@ -120,7 +120,7 @@ impl Ground {
         self.wait(device.report(zone.0..zone.0 + 1)).expect("reported")[0]
     }
 
-    /// Writes to a drive what the array knows nothing of: as if it had been in flight when the power went.
+    /// Writes blocks to a drive behind the array: blocks that were in flight at a power cut.
     pub fn leave_behind(&self, slot: usize, zone: ZoneId, count: u64) {
         let device = Arc::clone(&self.emus[slot]) as Arc<dyn ZonedDevice>;
         self.wait(async {
@@ -131,7 +131,7 @@ impl Ground {
         });
     }
 
-    /// Writes a drive's part of a zone once more, with garbage in the rows that are `bad`.
+    /// Writes a drive's part of a zone again, with garbage in the rows `bad`.
     pub fn rewrite(&self, slot: usize, zone: ZoneId, bad: impl Fn(u64) -> bool) {
         let device = Arc::clone(&self.emus[slot]) as Arc<dyn ZonedDevice>;
         self.wait(async {
