@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use fs::wal::{IoMode, LogOptions, LogWriter, Next, Segment, SegmentSource};
+use fs::wal::{IoMode, LogIdentity, LogIndex, LogOptions, LogWriter, Next, Segment, SegmentSource};
 use fs::{Batching, FormatOptions, Fs, MountOptions, ParallelLog, ParallelOptions};
 use parking_lot::Mutex;
-use units::{Blocks, Driver, RealDriver, ZoneId, block_on};
+use units::{Blocks, Bytes, Driver, RealDriver, ZoneId, block_on};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Buf, Durability, ZonedDevice};
 
@@ -49,7 +49,8 @@ fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
     let zones =
         (0..2).map(|zone| Segment { zone: ZoneId(zone), generation: 1, start: Blocks::ZERO, end: ZONE });
     let source = Arc::new(Zones(Mutex::new(zones.collect())));
-    LogWriter::new(drive(driver, 2), fs::Uuid::from_u128(7), 1, 1, 0, 0, options, source)
+    let identity = LogIdentity { uuid: fs::Uuid::from_u128(7), log: 1, epoch: 1 };
+    LogWriter::new(drive(driver, 2), identity, 0, LogIndex::starting_at(Bytes(0)), options, source)
 }
 
 /// A parallel log, and the file system that it is in.

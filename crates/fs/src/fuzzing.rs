@@ -103,17 +103,17 @@ pub fn parallel_log(bytes: &[u8]) {
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let segment = write_entries(&dev, bytes);
     let epochs = [Epoch { epoch: 0, first: 0, settled: 0 }, Epoch { epoch: 1, first: 8, settled: 6 }];
-    let verdict = block_on(
+    let recovered = block_on(
         &**dev.driver(),
         recover(&dev, uuid(), LOG, &epochs, 2, &[segment], crate::rules::Rules::default()),
     );
-    let verdict = verdict.expect("an emulated drive reads");
-    let mut behind = 0;
-    for kept in &verdict.kept {
-        assert!(kept.ticket >= behind, "records are kept once, in the order of tickets");
-        behind = kept.ticket + u64::from(kept.count.min(1));
+    let recovered = recovered.expect("an emulated drive reads");
+    let mut end = 0;
+    for kept in &recovered.kept {
+        assert!(kept.ticket >= end, "records are kept once, in the order of tickets");
+        end = kept.ticket + u64::from(kept.count.min(1));
     }
-    assert!(verdict.next >= 8, "no ticket of an older epoch is given again");
+    assert!(recovered.next >= 8, "no ticket of an older epoch is given again");
 }
 
 /// Any header, its magic and version made right.

@@ -42,7 +42,7 @@
 //! only the first block of an entry begins with the magic. The mask is zero unless a payload has the magic at a block
 //! boundary. So a block of a log zone begins with the magic exactly where a header was written.
 
-use units::{Bytes, ZoneId};
+use units::ZoneId;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -225,11 +225,6 @@ impl EntryHeader {
     /// Header and payload in bytes.
     pub fn total(&self) -> usize {
         HEADER_SIZE.saturating_add(usize::try_from(self.length).unwrap_or(usize::MAX))
-    }
-
-    /// Header and payload in bytes, as a size.
-    pub fn size(&self) -> Bytes {
-        Bytes(self.total() as u64)
     }
 
     fn flags(&self) -> u16 {

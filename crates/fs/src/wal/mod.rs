@@ -26,6 +26,6 @@ pub(crate) mod window;
 
 pub use index::{Check, LogIndex};
 pub use options::{IoMode, LogOptions};
-pub use ordered::{Cut, LogWriter, MEMORY, ReadStats, Recovered, recover};
+pub use ordered::{Cut, LogIdentity, LogWriter, MEMORY, ReadStats, Recovered, recover};
 pub use segment::{Next, Segment, SegmentSource};
 pub use stats::LogStats;

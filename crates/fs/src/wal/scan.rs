@@ -214,7 +214,7 @@ impl Unscanned {
             self.at = Some(next);
             return Some(None);
         };
-        let end = at.plus(Blocks(header.size().0.div_ceil(self.block_size)));
+        let end = at.plus(Blocks((header.total() as u64).div_ceil(self.block_size)));
         if end > self.end() && !last && end <= segment.end {
             return None;
         }
@@ -226,13 +226,13 @@ impl Unscanned {
 
     /// True if the header's checksum fits the payload at block `at`.
     fn fits(&self, at: Blocks, header: &EntryHeader, home: &Home) -> bool {
-        let pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        let pieces = self.bytes(at, HEADER_SIZE as u64, header.total() as u64);
         header.checksum(home, pieces.filter_map(|(chunk, range)| chunk.get(range))) == header.crc
     }
 
     /// The payload of the part at block `at`.
     fn payload_of(&self, at: Blocks, header: &EntryHeader) -> Option<Payload> {
-        let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.size().0);
+        let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.total() as u64);
         let Some((chunk, range)) = pieces.next() else {
             // An entry without bytes.
             return self.chunks.front().map(|(_, chunk)| Payload::new(chunk, 0..0));

@@ -84,10 +84,13 @@ impl Limits {
 
 /// The fields that all entries of a writer share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Identity {
-    pub(super) uuid: uuid::Uuid,
-    pub(super) log: u64,
-    pub(super) epoch: u32,
+pub struct LogIdentity {
+    /// The file system.
+    pub uuid: uuid::Uuid,
+    /// The log's id.
+    pub log: u64,
+    /// Counts how often the log was opened for append.
+    pub epoch: u32,
 }
 
 /// A part of an entry that is in the buffer or in the queue.
@@ -212,7 +215,7 @@ impl EntryBuffer {
     pub(super) fn append(
         &mut self,
         data: &[u8],
-        identity: &Identity,
+        identity: &LogIdentity,
         queue: &mut VecDeque<Sealed>,
     ) -> (usize, Stop) {
         let mut taken = 0;
@@ -269,7 +272,7 @@ impl EntryBuffer {
     }
 
     /// Ends the entry: the buffered bytes go to `queue` under one sequence.
-    pub(super) fn seal(&mut self, identity: &Identity, queue: &mut VecDeque<Sealed>) {
+    pub(super) fn seal(&mut self, identity: &LogIdentity, queue: &mut VecDeque<Sealed>) {
         let Some(mut data) = self.data.take() else { return };
         let block_size = self.limits.block_size;
         data.resize(data.len().next_multiple_of(block_size), 0);

@@ -19,6 +19,7 @@ use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::shared::{Handle, Shared};
 use crate::wal::index::LogIndex;
+use crate::wal::ordered::buffer::LogIdentity;
 use crate::wal::ordered::writer::LogWriter;
 use crate::wal::segment::{Next, Segment, SegmentSource};
 
@@ -100,7 +101,14 @@ impl LogFile {
             Arc::new(Source { shared: Arc::downgrade(&shared), ino, metadata: Arc::clone(&metadata) });
         let (dev, uuid) = (Arc::clone(shared.device.class(IoClass::Log)), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
-        let writer = Arc::new(LogWriter::resume(dev, uuid, ino, epoch, sequence, index, options, source));
+        let writer = Arc::new(LogWriter::new(
+            dev,
+            LogIdentity { uuid, log: ino, epoch },
+            sequence,
+            index,
+            options,
+            source,
+        ));
         handle.file.content.write().log.writer = Some(Arc::clone(&writer));
         Ok(Arc::new(LogFile {
             handle,

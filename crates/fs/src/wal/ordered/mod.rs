@@ -13,6 +13,7 @@ pub(crate) mod stream;
 mod tests;
 pub(crate) mod writer;
 
+pub use buffer::LogIdentity;
 pub use recover::recover;
 pub use recovered::{Cut, Recovered};
 pub use stream::{MEMORY, ReadStats};

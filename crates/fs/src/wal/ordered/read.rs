@@ -10,9 +10,8 @@ use crate::files::file::File;
 use crate::shared::{Handle, Shared};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::ordered::recover::recover_with;
-use crate::wal::ordered::recovered::{Cut, Recovered};
+use crate::wal::ordered::recovered::Recovered;
 use crate::wal::ordered::stream::{LogStream, Unrecovered, stream};
-use crate::wal::segment::Segment;
 
 impl Shared {
     /// The index of a log's entries. The first call recovers the log.
@@ -24,7 +23,8 @@ impl Shared {
             }
             (content.log.cuts.clone(), content.log.segments.clone())
         };
-        let recovered = recover_log(self, file.ino, &cuts, &segments).await?;
+        let (device, rules) = (self.device.class(IoClass::Log), self.options.rules());
+        let recovered = recover_with(device, self.superblock.uuid, file.ino, &cuts, &segments, rules).await?;
         Ok(store(file, recovered))
     }
 
@@ -125,9 +125,4 @@ pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option
         "log {ino} lost entry {next}{after}: its first {readable} bytes of {size} are readable; the medium lost what \
          was durable: copy those bytes or restore the file from a backup, then remove it"
     )))
-}
-
-async fn recover_log(shared: &Shared, ino: u64, cuts: &[Cut], segments: &[Segment]) -> Result<Recovered> {
-    let rules = shared.options.rules();
-    recover_with(shared.device.class(IoClass::Log), shared.superblock.uuid, ino, cuts, segments, rules).await
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::LogIndex;
 use crate::wal::latencies::Latencies;
 use crate::wal::options::{IoMode, LogOptions};
-use crate::wal::ordered::buffer::{EntryBuffer, Identity, Sealed};
+use crate::wal::ordered::buffer::{EntryBuffer, LogIdentity, Sealed};
 use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
@@ -31,7 +31,7 @@ pub(super) type Waiting = (u64, u64);
 /// The state of a log's writer.
 pub(super) struct WriterState {
     pub(super) dev: Arc<dyn ZonedDevice>,
-    pub(super) identity: Identity,
+    pub(super) identity: LogIdentity,
     pub(super) options: LogOptions,
     pub(super) buffer: EntryBuffer,
     /// Sealed entries by sequence, from the oldest that the device has not acknowledged.
@@ -70,7 +70,7 @@ pub(super) struct WriterState {
 impl WriterState {
     pub(super) fn new(
         dev: Arc<dyn ZonedDevice>,
-        identity: Identity,
+        identity: LogIdentity,
         options: LogOptions,
         buffer: EntryBuffer,
         index: LogIndex,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sync::Event;
-use units::{Blocks, Bytes, Driver, Instant, Lba};
+use units::{Blocks, Bytes, Lba};
 use uuid::Uuid;
 use zoned::{BufMut, Io, ZonedDevice};
 
@@ -185,14 +185,14 @@ impl LogStream {
             let before = driver.now();
             let Some(in_memory) = self.items.front().map(|item| item.payload.is_some()) else {
                 let more = self.refill().await?;
-                self.stats.wait += since(&*driver, before);
+                self.stats.wait += driver.now().since(before);
                 if more { continue } else { break }
             };
             if !in_memory {
                 self.reread(to.len()).await?;
             }
             let got = self.copy(to);
-            self.stats.copy += since(&*driver, before);
+            self.stats.copy += driver.now().since(before);
             done += got;
             self.position += got as u64;
             self.stats.bytes.0 += got as u64;
@@ -289,7 +289,7 @@ impl Filler {
             let before = driver.now();
             let arrived = scan.arrive().await?;
             let read = driver.now();
-            self.stats.device += between(before, read);
+            self.stats.device += read.since(before);
             if !arrived {
                 break;
             }
@@ -300,7 +300,7 @@ impl Filler {
             }
             sorter.drop_bytes(step.scanned.saturating_sub(HELD));
             self.pipe.push(sorter.ready().map(Item::from));
-            self.stats.check += since(&*driver, read);
+            self.stats.check += driver.now().since(read);
         }
         sorter.finish();
         self.pipe.push(sorter.ready().map(Item::from));
@@ -316,7 +316,7 @@ impl Filler {
             self.wait_for_memory(|| ahead.read_ahead()).await?;
             let before = driver.now();
             let read = ahead.next(self.check).await?;
-            self.stats.device += since(&*driver, before);
+            self.stats.device += driver.now().since(before);
             let Some((items, damage)) = read else { return Ok(()) };
             self.pipe.push(items.into_iter());
             if let Some(damage) = damage {
@@ -335,7 +335,7 @@ impl Filler {
             }
             let before = self.dev.driver().now();
             self.pipe.memory.freed.changed_since(seen).await;
-            self.stats.room += since(&**self.dev.driver(), before);
+            self.stats.room += self.dev.driver().now().since(before);
         }
     }
 
@@ -458,14 +458,6 @@ impl<'a> ReadAhead<'a> {
         self.in_flight -= reads.plan.bytes(self.dev.geometry().block_size);
         reads.finish(self.dev, check).await.map(Some)
     }
-}
-
-fn between(from: Instant, to: Instant) -> Duration {
-    Duration::from_nanos(to.0.saturating_sub(from.0))
-}
-
-fn since(driver: &dyn Driver, from: Instant) -> Duration {
-    between(from, driver.now())
 }
 
 impl fmt::Debug for LogStream {

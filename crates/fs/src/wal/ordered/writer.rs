@@ -9,13 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use units::Bytes;
 use units::sync::{Event, Turnstile, step_back};
-use uuid::Uuid;
 use zoned::ZonedDevice;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::options::LogOptions;
-use crate::wal::ordered::buffer::{EntryBuffer, Identity, Limits, Stop};
+use crate::wal::ordered::buffer::{EntryBuffer, Limits, LogIdentity, Stop};
 use crate::wal::ordered::state::{Waiting, WriterState};
 use crate::wal::segment::{Next, Segment, SegmentSource};
 use crate::wal::stats::LogStats;
@@ -42,7 +41,7 @@ pub(crate) struct Released {
 /// record in the log. From then on every call gets the first error until the log is recovered and reopened.
 pub struct LogWriter {
     dev: Arc<dyn ZonedDevice>,
-    identity: Identity,
+    identity: LogIdentity,
     source: Arc<dyn SegmentSource>,
     state: Mutex<WriterState>,
     /// Notified when an operation in flight ends that a task waits for.
@@ -52,40 +51,20 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// A writer of a log whose stream so far ends at `start_offset`; the next entry gets `first_sequence`.
+    /// A writer that continues the log with the entries of `index`; the next entry gets `first_sequence`. The writer serves
+    /// reads of the entries in `index`.
     ///
-    /// Bytes before `start_offset` must be durable already: `sync` does not flush for them. A log that is opened again
-    /// takes a new `epoch`, whose cut (the epoch with its first sequence) must be durable before the first append. The
-    /// writer does not serve reads below `start_offset`: see [`resume`](LogWriter::resume) for one that does.
-    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
+    /// Bytes before the index's end must be durable already: `sync` does not flush for them. A log that is opened again
+    /// takes a new epoch, whose cut (the epoch with its first sequence) must be durable before the first append.
     pub fn new(
         dev: Arc<dyn ZonedDevice>,
-        uuid: Uuid,
-        log_id: u64,
-        epoch: u32,
-        first_sequence: u64,
-        start_offset: u64,
-        options: LogOptions,
-        source: Arc<dyn SegmentSource>,
-    ) -> LogWriter {
-        let index = LogIndex::starting_at(Bytes(start_offset));
-        LogWriter::resume(dev, uuid, log_id, epoch, first_sequence, index, options, source)
-    }
-
-    /// Like [`new`](LogWriter::new), for a log with the entries of `index`, which the writer serves to readers.
-    #[expect(clippy::too_many_arguments, reason = "a log's identity, its place and its settings: all differ")]
-    pub fn resume(
-        dev: Arc<dyn ZonedDevice>,
-        uuid: Uuid,
-        log_id: u64,
-        epoch: u32,
+        identity: LogIdentity,
         first_sequence: u64,
         index: LogIndex,
         options: LogOptions,
         source: Arc<dyn SegmentSource>,
     ) -> LogWriter {
         let limits = Limits::new(dev.geometry(), &options);
-        let identity = Identity { uuid, log: log_id, epoch };
         let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
         let buffer = EntryBuffer::new(limits, first_sequence, keep);
         let state = WriterState::new(Arc::clone(&dev), identity, options, buffer, index);

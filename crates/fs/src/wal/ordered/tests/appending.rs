@@ -22,7 +22,7 @@ fn options(window: usize, buffer: usize) -> LogOptions {
 
 fn writer(bench: &Bench, options: LogOptions) -> Arc<LogWriter> {
     let source = bench.source.clone();
-    Arc::new(LogWriter::new(bench.dev(), uuid(), LOG, 1, 0, 0, options, source))
+    Arc::new(LogWriter::new(bench.dev(), identity(1), 0, LogIndex::starting_at(Bytes(0)), options, source))
 }
 
 fn at(us: u32) -> Instant {

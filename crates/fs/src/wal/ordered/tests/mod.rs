@@ -20,8 +20,9 @@ use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
-use crate::wal::index::Check;
+use crate::wal::index::{Check, LogIndex};
 use crate::wal::options::{IoMode, LogOptions};
+use crate::wal::ordered::buffer::LogIdentity;
 use crate::wal::ordered::recover::recover;
 use crate::wal::ordered::recovered::{Cut, Recovered};
 use crate::wal::ordered::writer::LogWriter;
@@ -34,6 +35,10 @@ const FIRST: [Cut; 1] = [Cut { epoch: 1, first_sequence: 0 }];
 
 fn check() -> Check {
     Check { uuid: uuid(), log: LOG }
+}
+
+fn identity(epoch: u32) -> LogIdentity {
+    LogIdentity { uuid: uuid(), log: LOG, epoch }
 }
 
 fn uuid() -> Uuid {
@@ -179,7 +184,14 @@ impl Bench {
 
     fn writer(&self, blocks: usize) -> LogWriter {
         let options = LogOptions { buffer: blocks * BLOCK, ..LogOptions::default() };
-        LogWriter::new(self.dev(), uuid(), LOG, 1, 0, 0, options, self.source.clone())
+        LogWriter::new(
+            self.dev(),
+            identity(1),
+            0,
+            LogIndex::starting_at(Bytes(0)),
+            options,
+            self.source.clone(),
+        )
     }
 
     fn recover(&self, cuts: &[Cut]) -> Recovered {

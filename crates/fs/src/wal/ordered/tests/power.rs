@@ -33,7 +33,14 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
     bench.source.left.lock().retain(|s| s.zone.0 >= zone);
     let (dev, source) = (bench.dev(), bench.source.clone());
     let at = found.next_sequence;
-    let writer = LogWriter::new(dev, uuid(), LOG, 2, at, found.size, LogOptions::default(), source);
+    let writer = LogWriter::new(
+        dev,
+        identity(2),
+        at,
+        LogIndex::starting_at(Bytes(found.size)),
+        LogOptions::default(),
+        source,
+    );
     bench.run(async {
         writer.append(&pattern(all.len(), 5000)).await.expect("room");
         writer.sync().await.expect("syncs");
@@ -59,7 +66,14 @@ fn explore(
         Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
     let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, transfer);
     let options = LogOptions { buffer: buffer * BLOCK, broken_rule, ..LogOptions::default() };
-    let writer = LogWriter::new(bench.dev(), uuid(), LOG, 1, 0, 0, options, bench.source.clone());
+    let writer = LogWriter::new(
+        bench.dev(),
+        identity(1),
+        0,
+        LogIndex::starting_at(Bytes(0)),
+        options,
+        bench.source.clone(),
+    );
     *bench.drive.moments.lock() = Some(Vec::new());
     bench.run(async {
         let mut appended = 0;

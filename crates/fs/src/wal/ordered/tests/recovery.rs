@@ -61,7 +61,8 @@ fn a_log_is_continued_after_a_torn_entry_within_a_zone() {
     bench.source.left.lock().push_front(segment(1, 10, 14));
     let (dev, source) = (bench.dev(), bench.source.clone());
     let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
-    let writer = LogWriter::new(dev, uuid(), LOG, 2, 2, found.size, options, source);
+    let writer =
+        LogWriter::new(dev, identity(2), 2, LogIndex::starting_at(Bytes(found.size)), options, source);
     bench.run(async {
         writer.append(b"more").await.expect("room");
         writer.sync().await.expect("syncs");
@@ -117,7 +118,14 @@ fn logs_that_share_a_zone_find_their_own() {
     let log = |id: u64, parts: [Segment; 2]| {
         let source = Zones { left: Mutex::new(parts.into()), ..Zones::default() };
         let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
-        LogWriter::new(bench.dev(), uuid(), id, 1, 0, 0, options, Arc::new(source))
+        LogWriter::new(
+            bench.dev(),
+            LogIdentity { log: id, ..identity(1) },
+            0,
+            LogIndex::starting_at(Bytes(0)),
+            options,
+            Arc::new(source),
+        )
     };
     let one = log(1, [segment(1, 0, 3), segment(1, 6, 9)]);
     let two = log(2, [segment(1, 3, 6), segment(1, 9, 12)]);

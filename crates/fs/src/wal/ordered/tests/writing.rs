@@ -70,7 +70,7 @@ proptest! {
                         let options = LogOptions { buffer: buffer * BLOCK, ..LogOptions::default() };
                         let (dev, source) = (bench.dev(), bench.source.clone());
                         let at = found.next_sequence;
-                        writer = LogWriter::resume(dev, uuid(), LOG, epoch, at, found.index, options, source);
+                        writer = LogWriter::new(dev, identity(epoch), at, found.index, options, source);
                     }
                 }
                 assert_eq!(writer.size().0, model.len() as u64);
@@ -405,7 +405,14 @@ fn threads_append_and_sync_in_real_time() {
     let zones = (1..8).map(|zone| segment(zone, 0, 4000));
     let source = Arc::new(Zones { left: Mutex::new(zones.collect()), ..Zones::default() });
     let options = LogOptions { buffer: 2 * BLOCK, ..LogOptions::default() };
-    let writer = Arc::new(LogWriter::new(dev.clone(), uuid(), LOG, 1, 0, 0, options, source.clone()));
+    let writer = Arc::new(LogWriter::new(
+        dev.clone(),
+        identity(1),
+        0,
+        LogIndex::starting_at(Bytes(0)),
+        options,
+        source.clone(),
+    ));
     let threads: Vec<_> = (0..8_u8)
         .map(|n| {
             let writer = writer.clone();
