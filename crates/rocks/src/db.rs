@@ -12,10 +12,10 @@ use crate::abi::FurrowFs;
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
+use crate::flush_events::Hub;
 use crate::options::DbOptions;
 use crate::pinned::Pinned;
 use crate::replay::{LogReplay, Replays};
-use crate::unlogged::Hub;
 
 /// An open RocksDB database. All methods may be called from any thread.
 ///

@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "shim")]
 mod ffi;
 #[cfg(feature = "shim")]
+mod flush_events;
+#[cfg(feature = "shim")]
 mod options;
 #[cfg(feature = "shim")]
 mod perf;
@@ -44,6 +46,8 @@ pub use cursor::Cursor;
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(feature = "shim")]
+pub use flush_events::FlushEvents;
+#[cfg(feature = "shim")]
 pub use options::DbOptions;
 #[cfg(feature = "shim")]
 pub use perf::{WriteTimes, take_write_times, time_writes};
@@ -51,4 +55,4 @@ pub use perf::{WriteTimes, take_write_times, time_writes};
 pub use pinned::Pinned;
 pub use replay::LogReplay;
 #[cfg(feature = "shim")]
-pub use unlogged::{AppliedMark, FlushEvents};
+pub use unlogged::AppliedMark;

@@ -10,7 +10,8 @@ use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
 use crate::db::Db;
 use crate::engine::{Asked, Engine, EngineError, EngineErrorKind, FamilyFacts, installed};
 use crate::ffi::{FlushCalls, RocksDb, RocksMark};
-use crate::unlogged::{AppliedMark, Hub};
+use crate::flush_events::Hub;
+use crate::unlogged::AppliedMark;
 
 /// An engine, owned by the C++ shim.
 pub struct FurrowEngine {
