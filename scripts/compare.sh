@@ -2,11 +2,12 @@
 # Furrow beside what people use now, alternating in one run:
 #   db_bench fillrandom and readrandom on a zero-delay drive in memory beside tmpfs, same options and log buffer;
 #   redis-benchmark SET and GET beside Debian's redis-server;
+#   gets: latencies of pipelined GETs from 50 clients, beside Debian's redis-server;
 #   logs: redis-benchmark SET with furrow serve --wal group and auto on a zn540, and on a drive without delay. BEFORE=FILE
 #   measures another build of furrow beside them.
 # Prints medians, spread and ratios. Wants a quiet machine; not part of CI.
 #
-#   scripts/compare.sh [db_bench|redis|logs]...
+#   scripts/compare.sh [db_bench|redis|gets|logs]...
 #   RUNS=5 NUM=1000000 REQUESTS=1000000 scripts/compare.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -25,13 +26,13 @@ pids=()
 cleanup() {
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
   if [ "${code:-0}" != 0 ] && [ -s "$shm/server.err" ]; then
-    say "the server's last words:"
+    say "the end of the server's log:"
     tail -n 20 "$shm/server.err" >&2
   fi
   rm -rf "$shm"
 }
 
-# Ends the server that was measured; one that had ended before measured nothing.
+# Ends the measured server. The figures of a server that ended by itself do not count.
 stop() {
   local pid=${pids[0]} code=0
   kill -9 "$pid" || die "the server (pid $pid) ended by itself"
@@ -100,34 +101,79 @@ redis_figures() { # port
     awk -F '"' '$2 == "SET" || $2 == "GET" {print $2, $4; found++} END {exit found != 2}'
 }
 
+# Starts a server with synced writes on tmpfs; its port is in $port.
+start() { # furrow or redis
+  port=$(free_port)
+  case $1 in
+    furrow)
+      FURROW_LOG=warn "$furrow" serve --device "emu:$shm/drive.img?zones=128&zone-size=64MiB" --port "$port" --http none \
+        >/dev/null 2>"$shm/server.err" </dev/null &
+      ;;
+    redis)
+      # redis-tools has the server's program under another name; the program acts by the name it is started with.
+      (exec -a redis-server redis-check-rdb --port "$port" --bind 127.0.0.1 --dir "$shm" --appendonly yes --appendfsync always \
+        --save '' >"$shm/server.err" 2>&1 </dev/null) &
+      ;;
+  esac
+  pids=($!)
+  wait_ready "$port" "${pids[0]}"
+}
+
+stop_and_remove() {
+  stop
+  rm -rf "$shm/drive.img" "$shm/appendonlydir"
+}
+
 compare_redis() {
-  local i port
+  local i
   : >"$shm/ours"
   : >"$shm/theirs"
   for i in $(seq "$runs"); do
     say "redis-benchmark, run $i of $runs"
-    port=$(free_port)
-    FURROW_LOG=warn "$furrow" serve --device "emu:$shm/drive.img?zones=128&zone-size=64MiB" --port "$port" --http none \
-      >/dev/null 2>"$shm/server.err" </dev/null &
-    pids=($!)
-    wait_ready "$port" "${pids[0]}"
+    start furrow
     redis_figures "$port" >>"$shm/ours"
-    stop
-    rm -f "$shm/drive.img"
-    port=$(free_port)
-    # Acknowledged means durable for both. redis-tools has the server's program; its name says what it is to be.
-    (exec -a redis-server redis-check-rdb --port "$port" --bind 127.0.0.1 --dir "$shm" --appendonly yes --appendfsync always --save '' \
-      >"$shm/server.err" 2>&1 </dev/null) &
-    pids=($!)
-    wait_ready "$port" "${pids[0]}"
+    stop_and_remove
+    start redis
     redis_figures "$port" >>"$shm/theirs"
-    stop
-    rm -rf "$shm/appendonlydir"
+    stop_and_remove
   done
   header
   echo "redis-benchmark -P 16 -r 1000000 -n $requests: furrow serve beside redis-server, both synced, both on tmpfs"
   report SET "$shm/ours" "$shm/theirs" redis-server
   report GET "$shm/ours" "$shm/theirs" redis-server
+}
+
+# One run of GETs from 50 clients: "requests/s p50 p99 max", latencies in ms.
+get_figures() { # port, commands in a pipeline
+  redis-benchmark -p "$1" -t get -c 50 -P "$2" -n "$requests" -r 100000 --csv </dev/null 2>/dev/null |
+    awk -F '"' '$2 == "GET" {print $4, $10, $14, $16; found++} END {exit found != 1}'
+}
+
+compare_gets() {
+  local i server pipeline column
+  rm -f "$shm"/gets.*
+  for i in $(seq "$runs"); do
+    for server in furrow redis; do
+      say "GETs, $server, run $i of $runs"
+      start "$server"
+      redis-benchmark -p "$port" -t set -P 64 -n 300000 -r 100000 -q >/dev/null 2>&1 </dev/null
+      for pipeline in 1 16 64; do
+        get_figures "$port" "$pipeline" >>"$shm/gets.$server.$pipeline" || die "redis-benchmark gave no figures"
+      done
+      stop_and_remove
+    done
+  done
+  header
+  echo "redis-benchmark -t get -c 50 -n $requests -r 100000"
+  echo "| commands in a pipeline | server | requests/s | p50, ms | p99, ms | max, ms |"
+  echo "|---|---|---|---|---|---|"
+  for pipeline in 1 16 64; do
+    for server in furrow redis; do
+      printf '| %s | %s |' "$pipeline" "$server"
+      for column in 1 2 3 4; do printf ' %s |' "$(column "$shm/gets.$server.$pipeline" "$column")"; done
+      echo
+    done
+  done
 }
 
 # One run of redis-benchmark's SET: "requests/s p50 p99 max" and p99.9 from its histogram, latencies in ms.
@@ -200,7 +246,8 @@ for what in "$@"; do
   case $what in
     db_bench) compare_db_bench ;;
     redis) compare_redis ;;
+    gets) compare_gets ;;
     logs) compare_logs ;;
-    *) say "usage: scripts/compare.sh [db_bench|redis|logs]..."; exit 2 ;;
+    *) say "usage: scripts/compare.sh [db_bench|redis|gets|logs]..."; exit 2 ;;
   esac
 done

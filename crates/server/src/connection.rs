@@ -46,6 +46,15 @@ impl From<IoError> for End {
     }
 }
 
+/// When the bytes of a read came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// Before the read began.
+    Before,
+    /// While the read waited.
+    During,
+}
+
 /// Serves a client until either side ends the connection.
 pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Shared>) {
     struct Registration<'a>(&'a Shared, u64);
@@ -81,7 +90,10 @@ impl Connection<'_> {
         let mut parser = Parser::new(limits, !authenticated);
         let mut pipeline = Pipeline::new(Arc::clone(self.shared), session, request);
         loop {
-            self.read(&mut parser).await?;
+            if self.read(&mut parser).await? == Arrival::Before {
+                // The client sends faster than the server answers: other connections' pipelines come first.
+                tokio::task::yield_now().await;
+            }
             let parsed = parser.parse();
             let requests = parser.take(pipeline.used());
             if !requests.is_empty() {
@@ -109,7 +121,8 @@ impl Connection<'_> {
     }
 
     /// Reads the bytes that have come, or waits for some. At most a buffer's worth, so that a batch stays small.
-    async fn read(&mut self, parser: &mut Parser) -> Result<(), End> {
+    async fn read(&mut self, parser: &mut Parser) -> Result<Arrival, End> {
+        let mut arrival = Arrival::Before;
         loop {
             if self.client.is_killed() {
                 return Err(End::Plain);
@@ -117,11 +130,12 @@ impl Connection<'_> {
             parser.buffer().reserve(READ_SIZE);
             match self.stream.try_read_buf(parser.buffer()) {
                 Ok(0) => return Err(End::Plain),
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(arrival),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             }
+            arrival = Arrival::During;
             let idle = self.shared.options.idle_seconds;
             tokio::select! {
                 ready = self.stream.readable() => ready?,
@@ -241,3 +255,6 @@ impl Connection<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

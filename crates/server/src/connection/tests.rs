@@ -1,0 +1,78 @@
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream as Socket};
+
+use kv::{Engine, EngineOptions, MemoryStore};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use units::RealDriver;
+
+use super::*;
+use crate::backing::Backing;
+use crate::clients::Clients;
+use crate::commands;
+use crate::counters::Counters;
+use crate::options::ServeOptions;
+use crate::output::OutputBudget;
+
+fn shared() -> Arc<Shared> {
+    let options = ServeOptions::default();
+    Arc::new(Shared {
+        engine: Engine::start(Arc::new(MemoryStore::new()), RealDriver::new(), EngineOptions::default()),
+        backing: Backing::default(),
+        password: None,
+        clients: Clients::default(),
+        counters: Counters::new(commands::names()),
+        output: OutputBudget::new(options.max_output_total),
+        started_ms: 0,
+        port: 0,
+        readers: Semaphore::new(1),
+        stopping: watch::Sender::new(false),
+        reset: Mutex::default(),
+        options,
+    })
+}
+
+/// Serves two clients on one thread. The first one sends `busy` and then asks for the clients; the second one sets its
+/// name. Both have sent everything before the first is served. Returns the replies to the first client.
+fn replies_beside_another_client(busy: &[u8]) -> String {
+    let shared = shared();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut first = runtime.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut sockets = Vec::new();
+        let mut serving = Vec::new();
+        for commands in [[busy, b"CLIENT LIST\r\nQUIT\r\n"].concat(), b"CLIENT SETNAME second\r\n".to_vec()] {
+            let mut socket = Socket::connect(at).unwrap();
+            socket.write_all(&commands).unwrap();
+            sockets.push(socket);
+            let (stream, peer) = listener.accept().await.unwrap();
+            let client = shared.clients.admit(peer, at, 2, true, &**shared.engine.driver()).unwrap();
+            serving.push(tokio::spawn(serve(stream, client, Arc::clone(&shared))));
+        }
+        serving.remove(0).await.unwrap();
+        sockets.remove(0)
+    });
+    drop(runtime);
+    shared.engine.close().unwrap();
+    let mut replies = Vec::new();
+    first.read_to_end(&mut replies).unwrap();
+    String::from_utf8(replies).unwrap()
+}
+
+#[test]
+fn another_client_is_served_between_two_reads_of_a_client_that_sends_without_a_pause() {
+    // Less than a turn's commands in a read, and more bytes than one read takes.
+    let value = "x".repeat(8 << 10);
+    let busy = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{value}\r\n", value.len()).repeat(9);
+    assert!(busy.len() > READ_SIZE);
+    let replies = replies_beside_another_client(busy.as_bytes());
+    assert!(replies.contains("name=second"), "{}", replies.replace(&value, ""));
+}
+
+#[test]
+fn another_client_is_served_within_a_pipeline_of_twenty_commands() {
+    let replies = replies_beside_another_client("PING\r\n".repeat(20).as_bytes());
+    assert!(replies.starts_with(&"+PONG\r\n".repeat(20)) && replies.contains("name=second"), "{replies}");
+}
