@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use server::array::{ArrayView, EventView, MemberView};
+use server::array::{ArrayView, MemberView};
 
 use super::handle::ArrayArg;
 use super::status;
@@ -106,29 +106,31 @@ impl Watch {
     /// The events since the last poll. A health that the array had only between two polls is among them.
     fn events(&mut self, now: &ArrayView, unix_ms: u64) -> Vec<Printed> {
         let mut printed = Vec::new();
-        // An event that a server reports is newer than the health it reports, so the event decides.
+        // The server reads its events after its health, so an event that changed the health is newer than `now.health`.
         let mut decided = false;
         if now.opened_ms > 0 {
-            let seen = match &self.last {
+            let (seen, before) = match &self.last {
                 // Events before the first poll are not printed.
-                None => u64::MAX,
-                Some(last) if last.opened_ms != now.opened_ms => 0,
-                Some(last) => last.events.last().map_or(0, |event| event.number),
+                None => (u64::MAX, None),
+                Some(last) if last.opened_ms != now.opened_ms => (0, None),
+                Some(last) => {
+                    last.events.last().map_or((0, None), |event| (event.number, Some(&event.health)))
+                }
             };
-            let new: Vec<&EventView> = now.events.iter().filter(|event| event.number > seen).collect();
-            for (at, event) in new.iter().enumerate() {
-                let later = new.get(at + 1..).unwrap_or_default();
-                let health = health_after(event, later, now);
-                decided |= health.is_some();
-                let health = health.unwrap_or(&self.health).to_owned();
+            let mut before = before.unwrap_or(&self.health).clone();
+            for event in now.events.iter().filter(|event| event.number > seen) {
                 printed.push(Printed {
                     event: event.event.clone(),
                     text: event.text.clone(),
                     slot: event.slot,
                     unix_ms: event.unix_ms,
-                    health: health.clone(),
+                    health: event.health.clone(),
                 });
-                printed.extend(self.turn(&health, now, event.unix_ms));
+                if event.health != before {
+                    decided = true;
+                    printed.extend(self.turn(&event.health, now, event.unix_ms));
+                    before.clone_from(&event.health);
+                }
             }
         } else if let Some(last) = &self.last {
             for (old, new) in last.members.iter().zip(&now.members) {
@@ -156,22 +158,6 @@ impl Watch {
             None => format!("the array is {health}"),
         };
         Some(Printed { event: health.to_owned(), text, slot: None, unix_ms, health: health.to_owned() })
-    }
-}
-
-/// The health that an event turns the array to; `later` are the events that follow until now.
-fn health_after(event: &EventView, later: &[&EventView], now: &ArrayView) -> Option<&'static str> {
-    match event.event.as_str() {
-        "drive-failed" => Some("degraded"),
-        "second-failure" => Some("failed"),
-        "rebuild-ended" => {
-            // A rebuild that ended with an error leaves the array degraded: the next failure is then a second one.
-            let decisive = ["drive-failed", "second-failure", "rebuild-started"];
-            let next = later.iter().find(|event| decisive.contains(&event.event.as_str()));
-            let clean = next.map_or(now.health == "clean", |event| event.event == "drive-failed");
-            clean.then_some("clean")
-        }
-        _ => None,
     }
 }
 
@@ -230,6 +216,8 @@ fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printe
 
 #[cfg(test)]
 mod tests {
+    use server::array::EventView;
+
     use super::*;
 
     fn view(health: &str, states: [&str; 3]) -> ArrayView {
@@ -242,11 +230,12 @@ mod tests {
         ArrayView { health: health.to_owned(), members, ..ArrayView::default() }
     }
 
-    /// A server's view: opened at `opened_ms`, with the events numbered from 1.
-    fn held(opened_ms: u64, health: &str, events: &[&str]) -> ArrayView {
-        let event = |(number, event): (u64, &&str)| EventView {
+    /// A server's view: opened at `opened_ms`, with events and the health after each, numbered from 1.
+    fn held(opened_ms: u64, health: &str, events: &[(&str, &str)]) -> ArrayView {
+        let event = |(number, (event, health)): (u64, &(&str, &str))| EventView {
             number,
             event: (*event).to_owned(),
+            health: (*health).to_owned(),
             ..EventView::default()
         };
         let events = (1..).zip(events).map(event).collect();
@@ -277,17 +266,23 @@ mod tests {
 
     #[test]
     fn a_servers_events_are_printed_once_and_after_its_restart_from_the_first() {
+        let (a, b, c, d) = (("a", "clean"), ("b", "clean"), ("c", "clean"), ("d", "clean"));
         let mut watch = Watch::default();
-        assert_eq!(watch.poll(held(1, "clean", &["a", "b"])), [""; 0]);
-        assert_eq!(watch.poll(held(1, "clean", &["a", "b", "c", "d"])), ["c clean", "d clean"]);
-        assert_eq!(watch.poll(held(2, "clean", &["e"])), ["e clean"]);
+        assert_eq!(watch.poll(held(1, "clean", &[a, b])), [""; 0]);
+        assert_eq!(watch.poll(held(1, "clean", &[a, b, c, d])), ["c clean", "d clean"]);
+        assert_eq!(watch.poll(held(2, "clean", &[("e", "clean")])), ["e clean"]);
     }
 
     #[test]
-    fn a_health_between_two_polls_is_printed_and_stands_in_its_events() {
+    fn a_health_between_two_polls_is_printed() {
         let mut watch = Watch::default();
         watch.poll(held(1, "clean", &[]));
-        let events = ["drive-failed", "rebuild-started", "repaired", "rebuild-ended"];
+        let events = [
+            ("drive-failed", "degraded"),
+            ("rebuild-started", "degraded"),
+            ("repaired", "degraded"),
+            ("rebuild-ended", "clean"),
+        ];
         assert_eq!(
             watch.poll(held(1, "clean", &events)),
             [
@@ -299,23 +294,45 @@ mod tests {
                 "clean clean",
             ]
         );
-        // The rebuild failed, and another drive after it.
+    }
+
+    #[test]
+    fn a_failed_rebuild_prints_no_clean_health() {
         let mut watch = Watch::default();
         watch.poll(held(1, "clean", &[]));
-        let events = ["drive-failed", "rebuild-started", "rebuild-ended", "second-failure"];
+        let events = [
+            ("drive-failed", "degraded"),
+            ("rebuild-started", "degraded"),
+            ("rebuild-ended", "degraded"),
+            ("second-failure", "failed"),
+        ];
         let printed = watch.poll(held(1, "failed", &events));
         assert_eq!(printed.last().map(String::as_str), Some("failed failed"));
         assert!(!printed.iter().any(|event| event.ends_with("clean")), "{printed:?}");
     }
 
     #[test]
-    fn an_event_that_is_newer_than_the_reported_health_decides() {
+    fn an_event_that_changed_the_health_is_newer_than_the_reported_health() {
+        let failed = ("drive-failed", "degraded");
+        let mut watch = Watch::default();
+        watch.poll(held(1, "clean", &[]));
+        assert_eq!(watch.poll(held(1, "clean", &[failed])), ["drive-failed degraded", "degraded degraded"]);
+        assert_eq!(watch.poll(held(1, "degraded", &[failed])), [""; 0]);
+        // The new drive is a member before the event of the rebuild's end.
+        assert_eq!(watch.poll(held(1, "clean", &[failed])), ["clean clean"]);
+        let repaired = ("repaired", "degraded");
+        assert_eq!(watch.poll(held(1, "clean", &[failed, repaired])), ["repaired degraded"]);
+        let ended = ("rebuild-ended", "clean");
+        assert_eq!(watch.poll(held(1, "clean", &[failed, repaired, ended])), ["rebuild-ended clean"]);
+    }
+
+    #[test]
+    fn the_health_of_an_event_is_the_servers_whatever_the_event_is_called() {
         let mut watch = Watch::default();
         watch.poll(held(1, "clean", &[]));
         assert_eq!(
-            watch.poll(held(1, "clean", &["drive-failed"])),
-            ["drive-failed degraded", "degraded degraded"]
+            watch.poll(held(1, "clean", &[("new-event", "failed")])),
+            ["new-event failed", "failed failed"]
         );
-        assert_eq!(watch.poll(held(1, "degraded", &["drive-failed"])), [""; 0]);
     }
 }
