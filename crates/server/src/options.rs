@@ -62,7 +62,7 @@ pub struct ServeOptions {
     pub device: String,
     /// Whether a blank emulated drive gets a file system. Default: yes. A drive with data is never formatted.
     pub format_if_blank: bool,
-    /// Directory of the database in the file system. Default: `/db`.
+    /// Directory of the database in the file system. Default: `/kv`.
     pub db_path: String,
     /// Address to listen on. Default: 127.0.0.1; other addresses need a password.
     pub bind: IpAddr,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_file_that_others_can_read_is_warned_of() {
+    fn a_password_file_that_other_users_can_read_gives_a_warning() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let options = ServeOptions { password_file: Some(file.path().into()), ..ServeOptions::default() };
         let set =

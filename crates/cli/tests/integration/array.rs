@@ -1,16 +1,15 @@
-//! `furrow array`: every verb, what it refuses, and the code that it ends with.
-
-mod common;
+//! `furrow array`: every verb, its refusals and its exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use common::{done, json, printed, run, said};
+use crate::common::{done, json, printed, run, said};
 
 /// Small drives: an array of four is made in a moment.
 const SMALL: &str = "zones=24&zone-size=2MiB";
@@ -25,7 +24,7 @@ impl Barn {
         Barn { folder: TempDir::new().expect("a directory") }
     }
 
-    /// With an array of four, and a file system with a file on it.
+    /// A folder with an array of four drives, and a file system with a file on the array.
     fn filled() -> Barn {
         let barn = Barn::new();
         barn.create(&[]);
@@ -85,7 +84,7 @@ impl Barn {
     }
 }
 
-/// A complaint that begins with the program's name: the last line, after what the log warns of.
+/// The program failed with `code`, and the last line, after the log's warnings, has `words`.
 #[track_caller]
 fn refused(output: &Output, code: i32, words: &[&str]) {
     let said = said(output);
@@ -112,7 +111,7 @@ fn states(view: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_names_no_array_is_refused_in_words() {
+fn a_device_that_is_no_array_is_refused() {
     let verbs: [&[&str]; 9] = [
         &["status"],
         &["monitor", "--once"],
@@ -140,7 +139,7 @@ fn what_names_no_array_is_refused_in_words() {
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("--device"), "{}", said(&output));
     refused(&run(None, &["array", "fail", "--url", "ftp://x", "1"]), 2, &["http://127.0.0.1:9121"]);
-    // Port 9 of loopback: nobody listens there.
+    // No program listens on port 9 of loopback.
     refused(
         &run(None, &["array", "fail", "--url", "http://127.0.0.1:9", "1"]),
         1,
@@ -149,7 +148,7 @@ fn what_names_no_array_is_refused_in_words() {
 }
 
 #[test]
-fn create_refuses_what_makes_no_array_and_leaves_nothing_behind() {
+fn create_refuses_unfit_drives_and_leaves_no_files() {
     let barn = Barn::new();
     let drive = |n| barn.new_drive(n);
     let create = |more: &[&str]| {
@@ -173,7 +172,7 @@ fn create_refuses_what_makes_no_array_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn create_refuses_a_drive_that_holds_data_until_it_is_told_twice() {
+fn create_overwrites_a_drive_with_data_only_with_force() {
     let barn = Barn::new();
     done(&run(Some(&barn.new_drive(1)), &["fs", "mkfs"]));
     let drives = [0, 1, 2].map(|n| barn.new_drive(n));
@@ -223,7 +222,7 @@ fn the_exit_code_of_status_says_how_the_array_is() {
     assert_eq!(json(&printed(&output))["members"][2]["state"], "missing");
     barn.keeps(&array);
     done(&run(Some(&array), &["fs", "check"]));
-    // It was used without the drive: from now on the drive is out.
+    // The array was used without the drive: from now on the drive counts as failed.
     assert_eq!(states(&status(&array).1), ["good", "good", "failed", "good"]);
 
     barn.lose(0);
@@ -232,7 +231,7 @@ fn the_exit_code_of_status_says_how_the_array_is() {
 }
 
 #[test]
-fn two_copies_of_a_drive_and_drives_of_others_are_refused() {
+fn two_copies_of_a_drive_and_drives_of_another_array_are_refused() {
     let barn = Barn::filled();
     std::fs::copy(barn.path("1.img"), barn.path("8.img")).expect("a copy");
     refused(&run(Some(&barn.array([0, 1, 2, 3, 8])), &["fs", "ls"]), 2, &["two drives", "leave one out"]);
@@ -301,7 +300,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
     let idle = done(&run(Some(&array), &["array", "rebuild"]));
     assert!(idle.contains("nothing is rebuilt"), "{idle}");
-    // What the new drive holds is needed where another one is gone.
+    // Without one of the other drives, the content of the new drive is needed.
     for lost in [0, 3] {
         let others = barn.array([0, 5, 2, 3].into_iter().filter(|n| *n != lost));
         let copies: Vec<u32> = [0, 5, 2, 3].into_iter().filter(|n| *n != lost).collect();
@@ -315,7 +314,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
 }
 
 #[test]
-fn check_dump_and_destroy_read_what_the_drives_hold() {
+fn check_dump_and_destroy_read_the_metadata_of_the_drives() {
     let barn = Barn::filled();
     let array = barn.array(0..4);
     let checked = json(&done(&run(Some(&array), &["array", "check", "--json"])));
@@ -345,7 +344,7 @@ fn a_scrub_finds_nothing_on_a_sound_array() {
 }
 
 #[test]
-fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_finds() {
+fn monitor_once_exits_as_status_does_and_runs_the_command_for_each_event() {
     let barn = Barn::filled();
     let array = barn.array(0..4);
     let log = barn.text("log");
@@ -359,7 +358,7 @@ fn monitor_looks_once_with_the_code_of_status_and_runs_a_command_for_what_it_fin
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).contains("barn: degraded: "), "{}", printed(&output));
     assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
-    // What cannot be told has neither the code of a lacking drive nor that of two.
+    // An unknown health has neither the code of one lacking drive nor that of two.
     for nobody in ["array:nobody", "array:"] {
         let output = run(Some(nobody), &once);
         assert_eq!(output.status.code(), run(Some(nobody), &["array", "status"]).status.code());
@@ -415,8 +414,9 @@ impl Drop for Killed {
 
 /// `furrow serve`.
 struct Server {
-    _child: Killed,
+    child: Killed,
     pages: String,
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
@@ -428,12 +428,16 @@ impl Server {
             .env("FURROW_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn();
         let mut child = Killed(child.expect("a server"));
+        let stderr = child.0.stderr.take().expect("a pipe");
+        let log = std::thread::spawn(move || std::io::read_to_string(stderr).expect("text"));
         let mut line = String::new();
         BufReader::new(child.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let pages = line.split("status on ").nth(1).map(|url| url.trim().trim_end_matches('/').to_owned());
-        Server { pages: pages.unwrap_or_else(|| panic!("the server said '{line}'")), _child: child }
+        let pages = pages.unwrap_or_else(|| panic!("the server printed '{line}'"));
+        Server { pages, child, log: Some(log) }
     }
 
     fn array(&self, args: &[&str]) -> Output {
@@ -447,7 +451,7 @@ impl Server {
         )
     }
 
-    /// A request as it stands; the answer.
+    /// Sends a request unchanged; returns the answer.
     fn raw(&self, request: &str) -> String {
         let mut stream =
             TcpStream::connect(self.pages.trim_start_matches("http://")).expect("the server's pages");
@@ -462,12 +466,23 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// An operator's orders are no errors: the server's log, which has errors only, is empty.
+    fn drop(&mut self) {
+        self.child.0.kill().ok();
+        let log = self.log.take().expect("dropped once").join().expect("no panic");
+        if !std::thread::panicking() {
+            assert_eq!(log, "");
+        }
+    }
+}
+
 #[test]
 fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     let barn = Barn::new();
     barn.create(&[]);
     let array = barn.array(0..4);
-    // Emulated and blank: it gets a file system.
+    // The array is emulated and blank, so the server makes a file system.
     let server = Server::start(&array, &[]);
     refused(&run(Some(&array), &["array", "status"]), 3, &["in use", "--url"]);
     assert_eq!(json(&done(&server.array(&["status", "--json"])))["health"], "clean");
@@ -482,9 +497,12 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
         .stderr(Stdio::piped())
         .spawn();
     let mut monitor = Killed(monitor.expect("a monitor"));
-    // Before its first look it tells nothing of what happens.
+    // Events before the monitor's first poll are not printed.
     let mut stderr = BufReader::new(monitor.0.stderr.take().expect("a pipe")).lines();
-    assert_eq!(stderr.next().expect("it looks").expect("a line"), "furrow: watching array barn: clean");
+    assert_eq!(
+        stderr.next().expect("the monitor polls").expect("a line"),
+        "furrow: watching array barn: clean"
+    );
     let mut lines = BufReader::new(monitor.0.stdout.take().expect("a pipe")).lines();
     let mut next = || -> Value {
         let line = lines.next().expect("the monitor goes on").expect("a line");
@@ -510,7 +528,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     assert_eq!(server.array(&["status"]).status.code(), Some(0));
     assert!(server.page("/").contains("5.img"));
     assert_eq!(next()["event"], "rebuild-started");
-    // The look may fall between the drive's admission and the end of the job.
+    // The monitor's poll may fall between the drive's admission and the end of the job.
     let mut last = [next(), next()].map(|event| event["event"].as_str().unwrap_or_default().to_owned());
     last.sort();
     assert_eq!(last, ["clean", "rebuild-ended"]);
@@ -518,8 +536,8 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     let last = next();
     assert_eq!(last["event"], "unreachable");
     drop(monitor);
-    let told = std::fs::read_to_string(&log).expect("the command ran");
-    assert!(told.starts_with("drive-failed 2\ndegraded\nrebuild-started 2\n"), "{told}");
+    let events = std::fs::read_to_string(&log).expect("the command ran");
+    assert!(events.starts_with("drive-failed 2\ndegraded\nrebuild-started 2\n"), "{events}");
     assert_eq!(status(&barn.array([0, 1, 5, 3])).0, Some(0));
 }
 

@@ -1,18 +1,10 @@
 //! The server over loopback: pipelines, malformed input, limits, passwords, the end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
-
-mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use kv::{Engine, EngineOptions, MemoryStore};
 use server::{ServeOptions, Server};
 use units::RealDriver;
@@ -42,7 +34,7 @@ fn a_pipeline_is_answered_in_order_and_is_one_batch() {
         assert_eq!(client.reply(), Some(bulk(&n.to_string())));
         assert_eq!(client.reply(), Some(bulk(&(n + 1).to_string())));
     }
-    // The system may deliver it in a few pieces; it never is a batch per command.
+    // The system may deliver the pipeline in a few pieces, never one per command.
     assert!(store.writes() <= 5, "{} batches", store.writes());
     assert_eq!(store.writes(), store.syncs());
 }
@@ -138,7 +130,7 @@ fn nothing_is_answered_before_the_password() {
     for line in ["AUTH wrong", "AUTH s3cre", "AUTH other s3cret", "HELLO 2 AUTH default no"] {
         assert!(client.line(line).text().starts_with("WRONGPASS"), "{line}");
     }
-    // The password and the command that needs it may come together.
+    // The password and a command that needs the password may come together.
     client.send_raw(b"AUTH s3cret\r\nSET a 1\r\nRESET\r\nGET a\r\nHELLO 3 AUTH default s3cret\r\n");
     assert_eq!(client.reply(), Some(ok()));
     assert_eq!(client.reply(), Some(ok()));
@@ -161,7 +153,7 @@ fn an_open_address_without_a_password_is_refused() {
 }
 
 #[test]
-fn a_taken_port_is_named_with_what_to_do() {
+fn the_error_of_a_taken_port_names_the_port_and_gives_advice() {
     let first = start(options());
     let engine = Engine::start(Arc::new(MemoryStore::new()), RealDriver::new(), EngineOptions::default());
     let port = first.address.port();
@@ -171,7 +163,7 @@ fn a_taken_port_is_named_with_what_to_do() {
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_a_place_that_frees_up_is_given() {
+fn a_client_above_the_limit_is_refused_until_another_disconnects() {
     let server = start(ServeOptions { max_clients: 2, ..options() });
     let (mut a, mut b) = (server.client(), server.client());
     assert_eq!((a.line("PING").text(), b.line("PING").text()), ("PONG".into(), "PONG".into()));
@@ -254,7 +246,7 @@ fn a_short_command_does_not_wait_for_the_end_of_long_pipelines() {
 }
 
 #[test]
-fn replies_that_clients_do_not_take_are_bounded_over_all_clients() {
+fn unread_replies_are_bounded_over_all_clients() {
     const MIB: u64 = 1 << 20;
     let server = start(ServeOptions {
         max_value: 8 * MIB,
@@ -282,7 +274,7 @@ fn replies_that_clients_do_not_take_are_bounded_over_all_clients() {
         assert_eq!(other.line("SET small v"), ok(), "small commands go on");
     }
     assert!(most > 8 * MIB && most <= (40 + 13) * MIB, "{most} bytes were held");
-    // All at once: a client that takes nothing keeps its memory until it is closed.
+    // All clients at once: a client that reads nothing keeps its memory until it is closed.
     std::thread::scope(|scope| {
         for client in &mut slow {
             scope.spawn(|| (0..3).for_each(|_| assert_eq!(client.reply().unwrap().items().len(), 2)));
@@ -291,7 +283,7 @@ fn replies_that_clients_do_not_take_are_bounded_over_all_clients() {
 }
 
 #[test]
-fn a_client_that_takes_no_replies_is_closed_and_others_go_on() {
+fn a_client_that_reads_no_replies_is_closed_and_other_clients_are_served() {
     let server = start(ServeOptions { stall_seconds: 1, ..options() });
     let mut slow = server.client();
     assert_eq!(slow.ask(&["SET", "k", &"x".repeat(4 << 20)]), ok());
@@ -313,7 +305,7 @@ fn a_client_that_takes_no_replies_is_closed_and_others_go_on() {
 }
 
 #[test]
-fn a_full_drive_is_an_error_to_the_writer_while_others_read_and_delete() {
+fn a_full_drive_refuses_writes_while_reads_and_deletes_go_on() {
     let store = Arc::new(MemoryStore::with_capacity(units::Bytes(1000), units::Bytes(0)));
     let server = start_over(store, options());
     let mut client = server.client();
@@ -327,7 +319,7 @@ fn a_full_drive_is_an_error_to_the_writer_while_others_read_and_delete() {
 }
 
 #[test]
-fn shutdown_answers_what_runs_and_closes_the_rest() {
+fn shutdown_answers_running_commands_and_closes_all_connections() {
     let server = start(options());
     let mut idle = server.client();
     assert_eq!(idle.line("PING").text(), "PONG");

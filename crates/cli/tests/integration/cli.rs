@@ -1,6 +1,4 @@
-//! What the program says and which code it ends with.
-
-mod common;
+//! The program's output and its exit codes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use units::RealDriver;
 
-use common::{done, json, printed, refused, run, said};
+use crate::common::{done, json, printed, refused, run, said};
 
 const SMALL: &str = "zones=24&zone-size=1MiB";
 
@@ -118,7 +116,7 @@ fn a_drive_with_data_is_formatted_only_by_force() {
 }
 
 #[test]
-fn what_lies_in_a_conventional_zone_is_named_before_it_is_lost() {
+fn data_in_a_conventional_zone_is_named_before_it_is_overwritten() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("drive.img");
     let url = format!("emu:{}?zones=24&zone-size=1MiB&conventional=4", file.display());
@@ -164,7 +162,7 @@ fn a_drive_without_a_file_system_says_how_to_make_one() {
 }
 
 #[test]
-fn files_survive_the_way_there_and_back() {
+fn a_file_copied_in_and_out_is_unchanged() {
     let drive = Drive::formatted();
     let tree = Path::new(&drive.file("tree")).join("sub");
     std::fs::create_dir_all(&tree).unwrap();
@@ -196,7 +194,7 @@ fn files_survive_the_way_there_and_back() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn the_error_of_a_missing_file_names_the_file() {
     refused(&Drive::formatted().furrow(&["fs", "cat", "/nothing"]), 1, &["/nothing", "not found"]);
 }
 
@@ -220,7 +218,7 @@ fn paths(drive: &Drive) -> Vec<String> {
 }
 
 #[test]
-fn a_copy_that_fails_leaves_its_target_as_it_was() {
+fn a_failed_copy_leaves_its_target_unchanged() {
     let drive = Drive::formatted();
     std::fs::write(drive.file("big"), vec![7; 30 << 20]).unwrap();
     std::fs::write(drive.file("small"), b"kept").unwrap();
@@ -230,7 +228,7 @@ fn a_copy_that_fails_leaves_its_target_as_it_was() {
     refused(&drive.furrow(&["fs", "cp", &drive.file("big"), "fs:/big"]), 4, &["no space"]);
     assert_eq!(paths(&drive), ["/big"]);
     assert_eq!(drive.furrow(&["fs", "cat", "/big"]).stdout, b"kept");
-    // On the host: what is copied is a directory there, which no file replaces.
+    // The target on the host is a directory, which no file replaces.
     let target = drive.file("directory");
     std::fs::create_dir_all(Path::new(&target).join("big")).unwrap();
     assert_eq!(drive.furrow(&["fs", "cp", "fs:/big", &target]).status.code(), Some(1));
@@ -295,7 +293,7 @@ fn the_cause_of_a_failure_stands_before_its_context() {
 }
 
 #[test]
-fn a_demo_overwrites_no_file_that_it_did_not_make() {
+fn a_demo_overwrites_only_files_that_demos_made() {
     let folder = TempDir::new().expect("a directory");
     for (demo, image) in [("demo", "demo.img"), ("demo-array", "drive2.img")] {
         let file = folder.path().join(demo).join(image);
@@ -326,7 +324,7 @@ fn the_zone_map_shows_every_zone() {
 }
 
 #[test]
-fn an_address_open_to_others_needs_a_password() {
+fn an_address_beyond_loopback_needs_a_password() {
     refused(&run(Some("emu:mem"), &["serve", "--bind", "0.0.0.0"]), 2, &["--password-file"]);
 }
 
@@ -391,7 +389,7 @@ fn a_drive_without_a_file_system_is_named() {
 }
 
 #[test]
-fn a_drive_that_may_not_be_written_says_what_it_takes() {
+fn the_error_of_a_write_protected_drive_gives_advice() {
     let drive = Drive::formatted();
     let file = drive.directory.path().join("drive.img");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
@@ -441,7 +439,7 @@ fn what_is_refused_leaves_no_drive_file_behind() {
 }
 
 #[test]
-fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
+fn a_truncated_drive_file_is_damage_and_the_error_gives_advice() {
     let drive = Drive::formatted();
     let file =
         std::fs::OpenOptions::new().write(true).open(drive.directory.path().join("drive.img")).unwrap();
@@ -450,7 +448,7 @@ fn a_truncated_drive_file_is_damage_and_says_what_to_do() {
 }
 
 #[test]
-fn a_device_node_that_is_not_there_is_named() {
+fn the_error_of_a_missing_device_node_names_the_node() {
     for url in ["blk:/dev/no-such-drive", "nvme:/dev/no-such-drive"] {
         refused(&run(Some(url), &["fs", "ls"]), 1, &[url, "furrow device list"]);
     }

@@ -1,19 +1,11 @@
 //! The same commands to this server and to the stock one: the same replies.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
-
-mod common;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -21,7 +13,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 fn stock_server() -> (Killed, SocketAddr) {
     for _ in 0..10 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        // Debian's redis-tools has the server's program under another name; which one it is, its own name tells it.
+        // Debian's redis-tools has the server's program under another name; the program acts by the name it is started with.
         // The package redis-server would start a service on the port that `make serve` wants.
         let child = stock("redis-check-rdb")
             .arg0("redis-server")
@@ -55,7 +47,7 @@ fn stock_server() -> (Killed, SocketAddr) {
 fn command() -> impl Strategy<Value = Vec<String>> {
     let key = || "[a-d]";
     let value = || prop_oneof!["-?[0-9]{1,3}", "[x-z]{0,3}", Just("9223372036854775807".to_owned())];
-    // Times far away, long past, or wrong: what the clock does between the two servers does not show.
+    // Times far away, long past, or wrong: the clocks of the two servers may differ a little.
     let far =
         || prop_oneof![Just("100000000"), Just("0"), Just("-1"), Just("x"), Just("9223372036854775807")];
     let option = || {
@@ -160,7 +152,7 @@ fn comparable(command: &[String], value: Value) -> Value {
 fn random_commands_get_the_same_replies_as_from_the_stock_server() {
     let (_killed, stock_address) = stock_server();
     let ours = start(options());
-    // The same sequences each time: CI says what a change broke, and nothing else.
+    // The same sequences each time: a failure in CI comes from the change under test.
     let rng_seed = RngSeed::Fixed(1);
     let mut runner =
         TestRunner::new(Config { cases: 150, failure_persistence: None, rng_seed, ..Config::default() });
@@ -196,7 +188,7 @@ fn random_commands_get_the_same_replies_as_from_the_stock_server() {
 }
 
 #[test]
-fn a_whole_scan_finds_what_the_stock_server_finds() {
+fn a_whole_scan_finds_the_same_keys_as_the_stock_server() {
     let (_killed, stock_address) = stock_server();
     let ours = start(options());
     let scan = |client: &mut Client, tail: &str| {

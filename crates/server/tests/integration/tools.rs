@@ -1,14 +1,6 @@
 //! Stock programs against the server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 fn cli(server: &Running, words: &[&str]) -> String {
     let output = run(stock("redis-cli").args(["-p", &server.port()]).args(words));

@@ -1,16 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use kv::{MemoryStore, Store};
 
 fn ok() -> Value {

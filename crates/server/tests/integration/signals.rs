@@ -1,19 +1,11 @@
 //! Signals to a server in a process of its own.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use kv::{Engine, EngineOptions};
 use server::{ServeOptions, Server};
 use units::RealDriver;
@@ -21,7 +13,7 @@ use units::RealDriver;
 /// Names the milliseconds that the child's store takes to close.
 const CHILD: &str = "FURROW_TEST_CLOSE_MS";
 
-/// The child's part of the tests below: serves until a signal comes. Without the variable there is nothing to do.
+/// The child's part of the tests below: serves until a signal comes. Without the variable it does nothing.
 #[test]
 fn a_child_serves_until_a_signal() {
     let Ok(close) = std::env::var(CHILD) else { return };
@@ -51,7 +43,8 @@ impl Serving {
     /// Starts the child from a shell; `exec` is the command that becomes the child.
     fn start(close_ms: u64, exec: &str) -> Serving {
         let own = std::env::current_exe().unwrap();
-        let script = format!("{exec} {} --exact a_child_serves_until_a_signal --nocapture", own.display());
+        let script =
+            format!("{exec} {} --exact signals::a_child_serves_until_a_signal --nocapture", own.display());
         let mut child = Command::new("/bin/sh")
             .args(["-c", &script])
             .env(CHILD, close_ms.to_string())
@@ -64,7 +57,7 @@ impl Serving {
         serving
     }
 
-    /// The next line that is wanted, or what came until the end.
+    /// The next line that fits `wanted`, or all lines until the end.
     fn line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         let mut all = String::new();
         loop {

@@ -47,7 +47,7 @@ fn db_bench_on_arrays_without_the_plug_in_is_a_clear_error_and_leaves_no_drives_
 }
 
 #[test]
-fn a_figure_that_there_is_not_is_a_wrong_argument_and_the_answer_lists_those_there_are() {
+fn an_unknown_figure_is_a_usage_error_that_lists_the_figures() {
     let output = furrow(&["zwal", "--only", "fig9"], "");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");

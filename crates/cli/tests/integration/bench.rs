@@ -1,4 +1,4 @@
-//! What the measuring commands say, and which arguments they refuse.
+//! The output of the measuring commands, and the arguments that they refuse.
 
 use std::process::{Command, Output, Stdio};
 
@@ -51,7 +51,7 @@ fn has_numbers(value: &Value, names: &[&str]) {
 }
 
 #[test]
-fn a_device_bench_that_makes_no_sense_is_refused() {
+fn a_device_bench_with_contradicting_arguments_is_refused() {
     refused(
         &format!("device bench -d {DRIVE}"),
         &[
@@ -90,7 +90,7 @@ fn a_device_bench_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_wal_bench_that_makes_no_sense_is_refused() {
+fn a_wal_bench_with_contradicting_arguments_is_refused() {
     refused(
         &format!("bench wal -d {DRIVE}"),
         &[
@@ -121,7 +121,7 @@ fn a_wal_bench_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_ycsb_run_that_makes_no_sense_is_refused() {
+fn a_ycsb_run_with_contradicting_arguments_is_refused() {
     refused(
         &format!("bench ycsb -d {DRIVE}"),
         &[
@@ -144,7 +144,7 @@ fn a_ycsb_run_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_kv_run_that_makes_no_sense_is_refused() {
+fn a_kv_run_with_contradicting_arguments_is_refused() {
     refused(
         &format!("bench kv -d {DRIVE}"),
         &[
@@ -177,7 +177,7 @@ fn a_kv_run_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_recovery_bench_that_makes_no_sense_is_refused() {
+fn a_recovery_bench_with_contradicting_arguments_is_refused() {
     refused(
         &format!("bench recovery -d {DRIVE}"),
         &[
@@ -191,7 +191,7 @@ fn a_recovery_bench_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_ycsb_run_without_records_leaves_the_drive_as_it_was() {
+fn a_ycsb_run_without_records_leaves_the_drive_unchanged() {
     let directory = TempDir::new().expect("a directory");
     let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", directory.path().join("d").display());
     done(&format!("fs mkfs -d {url}"));
@@ -200,7 +200,7 @@ fn a_ycsb_run_without_records_leaves_the_drive_as_it_was() {
 }
 
 #[test]
-fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
+fn refused_arguments_make_no_drive_file_and_data_is_overwritten_only_with_consent() {
     let directory = TempDir::new().expect("a directory");
     let file = directory.path().join("drive.img");
     let url = format!("emu:{}?zones=24&zone-size=1MiB&cache=volatile", file.display());
@@ -225,7 +225,7 @@ fn what_is_refused_makes_no_drive_file_and_what_holds_data_takes_consent() {
 }
 
 #[test]
-fn a_device_bench_says_what_it_measured_and_where() {
+fn a_device_bench_prints_its_results_and_its_settings() {
     let result = json(&format!("device bench -d {DRIVE} --op append --block 8KiB --depth 4 --json"));
     has_numbers(
         &result,
@@ -240,7 +240,7 @@ fn a_device_bench_says_what_it_measured_and_where() {
 }
 
 #[test]
-fn a_wal_bench_says_what_it_measured_beside_what_the_drive_can_do() {
+fn a_wal_bench_prints_its_results_beside_the_limit_of_the_drive() {
     for flags in ["--io append --threads 4 --batch each --sync each", "--io write --batch group --roll 3MiB"]
     {
         let result = json(&format!("bench wal -d {DRIVE} {flags} --total 8MiB --buffer 16KiB --json"));

@@ -1,5 +1,4 @@
 //! A server over a store in memory, and a client that decodes replies.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -230,7 +229,7 @@ impl Drop for Killed {
     }
 }
 
-/// Starts a stock program, or says how to get it.
+/// A stock program. Panics with advice if it is not installed.
 pub fn stock(program: &str) -> Command {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert!(found.is_ok(), "{program} is missing: apt-get install redis-tools");
@@ -268,7 +267,7 @@ fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Resu
 }
 
 impl Client {
-    /// The next `len` bytes as they came.
+    /// The next `len` bytes, undecoded.
     pub fn take_raw(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < self.at + len {
             assert!(self.fill(), "the connection ended");

@@ -1,5 +1,4 @@
-//! The parallel log that chooses for each record whether it goes alone, in virtual time: beside a group and beside one that
-//! does not choose, where the number of writers changes, and where zones are replaced.
+//! The batching `auto` of the parallel log, in virtual time, compared with a group commit and with the batching `each`, where the number of writers changes, and where zones are replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ const FEW: u64 = 20_000;
 const MANY: u64 = 102_400;
 
 /// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, records. Where the drive's buffer is always
-/// full the slowest records in a thousand are few entries of many records: with 20,000 of them two, which is no percentile.
+/// full, an entry holds many records: the slowest thousandth of 20,000 records would be two entries, which is no percentile.
 const CELLS: &[(&str, u64, u32, u64)] = &[
     (ZN540, 4096, 1, FEW),
     (ZN540, 4096, 2, FEW),
@@ -109,7 +108,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
             log.append(b"first", true).await.expect("room");
             let mut rates = Vec::new();
             for (writers, records) in phases {
-                // What the phase before left in the drive's buffers is written.
+                // The drive writes out the buffers that the phase before filled.
                 sleep_until(&*driver, driver.now().after(Duration::from_millis(20))).await;
                 rates.push(phase(&driver, &log, writers, records).await);
             }
@@ -133,7 +132,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
     }
 }
 
-/// What is written to zones so small that many are replaced.
+/// The latencies of writes to zones so small that many are replaced.
 fn replacing(device: &str, mode: LogMode, threads: u32) -> WalOutcome {
     wal::run(&WalLoad { wal: mode, ..load(device, threads, 4096, 20_000) }).expect("the drive has room")
 }

@@ -1,16 +1,8 @@
 //! CLIENT, CONFIG RESETSTAT, HELP and the replies that RESP3 has types for.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests over real sockets and processes"
-)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use server::ServeOptions;
 
 fn ok() -> Value {
@@ -108,7 +100,7 @@ impl ReadWrite for std::net::TcpStream {
 }
 
 #[test]
-fn client_list_honours_its_filters_and_shows_what_clients_told() {
+fn client_list_applies_its_filters_and_shows_the_names_that_clients_set() {
     let server = start(options());
     let (mut a, mut b) = (server.client(), server.client());
     let (one, two) = (a.line("CLIENT ID").text(), b.line("CLIENT ID").text());
@@ -173,7 +165,7 @@ fn resp3_has_texts_for_people_and_sets() {
 }
 
 #[test]
-fn info_tells_the_memory_that_the_server_uses() {
+fn info_reports_the_memory_of_the_server() {
     let server = start(options());
     let info = server.client().line("INFO memory").text();
     let bytes = |name: &str| -> u64 {

@@ -1,5 +1,4 @@
-//! What the tests of the program share.
-#![allow(dead_code, reason = "not every test uses all of it")]
+//! Running the program, and checking its output.
 
 use std::process::{Command, Output, Stdio};
 
@@ -17,24 +16,24 @@ pub fn run(device: Option<&str>, args: &[&str]) -> Output {
     command.output().expect("timeout comes with coreutils")
 }
 
-/// What it wrote to stderr.
+/// The program's stderr.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it wrote to stdout.
+/// The program's stdout.
 pub fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// It must have succeeded; what it printed.
+/// Checks that the program succeeded; returns its stdout.
 #[track_caller]
 pub fn done(output: &Output) -> String {
     assert!(output.status.success(), "{:?}\n{}\n{}", output.status, printed(output), said(output));
     printed(output)
 }
 
-/// One line of complaint that begins with the program's name.
+/// The program failed with `code` and one line that begins with its name and has `words`.
 #[track_caller]
 pub fn refused(output: &Output, code: i32, words: &[&str]) {
     let said = said(output);
@@ -45,7 +44,7 @@ pub fn refused(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// What it printed as JSON.
+/// Parses JSON.
 pub fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }

@@ -19,7 +19,7 @@ fn appends_are_never_slower_than_writes() {
                     io,
                     buffer: Bytes(buffer),
                     record: Bytes(record),
-                    // Few calls where records are small: an append of the log is what is measured.
+                    // Small records are measured by the log's appends, which are few.
                     total: Bytes(if record == 100 { total.min(16 << 20) } else { total }),
                     ..WalLoad::default()
                 };
@@ -56,7 +56,7 @@ fn synced_appends_are_never_slower_than_synced_writes() {
 }
 
 #[test]
-fn records_get_nearly_all_that_raw_appends_reach() {
+fn records_reach_nearly_the_rate_of_raw_appends() {
     for profile in ["confzns", "zn540"] {
         for (buffer, record, total) in [
             (4 << 10, 100, 16 << 20),
@@ -92,9 +92,12 @@ fn a_run_repeats_exactly_and_accounts_for_every_byte() {
         assert_eq!((one.seconds, one.appends), (other.seconds, other.appends));
         assert_eq!(one.records, 512);
         assert!(one.device_operations.bytes >= (512 * 4096), "{one:?}");
-        // Eight synced records at a time: an entry has at most all of them.
+        // Eight writers sync each record, so an entry holds at most eight records.
         assert!(one.appends >= 512 / 8, "{one:?}");
-        assert!(mode == LogMode::Each || one.appends <= 512 / 2, "a leader takes others along: {one:?}");
+        assert!(
+            mode == LogMode::Each || one.appends <= 512 / 2,
+            "a leader takes other writers' records along: {one:?}"
+        );
         assert!(one.latency_us.p50 > 0.0 && one.ops_per_s > 0.0);
     }
 }
@@ -128,7 +131,7 @@ fn small_synced_records_count_as_the_blocks_that_they_take() {
 }
 
 #[test]
-fn the_limit_of_a_drive_with_a_cache_has_the_flush_that_the_log_has() {
+fn the_limit_of_a_drive_with_a_cache_includes_the_flush_of_the_log() {
     let load = WalLoad { record: Bytes(4 << 10), total: Bytes(64 << 20), ..WalLoad::default() };
     for sync in [Sync::None, Sync::Each] {
         let total = if sync == Sync::Each { Bytes(8 << 20) } else { load.total };
@@ -139,7 +142,7 @@ fn the_limit_of_a_drive_with_a_cache_has_the_flush_that_the_log_has() {
 }
 
 #[test]
-fn a_record_of_several_entries_has_no_share_of_what_writers_can_do() {
+fn no_share_of_the_limit_is_given_for_records_of_several_entries() {
     for (record, fits) in [(4 << 10, true), ((64 << 10) - 64, true), (64 << 10, false), (128 << 10, false)] {
         let load = WalLoad {
             record: Bytes(record),

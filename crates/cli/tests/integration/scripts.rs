@@ -1,4 +1,4 @@
-//! The parts of scripts that read other programs' output.
+//! The functions of scripts that parse the output of programs.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

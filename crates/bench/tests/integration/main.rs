@@ -1,0 +1,4 @@
+//! Integration tests of the measurements, in one program: linking takes longer than the tests.
+
+mod auto;
+mod wal;

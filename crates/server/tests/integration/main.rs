@@ -1,0 +1,18 @@
+//! Integration tests of the server. They are one program, because linking a program for each file takes longer than the
+//! tests of most files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests over real sockets and processes"
+)]
+
+mod common;
+
+mod clients;
+mod differential;
+mod metrics;
+mod protocol;
+mod signals;
+mod tools;
+mod transactions;
