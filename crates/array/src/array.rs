@@ -74,8 +74,7 @@ impl Array {
                 other.slot.0
             ));
         }
-        let why = core.ctx.error(ErrorKind::Gone, "fail").because("failed on request");
-        core.members.fail(slot, &why).await
+        core.members.fail(slot, None).await
     }
 
     /// Fails a zone, as if two drives lacked their parts: the content of the zone is lost. For tests.

@@ -69,6 +69,8 @@ pub enum ErrorKind {
     Gone,
     /// The operation was dropped before its outcome was known.
     Unknown,
+    /// An operator ended the operation early.
+    Cancelled,
     /// The backend cannot do this.
     Unsupported,
     /// Wrong settings: an URL, a parameter.
@@ -132,6 +134,7 @@ impl ErrorKind {
             K::HoldsData => "it holds data",
             K::Gone => "the device is gone",
             K::Unknown => "the outcome is unknown",
+            K::Cancelled => "cancelled",
             K::Unsupported => "not supported",
             K::Invalid => "invalid",
             K::NotFound => "not found",
@@ -228,23 +231,23 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &self.0;
-        write!(f, "{}: {}", inner.device, inner.operation)?;
+        f.write_str(inner.kind.words())?;
+        if let ErrorKind::Held { pid } = inner.kind
+            && pid != 0
+        {
+            write!(f, ", pid {pid}")?;
+        }
+        if let Some(detail) = &inner.detail {
+            write!(f, ": {detail}")?;
+        }
+        write!(f, " ({}: {}", inner.device, inner.operation)?;
         if let Some(zone) = inner.zone {
             write!(f, ", zone {zone}")?;
         }
         if let Some(at) = inner.at {
             write!(f, ", block {at}")?;
         }
-        write!(f, ": {}", inner.kind.words())?;
-        if let ErrorKind::Held { pid } = inner.kind
-            && pid != 0
-        {
-            write!(f, " (pid {pid})")?;
-        }
-        if let Some(detail) = &inner.detail {
-            write!(f, ": {detail}")?;
-        }
-        Ok(())
+        f.write_str(")")
     }
 }
 
@@ -265,14 +268,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_names_device_operation_zone_and_address() {
+    fn a_message_names_the_cause_and_then_device_operation_zone_and_address() {
         let error = Error::new(ErrorKind::NotAtWritePointer, &Arc::from("emu:mem"), "write")
             .in_zone(ZoneId(3))
             .at(Lba(96))
             .because("the pointer is at block 64");
         assert_eq!(
             error.to_string(),
-            "emu:mem: write, zone 3, block 96: not at the write pointer: the pointer is at block 64"
+            "not at the write pointer: the pointer is at block 64 (emu:mem: write, zone 3, block 96)"
         );
         assert_eq!(std::mem::size_of::<Error>(), std::mem::size_of::<usize>());
     }

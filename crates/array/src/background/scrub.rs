@@ -136,7 +136,7 @@ impl Walk {
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
                 if !self.runner.turn(count * slots.len() as u64).await {
-                    return Err(core.ctx.error(ErrorKind::Gone, "scrub").because("it was cancelled"));
+                    return Err(core.ctx.error(ErrorKind::Cancelled, "scrub"));
                 }
                 whole_array(core)?;
                 let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);

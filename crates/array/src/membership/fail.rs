@@ -16,9 +16,17 @@ use crate::metrics::add;
 
 impl Membership {
     /// Fails the drive in `slot`: the array works without it from now on. When this returns, the superblocks say so.
+    /// `why`: the drive's error, or nothing if an operator ordered the failure.
     ///
     /// Errors: [`ErrorKind::Gone`] if another drive has failed already. The array is broken then.
-    pub(crate) async fn fail(self: &Arc<Self>, slot: Slot, why: &Error) -> Result<()> {
+    pub(crate) async fn fail<'a>(
+        self: &Arc<Self>,
+        slot: Slot,
+        why: impl Into<Option<&'a Error>> + Send,
+    ) -> Result<()> {
+        let why = why.into();
+        let mut ordered = why.is_none();
+        let mut why = why.map_or_else(|| "an operator ordered it".to_owned(), ToString::to_string);
         let _turn = self.persisting.acquire().await;
         let mut slot = slot;
         loop {
@@ -31,20 +39,24 @@ impl Membership {
                 return Ok(());
             }
             if self.failed_beside(None).is_some() {
-                tracing::error!(slot = slot.0, %why, "a second drive failed: the array writes nothing more");
-                self.break_array(slot, why.to_string());
+                tracing::error!(slot = slot.0, why, "a second drive failed: the array writes nothing more");
+                self.break_array(slot, why);
                 return Err(self.broken_error("write"));
             }
             self.unpersisted.fetch_add(1, Ordering::AcqRel);
-            self.ctx.tell(EventKind::DriveFailed { slot, why: why.to_string() });
+            self.ctx.tell(EventKind::DriveFailed { slot, why: why.clone() });
             self.member(slot).set_failed();
             add(&self.ctx.metrics.drive_failures, 1);
-            tracing::error!(slot = slot.0, %why, "a drive failed: the array goes on without it");
+            if ordered {
+                tracing::warn!(slot = slot.0, "an operator failed a drive: the array goes on without it");
+            } else {
+                tracing::error!(slot = slot.0, why, "a drive failed: the array goes on without it");
+            }
             let failures = self.persist_failure(slot).await;
             self.unpersisted.fetch_sub(1, Ordering::AcqRel);
             match failures.into_iter().next() {
                 None => return Ok(()),
-                Some((second, _)) => slot = second,
+                Some((second, error)) => (slot, ordered, why) = (second, false, error.to_string()),
             }
         }
     }

@@ -428,12 +428,15 @@ impl Target {
 
     /// The error of a rebuild that ends early.
     pub(crate) fn ended(&self, core: &Core) -> Error {
-        let why = if core.members.member(self.slot).is_aborted() {
-            "the new drive failed: the array is as it was before, without a drive. Replace it by another one"
+        let (kind, why) = if core.members.member(self.slot).is_aborted() {
+            (
+                ErrorKind::Gone,
+                "the new drive failed: the array is as it was before, without a drive. Replace it by another one",
+            )
         } else {
-            "it was cancelled: the array is as it was before, without a drive"
+            (ErrorKind::Cancelled, "the array is as it was before, without a drive")
         };
-        core.ctx.error(ErrorKind::Gone, "rebuild").because(why)
+        core.ctx.error(kind, "rebuild").because(why)
     }
 }
 

@@ -191,7 +191,10 @@ async fn give_up(core: &Arc<Core>, slot: Slot, stopped: bool, error: &zoned::Err
     if stopped {
         return;
     }
-    tracing::error!(slot = slot.0, %error, "the rebuild ended");
+    match error.kind() {
+        ErrorKind::Cancelled => tracing::warn!(slot = slot.0, "an operator cancelled the rebuild"),
+        _ => tracing::error!(slot = slot.0, %error, "the rebuild ended"),
+    }
     if member.is_good() {
         // The drive was written as a member already. A broken array is reported elsewhere.
         let _broken = core.members.fail(slot, error).await;
