@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 seed=${SEED:-1}
-# Seconds after which a target hangs, and those that engine and array are to take at most on two cores.
+# Seconds after which a target counts as hung, and the seconds that engine and array may take on two cores.
 LIMIT=1200
 ENGINE_BUDGET=480
 ARRAY_BUDGET=360
@@ -23,7 +23,7 @@ explore() { # target, states, flags
   timeout "$LIMIT" "$built/furrow" crash --target "$target" --seed "$seed" --states "$states" --json "$@" \
     >"$work/found" || code=$?
   cat "$work/found" >&2
-  # One that panics or is stopped says nothing.
+  # A target that panics or is stopped prints no count.
   found=$(awk -F '"states":' 'NF > 1 && !n {n = $2 + 0} END {print n + 0}' "$work/found")
   say "crash $target${*:+ $*}: $found states in $((SECONDS - start)) s"
   [ "$code" != 124 ] || say "crash $target: not done within $LIMIT s"
@@ -32,8 +32,8 @@ explore() { # target, states, flags
   total=$((total + found))
 }
 
-# Every state of the engine opens RocksDB itself: by a third each with its own log, with a parallel one, with one that joins.
-# Where its exploration fails, its recorded trace is what replays it: it stays.
+# Every state of the engine opens RocksDB: a third each with RocksDB's own log, with the parallel log, and with its batching.
+# A failed exploration keeps its trace, which replays the failure.
 traces=${CARGO_TARGET_DIR:-target}/crash-traces
 mkdir -p "$traces"
 rm -f "$traces"/engine*
@@ -42,7 +42,7 @@ explore log 29000
 explore waltz 30000
 explore array 100000
 explore engine 30000 --trace "$traces/engine.trace"
-# The whole stack over an array: every drive cut, one of them lost.
+# The whole stack over an array: the power of every drive is cut, and one drive fails.
 explore fs 5000 --on array
 explore engine 2000 --on array --trace "$traces/engine-array.trace"
 

@@ -7,8 +7,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if ! (scripts/setup.sh guest); then
-  [ "${FURROW_REQUIRE_GUEST:-0}" = 0 ] || die "what the guest needs cannot be installed, and FURROW_REQUIRE_GUEST is set"
-  say "guest: SKIPPED, nothing of a real kernel was tested: what it needs is not installed"
+  [ "${FURROW_REQUIRE_GUEST:-0}" = 0 ] || die "the guest's packages cannot be installed, and FURROW_REQUIRE_GUEST is set"
+  say "guest: SKIPPED, nothing was tested on a real kernel: the packages above are not installed"
   exit 0
 fi
 use_cargo

@@ -53,17 +53,17 @@ need_packages() {
   command -v apt-get >/dev/null || die "there is no apt-get here; install by hand: ${missing[*]}"
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  # A failed update is not the end: the lists that are there may serve.
-  apt-get update -qq </dev/null >&2 || say "apt-get update failed; trying with the lists that are there"
+  # After a failed update the present package lists may suffice.
+  apt-get update -qq </dev/null >&2 || say "apt-get update failed; trying with the present lists"
   apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >&2 ||
     die "apt-get could not install ${missing[*]}"
 }
 
-# A loopback port that nobody listens on now.
+# A loopback port without a listener.
 free_port() {
   local port tries
   for tries in $(seq 100); do
-    # Below 32768: above, a client of somebody else may have it, which no connection shows and a bind fails on.
+    # Below 32768: a port above may be taken by the outgoing connection of another program, on which a bind fails.
     port=$((20000 + (RANDOM + tries) % 12000))
     if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
       printf '%s' "$port"

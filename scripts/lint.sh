@@ -7,7 +7,7 @@ use_cargo
 step "formatting" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layering" cargo xtask layering
-# The feature is named where tests have it: a new name must not pass for its absence.
+# The simulator's tests have the feature: if they lack it, the feature was renamed, and this check must follow.
 no_broken_rules() {
   local package tree
   # A cargo tree that fails ends the step: an empty tree must not pass for one without the feature.

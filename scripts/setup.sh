@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Installs what a build needs and this machine lacks. Debian packages come by apt-get; cargo is the one that is
-# there if it is new enough, else Debian's own newer one.
+# Installs the packages that this machine lacks. An installed cargo is used if it is new enough, else Debian's
+# newer one is installed.
 #
 #   scripts/setup.sh           what `make serve` needs
 #   scripts/setup.sh test      the same, for `make test`
 #   scripts/setup.sh lint      and rustfmt and clippy
-#   scripts/setup.sh guest     and what boots Debian's kernel with zoned drives: QEMU and what takes the kernel's
-#                              package apart
+#   scripts/setup.sh guest     and QEMU, and the tools that unpack Debian's kernel package
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 what=${1:-build}

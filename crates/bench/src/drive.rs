@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_drive_is_like_the_one_it_is_made_from_but_empty() {
+    fn a_fresh_drive_has_the_geometry_of_its_model_and_is_empty() {
         let drive = Drive::open("emu:mem?profile=confzns&zones=9&zone-size=1MiB", None, false).unwrap();
         assert_eq!(drive.clock(), Clock::Virtual);
         let buffer = zoned::Buf::copy_from(&[1; 4096]);

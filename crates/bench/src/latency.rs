@@ -35,7 +35,7 @@ pub struct Recorder {
 
 /// Significant digits of a bucket.
 const DIGITS: u8 = 3;
-/// The longest latency that is told apart, in ns: a day.
+/// The longest latency that the histogram distinguishes, in ns: a day.
 const LONGEST: u64 = 86_400_000_000_000;
 
 impl Recorder {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_of_all_that_was_counted() {
+    fn a_summary_covers_every_counted_latency() {
         let mut recorder = Recorder::new();
         let mut other = Recorder::new();
         for us in 1..=1000 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_that_are_all_alike_are_exact() {
+    fn equal_latencies_are_exact() {
         let mut recorder = Recorder::new();
         (0..10).for_each(|_| recorder.record(Duration::from_nanos(484_123)));
         let summary = recorder.summary(1);

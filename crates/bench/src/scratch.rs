@@ -64,7 +64,7 @@ mod tests {
     const SCRATCH: &str = "furrow-scratch-";
 
     #[test]
-    fn what_a_process_that_is_gone_left_is_removed_and_nothing_else() {
+    fn files_of_ended_processes_are_removed_and_no_others() {
         let scratch = std::env::temp_dir().join(format!("furrow-sweep-{}", std::process::id()));
         // Above any process number.
         let names = [format!("{SCRATCH}4294967295"), format!("{SCRATCH}1"), format!("{SCRATCH}x")];

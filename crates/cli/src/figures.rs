@@ -71,8 +71,8 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let mut all = Vec::new();
     let mut failed = 0;
     for figure in &figures {
-        let tell = |what: &str| bar.set_message(format!("{}: {what}", figure.name));
-        let measured = figure.rows(&Run { quick, progress: &tell }).map_err(anyhow::Error::from);
+        let report = |what: &str| bar.set_message(format!("{}: {what}", figure.name));
+        let measured = figure.rows(&Run { quick, progress: &report }).map_err(anyhow::Error::from);
         let written = measured.and_then(|rows| {
             match &out.out {
                 Some(directory) => write(directory, figure, &settings, &rows)?,

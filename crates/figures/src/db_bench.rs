@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_after_its_numbers_has_measured_nothing() {
+    fn the_numbers_of_a_program_that_fails_do_not_count() {
         let script = "echo 'fillseq : 1 micros/op 9 ops/sec'; echo gone >&2; exit 3";
         let (ended, output, complaint) = finish(shell(script), LONGEST).unwrap();
         assert_eq!(judged(ended, &output, &complaint, "fillseq").unwrap_err(), "exit status: 3; gone");

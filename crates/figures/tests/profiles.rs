@@ -1,4 +1,4 @@
-//! What profiles give beside what was published of their drives: the rows of `furrow figures profiles`.
+//! The rates of profiles beside the published rates of their drives: the rows of `furrow figures profiles`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use figures::closed_loop::{Kind, Loop, Measured};

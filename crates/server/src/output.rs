@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_that_nobody_waits_for_any_more_holds_nothing() {
+    fn a_reservation_whose_waiter_is_gone_holds_nothing() {
         let budget = OutputBudget::new(10);
         let over = budget.overdraw(12);
         {

@@ -83,7 +83,7 @@ fn a_read_past_the_end_gives_fewer_bytes_and_its_buffer() {
 }
 
 #[test]
-fn errors_reach_the_one_who_asked() {
+fn errors_reach_the_submitter() {
     let driver = RealDriver::new();
     for engine in engines() {
         let readable = Arc::new(std::fs::File::open("/dev/null").expect("/dev/null"));
@@ -97,7 +97,7 @@ fn errors_reach_the_one_who_asked() {
 }
 
 #[test]
-fn a_call_gives_what_it_gave_even_a_panic() {
+fn a_call_returns_its_result_or_resumes_its_panic() {
     let driver = RealDriver::new();
     for engine in engines() {
         let call = |call: Box<dyn FnOnce() -> io::Result<u64> + Send>| {

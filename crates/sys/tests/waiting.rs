@@ -88,12 +88,12 @@ fn a_thread_that_waits_serves_its_own_completions() {
 fn ring_wait_of_this_thread() -> impl Fn() -> bool + Send {
     let me = std::fs::read_link("/proc/thread-self").expect("Linux has it");
     let path = Path::new("/proc").join(me).join("syscall");
-    // A thread that runs is "running"; else the number of the call comes first.
-    move || std::fs::read_to_string(&path).expect("one may look at oneself").starts_with("426 ")
+    // The file of a running thread holds "running"; that of a waiting one begins with the number of the system call.
+    move || std::fs::read_to_string(&path).expect("a thread may read its own state").starts_with("426 ")
 }
 
 #[test]
-fn what_nobody_waits_for_is_served_by_another_thread() {
+fn completions_without_a_waiting_thread_are_served_by_another_thread() {
     for engine in engines() {
         let file = file(1 << 20);
         let me = std::thread::current().id();
@@ -109,7 +109,7 @@ fn what_nobody_waits_for_is_served_by_another_thread() {
             assert_eq!(result, Some(BLOCK as u64));
             assert_ne!(by, me);
             if round % 10 == 0 {
-                // Between, the thread waits in its ring: a timer, so that it does wait.
+                // Between two rounds the thread waits in its ring for a timer.
                 let driver = RealDriver::new();
                 block_on(&*driver, sleep_until(&*driver, driver.now().after(Duration::from_micros(100))));
             }
@@ -144,12 +144,12 @@ fn more_than_a_ring_holds_may_be_in_flight() {
 
 /// The kernel would signal nothing for completions beyond the queue's length.
 #[test]
-fn completions_that_nobody_takes_for_a_while_do_not_overflow() {
+fn completions_that_are_taken_late_do_not_overflow() {
     within_ten_minutes(|| {
         for engine in engines() {
             let file = file(1 << 20);
             let (go, wait) = mpsc::channel::<()>();
-            // Against the rules, the callback blocks, and with it whoever reaps.
+            // Against the rules, the callback blocks the thread that reaps.
             let blocks = Box::new(move |_: Finished| {
                 let _gone = wait.recv();
             });
@@ -160,7 +160,7 @@ fn completions_that_nobody_takes_for_a_while_do_not_overflow() {
                 let finish = Box::new(move |finished: Finished| {
                     tx.send(finished.result.is_ok()).expect("the test listens");
                 });
-                // A hole: it completes at once.
+                // The read of a hole completes at once.
                 engine.submit(read(&file, 0, BufMut::zeroed(BLOCK)), finish);
             }
             drop(go);
@@ -275,7 +275,7 @@ fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
             for _ in 0..8 {
                 link(&engine, &file, 100, tx.clone());
             }
-            // The thread waits for a while, then goes where its ring is no more served by it.
+            // The thread waits in its ring for a while, then in a channel, where it does not serve the ring.
             block_on(&*driver, sleep_until(&*driver, driver.now().after(Duration::from_millis(2))));
             for _ in 0..8 {
                 assert_eq!(rx.recv_timeout(Duration::from_secs(120)), Ok(0));

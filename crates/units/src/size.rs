@@ -1,4 +1,4 @@
-//! Newtypes for addresses and lengths, which tell bytes from blocks.
+//! Newtypes for addresses and lengths, so that bytes and blocks are not confused.
 
 use std::fmt;
 

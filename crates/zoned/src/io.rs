@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_completes_what_this_one_waits_for() {
+    fn another_thread_completes_the_operation_that_this_thread_waits_for() {
         let driver: Arc<dyn Driver> = RealDriver::new();
         let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
         driver.drive(Box::pin(async move { completer.complete(Ok(Done::At(Lba(9)))) }));

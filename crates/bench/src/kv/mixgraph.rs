@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_keys_are_few_and_the_others_are_even() {
+    fn hot_keys_are_few_and_the_cold_keys_are_uniform() {
         let share_of_hottest = |variant| {
             let (counts, _) = drawn(variant);
             let mut counts: Vec<u64> = counts.into_values().collect();

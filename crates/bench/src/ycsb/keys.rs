@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_that_has_grown_is_like_one_made_so() {
+    fn a_grown_distribution_equals_one_made_at_that_size() {
         let mut grown = Zipfian::new(10);
         grown.grow(1000);
         let made = Zipfian::new(1000);

@@ -70,7 +70,7 @@ pub struct RebuildArgs {
 pub struct ScrubArgs {
     #[command(flatten)]
     array: ArrayArg,
-    /// Rewrite parity that does not fit its data. Whether data or parity is wrong cannot be told: this trusts the data.
+    /// Rewrite parity that does not fit its data. A mismatch does not show which of the two is wrong: the data is trusted.
     /// Without this flag a scrub counts such stripes and changes nothing.
     #[arg(long)]
     repair_parity: bool,

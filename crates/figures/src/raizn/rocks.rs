@@ -226,7 +226,7 @@ impl Ground {
         };
         let profile = format!("{}/profile.toml", files.path());
         std::fs::write(&profile, text)
-            .map_err(|e| bench::Error::Settings(format!("writing {profile}: {e}")))?;
+            .map_err(|e| bench::Error::Settings(format!("{e} (writing {profile})")))?;
         let drives = (0..count).map(|n| format!("emu:{}/{n}?profile={profile}", files.path())).collect();
         let ground = Ground { drives, place, files };
         let driver = Clock::Virtual.driver();

@@ -76,7 +76,7 @@ mod tests {
     const LINE: &str = "{\"data_bytes\":800,\"parity_bytes\":150,\"partial_parity_bytes\":40,\"metadata_bytes\":10,\"flushes\":3}\n";
 
     #[test]
-    fn shares_are_of_data_and_all_that_the_array_adds() {
+    fn shares_are_of_data_parity_and_metadata_together() {
         let written = of(LINE).unwrap();
         assert_eq!(written, Written { all: 1000, metadata: 10, partial_parity: 40 });
         assert_eq!(rows("p", "fillseq", &written, "").map(|row| row.ours), [0.01, 0.04]);

@@ -22,7 +22,7 @@ fn panels_are_told_apart_by_their_names_and_filled() {
     for panel in repair::FIGURE.panels {
         assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
     }
-    // md's resync does not know what is data.
+    // md's resync does not know which blocks hold data.
     let resync = series(&rows, "fig4.12", MODEL);
     assert!(resync.len() == 2 && resync[0].ours == resync[1].ours, "{resync:?}");
     let full = series(&rows, "fig4.12-full", "Furrow over md (model)")[0].ours;
@@ -53,7 +53,7 @@ fn md_stands_beside_every_line_of_ours_and_is_called_a_model() {
 }
 
 #[test]
-fn the_model_of_md_gives_what_its_drives_do_and_reads_a_lost_ones_blocks_from_the_others() {
+fn the_model_of_md_reaches_the_rate_of_its_drives_and_reconstructs_reads_of_a_failed_drive() {
     let rows = quick(&micro::WORKLOADS);
     let last = |rows: &[Row], figure, name: &str| series(rows, figure, &format!("{MODEL}: {name}"))[2].ours;
     // 1 MiB: parity takes one drive of five from the writes, and nothing from the reads; 2 and 4 % faster than zn540.
@@ -67,7 +67,7 @@ fn the_model_of_md_gives_what_its_drives_do_and_reads_a_lost_ones_blocks_from_th
         let lost = last(&rows, "fig4.11a", &format!("{workload}, one lost"));
         assert!((lost / all / 0.8 - 1.0).abs() < 0.03, "{workload}: {lost} {all}");
     }
-    // A block of 64 KiB: a fifth of them is read from four drives, 8 reads for 5.
+    // Of the blocks of 64 KiB a fifth is read from four drives: 8 reads for 5.
     let at_64 = |of: &str| series(&rows, "fig4.11a", &format!("{MODEL}: random read, {of}"))[1].ours;
     let (all, lost) = (at_64("all drives"), at_64("one lost"));
     assert!((lost / all / 0.5 - 1.0).abs() < 0.1, "{lost} {all}");
@@ -99,7 +99,7 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
     zoned::know_arrays(::array::url::open);
     let run = Run { quick: true, progress: &|_| () };
     let ran = RefCell::new(Vec::new());
-    // What db_bench would do is another process's; that it can mount what it is given is seen here.
+    // db_bench is not run: the test mounts the device that db_bench would get.
     let bench = |bench: &DbBench| {
         let drives = bench.url.matches("emu:").count();
         assert_eq!(bench.url.starts_with("array:"), drives == 5, "{}", bench.url);
@@ -108,11 +108,11 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
         let device = zoned::open(&bench.url, Arc::clone(&driver)).unwrap();
         block_on(&*driver, async {
             let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
-            // One workload's files are the next one's, but where it begins with empty drives.
+            // Each workload uses the files of the one before, except those that begin with empty drives.
             let empty = fs.read_dir("/").unwrap().is_empty();
             assert_eq!(empty, bench.benchmark.starts_with("fill"), "{}", bench.benchmark);
             assert_eq!(empty, bench.args.contains(&String::from("--use_existing_db=0")));
-            // Reads are beside the same writer on all of them: 200 MB/s in the drives' time.
+            // The writer beside the reads is limited to the same rate on all devices: 200 MB/s in the drives' time.
             let limited = bench.args.contains(&String::from("--benchmark_write_rate_limit=4000000"));
             assert_eq!(limited, bench.benchmark == "readwhilewriting", "{:?}", bench.args);
             if empty {

@@ -41,7 +41,7 @@ fn writes_wait_for_each_other_and_appends_do_not() {
     };
     assert!((at("waltz3a", "append", 1) / 93.0 - 1.0).abs() < 0.1);
     assert!(at("waltz3a", "write", 8) > 7.5 * at("waltz3a", "write", 1));
-    // The zone's one die is the limit of both; appends keep it busy.
+    // The zone's one die limits appends and writes; appends keep the die busy.
     assert!(at("waltz3a", "append", 8) < 0.5 * at("waltz3a", "write", 8));
     for row in &rows {
         assert!(row.ours > 0.0 && row.note.contains("quick"), "{row:?}");

@@ -86,11 +86,11 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         };
         let mut of = |mode| {
             load.log = LogOptions { mode, buffer: BUFFER, window: WINDOW as usize, ..LogOptions::default() };
-            let tell = |what: &str| {
+            let report = |what: &str| {
                 (run.progress)(&format!("{}, {}: {what}", drive.profile(), io_name(mode)));
             };
-            tell("load");
-            let outcome = ycsb::run(&load, &|phase| tell(&format!("after {:?}", phase.workload)));
+            report("load");
+            let outcome = ycsb::run(&load, &|phase| report(&format!("after {:?}", phase.workload)));
             outcome.map(|outcome| outcome.phases).map_err(|e| {
                 Error::new(format!("YCSB on {} in the {} mode", drive.profile(), io_name(mode)), e)
             })

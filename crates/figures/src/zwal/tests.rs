@@ -20,7 +20,7 @@ fn figures_and_their_panels_are_told_apart_by_their_names() {
 }
 
 #[test]
-fn a_quick_run_fills_its_panels_and_says_what_it_is() {
+fn a_quick_run_fills_its_panels_and_is_marked_as_quick() {
     for figure in [fig2::FIGURE, barrier::FIGURE] {
         let rows = quick(&figure);
         for panel in figure.panels {

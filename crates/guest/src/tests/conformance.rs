@@ -22,8 +22,8 @@ const DEVICES: &[&str] = &[
 /// The null_blk device whose first zones are conventional.
 const CONVENTIONAL: &str = "blk:/dev/furrow/nullb1";
 
-/// For rounds of appends until some are reordered: whether the kernel does is a matter of its workers, and of the processors
-/// behind them. That each append says where it landed is asked of every round.
+/// Limit for rounds of appends until the kernel reorders some, which depends on its workers and the processors. Every
+/// round checks the address of each append.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// For one device.

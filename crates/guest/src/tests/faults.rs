@@ -303,7 +303,7 @@ fn worn() -> Result<()> {
     is_well_again(WORN)
 }
 
-/// Turns the zone that holds a file into what null_blk's `setting` says, in the midst of writing.
+/// Turns the zone that holds a file read-only or offline by null_blk's `setting`, while the file is written.
 fn turns(control: &mut Control, setting: &str) -> Result<()> {
     let (device, fs) = with_kept(WORN)?;
     let driver = Arc::clone(device.driver());

@@ -30,7 +30,7 @@ const FILE: u64 = 200_000;
 
 /// Verifies, then writes until the machine is reset.
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
-    let told: BTreeMap<String, u64> = {
+    let acknowledged: BTreeMap<String, u64> = {
         let answer = checks.control.ask("state")?;
         serde_json::from_str(&answer).with_context(|| format!("the harness said {answer}"))?
     };
@@ -38,7 +38,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     checks.check("mount after a reset", LIMIT, |control| {
         let device = open(device)?;
         let driver = Arc::clone(device.driver());
-        if told.is_empty() {
+        if acknowledged.is_empty() {
             let options = FormatOptions { force: true, ..FormatOptions::default() };
             block_on(&*driver, Fs::format(&device, &options))?;
         } else {
@@ -47,10 +47,11 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         }
         let fs = block_on(&*driver, Fs::mount(device, &MountOptions::default()))?;
         let mut bytes = 0;
-        for (path, size) in &told {
+        for (path, size) in &acknowledged {
             bytes += block_on(&*driver, verify(&fs, path, *size)).with_context(|| path.clone())?;
         }
-        control.note(format!("mounted; {} files, {bytes} bytes acknowledged and there", told.len()))?;
+        control
+            .note(format!("mounted; {} files, {bytes} bytes acknowledged and there", acknowledged.len()))?;
         mounted = Some(fs);
         Ok(())
     })?;

@@ -119,7 +119,7 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
         let rate = number("/ops_per_s");
         control.note(format!("--io {io}: {appends} appends, {writes} writes, {rate:.0} records/s"))?;
         // A log may use writes instead of appends while nothing is queued.
-        ensure!((appends > 0.0) == (io == "append"), "the log did not write as it was told to");
+        ensure!((appends > 0.0) == (io == "append"), "the log did not write as configured");
     }
     Ok(())
 }

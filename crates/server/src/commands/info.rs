@@ -20,7 +20,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The memory of this process that is in RAM, or 0 where the kernel does not tell.
+/// The memory of this process that is in RAM, or 0 where the kernel does not report it.
 fn resident_bytes() -> u64 {
     const KIB: u64 = 1 << 10;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

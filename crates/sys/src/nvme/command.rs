@@ -33,11 +33,10 @@ pub(crate) mod opcode {
 }
 
 impl Command {
-    /// Whether `len` bytes of data fit what the command says of its length, as far as that can be told without knowing
-    /// the block size.
+    /// True if a buffer of `len` bytes fits the length in the command, for some possible block size.
     ///
-    /// The kernel does not look. A device that moves more than the buffer holds reads or writes memory that is not
-    /// meant for it, so the engine refuses such a command.
+    /// The kernel does not check this. A device that moves more than the buffer holds reads or writes memory beyond the
+    /// buffer, so the engine refuses such a command.
     pub fn fits(&self, len: usize) -> bool {
         match self.opcode {
             opcode::READ | opcode::WRITE | opcode::ZONE_APPEND => {

@@ -312,7 +312,7 @@ impl Running {
     }
 
     /// Sends a line to the test program.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
+    pub fn send_line(&mut self, line: &str) -> Result<()> {
         self.control.write_all(format!("{line}\n").as_bytes()).context("the guest does not listen")
     }
 

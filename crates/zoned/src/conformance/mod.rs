@@ -1,7 +1,7 @@
 //! The conformance suite of the device contract, for every backend. The suite adapts to the geometry. **It destroys
 //! the device's contents.**
 //!
-//! Power cuts are not tested here, because a device cannot be told to lose power. The emulator's tests and the crash
+//! Power cuts are not tested here, because no command makes a device lose power. The emulator's tests and the crash
 //! explorer test them.
 
 mod fixture;

@@ -149,7 +149,7 @@ impl fmt::Display for Contents {
         }
         match parts.is_empty() {
             true if self.sampled > 0 => {
-                f.write_str("it is blank, as far as samples of its conventional zones tell")
+                f.write_str("it is blank, as far as samples of its conventional zones show")
             }
             true => f.write_str("it is blank"),
             false => f.write_str(&parts.join(", and ")),

@@ -137,7 +137,7 @@ fn several_signatures_are_all_named_and_a_protective_table_is_not() {
 }
 
 #[test]
-fn the_copies_of_a_large_btrfs_are_looked_for() {
+fn the_copies_of_a_large_btrfs_are_found() {
     let zone_size = 256 * MIB;
     let layout = Layout { size: 4096 * zone_size, zone_size, zones: 4096, conventional: 0 };
     let copy = (512 << 30) + 64;
@@ -177,7 +177,7 @@ fn drive(conventional: u32) -> Arc<Emu> {
     Emu::memory(options, VirtualDriver::new(1))
 }
 
-fn look(emu: &Arc<Emu>) -> Contents {
+fn contents_of(emu: &Arc<Emu>) -> Contents {
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     units::block_on(&**dev.driver(), Contents::read(&*dev)).unwrap()
 }
@@ -199,7 +199,7 @@ fn put(emu: &Arc<Emu>, zone: u32, at: usize, bytes: &[u8]) {
 #[test]
 fn a_blank_drive_may_be_overwritten() {
     let emu = drive(2);
-    assert!(look(&emu).is_blank());
+    assert!(contents_of(&emu).is_blank());
     assert_eq!(guarded(&emu, false).unwrap(), Contents { sampled: 2, ..Contents::default() });
 }
 
@@ -216,9 +216,9 @@ fn a_signature_in_a_conventional_zone_is_refused_and_named() {
 #[test]
 fn data_without_a_signature_in_a_conventional_zone_is_refused() {
     let emu = drive(2);
-    assert!(look(&emu).to_string().contains("samples"), "nobody says more than was looked at");
+    assert!(contents_of(&emu).to_string().contains("samples"), "the text says that only samples were read");
     put(&emu, 1, 4 * 4096, b"no known format");
-    let contents = look(&emu);
+    let contents = contents_of(&emu);
     assert_eq!((contents.filled, contents.sampled), (1, 1));
     let error = guarded(&emu, false).expect_err("it holds data");
     assert_eq!(error.kind(), ErrorKind::HoldsData);
@@ -231,7 +231,7 @@ fn written_zones_are_refused_and_counted() {
     let emu = drive(0);
     put(&emu, 1, 0, &[7; 100]);
     put(&emu, 5, 0, &[7; 100]);
-    let contents = look(&emu);
+    let contents = contents_of(&emu);
     let block = u64::from(emu.geometry().block_size);
     assert_eq!((contents.written, contents.bytes.0, contents.signatures.len()), (2, 2 * block, 0));
     let error = guarded(&emu, false).unwrap_err().to_string();
@@ -242,7 +242,7 @@ fn written_zones_are_refused_and_counted() {
 fn a_zoned_btrfs_is_found_in_the_zone_that_its_log_went_on_in() {
     let emu = drive(0);
     put(&emu, 1, 64, b"_BHRfS_M");
-    assert_eq!(look(&emu).signatures, [Signature::Btrfs]);
+    assert_eq!(contents_of(&emu).signatures, [Signature::Btrfs]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn what_lies_behind_a_pointer_is_not_read() {
     put(&emu, 0, 64, b"_BHRfS_M");
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     dev.zone(ZoneId(0), Action::Reset).wait().unwrap();
-    assert!(look(&emu).is_blank());
+    assert!(contents_of(&emu).is_blank());
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn a_worn_zone_is_no_data() {
     put(&emu, 2, 0, &[7; 100]);
     emu.wear(ZoneId(2), ZoneState::Offline);
     emu.wear(ZoneId(3), ZoneState::ReadOnly);
-    assert!(look(&emu).is_blank());
+    assert!(contents_of(&emu).is_blank());
 }
 
 #[test]
 fn a_start_that_cannot_be_read_is_refused() {
     let emu = drive(2);
     emu.fail(FaultSpec::all(FaultOp::Read));
-    let contents = look(&emu);
+    let contents = contents_of(&emu);
     assert!(contents.unreadable > 0 && !contents.is_blank());
     assert!(guarded(&emu, false).unwrap_err().to_string().contains("cannot be read"));
 }
@@ -286,7 +286,7 @@ fn a_start_that_cannot_be_read_is_refused() {
 fn a_member_of_an_array_is_refused_with_the_arrays_name() {
     let emu = drive(0);
     put(&emu, 1, 0, &array_member::tests::record(9));
-    let contents = look(&emu);
+    let contents = contents_of(&emu);
     assert_eq!(contents.array.as_ref().unwrap().label, "barn");
     let error = guarded(&emu, false).unwrap_err().to_string();
     assert!(
@@ -299,6 +299,6 @@ fn a_member_of_an_array_is_refused_with_the_arrays_name() {
 fn a_member_with_a_damaged_superblock_is_still_known_as_a_member() {
     let emu = drive(0);
     put(&emu, 1, 0, b"FURROWMD");
-    let contents = look(&emu);
+    let contents = contents_of(&emu);
     assert_eq!((contents.signatures.as_slice(), contents.array), ([Signature::FurrowArray].as_slice(), None));
 }

@@ -43,7 +43,7 @@ impl Machine {
         let shown = path.display();
         let node = (self.identify)(&self.path(&path)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => (ErrorKind::NotFound, format!("there is no {shown}: {LIST}")),
-            _ => (ErrorKind::Host, format!("looking at {shown}: {error}")),
+            _ => (ErrorKind::Host, format!("{error} (examining {shown})")),
         })?;
         match node {
             Node::Other => {

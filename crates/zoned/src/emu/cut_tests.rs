@@ -66,7 +66,7 @@ impl Bench {
         let mut seen = BTreeSet::new();
         while all.next() {
             let after = self.media.cut(&mut all);
-            seen.insert(zones.iter().map(|z| show(&look(&after, *z))).collect());
+            seen.insert(zones.iter().map(|z| show(&zone_content(&after, *z))).collect());
         }
         seen
     }
@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// The zone's state and blocks. A block that is not all one byte is `?`, one of zeros `0`.
-fn look(media: &Media, zone: u32) -> Seen {
+fn zone_content(media: &Media, zone: u32) -> Seen {
     let info = media.report(zone..zone + 1).remove(0);
     let start = media.geometry().start(ZoneId(zone));
     let tags = (0..info.pointer.0).map(|offset| tag_at(media, start.plus(Blocks(offset)))).collect();
@@ -120,7 +120,7 @@ fn without_a_volatile_cache_acknowledged_is_durable() {
 }
 
 #[test]
-fn with_a_volatile_cache_what_no_flush_covers_may_be_lost_from_the_end() {
+fn with_a_volatile_cache_a_suffix_of_unflushed_writes_may_be_lost() {
     let mut bench = Bench::new(|_| {});
     bench.append_acked(0, b"a");
     bench.append_acked(0, b"b");
@@ -130,7 +130,7 @@ fn with_a_volatile_cache_what_no_flush_covers_may_be_lost_from_the_end() {
 }
 
 #[test]
-fn a_flush_covers_what_was_acknowledged_before_it_was_submitted_and_no_more() {
+fn a_flush_covers_exactly_the_writes_acknowledged_before_its_submission() {
     let mut bench = Bench::new(|_| {});
     bench.append_acked(0, b"a");
     let late = bench.append(0, b"b");
@@ -174,7 +174,7 @@ fn appends_in_flight_land_in_any_order_and_leave_holes() {
 }
 
 #[test]
-fn an_acknowledged_append_stays_where_it_was_said_to_be() {
+fn an_acknowledged_append_stays_at_its_address() {
     let mut bench = Bench::new(|_| {});
     bench.append(0, b"a");
     bench.append_acked(0, b"b");
@@ -183,7 +183,7 @@ fn an_acknowledged_append_stays_where_it_was_said_to_be() {
 }
 
 #[test]
-fn appends_in_flight_pass_an_acknowledged_one_only_if_they_were_there_before_it() {
+fn only_appends_submitted_before_an_acknowledgement_may_precede_it_in_the_zone() {
     let mut bench = Bench::new(|_| {});
     bench.append(0, b"a");
     let fixed = bench.append(0, b"b");
@@ -348,13 +348,13 @@ fn a_clone_keeps_its_content_when_the_original_is_overwritten() {
     let print = before.fingerprint();
     bench.zone(0, Action::Reset);
     bench.append(0, b"xyz");
-    assert_eq!(look(&before, 0).1, b"abc");
+    assert_eq!(zone_content(&before, 0).1, b"abc");
     assert_eq!(before.fingerprint(), print);
     assert_ne!(bench.media.fingerprint(), print);
 }
 
 #[test]
-fn images_that_read_the_same_have_the_same_fingerprint() {
+fn images_with_equal_content_have_equal_fingerprints() {
     let mut bench = Bench::new(|_| {});
     let mut other = Bench::new(|_| {});
     bench.append_acked(0, b"zzz");

@@ -110,7 +110,7 @@ fn threads_append_to_one_zone_and_to_their_own_without_losing_a_block() {
 }
 
 #[test]
-fn threads_that_fight_for_open_zones_never_exceed_the_limits() {
+fn threads_that_compete_for_open_zones_never_exceed_the_limits() {
     let options = EmuOptions { zones: 16, max_open: Some(3), max_active: Some(6), ..EmuOptions::tiny() };
     let emu = Emu::memory(options, RealDriver::new());
     std::thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn threads_that_fight_for_open_zones_never_exceed_the_limits() {
 }
 
 #[test]
-fn worn_zones_refuse_what_they_must_and_free_their_resources() {
+fn worn_zones_refuse_writes_and_free_their_resources() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
     let dev = shared(&emu);
     let at = append(&dev, 0, 7).wait().expect("fits");

@@ -35,7 +35,7 @@ pub(super) struct ModelState {
     planes: Vec<Plane>,
     groups: Vec<Group>,
     /// Completion times of the writes in flight.
-    crowd: BinaryHeap<Reverse<u64>>,
+    in_flight: BinaryHeap<Reverse<u64>>,
     /// End of a disk's last write to its platters.
     drained: u64,
     /// Number of random draws so far.
@@ -296,8 +296,8 @@ impl Model {
             (write.latency, write.controller, write.implicit_open)
         };
         let start = state.command(now, controller.0);
-        while state.crowd.peek().is_some_and(|Reverse(end)| *end <= now) {
-            state.crowd.pop();
+        while state.in_flight.peek().is_some_and(|Reverse(end)| *end <= now) {
+            state.in_flight.pop();
         }
         let mut own = latency.0 + put.bytes.max(write.least.0) * write.per_kib.0 / KIB;
         if put.bytes < write.least.0 {
@@ -306,8 +306,8 @@ impl Model {
         if put.opens {
             own += opening.0;
         }
-        if write.crowd_from > 0 && state.crowd.len() >= write.crowd_from as usize {
-            own += write.crowd_delay.0;
+        if write.contention_from > 0 && state.in_flight.len() >= write.contention_from as usize {
+            own += write.contention_delay.0;
         }
         let ready = start + own;
         let end = match (&self.profile.flash, &self.profile.arm) {
@@ -318,8 +318,8 @@ impl Model {
             (None, Some(arm)) => self.store(state, arm, start, ready, put),
             (None, None) => ready,
         };
-        if write.crowd_from > 0 {
-            state.crowd.push(Reverse(end));
+        if write.contention_from > 0 {
+            state.in_flight.push(Reverse(end));
         }
         end
     }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_others_wait_for_room_gets_in_after_them() {
+    fn operations_that_wait_for_room_are_admitted_in_their_order() {
         let mut group = Group { held: 8, ..Group::default() };
         group.leaving.push(Reverse((20, 4)));
         group.leaving.push(Reverse((30, 4)));
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_seeks_unless_it_is_there() {
+    fn an_arm_seeks_unless_it_is_at_the_address() {
         let text = "[arm]\nsettle = \"1ms\"\nfull-stroke = \"9ms\"\nturn = \"8ms\"\nbandwidth = \"4096KB\"";
         let (model, mut state) = drive(text);
         let read = |at| Op::Read { at: Lba(at), into: crate::BufMut::zeroed(4096) };

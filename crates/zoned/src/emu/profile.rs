@@ -81,10 +81,13 @@ pub(super) struct Write {
     pub(super) controller: Time,
     /// Added if the write opens its zone.
     pub(super) implicit_open: Time,
-    /// Fitted to measurements: number of other writes and appends in flight from which `crowd` is added; 0 for never.
-    pub(super) crowd_from: u32,
+    /// Fitted to measurements: number of other writes and appends in flight from which `contention_delay` is
+    /// added; 0 for never.
+    #[serde(alias = "crowd-from")]
+    pub(super) contention_from: u32,
     /// Fitted to measurements: the added time.
-    pub(super) crowd_delay: Time,
+    #[serde(alias = "crowd-delay")]
+    pub(super) contention_delay: Time,
     /// The time at which a write is acknowledged.
     pub(super) acknowledge: Acknowledge,
     /// Buffer of each group of dies: buffered writes are acknowledged before they are programmed.

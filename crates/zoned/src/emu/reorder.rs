@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_stays_where_it_was_said_to_be() {
+    fn acknowledged_blocks_stay_at_their_addresses() {
         for seed in 0..60 {
             let (emu, dev) = drive(seed, EmuOptions { volatile_cache: false, ..EmuOptions::tiny() });
             append(&dev, 1).wait().expect("opens the zone");

@@ -183,13 +183,13 @@ impl Shared {
     fn event(
         self: &Arc<Shared>,
         zone: ZoneId,
-        tell: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
     ) -> Completions {
         let mut steps = ShortVec::new();
         {
             let mut queue = self.queue(zone).lock();
             let before = queue.claims();
-            tell(&mut queue, &self.rules, &mut steps);
+            apply(&mut queue, &self.rules, &mut steps);
             self.zone_counts.update(before, queue.claims());
         }
         let mut answers = Completions(ShortVec::new());
@@ -269,7 +269,7 @@ impl Shared {
         zone: ZoneId,
         durable: bool,
         ok: bool,
-        tell: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
     ) -> Completions {
         let mut below = 0;
         let answers = self.event(zone, |queue, rules, steps| {
@@ -283,7 +283,7 @@ impl Shared {
                     below = self.flushes.next();
                 }
             }
-            tell(queue, rules, steps);
+            apply(queue, rules, steps);
             if counts {
                 queue.acknowledged(durable);
             }

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_refused_and_what_is_not_there_is_not_found() {
+    fn a_file_that_is_no_device_is_refused_and_a_missing_path_is_not_found() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let name = Arc::from("blk:test");
         let error = DeviceLock::acquire(file.path(), Node::Block, &name).expect_err("a file");

@@ -1,4 +1,4 @@
-//! Numbers the flushes of a drive, to tell which flush made an acknowledged write durable.
+//! Numbers the flushes of a drive, to find which flush made an acknowledged write durable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_covers_what_was_acknowledged_before_it_began() {
+    fn a_flush_covers_the_writes_acknowledged_before_it_began() {
         let flushes = Flushes::default();
         let early = flushes.next();
         let flush = flushes.start();

@@ -5,7 +5,7 @@
 //!
 //! Resets and finishes are sent through the block device. The block layer keeps the write pointers of partly written
 //! zones (kernel 6.10 and later). If a reset bypassed the block layer, later writes of another user at the zone's
-//! start would fail. The block layer cannot be told of appends, so another user's first write to such a zone may fail
+//! start would fail. The block layer does not learn of appends, so another user's first write to such a zone may fail
 //! once, until a report corrects the pointer. The [`blk`](crate::blk) backend sends that report.
 
 #[cfg(test)]

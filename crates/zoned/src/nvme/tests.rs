@@ -129,7 +129,7 @@ fn appends_fly_together_and_land_in_any_order() {
 }
 
 #[test]
-fn an_acknowledged_append_is_read_while_others_fly() {
+fn an_acknowledged_append_is_readable_while_other_appends_are_in_flight() {
     let (fake, dev) = drive(EmuOptions::tiny(), 3);
     let mut flying: Vec<Io<Lba>> = (0..8).map(|tag| append(&dev, 0, tag)).collect();
     let at = flying.remove(0).wait().expect("fits");
@@ -280,7 +280,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     /// Appends among each other excepted, the order is that of submission: the appends between two other operations
-    /// of their zone share the places that they would have got one by one.
+    /// of their zone share the addresses that they would have got one by one.
     #[test]
     fn all_at_once_gives_what_one_by_one_gives_up_to_the_order_of_appends(
         ops in prop::collection::vec((0..3_u32, 0..12_u8), 1..60),
@@ -302,7 +302,7 @@ proptest! {
             }
             let key = (zone, life[zone as usize], run[zone as usize]);
             match what {
-                // The run's places, as long as there is room.
+                // The addresses of the run of appends, as long as the zone has room.
                 0..=7 => {
                     if *pointer < 14 {
                         runs.entry(key).or_insert_with(BTreeSet::new).insert(start(zone).0 + *pointer);
@@ -315,7 +315,7 @@ proptest! {
                     let at = Lba(start(zone).0 + *pointer);
                     *pointer += u64::from(fits);
                     let io = dev.write(at, block(4096, tag), Durability::Durable);
-                    // Its outcome is looked at when the places are: it lands where it said, or the zone is full.
+                    // The write's outcome is checked with the addresses below: the given address, or a full zone.
                     ios.push((None, tag, Io::spawn(dev.driver(), &Arc::from("test"), async move {
                         let result = io.await;
                         assert_eq!(result.is_ok(), fits);

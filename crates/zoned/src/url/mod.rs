@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_told_so_from_a_file() {
+    fn a_missing_device_and_a_missing_file_have_different_errors() {
         assert!(refusal("blk:/dev/no-such-device").contains("not found"));
         assert!(refusal("nvme:/dev/no-such-device").contains("not found"));
         let text = refusal("blk:/proc/self/exe");

@@ -71,7 +71,7 @@ fn a_file_with_a_delay_in_real_time() {
 }
 
 #[test]
-fn a_drive_that_tracks_power_cuts_and_refuses_reads_past_the_pointer() {
+fn a_drive_tracks_power_cuts_and_refuses_reads_past_the_pointer() {
     for volatile_cache in [true, false] {
         let options = zoned::emu::EmuOptions {
             volatile_cache,

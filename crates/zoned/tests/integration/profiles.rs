@@ -73,7 +73,7 @@ fn a_drive_without_times_completes_at_once() {
 }
 
 #[test]
-fn dilation_stretches_what_has_no_profile_too() {
+fn dilation_also_stretches_drives_without_a_profile() {
     let (device, driver) = drive("delay=15us&dilated=3");
     device.flush().wait().unwrap();
     assert_eq!(driver.now().0, 45_000);

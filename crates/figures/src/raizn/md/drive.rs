@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_wait_for_what_has_to_be_moved() {
+    fn writes_wait_for_the_relocation_of_live_blocks() {
         let drive = Drive::new(1, true);
         let per_page = PAGE / u64::from(drive.geometry().block_size);
         let pages = drive.geometry().zone_capacity.0 / per_page;

@@ -44,7 +44,7 @@ fn arrays_and_lines_give_the_same_commands() {
 }
 
 #[test]
-fn a_malformed_request_is_named_and_the_commands_before_it_are_kept() {
+fn the_commands_before_a_malformed_request_are_kept_and_the_error_names_it() {
     let long = "x".repeat(LINE_LIMIT + 10);
     for (bytes, text) in [
         ("*x\r\n".into(), "invalid multibulk length"),

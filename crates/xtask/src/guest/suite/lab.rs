@@ -68,7 +68,7 @@ pub(super) fn follow(
             Event::Failed { why } => bail!("the guest gave up: {why}"),
             Event::Ask { what } => {
                 let answer = ask(running, &what)?;
-                running.tell(&answer)?;
+                running.send_line(&answer)?;
             }
             event => failed |= report.event(&event),
         }

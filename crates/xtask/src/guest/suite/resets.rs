@@ -144,7 +144,7 @@ impl<'a> Machinery<'a> {
         match event {
             Event::Ready { .. } => Ok(Some(Stage::Booted)),
             Event::Ask { .. } => {
-                self.running.tell(&serde_json::to_string(&self.durable)?)?;
+                self.running.send_line(&serde_json::to_string(&self.durable)?)?;
                 Ok(Some(Stage::Mounting))
             }
             Event::Test { name, failure: Some(why), .. } => bail!("{name}: {why}"),

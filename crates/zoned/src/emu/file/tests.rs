@@ -59,7 +59,7 @@ fn act(dev: &Arc<Emu>, zone: u32, action: Action) {
 }
 
 /// The state of a zone and the tags of its blocks.
-fn look(dev: &Arc<Emu>, zone: u32) -> (ZoneState, Vec<u8>) {
+fn zone_content(dev: &Arc<Emu>, zone: u32) -> (ZoneState, Vec<u8>) {
     let dev: Arc<dyn ZonedDevice> = dev.clone();
     let info = dev.report(zone..zone + 1).wait().expect("reports").remove(0);
     let start = dev.geometry().start(ZoneId(zone));
@@ -72,7 +72,7 @@ fn look(dev: &Arc<Emu>, zone: u32) -> (ZoneState, Vec<u8>) {
 }
 
 #[test]
-fn what_was_flushed_is_there_again_and_what_was_not_is_gone() {
+fn flushed_data_survives_a_restart_and_unflushed_data_does_not() {
     let place = place();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 3);
@@ -80,14 +80,14 @@ fn what_was_flushed_is_there_again_and_what_was_not_is_gone() {
     flush(&dev);
     append(&dev, 1, b'b', 2);
     append(&dev, 3, b'c', 1);
-    assert_eq!(look(&dev, 1), (ZoneState::ImplicitOpen, b"aaabb".to_vec()));
+    assert_eq!(zone_content(&dev, 1), (ZoneState::ImplicitOpen, b"aaabb".to_vec()));
     drop(dev);
     let dev = open(&place.path).expect("opens");
-    assert_eq!(look(&dev, 1), (ZoneState::Closed, b"aaa".to_vec()));
-    assert_eq!(look(&dev, 2).0, ZoneState::Full);
-    assert_eq!(look(&dev, 3), (ZoneState::Empty, vec![]));
+    assert_eq!(zone_content(&dev, 1), (ZoneState::Closed, b"aaa".to_vec()));
+    assert_eq!(zone_content(&dev, 2).0, ZoneState::Full);
+    assert_eq!(zone_content(&dev, 3), (ZoneState::Empty, vec![]));
     append(&dev, 1, b'd', 1);
-    assert_eq!(look(&dev, 1).1, b"aaad");
+    assert_eq!(zone_content(&dev, 1).1, b"aaad");
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn a_durable_write_needs_no_flush() {
     shared.append(ZoneId(1), tagged(b'b', 1), Durability::Durable).wait().expect("fits");
     drop((dev, shared));
     let dev = open(&place.path).expect("opens");
-    assert_eq!(look(&dev, 1).1, b"ab");
-    assert_eq!(look(&dev, 2).1, b"");
+    assert_eq!(zone_content(&dev, 1).1, b"ab");
+    assert_eq!(zone_content(&dev, 2).1, b"");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn without_a_volatile_cache_everything_is_durable_at_once() {
     let refused = open(&place.path).expect_err("another cache was asked for");
     assert!(refused.to_string().contains("cache=volatile"), "{refused}");
     let dev = Emu::open_file(&place.path, None, VirtualDriver::new(1)).expect("opens");
-    assert_eq!(look(&dev, 1).1, b"aa");
-    assert_eq!(look(&dev, 2), (ZoneState::Empty, vec![]));
+    assert_eq!(zone_content(&dev, 1).1, b"aa");
+    assert_eq!(zone_content(&dev, 2), (ZoneState::Empty, vec![]));
 }
 
 #[test]
@@ -128,15 +128,15 @@ fn a_reset_and_new_content_replace_the_old_at_the_flush_and_never_mix() {
     flush(&dev);
     act(&dev, 1, Action::Reset);
     append(&dev, 1, b'b', 3);
-    assert_eq!(look(&dev, 1).1, b"bbb");
+    assert_eq!(zone_content(&dev, 1).1, b"bbb");
     drop(dev);
     let dev = open(&place.path).expect("opens");
-    assert_eq!(look(&dev, 1).1, b"aaaaaaaa");
+    assert_eq!(zone_content(&dev, 1).1, b"aaaaaaaa");
     act(&dev, 1, Action::Reset);
     append(&dev, 1, b'b', 3);
     flush(&dev);
     drop(dev);
-    assert_eq!(look(&open(&place.path).expect("opens"), 1), (ZoneState::Closed, b"bbb".to_vec()));
+    assert_eq!(zone_content(&open(&place.path).expect("opens"), 1), (ZoneState::Closed, b"bbb".to_vec()));
 }
 
 #[test]
@@ -148,13 +148,13 @@ fn conventional_blocks_are_overwritten_at_the_flush() {
     put(3, b'a', 4);
     flush(&dev);
     put(4, b'b', 2);
-    assert_eq!(look(&dev, 0).1[..8], *b"\0\0\0abba\0");
+    assert_eq!(zone_content(&dev, 0).1[..8], *b"\0\0\0abba\0");
     drop((dev, shared));
-    assert_eq!(look(&open(&place.path).expect("opens"), 0).1[..8], *b"\0\0\0aaaa\0");
+    assert_eq!(zone_content(&open(&place.path).expect("opens"), 0).1[..8], *b"\0\0\0aaaa\0");
 }
 
 #[test]
-fn a_second_open_is_told_who_holds_the_drive() {
+fn the_error_of_a_second_open_names_the_holder() {
     let place = place();
     let dev = open(&place.path).expect("made");
     let error = open(&place.path).expect_err("held");
@@ -216,7 +216,7 @@ fn a_torn_table_entry_falls_back_to_the_one_before() {
     let file = OpenOptions::new().read(true).write(true).open(&place.path).expect("there");
     // Sequence 2 lies in slot 0 of zone 1.
     file.write_all_at(&[0xff; 4], 8192 + 64 + 16).expect("writes");
-    assert_eq!(look(&open(&place.path).expect("opens"), 1).1, b"a");
+    assert_eq!(zone_content(&open(&place.path).expect("opens"), 1).1, b"a");
     file.write_all_at(&[0xff; 4], 8192 + 96 + 16).expect("writes");
     assert!(open(&place.path).expect_err("both are damaged").to_string().contains("of zone 1"));
 }
@@ -268,7 +268,7 @@ fn a_worn_zone_stays_worn() {
     dev.wear(ZoneId(1), ZoneState::ReadOnly);
     flush(&dev);
     drop(dev);
-    assert_eq!(look(&open(&place.path).expect("opens"), 1), (ZoneState::ReadOnly, b"a".to_vec()));
+    assert_eq!(zone_content(&open(&place.path).expect("opens"), 1), (ZoneState::ReadOnly, b"a".to_vec()));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_copy_of_the_medium_reads_like_the_drive() {
     flush(&dev);
     append(&dev, 1, b'b', 5);
     let copy = Emu::from_media(dev.media(), "copy", crate::emu::Latency::NONE, VirtualDriver::new(1));
-    assert_eq!(look(&copy, 1), look(&dev, 1));
+    assert_eq!(zone_content(&copy, 1), zone_content(&dev, 1));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn the_hosts_own_power_loss_never_mixes_old_and_new_content() {
                 }
             }
             std::fs::write(&image, &bytes).expect("writable");
-            let (_, tags) = look(&open(&image), 1);
+            let (_, tags) = zone_content(&open(&image), 1);
             let old: &[&[u8]] = if end < first_flush { &[b"aaaaaaaa"] } else { &[] };
             let new: &[&[u8]] = if end < journal.len() { &[b"", b"bbb", b"dddddd"] } else { &[b"dddddd"] };
             assert!(old.contains(&&tags[..]) || new.contains(&&tags[..]), "after {end}: {tags:?}");

@@ -46,7 +46,7 @@ impl Profile {
                 known.join(", ")
             ));
         }
-        let failed = |e: std::io::Error| format!("reading the profile {name}: {e}");
+        let failed = |e: std::io::Error| format!("{e} (reading the profile {name})");
         if std::fs::metadata(Path::new(name)).map_err(failed)?.len() > MAX_FILE {
             return Err(format!("the profile {name} is longer than {MAX_FILE} bytes: is it one?"));
         }

@@ -129,7 +129,7 @@ fn an_append_that_may_not_fit_waits_for_the_appends_before_it() {
     let mut harness = Harness::over(true, &info(ZoneState::Closed, CAPACITY - 3));
     let (first, second, third) = (harness.append(2), harness.append(2), harness.append(1));
     assert_eq!(harness.in_flight.len(), 1, "the second one may fit or not");
-    // The first one fails: the report finds that it took no place.
+    // The first append fails, and the report shows that it took no blocks.
     harness.complete(0, Some(ErrorKind::Media), 0, &info(ZoneState::Closed, 0));
     harness.complete(0, None, 0, &info(ZoneState::Closed, CAPACITY - 3));
     assert_eq!(harness.in_flight.len(), 2);
@@ -145,7 +145,7 @@ fn an_append_that_may_not_fit_waits_for_the_appends_before_it() {
 }
 
 #[test]
-fn acknowledged_blocks_are_read_at_once_and_others_after_their_acknowledgement() {
+fn blocks_are_readable_once_they_are_acknowledged() {
     let mut harness = Harness::over(true, &info(ZoneState::Closed, 4));
     let appends = [harness.append(1), harness.append(1)];
     harness.complete(1, None, 5, &info(ZoneState::Closed, 0));
@@ -233,7 +233,7 @@ proptest! {
         moves in prop::collection::vec((0..8_u8, 0..CAPACITY, 1..4_usize, any::<prop::sample::Index>()), 1..80),
     ) {
         let mut harness = Harness::new(native);
-        // What the drive has written.
+        // The blocks that the drive has written.
         let mut pointer = 0;
         let end_one = |harness: &mut Harness, pointer: &mut u64, index: usize, fails: bool| {
             let before = *pointer;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Does all that is to be done, and what comes of it; gives the commands, as (drive, rows, whether it writes).
+/// Runs all requests to their end; returns the commands as (drive, rows, true for a write) and the finished requests.
 fn run(stripes: &mut Stripes) -> (Vec<(usize, Rows, bool)>, Vec<u64>) {
     let (mut commands, mut finished) = (Vec::new(), Vec::new());
     loop {
@@ -37,9 +37,9 @@ fn whole_rows_are_written_without_a_read() {
 }
 
 #[test]
-fn a_row_that_is_not_whole_reads_what_takes_fewer_drives_and_remembers_it() {
+fn a_partial_row_is_read_by_the_way_that_takes_fewer_drives_and_is_cached() {
     let mut stripes = Stripes::new(16, None);
-    // One block: old data and parity. The next one's parity is known.
+    // A write of one block reads the old data and parity. The next block's parity is in the cache.
     stripes.request(1, true, 0, 0, 1);
     assert_eq!(run(&mut stripes).0, [(0, 1, false), (4, 1, false), (0, 1, true), (4, 1, true)]);
     stripes.request(2, true, 0, 1, 1);
@@ -61,12 +61,12 @@ fn rows_wait_for_their_neighbours_while_whole_ones_are_written() {
     let whole = stripes.handle().commands;
     stripes.request(2, true, 1, 0, 1);
     assert_eq!(stripes.handle().commands, []);
-    // The rest comes in time: nothing is read.
+    // The rest of the stripe comes in time: nothing is read.
     [1, 2, 4].into_iter().for_each(|drive| stripes.request(2, true, 1, drive, 1));
     let next = stripes.handle().commands;
     assert_eq!(next.len(), 5);
     assert!(next.iter().all(|command| command.write));
-    // Not so here: once too many went before it, it reads.
+    // A stripe that too many later ones overtook is read.
     stripes.request(3, true, 2, 0, 1);
     assert_eq!(stripes.handle().commands, []);
     for stripe in [5, 6] {
@@ -93,7 +93,7 @@ fn a_lost_drives_blocks_are_read_once_from_all_others() {
 }
 
 #[test]
-fn the_cache_forgets_what_came_first() {
+fn the_cache_evicts_the_oldest_entry() {
     let mut stripes = Stripes::new(16, None);
     for stripe in 0..=stripes.most as u64 {
         stripes.request(stripe, false, stripe, 0, 1);
