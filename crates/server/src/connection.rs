@@ -189,8 +189,14 @@ impl Connection<'_> {
                 return Ok(pipeline);
             }
             Needs::Reads => {
-                // A read may wait for the drive, so reads leave one worker to the sockets.
-                if let Ok(_permit) = self.shared.readers.try_acquire() {
+                // A read may wait for the drive, so reads leave one worker to the sockets. Reads from memory take turns on the
+                // other workers: more threads than processors would only delay each other.
+                let readers = &self.shared.readers;
+                let permit = match self.shared.reads_memory_only() {
+                    true => readers.acquire().await.ok(),
+                    false => readers.try_acquire().ok(),
+                };
+                if let Some(_permit) = permit {
                     engine.read(|txn| pipeline.run(txn));
                     return Ok(pipeline);
                 }

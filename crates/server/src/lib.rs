@@ -27,6 +27,7 @@ mod options;
 mod output;
 mod pipeline;
 mod queue;
+mod recent_reads;
 mod resolved;
 pub mod resp;
 mod run;

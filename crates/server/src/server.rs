@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
+use crate::recent_reads::RecentReads;
 use crate::shared::Shared;
 use crate::{commands, connection, descriptors, http};
 
@@ -110,6 +111,7 @@ impl Server {
             reset: Mutex::default(),
             port: address.port(),
             readers: Semaphore::new(workers - 1),
+            recent_reads: RecentReads::default(),
             stopping: watch::Sender::new(false),
             options,
         });

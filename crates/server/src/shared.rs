@@ -11,6 +11,7 @@ use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
+use crate::recent_reads::RecentReads;
 
 /// The server, as its connections see it.
 pub(crate) struct Shared {
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub port: u16,
     /// Permits to read on a worker thread: fewer than there are workers, so that one always serves the sockets.
     pub readers: Semaphore,
+    pub recent_reads: RecentReads,
     /// Becomes true when the server shuts down.
     pub stopping: watch::Sender<bool>,
     /// The totals at the last CONFIG RESETSTAT.
@@ -45,6 +47,13 @@ impl Shared {
     /// The time of day in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.engine.driver().unix_millis()
+    }
+
+    /// Whether reads are expected to find all data in memory. False where the drive's reads are not known.
+    pub fn reads_memory_only(&self) -> bool {
+        let now = self.engine.driver().now();
+        let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::IoClass::Read));
+        submitted.is_some_and(|submitted| self.recent_reads.are_quiet(submitted, now))
     }
 
     /// Most bytes of one reply.

@@ -14,6 +14,7 @@ use crate::commands;
 use crate::counters::Counters;
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
+use crate::recent_reads::RecentReads;
 
 fn shared() -> Arc<Shared> {
     let options = ServeOptions::default();
@@ -27,6 +28,7 @@ fn shared() -> Arc<Shared> {
         started_ms: 0,
         port: 0,
         readers: Semaphore::new(1),
+        recent_reads: RecentReads::default(),
         stopping: watch::Sender::new(false),
         reset: Mutex::default(),
         options,
