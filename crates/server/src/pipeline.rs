@@ -19,7 +19,7 @@ use crate::session::{Ending, Session, Transaction};
 use crate::shared::Shared;
 
 /// Commands of a turn that writes nothing: then other connections' turns come first. Shorter turns cost throughput, longer
-/// ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a third higher than at 16.
+/// ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher than at 16.
 const TURN_COMMANDS: usize = 16;
 
 /// Most keys that a client watches.
