@@ -12,7 +12,6 @@ const PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
 const BUFFER: &str = "FURROW_WAL_BUFFER";
 const WINDOW: &str = "FURROW_WAL_WINDOW";
-const BARRIER: &str = "FURROW_WAL_BARRIER";
 
 /// The largest log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
@@ -25,7 +24,7 @@ pub(crate) fn log_options() -> Result<LogOptions> {
 }
 
 fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
-    let known = [IO, BUFFER, WINDOW, BARRIER];
+    let known = [IO, BUFFER, WINDOW];
     match names.find(|name| name.starts_with(PREFIX) && !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
@@ -60,12 +59,6 @@ fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
             _ => return refuse(BUFFER, &value, "a size up to 128MiB, such as 64KiB"),
         };
     }
-    if let Some(value) = text(BARRIER) {
-        options.barrier = match value.parse::<ByteSize>() {
-            Ok(ByteSize(size)) => to_usize(size),
-            _ => return refuse(BARRIER, &value, "a size such as 16MiB, or 0 for a zone"),
-        };
-    }
     Ok(options)
 }
 
@@ -84,12 +77,11 @@ mod tests {
     #[test]
     fn what_is_set_is_taken_and_the_rest_has_its_default() {
         assert_eq!(of(&[]), Ok(LogOptions::default()));
-        let all = [(IO, "write"), (BUFFER, "4KiB"), (WINDOW, "7"), (BARRIER, "16MiB")];
+        let all = [(IO, "write"), (BUFFER, "4KiB"), (WINDOW, "7")];
         let expected = LogOptions {
             mode: IoMode::Write,
             buffer: 4096,
             window: 7,
-            barrier: 16 << 20,
             ..LogOptions::default()
         };
         assert_eq!(of(&all), Ok(expected));
@@ -105,7 +97,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         for (name, value) in
-            [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many"), (BARRIER, "-1")]
+            [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many")]
         {
             let error = of(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.contains(&format!("{name}={value}")), "{error}");

@@ -53,9 +53,6 @@ pub struct YcsbArgs {
     /// The most appends in flight.
     #[arg(long, default_value_t = 64, value_name = "N")]
     log_window: u32,
-    /// Bytes after which the log waits for all appends in flight; 0: at the end of a zone.
-    #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
-    log_barrier: Bytes,
     /// RocksDB's memtable.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     write_buffer: Bytes,
@@ -92,7 +89,6 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         buffer: bytes(args.log_buffer)?,
         mode: args.log_io.mode(),
         window: args.log_window as usize,
-        barrier: bytes(args.log_barrier)?,
         ..LogOptions::default()
     };
     let load = YcsbLoad {
@@ -183,7 +179,6 @@ fn settings(args: &YcsbArgs) -> serde_json::Value {
         "log_io": ::bench::wal::io_name(args.log_io.mode()),
         "log_buffer": args.log_buffer.0,
         "log_window": args.log_window,
-        "log_barrier": args.log_barrier.0,
         "write_buffer": args.write_buffer.0,
         "block_cache": args.block_cache.0,
         "seed": args.seed,

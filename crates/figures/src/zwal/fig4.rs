@@ -93,7 +93,6 @@ fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
         ("FURROW_WAL_IO", io_name(mode).to_owned()),
         ("FURROW_WAL_BUFFER", format!("{buffer}KiB")),
         ("FURROW_WAL_WINDOW", WINDOW.to_string()),
-        ("FURROW_WAL_BARRIER", String::from("0")),
     ];
     Ok(DbBench { url: drive.url(), benchmark: "fillrandom", args, environment }.run()?.rate)
 }

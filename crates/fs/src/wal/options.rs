@@ -26,8 +26,9 @@ pub struct LogOptions {
     /// nothing. A crash of the process loses up to `window` times `buffer` bytes of unsynced data, and the buffer. Default
     /// 64; always 1 in `write` mode.
     pub window: usize,
-    /// Bytes of a region: after so many bytes of entries the log waits until nothing is in flight (ZWAL's barrier), which
-    /// bounds how far recovery looks for a missing entry; zero for a region as long as a zone. Default zero.
+    /// Bytes of a region: after so many bytes of entries the log waits until nothing is in flight (ZWAL's barrier, section
+    /// 4.4), which bounds how far recovery looks for a missing entry; 0 for no barriers. Default: 0.
+    #[cfg(feature = "log-barriers")]
     pub barrier: usize,
     /// A rule to break, for a test that proves that another test would fail. Default: none.
     #[cfg(feature = "broken-rules")]
@@ -41,6 +42,14 @@ impl LogOptions {
     pub const DEFAULT_WINDOW: usize = 64;
     /// The largest `window`.
     pub const MAX_WINDOW: usize = 1024;
+
+    /// Bytes between two barriers; 0 for no barriers.
+    pub(crate) fn barrier_bytes(&self) -> usize {
+        #[cfg(feature = "log-barriers")]
+        return self.barrier;
+        #[cfg(not(feature = "log-barriers"))]
+        return 0;
+    }
 
     pub(crate) fn rules(&self) -> Rules {
         Rules {
@@ -56,6 +65,7 @@ impl Default for LogOptions {
             buffer: LogOptions::DEFAULT_BUFFER,
             mode: IoMode::Append,
             window: LogOptions::DEFAULT_WINDOW,
+            #[cfg(feature = "log-barriers")]
             barrier: 0,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,

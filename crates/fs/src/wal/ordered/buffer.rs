@@ -35,13 +35,14 @@ impl Limits {
             IoMode::Append => geometry.max_append.min(geometry.max_transfer),
         };
         let entry = options.buffer.div_ceil(block_size) as u64;
+        let barrier = options.barrier_bytes();
         Limits {
             block_size,
             part: Blocks(device.0.clamp(1, (MAX_PART / block_size) as u64)),
             entry: Blocks(entry.clamp(1, Limits::MAX_ENTRY_BLOCKS)),
             optimal: geometry.optimal_write.0.max(1),
             zone_size: geometry.zone_size,
-            region: (options.barrier / block_size).max(usize::from(options.barrier > 0)) as u64,
+            region: (barrier / block_size).max(usize::from(barrier > 0)) as u64,
         }
     }
 
