@@ -35,8 +35,6 @@
 //!   before a zone is written under a generation below it, so a zone can be written before its Segment record is durable.
 
 use units::{Blocks, ZoneId};
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::files::extents::Extent;
 use crate::metadata::format::frame::MAX_PAYLOAD;
@@ -49,8 +47,13 @@ pub(crate) const MAX_NAME: usize = 255;
 /// The most extents in one record: the record fits into a frame.
 pub(crate) const MAX_EXTENTS: usize = 96;
 
-const _: () = assert!(size_of::<RawExtents>() + MAX_EXTENTS * size_of::<RawExtent>() <= MAX_PAYLOAD);
-const _: () = assert!(size_of::<RawRename>() + 2 * MAX_NAME <= MAX_PAYLOAD);
+/// Bytes of the fields before names and extents, by kind: the third column of the table above.
+const FIELDS: [usize; 16] = [0, 16, 32, 32, 24, 16, 24, 40, 16, 40, 32, 48, 8, 32, 24, 24];
+/// Bytes of an extent.
+const EXTENT: usize = 32;
+
+const _: () = assert!(FIELDS[7] + MAX_EXTENTS * EXTENT <= MAX_PAYLOAD);
+const _: () = assert!(FIELDS[6] + 2 * MAX_NAME <= MAX_PAYLOAD);
 
 /// One change of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,34 +73,6 @@ pub(crate) enum Record {
     Epoch { ino: u64, epoch: Epoch },
     Retire { ino: u64, below: u64, segments: u32 },
     Trim { ino: u64, segment: u32, end: Blocks },
-}
-
-macro_rules! raw {
-    ($($(#[$doc:meta])* $name:ident = $size:literal { $($field:ident: $ty:ty),* $(,)? })*) => {$(
-        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
-        #[repr(C)]
-        struct $name { $($field: $ty),* }
-        const _: () = assert!(size_of::<$name>() == $size);
-    )*};
-}
-
-raw! {
-    RawCounters = 16 { next_ino: U64, next_generation: U64 }
-    RawInode = 32 { ino: U64, size: U64, modified_ms: U64, kind: u8, lifetime: u8, zero: [u8; 6] }
-    RawCreate = 32 { ino: U64, parent: U64, modified_ms: U64, kind: u8, lifetime: u8, len: U16, zero: [u8; 4] }
-    RawLink = 24 { ino: U64, parent: U64, len: U16, zero: [u8; 6] }
-    RawUnlink = 16 { parent: U64, len: U16, zero: [u8; 6] }
-    RawRename = 24 { from_parent: U64, to_parent: U64, from_len: U16, to_len: U16, zero: [u8; 4] }
-    RawExtents = 40 { ino: U64, from: U64, size: U64, modified_ms: U64, count: U32, zero: [u8; 4] }
-    RawRemap = 16 { ino: U64, count: U32, zero: [u8; 4] }
-    RawExtent = 32 { offset: U64, bytes: U64, start: U64, zone: U32, zero: [u8; 4] }
-    RawSegment = 40 { ino: U64, generation: U64, start: U64, end: U64, zone: U32, zero: [u8; 4] }
-    RawCut = 32 { ino: U64, sequence: U64, offset: U64, epoch: U32, zero: [u8; 4] }
-    RawSeal = 48 { ino: U64, size: U64, next_sequence: U64, last_end: U64, modified_ms: U64, segments: U32, zero: [u8; 4] }
-    RawEnd = 8 { count: U64 }
-    RawEpoch = 32 { ino: U64, first: U64, settled: U64, epoch: U32, zero: [u8; 4] }
-    RawRetire = 24 { ino: U64, below: U64, segments: U32, zero: [u8; 4] }
-    RawTrim = 24 { ino: U64, end: U64, segment: U32, zero: [u8; 4] }
 }
 
 fn kind_byte(kind: FileKind) -> u8 {
@@ -136,50 +111,95 @@ fn lifetime_of(byte: u8) -> Lifetime {
         .unwrap_or_default()
 }
 
-fn short(name: &str) -> U16 {
-    u16::try_from(name.len()).expect("names are checked against MAX_NAME").into()
+/// Appends little-endian fields to a payload.
+struct Put<'a>(&'a mut Vec<u8>);
+
+impl Put<'_> {
+    fn bytes(self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn u64(self, number: u64) -> Self {
+        self.bytes(&number.to_le_bytes())
+    }
+
+    fn u32(self, number: u32) -> Self {
+        self.bytes(&number.to_le_bytes())
+    }
+
+    fn kind(self, kind: FileKind, lifetime: Lifetime) -> Self {
+        self.bytes(&[kind_byte(kind), lifetime_byte(lifetime)])
+    }
+
+    fn length(self, name: &str) -> Self {
+        let length = u16::try_from(name.len()).expect("names are checked against MAX_NAME");
+        self.bytes(&length.to_le_bytes())
+    }
+
+    fn zeros<const N: usize>(self) -> Self {
+        self.bytes(&[0; N])
+    }
+
+    /// The number of extents, and the extents.
+    fn extents(self, extents: &[Extent]) {
+        assert!(extents.len() <= MAX_EXTENTS, "extents are split over records");
+        let put = self.u32(u32::try_from(extents.len()).expect("bounded above")).zeros::<4>();
+        extents
+            .iter()
+            .fold(put, |put, e| put.u64(e.offset).u64(e.bytes).u64(e.start.0).u32(e.zone.0).zeros::<4>());
+    }
 }
 
-fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
-    for e in extents {
-        let raw = RawExtent {
-            offset: e.offset.into(),
-            bytes: e.bytes.into(),
-            start: e.start.0.into(),
-            zone: e.zone.0.into(),
-            zero: [0; 4],
+/// Takes little-endian fields from a payload; `None` where the payload ends.
+struct Take<'a>(&'a [u8]);
+
+impl Take<'_> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    fn kind(&mut self) -> Option<FileKind> {
+        kind_of(u8::from_le_bytes(self.bytes()?))
+    }
+
+    fn lifetime(&mut self) -> Option<Lifetime> {
+        self.bytes().map(|byte| lifetime_of(u8::from_le_bytes(byte)))
+    }
+
+    fn blocks(&mut self) -> Option<Blocks> {
+        self.u64().map(Blocks)
+    }
+
+    fn name(&mut self, length: u16) -> Option<String> {
+        let (bytes, rest) = self.0.split_at_checked(length.into())?;
+        self.0 = rest;
+        let name = std::str::from_utf8(bytes).ok()?;
+        (!name.is_empty() && name.len() <= MAX_NAME).then(|| name.to_owned())
+    }
+
+    fn extents(&mut self, count: u32) -> Option<Vec<Extent>> {
+        let mut extent = || {
+            let (offset, bytes, start) = (self.u64()?, self.u64()?, self.blocks()?);
+            let zone = ZoneId(self.u32()?);
+            self.u32().map(|_| Extent { offset, bytes, start, zone })
         };
-        out.extend_from_slice(raw.as_bytes());
+        (count as usize <= MAX_EXTENTS).then(|| (0..count).map(|_| extent()).collect())?
     }
-}
-
-fn take_extents(mut rest: &[u8], count: u32) -> Option<Vec<Extent>> {
-    if count as usize > MAX_EXTENTS {
-        return None;
-    }
-    let mut extents = Vec::with_capacity(count as usize);
-    for _ in 0..count {
-        let (raw, after) = RawExtent::read_from_prefix(rest).ok()?;
-        rest = after;
-        extents.push(Extent {
-            offset: raw.offset.get(),
-            bytes: raw.bytes.get(),
-            start: Blocks(raw.start.get()),
-            zone: ZoneId(raw.zone.get()),
-        });
-    }
-    Some(extents)
-}
-
-fn take_name(rest: &[u8], len: U16) -> Option<String> {
-    let bytes = rest.get(..usize::from(len.get()))?;
-    let name = std::str::from_utf8(bytes).ok()?;
-    (!name.is_empty() && name.len() <= MAX_NAME).then(|| name.to_owned())
-}
-
-fn count(of: &[Extent]) -> U32 {
-    assert!(of.len() <= MAX_EXTENTS, "extents are split over records");
-    u32::try_from(of.len()).expect("bounded above").into()
 }
 
 impl Record {
@@ -215,191 +235,106 @@ impl Record {
 
     /// Appends the payload to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let put = Put(out);
         match self {
-            &Record::Counters { next_ino, next_generation } => {
-                let raw = RawCounters { next_ino: next_ino.into(), next_generation: next_generation.into() };
-                out.extend_from_slice(raw.as_bytes());
+            Record::Counters { next_ino, next_generation } => {
+                put.u64(*next_ino).u64(*next_generation);
             }
-            &Record::Inode { ino, size, modified_ms, kind, lifetime } => {
-                let (kind, lifetime, zero) = (kind_byte(kind), lifetime_byte(lifetime), [0; 6]);
-                let (ino, size, modified_ms) = (ino.into(), size.into(), modified_ms.into());
-                out.extend_from_slice(RawInode { ino, size, modified_ms, kind, lifetime, zero }.as_bytes());
+            Record::Inode { ino, size, modified_ms, kind, lifetime } => {
+                put.u64(*ino).u64(*size).u64(*modified_ms).kind(*kind, *lifetime).zeros::<6>();
             }
             Record::Create { ino, parent, modified_ms, kind, lifetime, name } => {
-                let (kind, lifetime, len, zero) =
-                    (kind_byte(*kind), lifetime_byte(*lifetime), short(name), [0; 4]);
-                let (ino, parent, modified_ms) = ((*ino).into(), (*parent).into(), (*modified_ms).into());
-                let raw = RawCreate { ino, parent, modified_ms, kind, lifetime, len, zero };
-                out.extend_from_slice(raw.as_bytes());
-                out.extend_from_slice(name.as_bytes());
+                let put = put.u64(*ino).u64(*parent).u64(*modified_ms).kind(*kind, *lifetime);
+                put.length(name).zeros::<4>().bytes(name.as_bytes());
             }
             Record::Link { ino, parent, name } => {
-                let raw =
-                    RawLink { ino: (*ino).into(), parent: (*parent).into(), len: short(name), zero: [0; 6] };
-                out.extend_from_slice(raw.as_bytes());
-                out.extend_from_slice(name.as_bytes());
+                put.u64(*ino).u64(*parent).length(name).zeros::<6>().bytes(name.as_bytes());
             }
             Record::Unlink { parent, name } => {
-                let raw = RawUnlink { parent: (*parent).into(), len: short(name), zero: [0; 6] };
-                out.extend_from_slice(raw.as_bytes());
-                out.extend_from_slice(name.as_bytes());
+                put.u64(*parent).length(name).zeros::<6>().bytes(name.as_bytes());
             }
             Record::Rename { from_parent, to_parent, from, to } => {
-                let (from_parent, to_parent) = ((*from_parent).into(), (*to_parent).into());
-                let (from_len, to_len, zero) = (short(from), short(to), [0; 4]);
-                let raw = RawRename { from_parent, to_parent, from_len, to_len, zero };
-                out.extend_from_slice(raw.as_bytes());
-                out.extend_from_slice(from.as_bytes());
-                out.extend_from_slice(to.as_bytes());
+                let put = put.u64(*from_parent).u64(*to_parent).length(from).length(to).zeros::<4>();
+                put.bytes(from.as_bytes()).bytes(to.as_bytes());
             }
             Record::Extents { ino, from, size, modified_ms, extents } => {
-                let (ino, from, size) = ((*ino).into(), (*from).into(), (*size).into());
-                let (modified_ms, count, zero) = ((*modified_ms).into(), count(extents), [0; 4]);
-                out.extend_from_slice(RawExtents { ino, from, size, modified_ms, count, zero }.as_bytes());
-                put_extents(out, extents);
+                put.u64(*ino).u64(*from).u64(*size).u64(*modified_ms).extents(extents);
             }
-            Record::Remap { ino, extents } => {
-                let raw = RawRemap { ino: (*ino).into(), count: count(extents), zero: [0; 4] };
-                out.extend_from_slice(raw.as_bytes());
-                put_extents(out, extents);
+            Record::Remap { ino, extents } => put.u64(*ino).extents(extents),
+            Record::Segment { ino, segment: Segment { zone, generation, start, end } } => {
+                put.u64(*ino).u64(*generation).u64(start.0).u64(end.0).u32(zone.0).zeros::<4>();
             }
-            Record::Segment { ino, segment } => {
-                let raw = RawSegment {
-                    ino: (*ino).into(),
-                    generation: segment.generation.into(),
-                    start: segment.start.0.into(),
-                    end: segment.end.0.into(),
-                    zone: segment.zone.0.into(),
-                    zero: [0; 4],
-                };
-                out.extend_from_slice(raw.as_bytes());
+            Record::Cut { ino, sequence, offset, epoch } => {
+                put.u64(*ino).u64(*sequence).u64(*offset).u32(*epoch).zeros::<4>();
             }
-            &Record::Cut { ino, sequence, offset, epoch } => {
-                let (ino, sequence, offset) = (ino.into(), sequence.into(), offset.into());
-                let raw = RawCut { ino, sequence, offset, epoch: epoch.into(), zero: [0; 4] };
-                out.extend_from_slice(raw.as_bytes());
+            Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments } => {
+                let put = put.u64(*ino).u64(*size).u64(*next_sequence).u64(last_end.0).u64(*modified_ms);
+                put.u32(*segments).zeros::<4>();
             }
-            &Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments } => {
-                let raw = RawSeal {
-                    ino: ino.into(),
-                    size: size.into(),
-                    next_sequence: next_sequence.into(),
-                    last_end: last_end.0.into(),
-                    modified_ms: modified_ms.into(),
-                    segments: segments.into(),
-                    zero: [0; 4],
-                };
-                out.extend_from_slice(raw.as_bytes());
+            Record::End { count } => {
+                put.u64(*count);
             }
-            &Record::End { count } => out.extend_from_slice(RawEnd { count: count.into() }.as_bytes()),
-            &Record::Epoch { ino, epoch: Epoch { epoch, first, settled } } => {
-                let (ino, first, settled) = (ino.into(), first.into(), settled.into());
-                let raw = RawEpoch { ino, first, settled, epoch: epoch.into(), zero: [0; 4] };
-                out.extend_from_slice(raw.as_bytes());
+            Record::Epoch { ino, epoch: Epoch { epoch, first, settled } } => {
+                put.u64(*ino).u64(*first).u64(*settled).u32(*epoch).zeros::<4>();
             }
-            &Record::Retire { ino, below, segments } => {
-                let (ino, below, segments) = (ino.into(), below.into(), segments.into());
-                out.extend_from_slice(RawRetire { ino, below, segments, zero: [0; 4] }.as_bytes());
+            Record::Retire { ino, below, segments } => {
+                put.u64(*ino).u64(*below).u32(*segments).zeros::<4>();
             }
-            &Record::Trim { ino, segment, end } => {
-                let (ino, segment, end) = (ino.into(), segment.into(), end.0.into());
-                out.extend_from_slice(RawTrim { ino, end, segment, zero: [0; 4] }.as_bytes());
+            Record::Trim { ino, segment, end } => {
+                put.u64(*ino).u64(end.0).u32(*segment).zeros::<4>();
             }
         }
     }
 
     /// Decodes a record; `None` where the bytes are no record of this kind.
     pub(crate) fn decode(kind: u16, payload: &[u8]) -> Option<Record> {
-        fn raw<T: FromBytes + KnownLayout + Immutable>(payload: &[u8]) -> Option<(T, &[u8])> {
-            T::read_from_prefix(payload).ok()
-        }
+        let (fields, rest) = payload.split_at_checked(*FIELDS.get(usize::from(kind))?)?;
+        let (mut take, mut rest) = (Take(fields), Take(rest));
+        let ino = if matches!(kind, 2..=4 | 7..=11 | 13..=15) { take.u64()? } else { 0 };
+        // The fields of each record are in the order of the bytes.
         Some(match kind {
-            1 => {
-                let (r, _) = raw::<RawCounters>(payload)?;
-                Record::Counters { next_ino: r.next_ino.get(), next_generation: r.next_generation.get() }
-            }
+            1 => Record::Counters { next_ino: take.u64()?, next_generation: take.u64()? },
             2 => {
-                let (r, _) = raw::<RawInode>(payload)?;
-                let (kind, lifetime) = (kind_of(r.kind)?, lifetime_of(r.lifetime));
-                Record::Inode {
-                    ino: r.ino.get(),
-                    size: r.size.get(),
-                    modified_ms: r.modified_ms.get(),
-                    kind,
-                    lifetime,
-                }
+                let (size, modified_ms) = (take.u64()?, take.u64()?);
+                Record::Inode { ino, size, modified_ms, kind: take.kind()?, lifetime: take.lifetime()? }
             }
             3 => {
-                let (r, rest) = raw::<RawCreate>(payload)?;
-                let (kind, lifetime, name) =
-                    (kind_of(r.kind)?, lifetime_of(r.lifetime), take_name(rest, r.len)?);
-                let (ino, parent, modified_ms) = (r.ino.get(), r.parent.get(), r.modified_ms.get());
+                let (parent, modified_ms) = (take.u64()?, take.u64()?);
+                let (kind, lifetime, name) = (take.kind()?, take.lifetime()?, rest.name(take.u16()?)?);
                 Record::Create { ino, parent, modified_ms, kind, lifetime, name }
             }
-            4 => {
-                let (r, rest) = raw::<RawLink>(payload)?;
-                Record::Link { ino: r.ino.get(), parent: r.parent.get(), name: take_name(rest, r.len)? }
-            }
-            5 => {
-                let (r, rest) = raw::<RawUnlink>(payload)?;
-                Record::Unlink { parent: r.parent.get(), name: take_name(rest, r.len)? }
-            }
+            4 => Record::Link { ino, parent: take.u64()?, name: rest.name(take.u16()?)? },
+            5 => Record::Unlink { parent: take.u64()?, name: rest.name(take.u16()?)? },
             6 => {
-                let (r, rest) = raw::<RawRename>(payload)?;
-                let from = take_name(rest, r.from_len)?;
-                let to = take_name(rest.get(from.len()..)?, r.to_len)?;
-                Record::Rename { from_parent: r.from_parent.get(), to_parent: r.to_parent.get(), from, to }
+                let (from_parent, to_parent) = (take.u64()?, take.u64()?);
+                let (from, to) = (rest.name(take.u16()?)?, rest.name(take.u16()?)?);
+                Record::Rename { from_parent, to_parent, from, to }
             }
             7 => {
-                let (r, rest) = raw::<RawExtents>(payload)?;
-                let extents = take_extents(rest, r.count.get())?;
-                let (ino, from, size) = (r.ino.get(), r.from.get(), r.size.get());
-                Record::Extents { ino, from, size, modified_ms: r.modified_ms.get(), extents }
+                let (from, size, modified_ms) = (take.u64()?, take.u64()?, take.u64()?);
+                Record::Extents { ino, from, size, modified_ms, extents: rest.extents(take.u32()?)? }
             }
-            8 => {
-                let (r, rest) = raw::<RawRemap>(payload)?;
-                Record::Remap { ino: r.ino.get(), extents: take_extents(rest, r.count.get())? }
-            }
+            8 => Record::Remap { ino, extents: rest.extents(take.u32()?)? },
             9 => {
-                let (r, _) = raw::<RawSegment>(payload)?;
-                let segment = Segment {
-                    zone: ZoneId(r.zone.get()),
-                    generation: r.generation.get(),
-                    start: Blocks(r.start.get()),
-                    end: Blocks(r.end.get()),
-                };
-                Record::Segment { ino: r.ino.get(), segment }
-            }
-            10 => {
-                let (r, _) = raw::<RawCut>(payload)?;
-                let (ino, sequence, offset) = (r.ino.get(), r.sequence.get(), r.offset.get());
-                Record::Cut { ino, sequence, offset, epoch: r.epoch.get() }
-            }
-            11 => {
-                let (r, _) = raw::<RawSeal>(payload)?;
-                Record::Seal {
-                    ino: r.ino.get(),
-                    size: r.size.get(),
-                    next_sequence: r.next_sequence.get(),
-                    last_end: Blocks(r.last_end.get()),
-                    modified_ms: r.modified_ms.get(),
-                    segments: r.segments.get(),
+                let (generation, start, end) = (take.u64()?, take.blocks()?, take.blocks()?);
+                Record::Segment {
+                    ino,
+                    segment: Segment { zone: ZoneId(take.u32()?), generation, start, end },
                 }
             }
-            12 => Record::End { count: raw::<RawEnd>(payload)?.0.count.get() },
+            10 => Record::Cut { ino, sequence: take.u64()?, offset: take.u64()?, epoch: take.u32()? },
+            11 => {
+                let (size, next_sequence, last_end) = (take.u64()?, take.u64()?, take.blocks()?);
+                let (modified_ms, segments) = (take.u64()?, take.u32()?);
+                Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments }
+            }
+            12 => Record::End { count: take.u64()? },
             13 => {
-                let (r, _) = raw::<RawEpoch>(payload)?;
-                let (first, settled) = (r.first.get(), r.settled.get());
-                Record::Epoch { ino: r.ino.get(), epoch: Epoch { epoch: r.epoch.get(), first, settled } }
+                let (first, settled) = (take.u64()?, take.u64()?);
+                Record::Epoch { ino, epoch: Epoch { epoch: take.u32()?, first, settled } }
             }
-            14 => {
-                let (r, _) = raw::<RawRetire>(payload)?;
-                Record::Retire { ino: r.ino.get(), below: r.below.get(), segments: r.segments.get() }
-            }
-            15 => {
-                let (r, _) = raw::<RawTrim>(payload)?;
-                Record::Trim { ino: r.ino.get(), segment: r.segment.get(), end: Blocks(r.end.get()) }
-            }
+            14 => Record::Retire { ino, below: take.u64()?, segments: take.u32()? },
+            15 => Record::Trim { ino, end: take.blocks()?, segment: take.u32()? },
             _ => return None,
         })
     }
