@@ -23,7 +23,7 @@ pub(crate) async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
     let mut out = CheckReport { problems, ..CheckReport::default() };
     let Replayed { state, records, .. } = replay(dev, &superblock, &report, &mut |_, _| {}).await?;
     out.records = records;
-    out.live = Blocks(state.zones.live());
+    out.live = Blocks(state.allocator.table.live());
     check_names(&state, &mut out);
     let mut used: BTreeMap<(ZoneId, u64), (u64, u64)> = BTreeMap::new();
     for node in state.files() {

@@ -6,7 +6,7 @@
 //! ```text
 //!   zone 0, 1     superblock and its copy
 //!   zone 2..      metadata log: epochs, each a snapshot followed by the records since (metadata/{chain, log, roll, replay})
-//!   the others    file data by expected lifetime (zones/alloc), log segments (wal), or empty
+//!   the others    file data by expected lifetime (zones/allocator), log segments (wal), or empty
 //!
 //!   Fs --> metadata/state: names, inodes, extents, zones    every change is a record, applied to the state and queued
 //!            '--> metadata/log: group commit: flushes the data, then writes the records durably

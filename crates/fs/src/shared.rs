@@ -109,7 +109,7 @@ impl Drop for Handle {
         let work = {
             let mut state = self.shared.state.lock();
             state.drop_handle(self.file.ino);
-            state.zones.has_dead()
+            state.allocator.table.has_dead()
         };
         if work {
             self.shared.kick_cleaner();

@@ -208,7 +208,7 @@ impl MetadataLog {
         let spare_left = spare.zones.len() as u64;
         *self.position.lock() = (chain, spare);
         if matches!(result, Ok(true)) {
-            if self.state.lock().zones.has_dead() {
+            if self.state.lock().allocator.table.has_dead() {
                 self.work.notify();
             }
             let half = geometry.zone_capacity.0 / 2;

@@ -89,8 +89,8 @@ fn assemble(
     let geometry = dev.geometry();
     let slots = Slots::of(geometry);
     let slots = if options.open_ahead { slots } else { Slots { ahead: 0, ..slots } };
-    state.places.slots = Some(slots);
-    state.places.kept = kept_for_reclaim(u64::from(geometry.zones));
+    state.allocator.slots = Some(slots);
+    state.allocator.kept = kept_for_reclaim(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
     place_zones(&mut state, report, slots, limited);
     let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));
@@ -192,21 +192,21 @@ fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
 /// Decides the use of each zone that is neither empty nor full.
 fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bool) {
     for info in report {
-        let Some(zone) = state.zones.get(info.zone).copied() else { continue };
+        let Some(zone) = state.allocator.table.get(info.zone).copied() else { continue };
         match zone.phase {
             // The metadata points into an empty zone, which only damage explains. The zone is not used.
-            Phase::Free if zone.live > 0 => state.zones.set_phase(info.zone, Phase::Full),
+            Phase::Free if zone.live > 0 => state.allocator.table.set_phase(info.zone, Phase::Full),
             Phase::Full => {
                 let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
                 match zone.role {
                     ZoneRole::Data { lifetime } if partial => {
                         continue_data(state, info, lifetime, slots, limited);
                     }
-                    ZoneRole::Log if partial && state.slot_free() => {
-                        lease::offer_rest(state, info.zone, info.pointer.0, info.capacity.0);
+                    ZoneRole::Log if partial && state.allocator.slot_free() => {
+                        lease::offer_rest(&mut state.allocator, info.zone, info.pointer.0, info.capacity.0);
                     }
-                    _ if partial && limited => state.places.finishing.push(info.zone),
-                    role => state.zones.set(info.zone, Phase::Full, role),
+                    _ if partial && limited => state.allocator.finishing.push(info.zone),
+                    role => state.allocator.table.set(info.zone, Phase::Full, role),
                 }
             }
             _ => {}
@@ -216,15 +216,15 @@ fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bo
 
 fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, slots: Slots, limited: bool) {
     let role = ZoneRole::Data { lifetime };
-    if state.places.open.len() < slots.data && state.slot_free() {
-        state.zones.set(info.zone, Phase::Data, role);
+    if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
+        state.allocator.table.set(info.zone, Phase::Data, role);
         let open = OpenZone::new(info.zone, lifetime, false, info.capacity.0, info.pointer.0);
-        state.places.open.push(open);
+        state.allocator.open.push(open);
     } else if limited {
-        state.zones.set(info.zone, Phase::Data, role);
-        state.places.finishing.push(info.zone);
+        state.allocator.table.set(info.zone, Phase::Data, role);
+        state.allocator.finishing.push(info.zone);
     } else {
-        state.zones.set(info.zone, Phase::Full, role);
+        state.allocator.table.set(info.zone, Phase::Full, role);
     }
 }
 
@@ -238,7 +238,7 @@ async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
     let last = shared.metadata.chain().last_zone();
     let first = shared.superblock.metadata_first.0;
     let metadata = first..first + shared.superblock.metadata_zones;
-    let dead = shared.state.lock().zones.dead();
+    let dead = shared.state.lock().allocator.table.dead();
     let left = |z: &&ZoneInfo| {
         let unused = if metadata.contains(&z.zone.0) { z.zone != last } else { dead.contains(&z.zone) };
         z.state.is_active() && unused
@@ -256,8 +256,9 @@ async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<
     let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
     let (dead, upto) = {
         let state = shared.state.lock();
-        let dead: Vec<ZoneId> = state.zones.dead().into_iter().filter(active).collect();
-        let upto = dead.iter().filter_map(|z| Some(state.zones.get(*z)?.freed_by)).max().unwrap_or(0);
+        let dead: Vec<ZoneId> = state.allocator.table.dead().into_iter().filter(active).collect();
+        let upto =
+            dead.iter().filter_map(|z| Some(state.allocator.table.get(*z)?.freed_by)).max().unwrap_or(0);
         (dead, upto)
     };
     // The durable metadata may still have the unwritten segment of a log.
@@ -265,7 +266,7 @@ async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<
     for zone in dead {
         let reset = shared.device.class(IoClass::Metadata).zone(zone, Action::Reset).await;
         reset.map_err(|e| Error::device("resetting a zone at mount", e))?;
-        shared.state.lock().zones.set_phase(zone, Phase::Free);
+        shared.state.lock().allocator.table.set_phase(zone, Phase::Free);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::{FileKind, Lifetime};
 use crate::wal::ordered::recovered::Cut;
 use crate::wal::segment::Segment;
-use crate::zones::places::Places;
+use crate::zones::allocator::Allocator;
 use crate::zones::table::ZoneTable;
 
 /// The inode of the root directory.
@@ -47,11 +47,10 @@ pub(crate) struct State {
     /// Open files without a name.
     pub orphans: BTreeMap<u64, FileNode>,
     pub next_ino: u64,
-    /// Generations below this one are used or set aside in `places.generations`.
+    /// Generations below this one are used or set aside in `allocator.generations`.
     pub next_generation: u64,
-    pub zones: ZoneTable,
+    pub allocator: Allocator,
     pub journal: Journal,
-    pub places: Places,
     /// Number of names. With the two counts below, it bounds the length of a snapshot.
     names: u64,
     name_bytes: u64,
@@ -86,9 +85,8 @@ impl State {
             orphans: BTreeMap::new(),
             next_ino: ROOT + 1,
             next_generation: 1,
-            zones,
+            allocator: Allocator::new(zones),
             journal: Journal::default(),
-            places: Places::default(),
             names: 0,
             name_bytes: 0,
             parts: 0,
@@ -344,18 +342,21 @@ impl State {
 
     fn free(&mut self, freed: Freed) {
         if !freed.is_empty() {
-            self.places.note_reclaimable();
+            self.allocator.note_reclaimable();
         }
         for (zone, blocks) in freed {
-            self.zones.remove_live(zone, blocks, self.journal.applied);
+            self.allocator.table.remove_live(zone, blocks, self.journal.applied);
         }
     }
 
     fn take(&mut self, extent: &Extent, lifetime: Lifetime) -> Result<()> {
         let blocks = extent.bytes.div_ceil(self.block);
-        let fits =
-            self.zones.get(extent.zone).is_some_and(|z| extent.start.0.saturating_add(blocks) <= z.capacity);
-        if fits && self.zones.add_live(extent.zone, blocks, ZoneRole::Data { lifetime }) {
+        let fits = self
+            .allocator
+            .table
+            .get(extent.zone)
+            .is_some_and(|z| extent.start.0.saturating_add(blocks) <= z.capacity);
+        if fits && self.allocator.table.add_live(extent.zone, blocks, ZoneRole::Data { lifetime }) {
             return Ok(());
         }
         Err(damaged(format!(
@@ -413,15 +414,15 @@ impl State {
 
     fn add_segment(&mut self, ino: u64, segment: Segment) -> Result<()> {
         let file = self.log_file(ino)?;
-        let fits = self.zones.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
+        let fits = self.allocator.table.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
         let blocks = segment.end.minus(segment.start).0;
-        if !fits || !self.zones.add_live(segment.zone, blocks, ZoneRole::Log) {
+        if !fits || !self.allocator.table.add_live(segment.zone, blocks, ZoneRole::Log) {
             return Err(damaged(format!(
                 "log {ino} has a segment in zone {}: no log zone has that",
                 segment.zone
             )));
         }
-        self.zones.set_generation(segment.zone, segment.generation);
+        self.allocator.table.set_generation(segment.zone, segment.generation);
         self.next_generation = self.next_generation.max(segment.generation.saturating_add(1));
         let mut content = file.content.write();
         content.log.segments.push(segment);

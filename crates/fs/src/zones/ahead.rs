@@ -20,9 +20,8 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
-use crate::metadata::state::State;
 use crate::shared::Shared;
-use crate::zones::places::Left;
+use crate::zones::allocator::{Allocator, Left};
 use crate::zones::table::{LOW, Phase};
 
 /// Generations set aside by one record. The next range is set aside when half of them are used.
@@ -53,8 +52,8 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         });
         let look_again = {
             let state = shared.state.lock();
-            let anyway = looks < LOOKS || state.places.waiting_logs > 0;
-            !progress && anyway && state.waits_for_a_full_zone()
+            let anyway = looks < LOOKS || state.allocator.waiting_logs > 0;
+            !progress && anyway && state.allocator.waits_for_a_full_zone()
         };
         let driver = Arc::clone(&shared.driver);
         drop(shared);
@@ -77,7 +76,7 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
         if shared.metadata.is_closed() {
             return shared.end_background();
         }
-        let upto = shared.state.lock().places.commit_soon;
+        let upto = shared.state.lock().allocator.commit_soon;
         if let Err(error) = shared.metadata.commit_upto(upto).await {
             // The log's next `sync` returns the error too.
             tracing::debug!(%error, "committing the segments of logs failed");
@@ -87,28 +86,28 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
     }
 }
 
-impl State {
+impl Allocator {
     /// A generation for a zone's next use: durably set aside, and never returned again.
     pub(crate) fn take_generation(&mut self) -> Option<u64> {
-        self.places.generations.next()
+        self.generations.next()
     }
 
     /// Number of zones that logs hold open: every one that is not known to be full.
     pub(crate) fn log_slots_taken(&self) -> usize {
-        let leased = self.places.leases.values().filter(|lease| lease.active).count();
-        leased + self.places.leaving.len()
+        let leased = self.leases.values().filter(|lease| lease.active).count();
+        leased + self.leaving.len()
     }
 
     /// Number of zones opened ahead, the one being opened included.
     pub(crate) fn zones_ahead(&self) -> usize {
-        self.places.ahead.len() + usize::from(self.places.opening)
+        self.ahead.len() + usize::from(self.opening)
     }
 
     /// True if one more zone may be opened ahead. The slots of data are not touched.
     fn may_open_ahead(&self) -> bool {
-        let Some(slots) = self.places.slots else { return false };
-        let others = slots.metadata + self.log_slots_taken() + self.places.rests.len();
-        let room = others + self.places.finishing.len() + self.zones_ahead() + slots.data < slots.total;
+        let Some(slots) = self.slots else { return false };
+        let others = slots.metadata + self.log_slots_taken() + self.rests.len();
+        let room = others + self.finishing.len() + self.zones_ahead() + slots.data < slots.total;
         room && self.slot_free()
     }
 
@@ -118,57 +117,57 @@ impl State {
     }
 
     fn missing_with(&self, more: usize) -> usize {
-        self.places.slots.map_or(0, |slots| slots.ahead + more).saturating_sub(self.zones_ahead())
+        self.slots.map_or(0, |slots| slots.ahead + more).saturating_sub(self.zones_ahead())
     }
 
     /// True if empty zones are plentiful.
     pub(crate) fn has_plenty(&self) -> bool {
-        self.zones.free_count() > 2 * (self.places.kept + LOW)
+        self.table.free_count() > 2 * (self.kept + LOW)
     }
 
     /// Empty zones that data leaves to be opened ahead: while a log is open and space can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
-        if self.places.leases.is_empty() || self.places.exhausted { 0 } else { self.missing() }
+        if self.leases.is_empty() || self.exhausted { 0 } else { self.missing() }
     }
 
     /// Takes an empty zone to open ahead, if one more is to be opened.
     fn begin_open_ahead(&mut self) -> Option<ZoneId> {
-        let wide = self.has_plenty() && self.missing_with(self.places.wide) > 0;
-        if self.missing() == 0 && !wide || !self.may_open_ahead() || self.places.exhausted {
+        let wide = self.has_plenty() && self.missing_with(self.wide) > 0;
+        if self.missing() == 0 && !wide || !self.may_open_ahead() || self.exhausted {
             return None;
         }
         // Without an open log, the last empty zones are left to data.
-        let least = if self.places.leases.is_empty() { self.places.kept + LOW } else { self.places.kept };
-        let zone = self.zones.first_free().filter(|_| self.zones.free_count() > least)?;
-        self.zones.set(zone, Phase::Ahead, ZoneRole::Free);
-        self.places.opening = true;
+        let least = if self.leases.is_empty() { self.kept + LOW } else { self.kept };
+        let zone = self.table.first_free().filter(|_| self.table.free_count() > least)?;
+        self.table.set(zone, Phase::Ahead, ZoneRole::Free);
+        self.opening = true;
         Some(zone)
     }
 
     fn end_open_ahead(&mut self, zone: ZoneId, opened: bool) {
-        self.places.opening = false;
+        self.opening = false;
         if opened {
             self.add_ahead(zone);
             return;
         }
-        self.zones.set_phase(zone, Phase::Free);
-        if let Some(slots) = &mut self.places.slots {
+        self.table.set_phase(zone, Phase::Free);
+        if let Some(slots) = &mut self.slots {
             slots.ahead = 0;
         }
     }
 
     /// Adds an empty, opened zone to those opened ahead.
     pub(crate) fn add_ahead(&mut self, zone: ZoneId) {
-        self.zones.set(zone, Phase::Ahead, ZoneRole::Free);
-        self.zones.note(zone, ZoneState::ExplicitOpen, 0);
-        self.places.ahead.push_back(zone);
+        self.table.set(zone, Phase::Ahead, ZoneRole::Free);
+        self.table.note(zone, ZoneState::ExplicitOpen, 0);
+        self.ahead.push_back(zone);
     }
 
     /// True if slots are short while a zone that a log has left, and that is not known to be full, holds one.
     fn waits_for_a_full_zone(&self) -> bool {
         let short = self.missing() > 0 && !self.may_open_ahead();
         let short = short || !self.lease_allowed() || !self.slot_free();
-        !self.places.leaving.is_empty() && short
+        !self.leaving.is_empty() && short
     }
 }
 
@@ -188,7 +187,7 @@ impl Shared {
     async fn make_generations(&self) -> Result<bool> {
         let (next, upto) = {
             let mut state = self.state.lock();
-            let left = &state.places.generations;
+            let left = &state.allocator.generations;
             if left.end.saturating_sub(left.start) > GENERATIONS / 2 {
                 return Ok(false);
             }
@@ -202,7 +201,7 @@ impl Shared {
         if !self.options.rules().reuses_generations() {
             self.metadata.commit_upto(upto).await?;
         }
-        self.state.lock().places.generations = next..next + GENERATIONS;
+        self.state.lock().allocator.generations = next..next + GENERATIONS;
         self.space.notify();
         Ok(true)
     }
@@ -212,14 +211,14 @@ impl Shared {
     async fn note_full_zones(&self) -> bool {
         let left = {
             let state = self.state.lock();
-            if state.waits_for_a_full_zone() { state.places.leaving.clone() } else { Vec::new() }
+            if state.allocator.waits_for_a_full_zone() { state.allocator.leaving.clone() } else { Vec::new() }
         };
         let mut progress = false;
         for Left { zone, .. } in left {
             let report = self.device.class(IoClass::Log).report(zone.0..zone.0.saturating_add(1)).await;
             let full = report.is_ok_and(|r| r.first().is_some_and(|info| !info.state.is_active()));
             if full {
-                self.state.lock().places.leaving.retain(|left| left.zone != zone);
+                self.state.lock().allocator.leaving.retain(|left| left.zone != zone);
                 progress = true;
             }
         }
@@ -231,12 +230,12 @@ impl Shared {
 
     /// Opens a zone for the next log that needs one.
     async fn open_ahead(&self) -> bool {
-        let Some(zone) = self.state.lock().begin_open_ahead() else { return false };
+        let Some(zone) = self.state.lock().allocator.begin_open_ahead() else { return false };
         let opened = self.device.class(IoClass::Log).zone(zone, Action::Open).await;
         if let Err(error) = &opened {
             tracing::warn!(%zone, %error, "a zone cannot be opened ahead; logs open theirs by writing");
         }
-        self.state.lock().end_open_ahead(zone, opened.is_ok());
+        self.state.lock().allocator.end_open_ahead(zone, opened.is_ok());
         self.space.notify();
         true
     }
@@ -244,12 +243,12 @@ impl Shared {
     /// Resets the zones opened ahead, since the device counts them as active. A close would not do: some drives report an
     /// empty zone as closed after it, and continue to count the zone as active.
     async fn close_ahead(&self) {
-        let zones = std::mem::take(&mut self.state.lock().places.ahead);
+        let zones = std::mem::take(&mut self.state.lock().allocator.ahead);
         for zone in zones {
             if let Err(error) = self.device.class(IoClass::Log).zone(zone, Action::Reset).await {
                 tracing::warn!(%zone, %error, "resetting a zone opened ahead failed");
             }
-            self.state.lock().zones.set_phase(zone, Phase::Free);
+            self.state.lock().allocator.table.set_phase(zone, Phase::Free);
         }
     }
 

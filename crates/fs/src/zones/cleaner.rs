@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
             Ok(progress) => progress,
             Err(error) => {
                 tracing::warn!(%error, "background work failed");
-                shared.state.lock().places.exhausted = true;
+                shared.state.lock().allocator.exhausted = true;
                 shared.space.notify();
                 false
             }
@@ -53,7 +53,7 @@ impl Shared {
     /// One round of cleaning. Returns true if there may be more to do at once.
     async fn clean_once(self: &Arc<Shared>) -> Result<bool> {
         if self.metadata.check().is_err() {
-            self.state.lock().places.exhausted = true;
+            self.state.lock().allocator.exhausted = true;
             self.space.notify();
             return Ok(false);
         }
@@ -62,7 +62,7 @@ impl Shared {
         }
         let (strict, changes) = {
             let state = self.state.lock();
-            (state.places.wanted, state.places.changes)
+            (state.allocator.wanted, state.allocator.changes)
         };
         if self.finish_zones().await || self.reset_zones().await? {
             return Ok(true);
@@ -72,18 +72,20 @@ impl Shared {
         }
         let (waiting, retry) = {
             let mut state = self.state.lock();
-            let waiting = state.places.wanted;
-            if waiting && (!strict || changes != state.places.changes) {
+            let waiting = state.allocator.wanted;
+            if waiting && (!strict || changes != state.allocator.changes) {
                 // A writer began to wait, or blocks were freed, during this round: the next round looks again.
                 return Ok(true);
             }
             if waiting {
                 // This round accepted the smallest gain.
-                let coming = state.zones.has_dead() || state.zones.is_resetting() || state.places.opening;
-                state.places.exhausted = !coming;
+                let coming = state.allocator.table.has_dead()
+                    || state.allocator.table.is_resetting()
+                    || state.allocator.opening;
+                state.allocator.exhausted = !coming;
             }
-            state.places.wanted = false;
-            (waiting, waiting && !state.places.exhausted)
+            state.allocator.wanted = false;
+            (waiting, waiting && !state.allocator.exhausted)
         };
         if waiting {
             self.space.notify();
@@ -102,18 +104,18 @@ impl Shared {
     }
 
     async fn finish_zones_now(&self) -> bool {
-        let zones = self.state.lock().places.finishing.clone();
+        let zones = self.state.lock().allocator.finishing.clone();
         for &zone in &zones {
             let finished = self.device.class(IoClass::Reclaim).zone(zone, Action::Finish).await;
             if let Err(error) = finished {
                 tracing::warn!(%zone, %error, "finishing a zone failed");
             }
             let mut state = self.state.lock();
-            state.places.finishing.retain(|z| *z != zone);
-            let pointer = state.zones.pointer(zone).0;
-            state.zones.note(zone, ZoneState::Full, pointer);
-            state.zones.set_phase(zone, Phase::Full);
-            state.places.note_reclaimable();
+            state.allocator.finishing.retain(|z| *z != zone);
+            let pointer = state.allocator.table.pointer(zone).0;
+            state.allocator.table.note(zone, ZoneState::Full, pointer);
+            state.allocator.table.set_phase(zone, Phase::Full);
+            state.allocator.note_reclaimable();
             drop(state);
             self.space.notify();
         }
@@ -146,10 +148,10 @@ impl Shared {
         let broken = self.options.rules().resets_early();
         let (dead, upto) = {
             let state = self.state.lock();
-            let dead = state.zones.dead();
-            let scarce = state.zones.free_count() <= state.places.kept + LOW;
-            let urgent = state.places.wanted || scarce || dead.len() > MAX_DEAD;
-            let by = |z: &ZoneId| state.zones.get(*z).map_or(0, |z| z.freed_by);
+            let dead = state.allocator.table.dead();
+            let scarce = state.allocator.table.free_count() <= state.allocator.kept + LOW;
+            let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD;
+            let by = |z: &ZoneId| state.allocator.table.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
             (dead, if urgent && !broken { upto } else { 0 })
         };
@@ -161,7 +163,7 @@ impl Shared {
             let mut state = self.state.lock();
             let durable = state.journal.durable;
             let is_ready = |z: &ZoneId| {
-                let entry = state.zones.get(*z);
+                let entry = state.allocator.table.get(*z);
                 // The task that opens zones ahead may have reset the zone meanwhile, and a log may have taken the zone.
                 let dead = entry.filter(|e| e.phase == Phase::Full && e.live == 0);
                 let safe = dead.is_some_and(|e| broken || e.freed_by <= durable);
@@ -169,7 +171,7 @@ impl Shared {
             };
             let ready: Vec<_> = dead.into_iter().filter(is_ready).collect();
             for &zone in &ready {
-                state.zones.set_phase(zone, Phase::Resetting);
+                state.allocator.table.set_phase(zone, Phase::Resetting);
             }
             ready
         };
@@ -179,14 +181,14 @@ impl Shared {
             let mut state = self.state.lock();
             match result {
                 Ok(()) => {
-                    state.places.stuck.retain(|stuck| *stuck != zone);
-                    state.places.leaving.retain(|left| left.zone != zone);
-                    state.zones.set_phase(zone, Phase::Free);
-                    state.places.note_reclaimable();
+                    state.allocator.stuck.retain(|stuck| *stuck != zone);
+                    state.allocator.leaving.retain(|left| left.zone != zone);
+                    state.allocator.table.set_phase(zone, Phase::Free);
+                    state.allocator.note_reclaimable();
                 }
                 Err(error) => {
                     tracing::warn!(%zone, %error, "a zone cannot be reset, and is not used any more");
-                    state.zones.set_phase(zone, Phase::Unusable);
+                    state.allocator.table.set_phase(zone, Phase::Unusable);
                 }
             }
         }
@@ -200,26 +202,26 @@ impl Shared {
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
-            if state.zones.free_count() > state.places.kept + LOW && !state.places.wanted {
+            if state.allocator.table.free_count() > state.allocator.kept + LOW && !state.allocator.wanted {
                 return Ok(false);
             }
-            let fraction = if state.places.wanted { LEAST_GAIN } else { EASY_GAIN };
+            let fraction = if state.allocator.wanted { LEAST_GAIN } else { EASY_GAIN };
             let capacity = self.device.geometry().zone_capacity.0;
-            state.zones.victim((capacity / fraction).max(1), &state.places.stuck)
+            state.allocator.table.victim((capacity / fraction).max(1), &state.allocator.stuck)
         };
         let Some(victim) = victim else { return Ok(false) };
-        let live = |shared: &Shared| shared.state.lock().zones.get(victim).map_or(0, |z| z.live);
+        let live = |shared: &Shared| shared.state.lock().allocator.table.get(victim).map_or(0, |z| z.live);
         let before = live(self);
         let emptied = self.empty_zone(victim).await;
         if emptied.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
             // A zone that waits for its finish holds the slot: the next round finishes the zone, then reclaims again.
-            return Ok(!self.state.lock().places.finishing.is_empty());
+            return Ok(!self.state.lock().allocator.finishing.is_empty());
         }
         if let Err(error) = &emptied {
             tracing::warn!(zone = %victim, %error, "reclaiming a zone failed; its data stays where it is");
         }
         if emptied.is_err() || live(self) >= before {
-            self.state.lock().places.stuck.push(victim);
+            self.state.lock().allocator.stuck.push(victim);
         }
         Ok(true)
     }
@@ -234,7 +236,7 @@ impl Shared {
                 let here = content.extents.as_slice().iter().filter(|e| e.zone == zone);
                 live.extend(here.map(|e| (node.file.ino, *e)));
             }
-            (state.zones.lifetime(zone), live)
+            (state.allocator.table.lifetime(zone), live)
         };
         let (block, mut left) = (self.block(), &*live);
         while let Some(((ino, extent), rest)) = left.split_first() {
@@ -323,6 +325,7 @@ impl Shared {
             Phase::Data => z.pointer.saturating_sub(z.live),
             _ => 0,
         };
-        Blocks(state.zones.iter().map(|(_, z)| dead(z)).sum()).bytes(self.device.geometry().block_size)
+        Blocks(state.allocator.table.iter().map(|(_, z)| dead(z)).sum())
+            .bytes(self.device.geometry().block_size)
     }
 }

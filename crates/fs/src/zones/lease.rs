@@ -15,8 +15,7 @@ use crate::metadata::state::State;
 use crate::shared::Shared;
 use crate::wal::ordered::writer::Released;
 use crate::wal::segment::Segment;
-use crate::zones::alloc::no_space;
-use crate::zones::places::{Lease, Left};
+use crate::zones::allocator::{Allocator, Lease, Left};
 use crate::zones::table::Phase;
 
 /// A rest shorter than this fraction of a zone is finished instead of kept.
@@ -34,20 +33,20 @@ const LOOK_FOR_IDLE: Duration = Duration::from_millis(20);
 
 /// Keeps the rest of a log zone for the next log. Queues the zone for a finish where the rest is too small, or where `most`
 /// rests are kept already.
-fn offer_rest_beside(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64, most: usize) {
+fn offer_rest_beside(allocator: &mut Allocator, zone: ZoneId, pointer: u64, capacity: u64, most: usize) {
     let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
-    if worth_it && state.places.rests.len() < most {
-        state.zones.set(zone, Phase::Rest, ZoneRole::Log);
-        state.places.rests.push(zone);
+    if worth_it && allocator.rests.len() < most {
+        allocator.table.set(zone, Phase::Rest, ZoneRole::Log);
+        allocator.rests.push(zone);
     } else {
-        state.zones.set(zone, Phase::Log, ZoneRole::Log);
-        state.places.finishing.push(zone);
+        allocator.table.set(zone, Phase::Log, ZoneRole::Log);
+        allocator.finishing.push(zone);
     }
 }
 
 /// As [`offer_rest_beside`], with the usual number of rests.
-pub(crate) fn offer_rest(state: &mut State, zone: ZoneId, pointer: u64, capacity: u64) {
-    offer_rest_beside(state, zone, pointer, capacity, MAX_RESTS);
+pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, capacity: u64) {
+    offer_rest_beside(allocator, zone, pointer, capacity, MAX_RESTS);
 }
 
 /// The outcome of a search for a log's next segment.
@@ -62,10 +61,10 @@ enum Found {
     TooMany,
 }
 
-impl State {
+impl Allocator {
     /// Leases a segment to log `ino`. The caller commits its record.
     fn find_segment(&mut self, ino: u64) -> Found {
-        let leased = self.places.leases.get(&ino).is_some_and(|lease| lease.active);
+        let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
             return Found::TooMany;
@@ -73,15 +72,15 @@ impl State {
         // A rest and a zone opened ahead are active already, and the zone that the log leaves stays active until its last
         // entries are written.
         if may_hold_more {
-            if let Some(zone) = self.places.rests.pop()
-                && let Some(z) = self.zones.get(zone).copied()
+            if let Some(zone) = self.rests.pop()
+                && let Some(z) = self.table.get(zone).copied()
             {
                 let (start, end) = (Blocks(z.pointer), Blocks(z.capacity));
                 let segment = Segment { zone, generation: z.generation, start, end };
                 return self.lease(ino, segment, ZoneState::ImplicitOpen, true);
             }
-            if !self.places.generations.is_empty()
-                && let Some(zone) = self.places.ahead.pop_front()
+            if !self.generations.is_empty()
+                && let Some(zone) = self.ahead.pop_front()
             {
                 return self.lease_whole(ino, zone, ZoneState::ExplicitOpen, true);
             }
@@ -89,19 +88,19 @@ impl State {
         // From here on the new zone takes over the old zone's slot: the old zone is full once its entries are written, and
         // they are written before the first entry of the new zone.
         if !leased && !self.slot_free() {
-            if self.places.finishing.is_empty() && !self.places.opening {
+            if self.finishing.is_empty() && !self.opening {
                 self.give_up_a_slot();
             }
-            let coming = !self.places.finishing.is_empty() || self.places.opening;
+            let coming = !self.finishing.is_empty() || self.opening;
             return if coming { Found::Wait } else { Found::TooMany };
         }
-        if self.places.generations.is_empty() {
+        if self.generations.is_empty() {
             return Found::Wait;
         }
-        match self.zones.first_free().filter(|_| self.log_may_take_free()) {
+        match self.table.first_free().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
-            None if self.places.opening => Found::Wait,
-            None => match self.places.ahead.pop_front() {
+            None if self.opening => Found::Wait,
+            None => match self.ahead.pop_front() {
                 Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
                 None => Found::Starved,
             },
@@ -110,28 +109,64 @@ impl State {
 
     fn lease_whole(&mut self, ino: u64, zone: ZoneId, as_state: ZoneState, both: bool) -> Found {
         let Some(generation) = self.take_generation() else { return Found::Wait };
-        let end = Blocks(self.zones.get(zone).map_or(0, |z| z.capacity));
+        let end = Blocks(self.table.get(zone).map_or(0, |z| z.capacity));
         self.lease(ino, Segment { zone, generation, start: Blocks::ZERO, end }, as_state, both)
     }
 
     /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
     fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> Found {
-        self.zones.set(segment.zone, Phase::Log, ZoneRole::Log);
-        let before = self.places.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
+        self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
+        let before = self.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
         if let Some(before) = before.filter(|lease| lease.active) {
             // A log asks for a segment when its last one, which ends where the zone ends, is used up. Entries for the old
             // zone may still be buffered. They fill the zone, and fail if the zone is finished before.
-            let capacity = self.zones.get(before.zone).map_or(0, |z| z.capacity);
-            self.zones.note(before.zone, ZoneState::Full, capacity);
-            self.zones.set_phase(before.zone, Phase::Full);
+            let capacity = self.table.get(before.zone).map_or(0, |z| z.capacity);
+            self.table.note(before.zone, ZoneState::Full, capacity);
+            self.table.set_phase(before.zone, Phase::Full);
             if both {
-                self.places.leaving.push(Left { ino, zone: before.zone });
+                self.leaving.push(Left { ino, zone: before.zone });
             }
         }
-        self.zones.note(segment.zone, as_state, segment.start.0);
+        self.table.note(segment.zone, as_state, segment.start.0);
         Found::Segment(segment, both)
     }
 
+    /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
+    /// `None` where unknown.
+    pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
+        self.end_lease_beside(ino, pointer, MAX_RESTS);
+    }
+
+    /// As [`Allocator::end_lease`], where the rest of the zone is kept beside fewer than `most` others.
+    fn end_lease_beside(&mut self, ino: u64, pointer: Option<u64>, most: usize) {
+        // The log's last entries are written, or never will be.
+        let (mine, others) = std::mem::take(&mut self.leaving).into_iter().partition(|l| l.ino == ino);
+        self.leaving = others;
+        if pointer.is_none() {
+            self.finishing.extend(mine.into_iter().map(|left: Left| left.zone));
+        }
+        let Some(lease) = self.leases.remove(&ino).filter(|lease| lease.active) else { return };
+        let Some(zone) = self.table.get(lease.zone).copied() else { return };
+        match pointer {
+            Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),
+            Some(0) => self.table.set_phase(lease.zone, Phase::Free),
+            Some(p) if p >= zone.capacity => {
+                self.table.note(lease.zone, ZoneState::Full, zone.capacity);
+                self.table.set_phase(lease.zone, Phase::Full);
+            }
+            Some(p) => {
+                self.table.note(lease.zone, ZoneState::ImplicitOpen, p);
+                offer_rest_beside(self, lease.zone, p, zone.capacity, most);
+            }
+            None => {
+                self.table.note(lease.zone, ZoneState::Closed, zone.capacity);
+                self.finishing.push(lease.zone);
+            }
+        }
+    }
+}
+
+impl State {
     /// Takes the zone of a log other than `but` that is open, idle and synced. True if there was one. RocksDB keeps a log
     /// open without writing to the log while file deletions are disabled, or while an idle column family needs the log.
     ///
@@ -140,7 +175,7 @@ impl State {
     /// costs milliseconds on a drive (some fill the zone up to its capacity), and blocks that cannot be written before
     /// the zone is reset.
     fn release_idle_log(&mut self, but: u64) -> Result<bool> {
-        let active = self.places.leases.iter().filter(|(ino, lease)| **ino != but && lease.active);
+        let active = self.allocator.leases.iter().filter(|(ino, lease)| **ino != but && lease.active);
         let leases: Vec<(u64, ZoneId)> = active.map(|(ino, lease)| (*ino, lease.zone)).collect();
         for (ino, zone) in leases {
             let Some(file) = self.file(ino) else { continue };
@@ -155,45 +190,11 @@ impl State {
             let last_end = rest.start;
             self.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
             // One rest more than usual: the log that waits takes one at once.
-            self.end_lease_beside(ino, Some(last_end.0), MAX_RESTS + 1);
+            self.allocator.end_lease_beside(ino, Some(last_end.0), MAX_RESTS + 1);
             tracing::debug!(ino, %zone, "an idle log gives the rest of its zone to another log");
             return Ok(true);
         }
         Ok(false)
-    }
-
-    /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
-    /// `None` where unknown.
-    pub(crate) fn end_lease(&mut self, ino: u64, pointer: Option<u64>) {
-        self.end_lease_beside(ino, pointer, MAX_RESTS);
-    }
-
-    /// As [`State::end_lease`], where the rest of the zone is kept beside fewer than `most` others.
-    fn end_lease_beside(&mut self, ino: u64, pointer: Option<u64>, most: usize) {
-        // The log's last entries are written, or never will be.
-        let (mine, others) = std::mem::take(&mut self.places.leaving).into_iter().partition(|l| l.ino == ino);
-        self.places.leaving = others;
-        if pointer.is_none() {
-            self.places.finishing.extend(mine.into_iter().map(|left: Left| left.zone));
-        }
-        let Some(lease) = self.places.leases.remove(&ino).filter(|lease| lease.active) else { return };
-        let Some(zone) = self.zones.get(lease.zone).copied() else { return };
-        match pointer {
-            Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),
-            Some(0) => self.zones.set_phase(lease.zone, Phase::Free),
-            Some(p) if p >= zone.capacity => {
-                self.zones.note(lease.zone, ZoneState::Full, zone.capacity);
-                self.zones.set_phase(lease.zone, Phase::Full);
-            }
-            Some(p) => {
-                self.zones.note(lease.zone, ZoneState::ImplicitOpen, p);
-                offer_rest_beside(self, lease.zone, p, zone.capacity, most);
-            }
-            None => {
-                self.zones.note(lease.zone, ZoneState::Closed, zone.capacity);
-                self.places.finishing.push(lease.zone);
-            }
-        }
     }
 }
 
@@ -212,20 +213,20 @@ impl Shared {
             self.metadata.check()?;
             let found = {
                 let mut state = self.state.lock();
-                let mut found = state.find_segment(ino);
+                let mut found = state.allocator.find_segment(ino);
                 let now = self.driver.now();
                 let look_now = look.is_some_and(|at| now >= at);
                 if matches!(found, Found::TooMany) && look_now && state.release_idle_log(ino)? {
-                    found = state.find_segment(ino);
+                    found = state.allocator.find_segment(ino);
                 }
                 match found {
                     Found::Segment(segment, beside) => {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
-                        state.places.commit_soon = upto;
+                        state.allocator.commit_soon = upto;
                         Some((segment, upto, beside))
                     }
-                    Found::Starved if state.places.exhausted => return Err(no_space(&state)),
+                    Found::Starved if state.allocator.exhausted => return Err(state.allocator.no_space()),
                     Found::TooMany if give_up.is_some_and(|at| now >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
@@ -239,7 +240,7 @@ impl Shared {
                         None
                     }
                     Found::Starved => {
-                        state.places.wanted = true;
+                        state.allocator.wanted = true;
                         None
                     }
                     Found::Wait => None,
@@ -284,13 +285,13 @@ struct Waits<'a>(&'a Shared);
 
 impl<'a> Waits<'a> {
     fn begin(shared: &'a Shared, state: &mut State) -> Waits<'a> {
-        state.places.waiting_logs += 1;
+        state.allocator.waiting_logs += 1;
         Waits(shared)
     }
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().places.waiting_logs -= 1;
+        self.0.state.lock().allocator.waiting_logs -= 1;
     }
 }

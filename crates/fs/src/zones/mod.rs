@@ -1,20 +1,20 @@
 //! Zones: their table, the choice of the zone that a write goes to, and how zones become empty again.
 //!
 //! ```text
-//!   place (file data)   lease (logs)   cleaner (finish, reset, reclaim)   ahead (zones opened ahead for logs)
-//!      alloc                                                     usage (what statfs says)
-//!      -------- over State: --------
-//!      places, open_zone, slots, table, pins, pool
+//!   place (file data)   lease (logs)   ahead (zones opened ahead for logs)   cleaner (finish, reset, reclaim)   usage (statfs)
+//!     -------- over --------
+//!   allocator
+//!     -------- over --------
+//!   table   open_zone   slots   pins   pool
 //! ```
 
 pub(crate) mod ahead;
-pub(crate) mod alloc;
+pub(crate) mod allocator;
 pub(crate) mod cleaner;
 pub(crate) mod lease;
 pub(crate) mod open_zone;
 pub(crate) mod pins;
 pub(crate) mod place;
-pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod slots;
 pub(crate) mod table;

@@ -10,7 +10,7 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
-use crate::zones::alloc::{Pick, no_space};
+use crate::zones::allocator::Pick;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
@@ -192,16 +192,16 @@ impl Shared {
         // After a failed metadata write the cleaner stops, and would not finish a zone for this writer.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.pick(lifetime, privileged) {
+        match state.allocator.pick(lifetime, privileged) {
             Pick::Zone(zone) => return Ok(Some(zone)),
             Pick::Wait if !privileged => {}
-            Pick::Starved if !privileged && !state.places.exhausted => state.places.wanted = true,
+            Pick::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
             // Reclaim waits only for writes in flight: the cleaner, which runs the reclaim, also finishes zones.
-            Pick::Wait if state.places.finishing.is_empty() => {}
+            Pick::Wait if state.allocator.finishing.is_empty() => {}
             Pick::Wait | Pick::Starved => {
                 // Before `NoSpace`, data takes the zones opened ahead for logs.
-                let zone = state.places.ahead.pop_back().ok_or_else(|| no_space(&state))?;
-                return Ok(Some(state.open_zone(zone, lifetime, privileged)));
+                let zone = state.allocator.ahead.pop_back().ok_or_else(|| state.allocator.no_space())?;
+                return Ok(Some(state.allocator.open_zone(zone, lifetime, privileged)));
             }
         }
         Ok(None)
@@ -211,24 +211,24 @@ impl Shared {
     fn end_write(&self, open: &Arc<OpenZone>) {
         let mut state = self.state.lock();
         let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
-        state.zones.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
+        state.allocator.table.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
         if !last || open.has_room() {
             return;
         }
-        let before = state.places.open.len();
-        state.places.open.retain(|z| !Arc::ptr_eq(z, open));
-        if state.places.open.len() == before {
+        let before = state.allocator.open.len();
+        state.allocator.open.retain(|z| !Arc::ptr_eq(z, open));
+        if state.allocator.open.len() == before {
             return;
         }
         if open.failed.load(Ordering::Acquire) {
-            state.zones.note(open.zone, ZoneState::Closed, open.capacity);
-            state.places.finishing.push(open.zone);
+            state.allocator.table.note(open.zone, ZoneState::Closed, open.capacity);
+            state.allocator.finishing.push(open.zone);
         } else {
-            state.zones.note(open.zone, ZoneState::Full, open.capacity);
-            state.zones.set_phase(open.zone, Phase::Full);
+            state.allocator.table.note(open.zone, ZoneState::Full, open.capacity);
+            state.allocator.table.set_phase(open.zone, Phase::Full);
         }
         // From here on the zone's dead blocks can be reclaimed.
-        state.places.note_reclaimable();
+        state.allocator.note_reclaimable();
         drop(state);
         self.kick_cleaner();
         self.space.notify();

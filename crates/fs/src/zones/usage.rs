@@ -16,17 +16,20 @@ pub(crate) fn statfs(shared: &Shared) -> StatFs {
     let state = shared.state.lock();
     let geometry = shared.device.geometry();
     let bytes = |blocks: u64| Blocks(blocks).bytes(geometry.block_size);
-    let kept = state.places.kept as u64 * geometry.zone_capacity.0;
-    let capacity = state.zones.usable().saturating_sub(kept);
+    let kept = state.allocator.kept as u64 * geometry.zone_capacity.0;
+    let capacity = state.allocator.table.usable().saturating_sub(kept);
     let files = state.nodes.len() as u64 - 1;
     debug_assert!(state.nodes.values().any(|n| matches!(n, Node::Directory { .. })), "the root is there");
     StatFs {
         uuid: shared.superblock.uuid,
         label: shared.superblock.label.clone(),
         capacity: bytes(capacity),
-        used: bytes(state.zones.live()),
+        used: bytes(state.allocator.table.live()),
         free: bytes(
-            state.writable(geometry.zone_capacity.0).min(capacity.saturating_sub(state.zones.live())),
+            state
+                .allocator
+                .writable(geometry.zone_capacity.0)
+                .min(capacity.saturating_sub(state.allocator.table.live())),
         ),
         garbage: Bytes(garbage.0),
         files,
@@ -56,7 +59,8 @@ pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
     let chain = shared.metadata.chain();
     let state = shared.state.lock();
     let mut map: Vec<ZoneUse> = state
-        .zones
+        .allocator
+        .table
         .iter()
         .map(|(zone, z)| ZoneUse {
             zone,
@@ -67,7 +71,7 @@ pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
             live: Blocks(z.live),
         })
         .collect();
-    for open in &state.places.open {
+    for open in &state.allocator.open {
         if let Some(entry) = map.get_mut(open.zone.index()) {
             entry.pointer = Blocks(open.pointer());
         }

@@ -224,7 +224,7 @@ impl LogFile {
                 content.log.index = None;
                 content.size = self.writer.durable().0;
                 drop(content);
-                state.end_lease(file.ino, None);
+                state.allocator.end_lease(file.ino, None);
                 Err(error)
             }
         };
@@ -240,7 +240,7 @@ impl LogFile {
         let size = index.size().0;
         self.handle.file.content.write().log.index = Some(Arc::new(index));
         let unused = self.writer.unused();
-        let lease = state.places.leases.get(&ino).copied();
+        let lease = state.allocator.leases.get(&ino).copied();
         let (segments, last) = {
             let content = self.handle.file.content.read();
             let all = &content.log.segments;
@@ -265,7 +265,7 @@ impl LogFile {
         let modified_ms = self.handle.shared.driver.unix_millis();
         let next_sequence = self.writer.next_sequence();
         state.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
-        state.end_lease(ino, Some(unused.map_or(u64::MAX, |u| u.start.0)));
+        state.allocator.end_lease(ino, Some(unused.map_or(u64::MAX, |u| u.start.0)));
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn close(parts: &Parts) -> Result<()> {
         if let Some(node) = state.file_node(parts.handle.file.ino) {
             node.writing = false;
         }
-        state.places.wide -= replacement.stripe.extra();
+        state.allocator.wide -= replacement.stripe.extra();
     }
     parts.settled.store(true, Ordering::Release);
     shared.kick_cleaner();
@@ -103,7 +103,7 @@ async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()
         }
         end_tickets(parts, list.last_mut());
         drop(list);
-        state.end_lease(ino, known.then_some(pointer.0));
+        state.allocator.end_lease(ino, known.then_some(pointer.0));
     }
     if parts.segments.give_up(parts.segments.has_retired())? {
         parts.maintenance.room_was_freed();
@@ -146,7 +146,7 @@ fn abandon_zones(parts: &Parts, active: Option<&Arc<LogZone>>) {
     zones.extend(active.cloned());
     drop(spare);
     let mut state = parts.handle.shared.state.lock();
-    state.end_lease(parts.handle.file.ino, None);
+    state.allocator.end_lease(parts.handle.file.ino, None);
     for zone in zones {
         finish_later(&mut state, &zone);
     }
@@ -155,8 +155,8 @@ fn abandon_zones(parts: &Parts, active: Option<&Arc<LogZone>>) {
 /// Has the cleaner finish a zone, unless it is filled already or waits for the cleaner.
 fn finish_later(state: &mut State, zone: &LogZone) {
     let id = zone.segment.zone;
-    if zone.begin_fill() && !state.places.finishing.contains(&id) {
-        state.zones.set(id, Phase::Log, ZoneRole::Log);
-        state.places.finishing.push(id);
+    if zone.begin_fill() && !state.allocator.finishing.contains(&id) {
+        state.allocator.table.set(id, Phase::Log, ZoneRole::Log);
+        state.allocator.finishing.push(id);
     }
 }

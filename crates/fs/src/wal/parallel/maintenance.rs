@@ -205,7 +205,7 @@ impl Maintenance {
             tracing::warn!(zone = %id, %error, "finishing a log's zone failed");
         }
         let shared = &self.handle.shared;
-        shared.state.lock().places.leaving.retain(|left| left.zone != id);
+        shared.state.lock().allocator.leaving.retain(|left| left.zone != id);
         shared.space.notify();
         shared.kick_cleaner();
         begins
@@ -285,7 +285,7 @@ impl Maintenance {
     fn check_room(&self) -> Result<()> {
         let with_it = self.segments.len() as u64 + 1;
         let capacity = self.appender.dev.geometry().zone_capacity.0;
-        let room = self.handle.shared.state.lock().writable(capacity);
+        let room = self.handle.shared.state.lock().allocator.writable(capacity);
         if room >= (with_it + 1) * capacity {
             return Ok(());
         }

@@ -69,9 +69,9 @@ impl Parts {
         let sizes = PartSizes::new(geometry.block_size, geometry.max_append.min(geometry.max_transfer).0);
         let stripe = {
             let mut state = shared.state.lock();
-            let slots = state.places.slots.map_or(0, |slots| slots.total);
+            let slots = state.allocator.slots.map_or(0, |slots| slots.total);
             let stripe = Stripe::new(options.zones, slots, geometry.zones, volatile);
-            state.places.wide += stripe.extra();
+            state.allocator.wide += stripe.extra();
             stripe
         };
         let (work, changed, low_moved) = (Event::new(), Event::new(), Event::new());

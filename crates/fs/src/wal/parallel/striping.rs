@@ -44,7 +44,7 @@ impl Striping {
             if closed || stripe.width.swap(stripe.max_width, Ordering::AcqRel) == stripe.max_width {
                 return;
             }
-            state.places.wide += stripe.max_width - 1;
+            state.allocator.wide += stripe.max_width - 1;
         }
         shared.kick_cleaner();
         self.replacement.widen_now();
@@ -85,8 +85,11 @@ impl Striping {
 
 /// Whether a log can have one zone more at once, with enough left for everything else.
 fn has_spare_zone(state: &State) -> bool {
-    let places = &state.places;
-    state.has_plenty() && state.lease_allowed() && !places.ahead.is_empty() && !places.generations.is_empty()
+    let allocator = &state.allocator;
+    allocator.has_plenty()
+        && allocator.lease_allowed()
+        && !allocator.ahead.is_empty()
+        && !allocator.generations.is_empty()
 }
 
 #[cfg(test)]

@@ -1,0 +1,262 @@
+//! The allocator: the use of every zone, and the zone that a write of file data goes to, within the device's limits of open and
+//! active zones. `ahead` and `lease` allocate zones for logs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use units::ZoneId;
+use zoned::ZoneState;
+
+use crate::error::{Error, ErrorKind};
+use crate::files::stat::ZoneRole;
+use crate::metadata::format::record::lifetime_byte;
+use crate::options::Lifetime;
+use crate::wal::segment::Segment;
+use crate::zones::open_zone::OpenZone;
+use crate::zones::slots::{MAX_DATA, Slots};
+use crate::zones::table::{LEAST_GAIN, Phase, Zone, ZoneTable};
+
+/// The zones of a mount by use: the zones that writes may go to, and the empty zones kept for a purpose.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    pub table: ZoneTable,
+    /// Zones that file data is being written to.
+    pub open: Vec<Arc<OpenZone>>,
+    /// The shares of open zones; `None` before the mount has set them.
+    pub slots: Option<Slots>,
+    /// Zones that wait for a finish. Each holds a slot until the finish.
+    pub finishing: Vec<ZoneId>,
+    /// Zones with log segments in front and room behind them.
+    pub rests: Vec<ZoneId>,
+    /// The zone that each open log writes to, by the log's inode.
+    pub leases: BTreeMap<u64, Lease>,
+    /// Zones that logs have left while entries may still be in flight. Each holds a slot until it is full.
+    pub leaving: Vec<Left>,
+    /// Empty zones, opened ahead for the logs that need one next.
+    pub ahead: VecDeque<ZoneId>,
+    /// Number of further zones to open ahead while empty zones are plentiful: a striped log replaces its zones together.
+    pub wide: usize,
+    /// A zone is being opened ahead.
+    pub opening: bool,
+    /// Generations that are durably set aside and not yet used.
+    pub generations: Range<u64>,
+    /// The committer makes records up to this number durable, although no caller waits for them.
+    pub commit_soon: u64,
+    /// Number of empty zones kept for reclaim.
+    pub kept: usize,
+    /// A writer waits for space.
+    pub wanted: bool,
+    /// Number of logs that wait for an open zone.
+    pub waiting_logs: usize,
+    /// The cleaner found nothing to reclaim, and nothing was freed since.
+    pub exhausted: bool,
+    /// Counts the calls of [`note_reclaimable`](Allocator::note_reclaimable).
+    pub changes: u64,
+    /// Zones whose reclaim failed. The cleaner does not try them again.
+    pub stuck: Vec<ZoneId>,
+}
+
+/// The zone that an open log writes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub zone: ZoneId,
+    /// The segment handed to the log's writer last.
+    pub segment: Segment,
+    /// The log still writes to the zone, and the zone holds a slot.
+    pub active: bool,
+}
+
+/// A zone that the open log with inode `ino` has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub ino: u64,
+    pub zone: ZoneId,
+}
+
+/// Where a write may go.
+pub(super) enum Pick {
+    Zone(Arc<OpenZone>),
+    /// A zone or a slot becomes free without further help.
+    Wait,
+    /// Only reclaim can make room.
+    Starved,
+}
+
+impl Allocator {
+    /// The allocator of the zones in `table`, before a mount has decided on the use of each.
+    pub(crate) fn new(table: ZoneTable) -> Allocator {
+        Allocator {
+            table,
+            open: Vec::new(),
+            slots: None,
+            finishing: Vec::new(),
+            rests: Vec::new(),
+            leases: BTreeMap::new(),
+            leaving: Vec::new(),
+            ahead: VecDeque::new(),
+            wide: 0,
+            opening: false,
+            generations: 0..0,
+            commit_soon: 0,
+            kept: 0,
+            wanted: false,
+            waiting_logs: 0,
+            exhausted: false,
+            changes: 0,
+            stuck: Vec::new(),
+        }
+    }
+
+    /// Blocks were freed, or a zone became a candidate for reclaim: the cleaner has something to look at again.
+    pub(crate) fn note_reclaimable(&mut self) {
+        self.exhausted = false;
+        self.changes += 1;
+    }
+
+    /// Number of open zones of all uses.
+    fn slots_taken(&self) -> usize {
+        let places = self;
+        let metadata = places.slots.map_or(1, |s| s.metadata);
+        let logs = self.log_slots_taken() + places.rests.len() + self.zones_ahead();
+        metadata + self.data_slots_taken() + logs + places.finishing.len()
+    }
+
+    fn data_slots_taken(&self) -> usize {
+        self.open.iter().filter(|zone| zone.takes_slot()).count()
+    }
+
+    /// True if one more zone may be open.
+    pub(crate) fn slot_free(&self) -> bool {
+        self.slots.is_none_or(|slots| self.slots_taken() < slots.total)
+    }
+
+    /// True if logs may hold one more zone. The last slot is for data: otherwise logs and data could wait for each other.
+    pub(crate) fn lease_allowed(&self) -> bool {
+        self.slots.is_none_or(|slots| self.log_slots_taken() + slots.metadata + 1 < slots.total)
+    }
+
+    /// True if a log may take an empty zone.
+    pub(crate) fn log_may_take_free(&self) -> bool {
+        self.table.free_count() > self.kept
+    }
+
+    /// True if data may take an empty zone.
+    fn may_take_free(&self, privileged: bool) -> bool {
+        let least = if privileged { 0 } else { self.kept + self.kept_for_logs() };
+        self.table.free_count() > least
+    }
+
+    /// Has an idle zone finished, which frees its slot.
+    pub(crate) fn give_up_a_slot(&mut self) {
+        if let Some(rest) = self.rests.pop() {
+            self.finishing.push(rest);
+            return;
+        }
+        if self.open.len() < 2 {
+            return;
+        }
+        let idle = self.open.iter().enumerate().find_map(|(i, z)| Some((i, z.retire()?)));
+        if let Some((index, pointer)) = idle {
+            let zone = self.open.remove(index).zone;
+            self.table.note(zone, ZoneState::Closed, pointer);
+            self.finishing.push(zone);
+        }
+    }
+
+    /// Blocks that data files can still be given, on a device with `capacity` blocks in a zone: 0 when a write fails with
+    /// `NoSpace`.
+    ///
+    /// Unused and still not counted: the empty zones kept for reclaim, which needs them to empty any other zone; one rest
+    /// of a log zone, kept for the next log; dead log segments in a zone with live ones; and up to one part in `LEAST_GAIN`
+    /// of each full zone. The whole segment of an open log counts as used; a zone opened ahead for logs does not.
+    pub(crate) fn writable(&self, capacity: u64) -> u64 {
+        let least = (capacity / LEAST_GAIN).max(1);
+        let gain = |zone: ZoneId, z: &Zone| match z.phase {
+            Phase::Free | Phase::Ahead | Phase::Resetting => z.capacity,
+            Phase::Full if z.live == 0 || z.is_candidate(least) && !self.stuck.contains(&zone) => {
+                z.capacity - z.live
+            }
+            _ => 0,
+        };
+        let zones: u64 = self.table.iter().map(|(zone, z)| gain(zone, z)).sum();
+        let open = |z: &Arc<OpenZone>| {
+            let live = self.table.get(z.zone).map_or(0, |z| z.live);
+            let idle = z.in_flight.load(Ordering::Acquire) == 0;
+            // Blocks in flight are neither live nor free.
+            let from = if idle { live.min(z.pointer()) } else { z.pointer() };
+            z.capacity - from
+        };
+        let rooms: u64 = self.open.iter().map(open).sum();
+        (zones + rooms).saturating_sub(self.kept as u64 * capacity)
+    }
+
+    /// Chooses the zone for the next write of `lifetime`. `privileged`: reclaim asks.
+    pub(super) fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
+        // While all zones kept for reclaim are empty, reclaim can empty any zone, so every writer may use reclaim's zone.
+        let whole = self.table.free_count() >= self.kept;
+        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
+        let distance = |z: &&Arc<OpenZone>| {
+            let (a, b) = (lifetime_byte(z.lifetime), lifetime_byte(lifetime));
+            // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
+            (z.reclaim != privileged, a.abs_diff(b))
+        };
+        let best = self.open.iter().filter(usable).min_by_key(distance).cloned();
+        if let Some(zone) = &best
+            && distance(&zone) == (false, 0)
+        {
+            return Pick::Zone(Arc::clone(zone));
+        }
+        let data_slots = self.slots.map_or(MAX_DATA, |s| s.data);
+        let may_open = self.data_slots_taken() < data_slots && self.slot_free();
+        if may_open
+            && self.may_take_free(privileged)
+            && let Some(zone) = self.table.first_free()
+        {
+            // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
+            let plenty = self.table.free_count() > self.kept + data_slots;
+            if best.is_none() || plenty {
+                return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+            }
+        }
+        if let Some(zone) = best {
+            return Pick::Zone(zone);
+        }
+        if !self.slot_free()
+            && let Some(zone) = self.ahead.pop_back()
+        {
+            // A zone opened ahead has a slot already.
+            return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+        }
+        if !may_open && self.finishing.is_empty() {
+            // No other task would free a slot for this write.
+            self.finishing.extend(self.rests.pop());
+        }
+        // A write waits only for events that are certain and that are announced: the end of the writes to a full zone
+        // (their submitters do not wait for space meanwhile), and the cleaner's finish.
+        let passing = |z: &Arc<OpenZone>| !z.has_room() && z.writing.load(Ordering::Acquire) > 0;
+        if self.open.iter().any(passing) || !self.finishing.is_empty() || self.opening {
+            return Pick::Wait;
+        }
+        Pick::Starved
+    }
+
+    /// The error of a write for which no space is left.
+    pub(crate) fn no_space(&self) -> Error {
+        let (live, usable) = (self.table.live(), self.table.usable());
+        let free = usable.saturating_sub(live);
+        Error::new(ErrorKind::NoSpace, "allocating blocks").because(format!(
+            "{live} blocks are in use, {free} are not and are needed for reclaim; delete something"
+        ))
+    }
+
+    pub(super) fn open_zone(&mut self, zone: ZoneId, lifetime: Lifetime, reclaim: bool) -> Arc<OpenZone> {
+        let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
+        self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
+        self.table.note(zone, ZoneState::ImplicitOpen, 0);
+        let open = OpenZone::new(zone, lifetime, reclaim, capacity, 0);
+        self.open.push(Arc::clone(&open));
+        open
+    }
+}
