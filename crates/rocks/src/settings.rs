@@ -78,12 +78,7 @@ mod tests {
     fn what_is_set_is_taken_and_the_rest_has_its_default() {
         assert_eq!(of(&[]), Ok(LogOptions::default()));
         let all = [(IO, "write"), (BUFFER, "4KiB"), (WINDOW, "7")];
-        let expected = LogOptions {
-            mode: IoMode::Write,
-            buffer: 4096,
-            window: 7,
-            ..LogOptions::default()
-        };
+        let expected = LogOptions { mode: IoMode::Write, buffer: 4096, window: 7, ..LogOptions::default() };
         assert_eq!(of(&all), Ok(expected));
     }
 
@@ -96,8 +91,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for (name, value) in
-            [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many")]
+        for (name, value) in [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many")]
         {
             let error = of(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.contains(&format!("{name}={value}")), "{error}");
