@@ -35,8 +35,8 @@ impl Context {
     }
 
     /// Publishes an event.
-    pub(crate) fn tell(&self, kind: EventKind) {
-        self.events.tell(&*self.driver, kind);
+    pub(crate) fn publish(&self, kind: EventKind) {
+        self.events.publish(&*self.driver, kind);
     }
 
     /// Starts a task. The assembled array lives until the task ends.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
-use zoned::{Action, Blocks, Completer, Done, ErrorKind, Io, Lba, Op, Resources, Result, ZoneId};
+use zoned::{Blocks, Completer, Done, ErrorKind, Io, Lba, Op, Resources, Result, ZoneId};
 
 use crate::background::jobs::Jobs;
 use crate::background::latency::LatencyWatch;
@@ -32,7 +32,7 @@ pub(crate) struct Core {
     pub repair: Arc<ReadRepair>,
     pub checkpoints: Arc<Checkpoints>,
     reads: Arc<Reads>,
-    actions: Arc<Actions>,
+    pub actions: Arc<Actions>,
     writes: Arc<Writes>,
     /// The rebuild and the scrub.
     pub jobs: Jobs,
@@ -155,11 +155,6 @@ impl Core {
                 Err(e) => Io::ready(Err(e)),
             },
         }
-    }
-
-    /// A command to all physical zones of a zone. Failed drives are failed.
-    pub(crate) async fn on_all_drives(&self, id: ZoneId, action: Action) -> Result<()> {
-        self.actions.on_all_drives(id, action).await
     }
 
     /// The number of blocks of a transfer.

@@ -220,7 +220,7 @@ impl Bus {
     }
 
     /// Publishes an event.
-    pub(crate) fn tell(&self, driver: &dyn Driver, kind: EventKind) {
+    pub(crate) fn publish(&self, driver: &dyn Driver, kind: EventKind) {
         let event = Event { unix_ms: driver.unix_millis(), kind };
         let queues: Vec<Arc<Queue>> = {
             let mut watchers = self.0.lock();
@@ -253,7 +253,7 @@ mod tests {
         let bus = Bus::default();
         let events = bus.watch();
         for n in 0..MOST as u64 + 5 {
-            bus.tell(&*driver, EventKind::ScrubEnded { errors: n, mismatches: 0 });
+            bus.publish(&*driver, EventKind::ScrubEnded { errors: n, mismatches: 0 });
         }
         assert_eq!(events.try_next().map(|event| event.kind), Some(EventKind::Dropped(5)));
         let next = events.try_next().map(|event| event.kind);

@@ -105,12 +105,11 @@ impl CheckReport {
         for (slot, present) in (0..).map(Slot).zip(&mount.present) {
             let Some(present) = present else { continue };
             if present.log.epochs.last_key_value().is_some_and(|(epoch, _)| *epoch > mount.epoch) {
-                let what = "the last mount was cut short: what it began does not count";
+                let what = "a power cut ended the last mount: its records do not count";
                 self.add(Severity::Warning, Some(slot), None, what);
             }
             if present.log.unsound > 0 {
-                let what =
-                    format!("{} records of its log say what cannot be: passed over", present.log.unsound);
+                let what = format!("{} records of the log are implausible, and ignored", present.log.unsound);
                 self.add(Severity::Warning, Some(slot), None, what);
             }
             for info in &present.zones {
@@ -129,7 +128,7 @@ impl CheckReport {
         }
         let whole = mount.present.iter().all(Option::is_some);
         if options.deep && !whole {
-            let what = "a drive is lacking: everything is read, and there is nothing to compare it with";
+            let what = "a drive is missing: everything is read, and nothing can be compared";
             self.add(Severity::Warning, None, None, what);
         }
         for id in (0..mount.superblock.zones).map(ZoneId) {
@@ -153,7 +152,7 @@ impl CheckReport {
                 return Ok(());
             }
             Verdict::OpenAboveStale => {
-                let what = "some drives hold blocks above the pointer: a mount hides them";
+                let what = "some drives hold blocks above the pointer: a mount makes these rows stale";
                 self.add(Severity::Warning, None, Some(id), what);
             }
             Verdict::Open | Verdict::Full | Verdict::Known => {}

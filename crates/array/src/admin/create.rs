@@ -12,7 +12,7 @@ use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
     BAD_ROWS, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, RELOCATION, Superblock,
 };
-use crate::format::zone_entries::{ZoneEntry, per_block};
+use crate::format::zone_entries::{self, ZoneEntry, per_block};
 use crate::layout::physical_zones::{METADATA_ZONES, is_metadata_zone};
 use crate::layout::{MAX_MEMBERS, Slot};
 use crate::member::RESERVE;
@@ -63,7 +63,7 @@ pub(crate) fn may_hold<'a>(
     };
     let what = if is_metadata_zone(worn.zone) { "metadata" } else { "data" };
     let error = Error::new(kind, &device.geometry().name, operation).in_zone(worn.zone);
-    Err(error.because(format!("it {how}, and the array's {what} has to go there: use another drive")))
+    Err(error.because(format!("the zone {how}, and the array's {what} has to go there: use another drive")))
 }
 
 fn is_worn(state: ZoneState) -> bool {
@@ -82,23 +82,20 @@ pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> 
 async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superblock) -> Result<()> {
     let mut bodies = vec![Body::Superblock(superblock.clone())];
     let entries = vec![ZoneEntry { generation: FIRST_GENERATION, end: None }; superblock.zones as usize];
-    let count = per_block(superblock.block_size).max(1);
-    for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
-        bodies.push(Body::Zones { first: ZoneId(first), entries: part.to_vec() });
-    }
+    let zones = zone_entries::split(&entries, superblock.block_size);
+    bodies.extend(zones.map(|(first, entries)| Body::Zones { first, entries }));
+    bodies.push(Body::CheckpointEnd);
     let mut at = device.geometry().start(ZoneId(0));
     let array = superblock.uuid;
     for (body, sequence) in bodies.iter().zip(0..) {
         let place = RecordId { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
         let bytes = record::encode(place, body, superblock.block_size);
-        let blocks = bytes.len() as u64 / u64::from(superblock.block_size);
-        device.write(at, bytes, Durability::Cached).await?;
-        at = at.plus(Blocks(blocks));
+        let last = matches!(body, Body::CheckpointEnd);
+        let how = if last { Durability::Durable } else { Durability::Cached };
+        device.write(at, bytes, how).await?;
+        at = at.plus(Blocks(body.blocks(superblock.block_size)));
     }
-    let sequence = bodies.len() as u64;
-    let place = RecordId { array, member: slot, epoch: FIRST_EPOCH, sequence, checkpoint: true };
-    let bytes = record::encode(place, &Body::CheckpointEnd, superblock.block_size);
-    device.write(at, bytes, Durability::Durable).await
+    Ok(())
 }
 
 pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {

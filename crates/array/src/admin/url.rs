@@ -49,7 +49,11 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
         return Ok(None);
     };
     if urls.is_empty() {
-        return Err(refusal(ErrorKind::Invalid, rest, "it names no members: array:URL,URL,URL".to_owned()));
+        return Err(refusal(
+            ErrorKind::Invalid,
+            rest,
+            "the URL names no members: array:URL,URL,URL".to_owned(),
+        ));
     }
     let mut seen = BTreeSet::new();
     for url in &urls {
@@ -168,7 +172,7 @@ fn is_missing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Gone)
 }
 
-/// A drive that looks like a member of an array: its URL, and the device if it could be opened.
+/// A drive with the signature of an array's member: its URL, and the device if it could be opened.
 type Found = (String, Result<Arc<dyn ZonedDevice>>);
 
 /// The drives of this machine that are members of the array with this label or UUID. Drives in use by the kernel are
@@ -176,9 +180,9 @@ type Found = (String, Result<Arc<dyn ZonedDevice>>);
 fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let mut found: Vec<Found> = Vec::new();
     for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
-        let looks = peek(&Path::new("/dev").join(&drive.name))
+        let claims = peek(&Path::new("/dev").join(&drive.name))
             .is_ok_and(|contents| contents.signatures.contains(&Signature::FurrowArray));
-        if let Some(url) = drive.urls.first().filter(|_| looks) {
+        if let Some(url) = drive.urls.first().filter(|_| claims) {
             found.push((url.clone(), zoned::open(url, Arc::clone(driver))));
         }
     }
@@ -191,7 +195,7 @@ async fn status_of(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
     loop {
         match of_members(std::slice::from_ref(device)).await {
             Err(error) if retries.wait(&**device.driver(), &error).await => {}
-            looked => return looked,
+            result => return result,
         }
     }
 }
@@ -207,7 +211,7 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
         let device = match device {
             Ok(device) => device,
             Err(error) => {
-                tracing::warn!(url, %error, "a drive that looks like a member of an array: left out");
+                tracing::warn!(url, %error, "a drive with the signature of an array's member cannot be opened: left out");
                 closed.push((url, error));
                 continue;
             }
@@ -217,7 +221,7 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
             // The drive is no member of an array, or of an array of an unknown format.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
             Err(error) => {
-                tracing::warn!(url, %error, "what a drive is a member of cannot be read: left out");
+                tracing::warn!(url, %error, "the array of a drive cannot be read: left out");
                 closed.push((url, error));
                 continue;
             }

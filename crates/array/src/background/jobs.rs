@@ -133,7 +133,7 @@ impl<T> Clone for Handle<T> {
 }
 
 impl<T: Clone> Handle<T> {
-    pub(crate) fn new(job: Arc<Job>) -> Handle<T> {
+    fn new(job: Arc<Job>) -> Handle<T> {
         Handle { job, outcome: Arc::default() }
     }
 
@@ -181,14 +181,22 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
+    /// Begins a job of one kind. `None` if one runs already.
+    pub(crate) fn begin<T: Clone>(kind: &Mutex<Option<Handle<T>>>, job: Arc<Job>) -> Option<Handle<T>> {
+        let mut last = kind.lock();
+        if last.as_ref().is_some_and(|job| !job.is_over()) {
+            return None;
+        }
+        let handle = Handle::new(job);
+        *last = Some(handle.clone());
+        Some(handle)
+    }
+
     /// Stops all jobs: the array is closed.
     pub(crate) fn stop(&self) {
-        let jobs = (self.rebuild.lock().as_ref().map(|rebuild| Arc::clone(&rebuild.job)), {
-            self.scrub.lock().as_ref().map(|scrub| Arc::clone(&scrub.job))
-        });
-        for job in [jobs.0, jobs.1].into_iter().flatten() {
-            job.stopped.store(true, Ordering::Release);
-        }
+        let stop = |job: &Job| job.stopped.store(true, Ordering::Release);
+        self.rebuild.lock().iter().for_each(|rebuild| stop(&rebuild.job));
+        self.scrub.lock().iter().for_each(|scrub| stop(&scrub.job));
     }
 
     /// The progress of a rebuild that runs.

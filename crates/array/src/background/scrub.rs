@@ -12,7 +12,7 @@ use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, Op, Result, ZoneI
 
 use crate::ScrubOptions;
 use crate::array::Array;
-use crate::background::jobs::{Job, Scrub};
+use crate::background::jobs::{Job, Jobs, Scrub};
 use crate::background::runner::Runner;
 use crate::background::scrub_report::{Mismatch, ScrubReport};
 use crate::core::Core;
@@ -39,17 +39,11 @@ impl Array {
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
         whole_array(core)?;
-        let handle = {
-            let mut scrub = core.jobs.scrub.lock();
-            if scrub.as_ref().is_some_and(|job| !job.is_over()) {
-                let error = core.ctx.error(ErrorKind::Invalid, "scrub");
-                return Err(error.because("a scrub runs already: wait for it, or cancel it"));
-            }
-            let handle = Scrub::new(Job::new(None, &core.ctx.driver));
-            *scrub = Some(handle.clone());
-            handle
-        };
-        core.ctx.tell(EventKind::ScrubStarted);
+        let handle = Jobs::begin(&core.jobs.scrub, Job::new(None, &core.ctx.driver)).ok_or_else(|| {
+            let error = core.ctx.error(ErrorKind::Invalid, "scrub");
+            error.because("a scrub runs already: wait for it, or cancel it")
+        })?;
+        core.ctx.publish(EventKind::ScrubStarted);
         let (core, ours) = (Arc::clone(core), handle.clone());
         let task = async move {
             let runner = Runner::new(&core, &ours.job, options.pace);
@@ -59,7 +53,7 @@ impl Array {
             drop(runner);
             report.elapsed = ours.progress().elapsed;
             let (errors, mismatches) = (report.read_errors, report.mismatch_count);
-            core.ctx.tell(EventKind::ScrubEnded { errors, mismatches });
+            core.ctx.publish(EventKind::ScrubEnded { errors, mismatches });
             ours.end(result.map(|()| report));
         };
         drop(units::spawn(&*self.core.ctx.driver, "scrub", task));
@@ -251,7 +245,7 @@ impl Walk {
         };
         self.report.repaired += u64::from(relocated);
         let block = core.ctx.layout.start(stripe);
-        core.ctx.tell(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
+        core.ctx.publish(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
         Ok(())
     }
 

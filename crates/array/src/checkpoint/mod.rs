@@ -10,7 +10,7 @@ use zoned::{Blocks, Io, Result, ZoneId};
 
 use crate::context::Context;
 use crate::format::record::Body;
-use crate::format::zone_entries::per_block;
+use crate::format::zone_entries;
 use crate::io::write::Writes;
 use crate::layout::{Slot, Stripe};
 use crate::member::NoRoom;
@@ -107,10 +107,8 @@ impl LogClient for Checkpoints {
                 writes.barriers.push(io.typed::<()>());
             }
         }
-        let count = per_block(self.ctx.geometry.block_size).max(1);
-        for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
-            let body = Body::Zones { first: ZoneId(first), entries: part.to_vec() };
-            writes.ios.extend(member.append_of(incarnation, &body)?);
+        for (first, entries) in zone_entries::split(&entries, self.ctx.geometry.block_size) {
+            writes.ios.extend(member.append_of(incarnation, &Body::Zones { first, entries })?);
         }
         Ok(())
     }

@@ -19,23 +19,19 @@ pub(crate) fn is_transient(kind: ErrorKind) -> bool {
 
 /// True if the drive refused an operation that the array must not submit: no fault of the drive.
 pub(crate) fn is_array_fault(kind: ErrorKind) -> bool {
-    use ErrorKind::{
-        BadLength, Conventional, CrossesZone, IllegalMove, Invalid, NotAtWritePointer, OutOfRange, TooLarge,
-        TooManyActive, TooManyOpen, Unsupported,
-    };
     matches!(
         kind,
-        BadLength
-            | Conventional
-            | CrossesZone
-            | IllegalMove
-            | Invalid
-            | NotAtWritePointer
-            | OutOfRange
-            | TooLarge
-            | TooManyActive
-            | TooManyOpen
-            | Unsupported
+        ErrorKind::BadLength
+            | ErrorKind::Conventional
+            | ErrorKind::CrossesZone
+            | ErrorKind::IllegalMove
+            | ErrorKind::Invalid
+            | ErrorKind::NotAtWritePointer
+            | ErrorKind::OutOfRange
+            | ErrorKind::TooLarge
+            | ErrorKind::TooManyActive
+            | ErrorKind::TooManyOpen
+            | ErrorKind::Unsupported
     )
 }
 

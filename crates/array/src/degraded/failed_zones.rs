@@ -56,12 +56,12 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
     };
     let mut recorded = Ok(());
     if let Some((generation, active)) = lost {
-        tracing::error!(zone = id.0, "two drives lack their part of the zone: it is lost");
+        tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
         let entries = vec![ZoneEntry { generation, end: Some(ZoneEntry::LOST) }];
         recorded = core.members.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await;
         if active && recorded.is_ok() {
             // The offline part refuses the command.
-            let _refused = core.on_all_drives(id, Action::Finish).await;
+            let _refused = core.actions.on_all_drives(id, Action::Finish).await;
         }
     }
     core.zones.zone(id).busy = false;

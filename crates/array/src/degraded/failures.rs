@@ -1,4 +1,4 @@
-//! Failed reads and writes of drives: is it the drive, one zone, one block, or the array?
+//! Judges failed reads and writes of drives: a fault of the drive, of one zone, of one block, or of the array.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Failures {
                 drop(self.members.persisting.acquire().await);
                 if self.members.member(slot).is_good() {
                     if !worn.has(slot) {
-                        tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused what the array asked for");
+                        tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused an operation of the array");
                     }
                     refused = refused.and(Err(error));
                     continue;
@@ -72,7 +72,7 @@ impl Failures {
                 let errors = member.media_errors.fetch_add(1, Ordering::Relaxed) + 1;
                 if errors == MANY_ERRORS {
                     tracing::warn!(slot = slot.0, errors, "many errors of the medium: replace the drive");
-                    self.ctx.tell(EventKind::ManyErrors { slot, errors });
+                    self.ctx.publish(EventKind::ManyErrors { slot, errors });
                 }
                 true
             }

@@ -143,7 +143,7 @@ impl ReadRepair {
         }
     }
 
-    /// True if the log of a drive has room for more relocated content. Every checkpoint contains all of it.
+    /// True if the log of a drive has room for more relocated content. Every checkpoint contains all relocated content.
     fn has_room(&self, slot: Slot) -> bool {
         let relocates = self.members.config.lock().incompat & RELOCATION != 0;
         let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, id, slot);
@@ -160,9 +160,9 @@ impl ReadRepair {
         self.ctx.spawn(async move {
             let relocated = this.relocate(id, generation, piece, data).await;
             if let Err(error) = &relocated {
-                tracing::warn!(zone = id.0, block = piece.offset.0, %error, "a repaired read is not recorded");
+                tracing::warn!(zone = id.0, block = piece.offset.0, %error, "the content of a repaired read is not relocated");
             }
-            this.ctx.tell(EventKind::Repaired {
+            this.ctx.publish(EventKind::Repaired {
                 slot: piece.slot,
                 zone: id,
                 block: piece.offset,

@@ -62,8 +62,8 @@ impl Reconstruct {
         };
         let gone = |slot: Slot, what: &str| {
             error().because(format!(
-                "{what} on drive {} is needed to make up for drive {}, and is not to be had: replace both drives and restore \
-                 what is lost",
+                "{what} on drive {} is needed to reconstruct drive {}, and is not available: replace both drives and restore \
+                 the lost data",
                 slot.0, piece.slot.0
             ))
         };

@@ -4,18 +4,18 @@
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `FURROWMD` |
 //! | 8 | 2 | version | 1 |
-//! | 10 | 2 | kind | what the payload is: see [`Kind`] |
+//! | 10 | 2 | kind | kind of the payload: see [`Kind`] |
 //! | 12 | 4 | flags | bit 0: part of a checkpoint |
 //! | 16 | 16 | array | the array's UUID |
-//! | 32 | 8 | epoch | which assembly of the array wrote it |
-//! | 40 | 8 | sequence | counts the records of one member |
-//! | 48 | 4 | member | the slot of the drive that it lies on |
-//! | 52 | 4 | zone | the logical zone, where it is about one |
-//! | 56 | 8 | generation | that zone's |
-//! | 64 | 8 | start | first block that it is about, from the start of the logical zone |
+//! | 32 | 8 | epoch | number of the mount that wrote the record |
+//! | 40 | 8 | sequence | number of the record among those of one member |
+//! | 48 | 4 | member | the slot of the drive with the record |
+//! | 52 | 4 | zone | the logical zone, if the record concerns one |
+//! | 56 | 8 | generation | generation of that zone |
+//! | 64 | 8 | start | first block that the record concerns, from the start of the logical zone |
 //! | 72 | 8 | end | one past the last |
-//! | 80 | 4 | payload_len | bytes |
-//! | 84 | 4 | payload_crc | CRC32C of them |
+//! | 80 | 4 | payload_len | bytes of the payload |
+//! | 84 | 4 | payload_crc | CRC32C of the payload |
 //! | 88 | 36 | reserved | zero |
 //! | 124 | 4 | header_crc | CRC32C of the 124 bytes before |
 

@@ -1,8 +1,8 @@
 //! The bytes in a metadata zone: records, one after the other, each beginning a block.
 //!
-//! A record is a [`header`] of 128 bytes with its payload right behind it, filled up with zeros to whole blocks: a
-//! small payload costs no block of its own. Whoever reads a zone looks at every block, for a record torn by a power
-//! cut may lie between two good ones.
+//! A record is a [`header`] of 128 bytes followed by its payload, padded with zeros to whole blocks: a small payload takes no
+//! block of its own. A reader of a zone tries every block, because a record torn by a power cut may lie between two good
+//! ones.
 
 pub(crate) mod header;
 pub(crate) mod record;

@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | zone | the metadata zone with the copy |
 //! | 4 | 4 | reserved | zero |
-//! | 8 | 8 | mask | XORed into the first eight bytes of each block of the copy, so that no block looks like a record |
+//! | 8 | 8 | mask | XORed into the first eight bytes of each block of the copy, so that no block has a record's magic |
 
 use std::ops::Range;
 

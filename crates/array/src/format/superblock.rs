@@ -113,7 +113,7 @@ const UNLIMITED: u32 = u32::MAX;
 /// The superblock's entry of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemberInfo {
-    /// Its identity, written when it joined the array.
+    /// The drive's identity in the array, written when the drive joined.
     pub uuid: Uuid,
     /// True if the array works without the drive: the content of the drive is out of date.
     pub failed: bool,
@@ -181,6 +181,13 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Changes the entry of the drive in `slot`.
+    pub(crate) fn set_member(&mut self, slot: Slot, failed: bool, rebuilding: bool) {
+        if let Some(info) = self.members.get_mut(slot.index()) {
+            (info.failed, info.rebuilding) = (failed, rebuilding);
+        }
+    }
+
     /// The entry of the drive in `slot`.
     pub fn member(&self, slot: Slot) -> Option<&MemberInfo> {
         self.members.get(slot.index())

@@ -56,7 +56,7 @@ impl ZoneEntry {
     }
 
     /// Merges another record: the higher generation counts, and within one generation the higher end.
-    pub(crate) fn learn(&mut self, other: ZoneEntry) {
+    pub(crate) fn merge(&mut self, other: ZoneEntry) {
         if other.generation > self.generation {
             *self = other;
         } else if other.generation == self.generation {
@@ -68,6 +68,15 @@ impl ZoneEntry {
 /// The number of entries in a record of one block.
 pub(crate) fn per_block(block_size: u32) -> usize {
     (block_size as usize - super::header::SIZE - FIXED) / ENTRY
+}
+
+/// Splits the entries of all zones into records of one block each: the first zone, and the entries.
+pub(crate) fn split(
+    entries: &[ZoneEntry],
+    block_size: u32,
+) -> impl Iterator<Item = (ZoneId, Vec<ZoneEntry>)> {
+    let count = per_block(block_size).max(1);
+    (0..).step_by(count).map(ZoneId).zip(entries.chunks(count).map(<[ZoneEntry]>::to_vec))
 }
 
 /// Encodes the entries of the zones from `first` on.
@@ -120,15 +129,15 @@ mod tests {
     #[test]
     fn the_higher_generation_counts() {
         let mut zone = ZoneEntry { generation: 4, end: Some(Blocks(9)) };
-        zone.learn(ZoneEntry { generation: 3, end: Some(Blocks(1)) });
-        zone.learn(ZoneEntry { generation: 4, end: None });
+        zone.merge(ZoneEntry { generation: 3, end: Some(Blocks(1)) });
+        zone.merge(ZoneEntry { generation: 4, end: None });
         assert_eq!(zone, ZoneEntry { generation: 4, end: Some(Blocks(9)) });
-        zone.learn(ZoneEntry { generation: 4, end: Some(ZoneEntry::LOST) });
-        zone.learn(ZoneEntry { generation: 4, end: Some(Blocks(10)) });
+        zone.merge(ZoneEntry { generation: 4, end: Some(ZoneEntry::LOST) });
+        zone.merge(ZoneEntry { generation: 4, end: Some(Blocks(10)) });
         assert!(zone.is_lost());
-        zone.learn(ZoneEntry { generation: 5, end: None });
+        zone.merge(ZoneEntry { generation: 5, end: None });
         assert_eq!(zone, ZoneEntry { generation: 5, end: None });
-        zone.learn(ZoneEntry { generation: 5, end: Some(Blocks(2)) });
+        zone.merge(ZoneEntry { generation: 5, end: Some(Blocks(2)) });
         assert_eq!(zone.end, Some(Blocks(2)));
     }
 

@@ -238,18 +238,14 @@ impl Actions {
 
     /// Fills the stripe at the pointer with zeros, so that its parity gets to its place.
     fn pad(self: &Arc<Self>, id: ZoneId) -> Option<Io<()>> {
-        let mut deferred = Deferred::default();
-        let io = {
-            let mut zone = self.zones.zone(id);
+        self.zones.change(id, |zone, deferred| {
             let stripe = zone.open_stripe(&self.ctx.layout)?;
             let blocks = self.ctx.layout.end(stripe).minus(zone.pointer).0;
             let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
             let zeros = BufMut::zeroed(self.ctx.bytes(blocks)).freeze();
-            self.writes.put(&mut zone, id, zeros, Durability::Cached, Done::Unit, completer, &mut deferred);
-            io.typed()
-        };
-        deferred.finish(&self.ctx);
-        Some(io)
+            self.writes.put(zone, id, zeros, Durability::Cached, Done::Unit, completer, deferred);
+            Some(io.typed())
+        })
     }
 }
 

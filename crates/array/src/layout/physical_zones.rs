@@ -37,3 +37,28 @@ pub(crate) fn part_zone(id: ZoneId) -> ZoneId {
 pub(crate) fn part_zones(zones: u32) -> Range<u32> {
     METADATA_ZONES..zones.saturating_add(METADATA_ZONES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_metadata_share_no_physical_zone() {
+        let parts: Vec<u32> = (0..5).map(|id| part_zone(ZoneId(id)).0).collect();
+        assert_eq!(parts, part_zones(5).collect::<Vec<_>>());
+        assert!(parts.iter().all(|zone| !is_metadata_zone(ZoneId(*zone))));
+        assert!(metadata_zones().all(|zone| is_metadata_zone(ZoneId(zone))));
+    }
+
+    #[test]
+    fn a_log_rotates_over_all_metadata_zones() {
+        let mut zone = ZoneId(1);
+        let visited: Vec<u32> = metadata_zones()
+            .map(|_| {
+                zone = next_metadata_zone(zone);
+                zone.0
+            })
+            .collect();
+        assert_eq!(visited, [2, 0, 1]);
+    }
+}

@@ -71,8 +71,8 @@ impl BadRows {
 }
 
 /// The reason that a read of a bad row gives.
-pub(crate) const REASON: &str = "what belongs here is lost: two drives could not read what it follows from. Copy what can be \
-                                 read of the array's zone, and reset it";
+pub(crate) const REASON: &str = "the content is lost: two drives could not read rows that it is reconstructed from. Copy the \
+                                 readable blocks of the array's zone, and reset the zone";
 
 /// The error of a read of bad rows at `at`.
 pub(crate) fn error(device: &dyn ZonedDevice, at: Lba) -> Error {

@@ -1,4 +1,4 @@
-//! Does a drive fit an array?
+//! Checks that a drive's geometry fits an array.
 
 use std::sync::Arc;
 

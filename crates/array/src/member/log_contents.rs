@@ -153,7 +153,7 @@ pub(crate) async fn read(
     }
     if log.unsound > 0 {
         let records = log.unsound;
-        tracing::error!(?device, records, "records that say what cannot be are passed over");
+        tracing::error!(?device, records, "implausible records are ignored");
     }
     log.epochs.values_mut().for_each(EpochContents::drop_rewritten);
     Ok((log, zones))
@@ -203,7 +203,7 @@ impl LogContents {
             }
             Body::Zones { first, entries } => {
                 for (id, entry) in (first.0..shape.zones).zip(entries) {
-                    contents.entries.entry(ZoneId(id)).or_default().learn(entry);
+                    contents.entries.entry(ZoneId(id)).or_default().merge(entry);
                 }
             }
             Body::ResetIntent { zone, generation } => {

@@ -60,7 +60,11 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
         }
     }
     if newest.is_none() && unreadable > 0 {
-        tracing::warn!(?device, unreadable, "whether it is a member of an array cannot be read: left out");
+        tracing::warn!(
+            ?device,
+            unreadable,
+            "the metadata of the drive cannot be read, so that its array is unknown: left out"
+        );
     }
     Ok(newest)
 }

@@ -352,12 +352,7 @@ impl Member {
     }
 
     /// Adds a record with reserved room.
-    pub(crate) fn append_reserved(&self, body: &Body, block_size: u32) -> Option<Io<()>> {
-        self.append_reserved_as(body, block_size, Durability::Cached)
-    }
-
-    /// Adds a record with reserved room, durable or not.
-    pub(crate) fn append_reserved_as(&self, body: &Body, block_size: u32, how: Durability) -> Option<Io<()>> {
+    pub(crate) fn append_reserved(&self, body: &Body, block_size: u32, how: Durability) -> Option<Io<()>> {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
         // Superblocks may have used the blocks that are kept for superblocks.

@@ -44,7 +44,7 @@ impl Membership {
                 return Err(self.broken_error("write"));
             }
             self.unpersisted.fetch_add(1, Ordering::AcqRel);
-            self.ctx.tell(EventKind::DriveFailed { slot, why: why.clone() });
+            self.ctx.publish(EventKind::DriveFailed { slot, why: why.clone() });
             self.member(slot).set_failed();
             add(&self.ctx.metrics.drive_failures, 1);
             if ordered {
@@ -63,7 +63,7 @@ impl Membership {
 
     /// A second drive failed. The event comes first: a caller that sees the broken array can find the reason.
     fn break_array(&self, slot: Slot, why: String) {
-        self.ctx.tell(EventKind::SecondFailure { slot, why });
+        self.ctx.publish(EventKind::SecondFailure { slot, why });
         self.broken.store(true, Ordering::Release);
     }
 
@@ -97,9 +97,7 @@ impl Membership {
         {
             let mut config = self.config.lock();
             config.config += 1;
-            if let Some(member) = config.members.get_mut(slot.index()) {
-                (member.failed, member.rebuilding) = (true, false);
-            }
+            config.set_member(slot, true, false);
         }
         self.write_superblock().await
     }

@@ -143,6 +143,14 @@ impl Membership {
         self.ctx.error(ErrorKind::ZoneFull, name).because("the metadata that counts does not fit a zone")
     }
 
+    /// Moves the log of `slot`, and waits until a roll has ended since the version `seen` of the event `rolled`.
+    async fn roll_and_wait(self: &Arc<Self>, slot: Slot, seen: u64) {
+        let mut deferred = Deferred::default();
+        self.roll(slot, &mut deferred);
+        deferred.finish(&self.ctx);
+        self.member(slot).rolled.changed_since(seen).await;
+    }
+
     /// Adds a record to the log of `slot`; waits for room if the log has none.
     pub(crate) async fn append_rolling(
         self: &Arc<Self>,
@@ -155,12 +163,7 @@ impl Membership {
             let seen = member.rolled.version();
             match member.append(body, false, how) {
                 Ok(io) => return Ok(io),
-                Err(NoRoom) => {
-                    let mut deferred = Deferred::default();
-                    self.roll(slot, &mut deferred);
-                    deferred.finish(&self.ctx);
-                    member.rolled.changed_since(seen).await;
-                }
+                Err(NoRoom) => self.roll_and_wait(slot, seen).await,
             }
         }
     }
@@ -216,10 +219,7 @@ impl Membership {
                 if member.reserve(*blocks) {
                     break;
                 }
-                let mut deferred = Deferred::default();
-                self.roll(*slot, &mut deferred);
-                deferred.finish(&self.ctx);
-                member.rolled.changed_since(seen).await;
+                self.roll_and_wait(*slot, seen).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The members of an assembled array: which drives work, and what all superblocks say.
+//! The members of an assembled array: the drives that work, and the superblock that all of them hold.
 //!
 //! [`Membership`] owns the slots, the newest superblock and the state of failures. Its parts:
 //!

@@ -124,7 +124,7 @@ impl Mount {
         let empty = |state, generation| Zone::new(state, generation, Blocks::ZERO, BufMut::default());
         Ok(match decision.verdict {
             _ if self.has_failed(id, &entry, &decision) => {
-                tracing::error!(zone = id.0, "two drives lack their part of the zone: it is lost");
+                tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
                 // The zone stays failed until a reset, also when both drives are replaced: new drives lack the content.
                 recovered.failed.push(id);
                 empty(ZoneState::Offline, entry.generation)

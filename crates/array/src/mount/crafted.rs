@@ -33,7 +33,7 @@ const CONTENT: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
 const SLOT: Slot = Slot(1);
 
 /// Four small drives, and an array of them.
-struct Farm {
+struct Fixture {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
 }
@@ -63,16 +63,16 @@ fn blocks(zone: u32, from: u64, to: u64) -> Buf {
     Buf::copy_from(&(from..to).flat_map(|n| block(zone, n)).collect::<Vec<u8>>())
 }
 
-impl Farm {
-    fn new() -> Farm {
+impl Fixture {
+    fn new() -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drives = (0..LAYOUT.drives as usize).map(|n| blank(n, &driver)).collect();
-        let farm = Farm { driver, drives };
-        block_on(&*farm.driver, async {
+        let fixture = Fixture { driver, drives };
+        block_on(&*fixture.driver, async {
             let options =
                 CreateOptions { stripe_unit: Bytes(LAYOUT.unit * BLOCK as u64), ..CreateOptions::default() };
-            crate::create(&farm.devices(&[]), &options).await.expect("created");
-            let array = farm.open(&[]).await.expect("opened");
+            crate::create(&fixture.devices(&[]), &options).await.expect("created");
+            let array = fixture.open(&[]).await.expect("opened");
             for (zone, end) in CONTENT.into_iter().filter(|(_, end)| *end > 0) {
                 let start = dev(&array).geometry().start(ZoneId(zone));
                 dev(&array).write(start, blocks(zone, 0, end), Durability::Cached).await.expect("written");
@@ -80,7 +80,7 @@ impl Farm {
             dev(&array).zone(ZoneId(2), Action::Finish).await.expect("finished");
             dev(&array).flush().await.expect("flushed");
         });
-        farm
+        fixture
     }
 
     fn devices(&self, without: &[usize]) -> Vec<Arc<dyn ZonedDevice>> {
@@ -93,13 +93,13 @@ impl Farm {
     }
 
     /// Drives with the same content.
-    fn copy(&self) -> Farm {
+    fn copy(&self) -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(2);
         let again = |(n, drive): (usize, &Arc<Emu>)| {
             Emu::from_media(drive.media(), &format!("emu:{n}"), latency(), Arc::clone(&driver))
         };
         let drives = self.drives.iter().enumerate().map(again).collect();
-        Farm { driver, drives }
+        Fixture { driver, drives }
     }
 
     /// Adds a record to the log of a drive; `fresh`: as the first record of an empty metadata zone. False if the log has no room.
@@ -281,17 +281,17 @@ fn unsound() -> Vec<(&'static str, Body)> {
 
 #[test]
 fn an_implausible_record_is_ignored() {
-    let farm = Farm::new();
+    let fixture = Fixture::new();
     for (what, body) in unsound() {
         println!("{what}");
-        let bad = farm.copy();
+        let bad = fixture.copy();
         assert!(bad.craft(SLOT, false, &|place, _| (place, body.clone())));
         for without in [None, Some(3)] {
             let bad = bad.copy();
             block_on(&*bad.driver, async {
                 let problems = bad.look().await;
                 assert!(
-                    problems.iter().any(|problem| problem.what.contains("what cannot be")),
+                    problems.iter().any(|problem| problem.what.contains("implausible")),
                     "{what}: {problems:?}"
                 );
                 let array = bad.open(&without.into_iter().collect::<Vec<_>>()).await.expect("opened");
@@ -314,8 +314,12 @@ fn an_implausible_record_is_ignored() {
 }
 
 /// The error of opening an array with a crafted record.
-fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body)) -> Error {
-    let bad = farm.copy();
+fn refused(
+    fixture: &Fixture,
+    fresh: bool,
+    change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body),
+) -> Error {
+    let bad = fixture.copy();
     assert!(bad.craft(SLOT, fresh, change));
     block_on(&*bad.driver, async {
         bad.look().await;
@@ -325,14 +329,14 @@ fn refused(farm: &Farm, fresh: bool, change: &dyn Fn(RecordId, Superblock) -> (R
 
 #[test]
 fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
-    let farm = Farm::new();
+    let fixture = Fixture::new();
     for number in [HIGHEST + 1, u64::MAX - 1, u64::MAX] {
         for fresh in [false, true] {
             let body = Body::ResetIntent { zone: ZoneId(0), generation: 77 };
             let epoch =
-                refused(&farm, fresh, &|place, _| (RecordId { epoch: number, ..place }, body.clone()));
+                refused(&fixture, fresh, &|place, _| (RecordId { epoch: number, ..place }, body.clone()));
             let count =
-                refused(&farm, fresh, &|place, _| (RecordId { sequence: number, ..place }, body.clone()));
+                refused(&fixture, fresh, &|place, _| (RecordId { sequence: number, ..place }, body.clone()));
             for error in [epoch, count] {
                 assert_eq!(error.kind(), ErrorKind::Damaged);
                 assert!(error.to_string().contains("no array counts that far"), "{error}");
@@ -349,7 +353,7 @@ fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
     ];
     for change in changes {
         for fresh in [false, true] {
-            let error = refused(&farm, fresh, &|place, mut superblock| {
+            let error = refused(&fixture, fresh, &|place, mut superblock| {
                 superblock.config += 1;
                 change(&mut superblock);
                 (place, Body::Superblock(superblock))
@@ -369,10 +373,10 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
         |sb| sb.config = u64::MAX,
         |sb| (sb.zones, sb.zone_size) = (1 << 31, Blocks(u64::from(u32::MAX))),
     ];
-    let farm = Farm::new();
+    let fixture = Fixture::new();
     for change in changes {
         for fresh in [false, true] {
-            let bad = farm.copy();
+            let bad = fixture.copy();
             assert!(bad.craft(SLOT, fresh, &|place, mut superblock| {
                 superblock.config += 1;
                 change(&mut superblock);
@@ -520,14 +524,14 @@ async fn use_it(array: &Array) {
 }
 
 /// Reads the drives, mounts them, also without one, replaces that one, and uses the array.
-fn mount_and_use(farm: &Farm) {
-    block_on(&*farm.driver, async { drop(farm.look().await) });
+fn mount_and_use(fixture: &Fixture) {
+    block_on(&*fixture.driver, async { drop(fixture.look().await) });
     for without in [&[][..], &[2]] {
-        let farm = farm.copy();
-        let spare = blank(9, &farm.driver);
-        block_on(&*farm.driver, async {
+        let fixture = fixture.copy();
+        let spare = blank(9, &fixture.driver);
+        block_on(&*fixture.driver, async {
             for _ in 0..2 {
-                if let Ok(array) = farm.open(without).await {
+                if let Ok(array) = fixture.open(without).await {
                     use_it(&array).await;
                     for slot in without {
                         drop(
@@ -556,9 +560,9 @@ proptest! {
     fn no_number_of_a_record_makes_a_mount_panic(
         changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), number())), 1..5),
     ) {
-        let farm = FARM.with(Farm::copy);
-        changes.iter().for_each(|(slot, which, change)| farm.reseal(Slot(*slot), *which, *change));
-        mount_and_use(&farm);
+        let fixture = FARM.with(Fixture::copy);
+        changes.iter().for_each(|(slot, which, change)| fixture.reseal(Slot(*slot), *which, *change));
+        mount_and_use(&fixture);
     }
 
     /// Records with any numbers, on any drives, give an array or an error.
@@ -567,9 +571,9 @@ proptest! {
         records in proptest::collection::vec((0_u32..4, body(), number(), 0_u8..24), 1..6),
         superblock in proptest::option::weighted(0.3, (0_u8..13, number(), any::<bool>(), any::<bool>())),
     ) {
-        let farm = FARM.with(Farm::copy);
+        let fixture = FARM.with(Fixture::copy);
         for (slot, body, number, place) in &records {
-            let _room = farm.craft(Slot(*slot), *place == 1, &|old, _| {
+            let _room = fixture.craft(Slot(*slot), *place == 1, &|old, _| {
                 let new = match place {
                     2 => RecordId { epoch: *number, ..old },
                     3 => RecordId { sequence: *number, ..old },
@@ -581,13 +585,13 @@ proptest! {
         }
         if let Some((field, number, fresh, on_all_drives)) = superblock {
             for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == SLOT) {
-                let _room = farm.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed(field, number, old))));
+                let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed(field, number, old))));
             }
         }
-        mount_and_use(&farm);
+        mount_and_use(&fixture);
     }
 }
 
 thread_local! {
-    static FARM: Farm = Farm::new();
+    static FARM: Fixture = Fixture::new();
 }

@@ -29,10 +29,10 @@ impl Unusable {
     pub(crate) fn in_full(self) -> &'static str {
         match self {
             Unusable::Unreadable => {
-                "what its metadata log says cannot be read in full: a mount goes on without it; replace it, by itself or another"
+                "the metadata log cannot be read in full: a mount works without the drive; replace the drive, by itself or by another one"
             }
             Unusable::Unwritable => {
-                "none of its metadata zones takes another checkpoint: a mount goes on without it; replace it"
+                "no metadata zone takes another checkpoint: a mount works without the drive; replace the drive"
             }
         }
     }

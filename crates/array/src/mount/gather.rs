@@ -143,7 +143,7 @@ impl Mount {
                 if present.log.unreadable_from(self.epoch) > 0 {
                     let error = Error::new(ErrorKind::Media, &self.name, "open");
                     return Err(error.because(format!(
-                        "what the log of drive {} says could be read a moment ago, and cannot now: open the array again",
+                        "the log of drive {} could be read a moment ago, and cannot now: open the array again",
                         slot.0
                     )))
                     .of_array();
@@ -178,19 +178,20 @@ impl Mount {
         (0..self.layout.drives).filter(|slot| self.part(Slot(*slot), id) == PartState::Missing).count()
     }
 
+    /// The reported states of the present parts of a zone.
+    fn states(&self, id: ZoneId) -> impl Iterator<Item = ZoneState> {
+        let present = self.present.iter().flatten();
+        present.filter_map(move |present| present.report.get(id.index())).map(|info| info.state)
+    }
+
     /// True if a part of the zone is read-only or offline.
     pub(crate) fn worn(&self, id: ZoneId) -> bool {
-        self.present
-            .iter()
-            .flatten()
-            .filter_map(|present| present.report.get(id.index()))
-            .any(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
+        self.states(id).any(|state| matches!(state, ZoneState::ReadOnly | ZoneState::Offline))
     }
 
     /// True if a drive counts its part of a zone as active.
     pub(crate) fn is_active(&self, id: ZoneId) -> bool {
-        let mut parts = self.present.iter().flatten().filter_map(|present| present.report.get(id.index()));
-        parts.any(|info| info.state.is_active())
+        self.states(id).any(ZoneState::is_active)
     }
 
     /// All physical zones that are read-only or offline.
@@ -209,7 +210,7 @@ impl Mount {
     pub(crate) fn entry(&self, id: ZoneId) -> ZoneEntry {
         let mut entry = ZoneEntry::default();
         let known = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))?.entries.get(&id));
-        known.for_each(|known| entry.learn(*known));
+        known.for_each(|known| entry.merge(*known));
         entry
     }
 
@@ -232,7 +233,7 @@ impl Mount {
                 stale.add_all(slot, &record.content.rows);
             }
             if let Some((_, data)) = contents.data.get(&id).filter(|(of, _)| *of == generation) {
-                stale.learn(&self.layout, block, slot, data);
+                stale.add_logged(&self.layout, block, slot, data);
             }
         }
         (stale, relocated)

@@ -48,7 +48,7 @@ async fn mount(
     options: OpenOptions,
 ) -> Result<(Arc<Core>, Option<Candidate>)> {
     let mut refused = None;
-    // A drive that is gone does not answer at the next try: it counts as missing then.
+    // A drive that is gone does not answer at the next try, and counts as missing then.
     let mut tries = devices.len();
     let mut read_again = false;
     loop {
@@ -56,7 +56,7 @@ async fn mount(
         let mount = match Mount::gather(claims, options.clone(), refused).await {
             Ok(mount) => mount,
             Err(MountError { slot: Some(_), error }) if fails_the_drive(error.kind()) && tries > 0 => {
-                tracing::warn!(%error, "a drive was lost while it was read: once more");
+                tracing::warn!(%error, "a drive failed while its log was read: the mount begins again");
                 tries -= 1;
                 continue;
             }
@@ -73,14 +73,14 @@ async fn mount(
         };
         let Some(slot) = slot.filter(|_| is_drive_fault(error.kind())) else { return Err(error) };
         if is_zone_state(error.kind()) && !read_again {
-            tracing::warn!(slot = slot.0, %error, "a zone takes no more: the drives are looked at again");
+            tracing::warn!(slot = slot.0, %error, "a zone takes no more writes: the drives are read again");
             read_again = true;
             continue;
         }
         if let Some(lacking) = lacking {
             return Err(second_failure(&name, lacking, slot, &error));
         }
-        tracing::error!(slot = slot.0, %error, "a drive failed while the array was opened: it goes on without it");
+        tracing::error!(slot = slot.0, %error, "a drive failed while the array was opened: the array works without it");
         refused = Some(slot);
     }
 }

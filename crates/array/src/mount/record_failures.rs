@@ -25,10 +25,8 @@ impl Mount {
             self.superblock.config += 1;
         }
         for slot in &self.newly_failed {
-            if let Some(member) = self.superblock.members.get_mut(slot.index()) {
-                let ours = self.candidate.as_ref().is_some_and(|candidate| candidate.slot == *slot);
-                (member.failed, member.rebuilding) = (true, ours);
-            }
+            let resumes = self.candidate.as_ref().is_some_and(|candidate| candidate.slot == *slot);
+            self.superblock.set_member(*slot, true, resumes);
         }
         let (array, config) = (self.superblock.uuid, self.superblock.config);
         let body = Body::Superblock(self.superblock.clone());

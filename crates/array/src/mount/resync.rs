@@ -91,7 +91,7 @@ impl Resync {
                     zone = self.zone.0,
                     stripe = stripe.0,
                     rows,
-                    "two drives lack these: they are lost"
+                    "two drives lack these rows: their content is lost"
                 );
             }
             let rows = layout.row(stripe)..layout.row(stripe) + layout.unit_of(stripe);
@@ -120,7 +120,7 @@ impl Resync {
                 verdict = Verdict::Full;
             }
             if self.device(slot).is_some() {
-                // In the log even if the same rows are in place: a zone that becomes read-only does not tell its rows.
+                // Logged even if the same rows are in place: the pointer of a zone that becomes read-only does not show them.
                 self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
                 self.add_bad_parity(stripe, &unknown);
             }
@@ -178,7 +178,9 @@ impl Resync {
         let Some(device) = self.device(slot) else {
             let name: Arc<str> = Arc::from("array");
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
-            return Err(error.because(format!("what drive {} holds is needed, and it is missing", slot.0)));
+            return Err(
+                error.because(format!("the content of drive {} is needed, and the drive is missing", slot.0))
+            );
         };
         let part = PhysicalZone::part(&**device, self.zone);
         if self.is_bad(slot, row..row + count) {
@@ -343,15 +345,30 @@ impl Resync {
         Err(error.because("a record of partial parity is shorter than what it covers"))
     }
 
+    /// Writes rows at the drive's own pointer. False if the physical zone wore out.
+    async fn extend(&mut self, slot: Slot, row: u64, rows: Buf) -> Result<bool, MountError> {
+        let Some(device) = self.device(slot).filter(|_| !rows.is_empty()) else { return Ok(true) };
+        let end = row + (rows.len() / self.bytes(1)) as u64;
+        match PhysicalZone::part(&**device, self.zone).write(row, rows, Durability::Cached).await {
+            Ok(()) => {
+                if let Some(PartState::Written(at)) = self.parts.get_mut(slot.index()) {
+                    *at = end;
+                }
+                Ok(true)
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => Ok(false),
+            Err(e) => Err(e).of(slot),
+        }
+    }
+
     /// Makes the final parity rows of a stripe that is not whole match the data.
     async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
         let needed = layout.final_parity(stripe, pointer);
-        let Some(device) = self.device(slot).cloned() else { return Ok(()) };
         let Some(PartState::Written(written)) = self.parts.get(slot.index()).copied() else { return Ok(()) };
-        if needed == 0 || self.stale.has_stale(slot, &(first..first + unit)) {
+        if needed == 0 || self.device(slot).is_none() || self.stale.has_stale(slot, &(first..first + unit)) {
             // The whole unit is relocated when the stripe becomes whole.
             return Ok(());
         }
@@ -359,23 +376,9 @@ impl Resync {
         let found = self.found(slot, first, there).await?;
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         fits |= !self.rules.resyncs();
-        if there < needed {
-            let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
-            let part = PhysicalZone::part(&*device, self.zone);
-            match part.write(first + there, Buf::copy_from(rest), Durability::Cached).await {
-                Ok(()) => {
-                    if let Some(PartState::Written(row)) = self.parts.get_mut(slot.index()) {
-                        *row = first + needed;
-                    }
-                }
-                // The physical zone wore out: these rows are relocated later.
-                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
-                    fits = false
-                }
-                Err(e) => return Err(e).of(slot),
-            }
-        }
-        if !fits {
+        let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
+        // If the physical zone wore out, these rows are relocated later.
+        if !(self.extend(slot, first + there, Buf::copy_from(rest)).await? && fits) {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
@@ -391,10 +394,10 @@ impl Resync {
     ) -> Result<bool, MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
-        let Some(device) = self.device(slot).cloned() else {
+        if self.device(slot).is_none() {
             self.relocated.remove(&stripe);
             return Ok(false);
-        };
+        }
         if !self.rules.resyncs() {
             return Ok(false);
         }
@@ -412,23 +415,8 @@ impl Resync {
         }
         let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
-        let mut placed = true;
-        if there < unit {
-            let rest = sum.slice(self.bytes(there)..);
-            match PhysicalZone::part(&*device, self.zone).write(row + there, rest, Durability::Cached).await {
-                Ok(()) => {
-                    if let Some(PartState::Written(at)) = self.parts.get_mut(slot.index()) {
-                        *at = row + unit;
-                    }
-                }
-                // The physical zone wore out: the parity is relocated.
-                Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {
-                    placed = false
-                }
-                Err(e) => return Err(e).of(slot),
-            }
-        }
-        if fits && placed {
+        // If the physical zone wore out, the parity is relocated.
+        if self.extend(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&stripe);
             self.stale.remove(slot, &(row..row + unit));
             return Ok(false);

@@ -1,7 +1,7 @@
 //! Zone rewrites: a zone with too much relocated content gets it back in place, at the end of a mount (RAIZN, section
 //! 4.3.2).
 //!
-//! Every checkpoint contains the relocated content, so that it is bounded first: at most a quarter of a metadata zone on each
+//! Every checkpoint contains the relocated content, so that its size is bounded first: at most a quarter of a metadata zone on each
 //! drive. A full zone that a power cut tore drops blocks that were never durable (`end_torn_zones`), and zones that still
 //! have too much are rewritten (`rewrite_zones`).
 //!
@@ -98,7 +98,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             taken = with;
             continue;
         }
-        tracing::info!(zone = id.0, rows, "rebuilding: too much of it is relocated");
+        tracing::info!(zone = id.0, rows, "rewriting the zone: too much of its content is relocated");
         let part =
             |slot| {
                 let core_of = Arc::clone(core);
@@ -169,7 +169,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
                 Err(e) if e.kind() == ErrorKind::Media => {
                     // The content cannot be reconstructed: the other parts are being rewritten too. This part stays
                     // as it is.
-                    tracing::warn!(slot = slot.0, zone = id.0, error = %e, "not rebuilt: it cannot be read in full");
+                    tracing::warn!(slot = slot.0, zone = id.0, error = %e, "the part is not rewritten: it cannot be read in full");
                     member.unreserve(RECORDS);
                     copy_zone.act(Action::Reset).await.of(slot)?;
                     return device.flush().await.of(slot);
@@ -186,7 +186,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         row += count;
     }
     device.flush().await.of(slot)?;
-    let record = async |body: &Body| match member.append_reserved_as(body, block, Durability::Durable) {
+    let record = async |body: &Body| match member.append_reserved(body, block, Durability::Durable) {
         Some(io) => io.await.of(slot),
         None => Ok(()),
     };
@@ -229,7 +229,7 @@ fn chunk(device: &Arc<dyn ZonedDevice>, block: u32) -> u64 {
     (CHUNK / u64::from(block)).min(device.geometry().max_transfer.0).max(1)
 }
 
-/// XORs the mask into the first bytes of each block, or removes it: user data may look like a record.
+/// XORs the mask into the first bytes of each block, or removes it: user data may have a record's magic.
 fn apply_mask(data: &mut [u8], block: u32, mask: u64) {
     for block in data.chunks_mut(block as usize) {
         if let Some(first) = block.first_chunk_mut::<8>() {

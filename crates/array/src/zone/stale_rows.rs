@@ -182,7 +182,13 @@ impl StaleRows {
     }
 
     /// Adds the relocated content that a log contains. Rows that are not stale are ignored.
-    pub(crate) fn learn(&mut self, layout: &Layout, block: usize, slot: Slot, known: &BTreeMap<u64, Buf>) {
+    pub(crate) fn add_logged(
+        &mut self,
+        layout: &Layout,
+        block: usize,
+        slot: Slot,
+        known: &BTreeMap<u64, Buf>,
+    ) {
         for (row, data) in known {
             let rows = *row..*row + (data.len() / block) as u64;
             for (part, stale) in self.split(slot, rows) {
@@ -354,7 +360,7 @@ mod tests {
         let mut stale = StaleRows::default();
         stale.add(SLOT, 4..10);
         let known = [(3, rows(3, 3)), (4, rows(4, 4)), (9, rows(9, 2))].into_iter().collect();
-        stale.learn(&LAYOUT, 2, SLOT, &known);
+        stale.add_logged(&LAYOUT, 2, SLOT, &known);
         let zone =
             (0..9).map(ZoneId).find(|zone| LAYOUT.parity(*zone, Stripe(2)) == SLOT).expect("one of three");
         assert_eq!(stale.missing(SLOT, 2, 4..8), None);

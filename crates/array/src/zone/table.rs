@@ -82,6 +82,14 @@ impl ZoneTable {
         self.zones.get(id.index()).expect("checked where the operation came in").0.lock()
     }
 
+    /// Changes a zone under its lock. Work that the change defers begins once the lock is released.
+    pub(crate) fn change<T>(&self, id: ZoneId, change: impl FnOnce(&mut Zone, &mut Deferred) -> T) -> T {
+        let mut deferred = Deferred::default();
+        let result = change(&mut self.zone(id), &mut deferred);
+        deferred.finish(&self.ctx);
+        result
+    }
+
     /// The numbers of all zones.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ZoneId> + use<> {
         (0..self.ctx.geometry.zones).map(ZoneId)
@@ -265,7 +273,7 @@ impl ZoneTable {
     pub(crate) fn report_worn(&self, id: ZoneId, slot: Slot, state: ZoneState) {
         if self.worn.add(WornZone { slot, zone: id, state }) {
             tracing::warn!(slot = slot.0, zone = id.0, ?state, "a zone wore out");
-            self.ctx.tell(EventKind::ZoneWorn { slot, zone: id, state });
+            self.ctx.publish(EventKind::ZoneWorn { slot, zone: id, state });
         }
     }
 
@@ -275,8 +283,8 @@ impl ZoneTable {
     pub(crate) fn mark_worn(&self, id: ZoneId, slot: Slot, state: ZoneState, error: &Error) {
         match state {
             ZoneState::Full => {
-                tracing::warn!(slot = slot.0, zone = id.0, %error, "a zone is full before its time: it takes no more");
-                self.ctx.tell(EventKind::ZoneWorn { slot, zone: id, state });
+                tracing::warn!(slot = slot.0, zone = id.0, %error, "a physical zone is full too early: the zone takes no more writes");
+                self.ctx.publish(EventKind::ZoneWorn { slot, zone: id, state });
             }
             _ => self.report_worn(id, slot, state),
         }

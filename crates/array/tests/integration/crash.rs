@@ -440,7 +440,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 }
 
 /// The failures as text, each with the command that replays it.
-fn told(failures: &[String], of: usize, test: &str) -> String {
+fn failure_text(failures: &[String], of: usize, test: &str) -> String {
     let shown: Vec<String> = failures
         .iter()
         .take(8)
@@ -457,7 +457,7 @@ fn nothing_durable_is_lost_at_any_cut_without_any_drive() {
     let seeds = seeds(400);
     let of = (seeds.end - seeds.start) as usize;
     let failures: Vec<String> = seeds.filter_map(|seed| run(seed, None).err()).collect();
-    assert!(failures.is_empty(), "{}", told(&failures, of, "nothing_durable_is_lost"));
+    assert!(failures.is_empty(), "{}", failure_text(&failures, of, "nothing_durable_is_lost"));
 }
 
 #[test]
@@ -568,7 +568,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
 fn a_new_drive_holds_all_content_after_any_cut() {
     let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_replaced).collect();
     let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
-    assert!(failures.is_empty(), "{}", told(&failures, results.len(), "a_new_drive_holds"));
+    assert!(failures.is_empty(), "{}", failure_text(&failures, results.len(), "a_new_drive_holds"));
     let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();
     let resumed = results.iter().filter(|result| matches!(result, Ok((_, true)))).count();
     let of = results.len();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, block, blocks, device, furnish, verify, verify_all};
+use crate::common::{BLOCK, Bench, block, blocks, device, verify, verify_all, write_content};
 use array::{Array, CreateOptions, Health, OpenOptions, Slot};
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
@@ -158,7 +158,7 @@ fn resets_and_finishes_complete_when_a_drive_is_unplugged() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let dev = device(&array);
-            furnish(&dev).await;
+            write_content(&dev).await;
             bench.drives[after as usize % 5].unplug(after / 2);
             dev.zone(ZoneId(3), Action::Reset).await.expect("reset");
             dev.zone(ZoneId(1), Action::Finish).await.expect("finished");
@@ -180,7 +180,7 @@ fn the_handle_of_a_failed_drive_is_released() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         assert!(Arc::strong_count(&bench.drives[4]) > 1);
         array.fail(Slot(4)).await.expect("failed");
         sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(1))).await;
@@ -222,7 +222,7 @@ fn a_zone_finished_by_its_drive_is_full_and_the_drive_goes_on() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let dev = device(&array);
-            furnish(&dev).await;
+            write_content(&dev).await;
             let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
             raw.zone(ZoneId(1 + crate::common::METADATA), Action::Finish).await.expect("finished");
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
@@ -365,7 +365,7 @@ fn a_drive_whose_rebuild_was_cut_at_its_start_can_be_replaced_again() {
     let new = Bench::drive(&bench.driver, 9);
     let again = block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         array.fail(Slot(2)).await.expect("failed");
         let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
         let _rebuild =

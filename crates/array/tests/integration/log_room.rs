@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Bench, Flaky, METADATA, device, furnish, verify, verify_all, write};
+use crate::common::{Bench, Flaky, METADATA, device, verify, verify_all, write, write_content};
 use crate::ground::Ground;
 use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
 use units::{Driver, block_on, sleep_until, spawn};
@@ -185,7 +185,7 @@ fn with_full_logs() -> (Bench, u64) {
     let bench = Bench::new(1);
     let epoch = block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         drop(array);
         for drive in &bench.drives {
             let raw = Arc::clone(drive) as Arc<dyn ZonedDevice>;

@@ -251,7 +251,7 @@ fn a_rebuild_bounds_the_clients_tail_latency_and_keeps_its_minimum_rate() {
 }
 
 /// An array of tiny drives with zones that are full, open, finished early, and empty.
-async fn furnish(device: &Arc<dyn ZonedDevice>) {
+async fn write_content(device: &Arc<dyn ZonedDevice>) {
     for (zone, blocks) in CONTENT {
         write(device, zone, 0, blocks).await;
     }
@@ -274,7 +274,7 @@ fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
         let new = bench.fresh();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(1)).await.expect("failed");
             let rebuild = array
                 .start_replace(Slot(1), Arc::clone(&new) as Arc<dyn ZonedDevice>, RebuildOptions::default())
@@ -328,7 +328,7 @@ fn after_a_new_drive_fails_another_one_can_replace_it() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let events = array.events();
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(0)).await.expect("failed");
             let error = array.replace(Slot(0), bad).await.expect_err("it fails");
             let state = array.status();
@@ -365,7 +365,7 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let events = array.events();
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(2)).await.expect("failed");
             let rebuild =
                 array.start_replace(Slot(2), bench.fresh(), RebuildOptions::default()).await.expect("begun");
@@ -393,8 +393,8 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
             let status = array.status();
             assert_eq!((status.health(), status.broken), (Health::Failed, true));
             assert!(status.advice()[0].contains("More than one drive"), "{:?}", status.advice());
-            let told = std::iter::from_fn(|| events.try_next());
-            assert!(told.into_iter().any(|event| matches!(event.kind, EventKind::SecondFailure { .. })));
+            let published = std::iter::from_fn(|| events.try_next());
+            assert!(published.into_iter().any(|event| matches!(event.kind, EventKind::SecondFailure { .. })));
         });
     }
 }
@@ -405,7 +405,7 @@ fn a_replaced_drive_that_comes_back_is_left_out() {
     let new = bench.fresh();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         array.fail(Slot(3)).await.expect("failed");
         write(&device(&array), 5, 0, 80).await;
         array.replace(Slot(3), Arc::clone(&new) as Arc<dyn ZonedDevice>).await.expect("rebuilt");
@@ -436,7 +436,7 @@ fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
     let new = bench.fresh();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         assert_eq!(array.fail(Slot(9)).await.expect_err("none").kind(), ErrorKind::Invalid);
         array.fail(Slot(1)).await.expect("failed");
         assert!(
@@ -480,7 +480,7 @@ fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
         let new = bench.fresh();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(2)).await.expect("failed");
             let over = Arc::new(Mutex::new(false));
             let clients: Vec<_> = CONTENT[..4]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, CONTENT, block, blocks, device, furnish, verify, verify_all};
+use crate::common::{BLOCK, Bench, CONTENT, block, blocks, device, verify, verify_all, write_content};
 use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot, Stripe};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -25,7 +25,7 @@ fn a_transient_error_does_not_end_a_rebuild() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
     });
     let mut met = 0;
     for (n, (slot, zone, row)) in (2..).zip(rows()) {
@@ -58,7 +58,7 @@ fn a_persistent_error_ends_a_rebuild_with_advice() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         array.fail(Slot(SLOT as u32)).await.expect("failed");
         let drive = &bench.drives[4];
         *drive.says.lock() = ErrorKind::Host;
@@ -112,9 +112,9 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
     });
-    let (mut kinds, mut mended) = (BTreeSet::new(), 0);
+    let (mut kinds, mut recomputed) = (BTreeSet::new(), 0);
     for (n, (slot, zone, row)) in (2..).zip(rows().chain((20..27).map(|row| (4, 4, row)))) {
         let what = format!("row {row} of zone {zone} on drive {slot}");
         let mut bench = bench.cut(n);
@@ -134,12 +134,13 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
                 errors.iter().all(|(of, n)| *of == zone && both.contains(n)),
                 "{what}: {errors:?}, {both:?}"
             );
-            let told = std::iter::from_fn(|| events.try_next());
-            let told = told.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
+            let published = std::iter::from_fn(|| events.try_next());
+            let published =
+                published.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
             // A mount may find that the parity of a stripe in doubt cannot be known: another drive has bad rows.
             let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
             was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
-            assert_eq!(told, new, "{what}: {status:?}");
+            assert_eq!(published, new, "{what}: {status:?}");
             for (zone, n) in errors.iter().take(1) {
                 let at = device(&array).geometry().start(ZoneId(*zone)).plus(Blocks(*n));
                 let error =
@@ -184,7 +185,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             // A mount recomputes bad parity if all data of the stripe is readable, which is so unless the new drive has bad data rows.
             if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(SLOT as u32) {
                 assert_eq!(array.status().lost, [], "{what}");
-                mended += u32::from(was_lost);
+                recomputed += u32::from(was_lost);
             }
             read_all(&array).await;
             let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
@@ -204,7 +205,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             assert_eq!(array.status().lost, [], "{what}");
         });
     }
-    assert!(mended > 3, "bad parity was recomputed {mended} times");
+    assert!(recomputed > 3, "bad parity was recomputed {recomputed} times");
     // The cases: data on both drives, parity on either, and rows without content.
     let (data, parity) =
         (kinds.contains(&(1, 1, 2)), kinds.iter().any(|(new, other, _)| (*new, *other) == (0, 1)));
@@ -218,7 +219,7 @@ fn bad_rows_are_known_after_a_restart_during_the_rebuild() {
         let new = Bench::drive(&bench.driver, 9);
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(SLOT as u32)).await.expect("failed");
             for (zone, row) in [(0, 7), (3, 100), (4, 9)] {
                 bench.drives[4].unreadable.lock().insert(bench.drives[4].row(zone, row));
@@ -261,7 +262,7 @@ fn too_many_unreadable_rows_end_a_rebuild() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         array.fail(Slot(SLOT as u32)).await.expect("failed");
         let drive = &bench.drives[4];
         drive.unreadable.lock().extend((0..100).map(|row| drive.row(0, row)));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Bench, METADATA, blocks, device, furnish, verify, verify_all, write};
+use crate::common::{Bench, METADATA, blocks, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, Health, MemberState, OpenOptions, ScrubOptions, Slot};
 use units::block_on;
 use zoned::emu::{FaultOp, FaultSpec};
@@ -12,11 +12,11 @@ use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice
 const FAULTS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
 
 /// An array whose mount has to record stale rows, complete a reset and write parity.
-fn furnished() -> Bench {
+fn with_content() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         drop(array);
         // Blocks that were in flight at the power cut.
         for (slot, zone, count) in [(1, 3, 6), (3, 3, 2), (2, 5, 3), (4, 1, 9)] {
@@ -57,8 +57,8 @@ fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool 
     // The drive works again, and is still left out.
     let again = bench.cut(7);
     block_on(&*again.driver, async {
-        let told = array::status(&again.devices(&[])).await.expect("told").health();
-        assert_eq!(told == Health::Degraded, left_out, "{what}");
+        let reported = array::status(&again.devices(&[])).await.expect("status").health();
+        assert_eq!(reported == Health::Degraded, left_out, "{what}");
         let array = again.open(&[]).await;
         verify_all(&device(&array)).await;
         verify(&device(&array), 2, 0, 50).await;
@@ -77,7 +77,7 @@ fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool 
 
 #[test]
 fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
-    let bench = furnished();
+    let bench = with_content();
     for rebuild_above in [0, 1 << 20] {
         for slot in 0..5 {
             for op in FAULTS {
@@ -87,8 +87,8 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
                     again.drives[slot].inner.fail(FaultSpec { after, ..FaultSpec::all(op) });
                     let what = format!("drive {slot}, {op:?} after {after}, above {rebuild_above}");
                     block_on(&*again.driver, async {
-                        let told = array::status(&again.devices(&[])).await.expect("told");
-                        assert_eq!(told.health(), Health::Clean, "a status submits no writes");
+                        let reported = array::status(&again.devices(&[])).await.expect("status");
+                        assert_eq!(reported.health(), Health::Clean, "a status submits no writes");
                     });
                     if !opens(&again, slot, &options(rebuild_above), &what) {
                         break;
@@ -103,7 +103,7 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
 
 #[test]
 fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
-    let bench = furnished();
+    let bench = with_content();
     for rebuild_above in [0, 1 << 20] {
         for slot in [0, 3] {
             let mut after = 0;
@@ -131,20 +131,20 @@ fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
 
 #[test]
 fn a_drive_that_came_up_read_only_is_left_out() {
-    let bench = furnished();
+    let bench = with_content();
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for slot in 0..5 {
             let again = bench.copy();
             (0..11).for_each(|zone| again.drives[slot].inner.wear(ZoneId(zone), state));
             block_on(&*again.driver, async {
                 let devices = again.devices(&[]);
-                let told = array::status(&devices).await.expect("told");
-                assert_eq!(told.health(), Health::Degraded, "{state:?}: a mount would do without it");
+                let reported = array::status(&devices).await.expect("status");
+                assert_eq!(reported.health(), Health::Degraded, "{state:?}: a mount would do without it");
                 let report = array::check(&devices, CheckOptions::default()).await.expect("checked");
                 assert!(report.is_sound(), "{report:?}");
                 if state == ZoneState::ReadOnly {
                     let mut problems = report.problems.iter().filter(|p| p.slot == Some(Slot(slot as u32)));
-                    assert!(problems.any(|p| p.what.contains("goes on without it")), "{report:?}");
+                    assert!(problems.any(|p| p.what.contains("works without the drive")), "{report:?}");
                 }
                 let array = again.open(&[]).await;
                 verify_all(&device(&array)).await;
@@ -163,7 +163,7 @@ fn a_drive_that_came_up_read_only_is_left_out() {
 /// Errors of drives whose zone reports show no fault: a drive may refuse writes like a read-only one.
 #[test]
 fn an_error_of_the_host_fails_no_drive() {
-    let bench = furnished();
+    let bench = with_content();
     for (kind, blamed) in [
         (ErrorKind::Host, false),
         (ErrorKind::Unknown, false),
@@ -190,7 +190,7 @@ fn an_error_of_the_host_fails_no_drive() {
 
 #[test]
 fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
-    let bench = furnished();
+    let bench = with_content();
     for op in FAULTS {
         for (first, second) in [(0, 1), (3, 1), (2, 4)] {
             for missing in [true, false] {
@@ -224,7 +224,7 @@ fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
 
 #[test]
 fn two_drives_that_came_up_read_only_are_refused_before_anything_is_written() {
-    let bench = furnished();
+    let bench = with_content();
     let again = bench.copy();
     for slot in [1, 4] {
         (0..11).for_each(|zone| again.drives[slot].inner.wear(ZoneId(zone), ZoneState::ReadOnly));
@@ -233,7 +233,7 @@ fn two_drives_that_came_up_read_only_are_refused_before_anything_is_written() {
         let error = Array::open(again.devices(&[]), OpenOptions::default()).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
         assert!(error.to_string().contains("1 takes no writes, 4 takes no writes"), "{error}");
-        let told = array::status(&again.devices(&[])).await.expect("told");
-        assert!(told.superblock.members.iter().all(|member| !member.failed), "{told:?}");
+        let reported = array::status(&again.devices(&[])).await.expect("status");
+        assert!(reported.superblock.members.iter().all(|member| !member.failed), "{reported:?}");
     });
 }

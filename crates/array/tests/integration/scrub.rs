@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, Flaky, block, device, furnish, verify, verify_all, write};
+use crate::common::{BLOCK, Bench, Flaky, block, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, EventKind, Health, MANY_ERRORS, OpenOptions, ScrubOptions, Slot, Stripe};
 use units::{Driver, block_on, sleep_until, spawn};
 use zoned::{Action, Blocks, BufMut, Error, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
@@ -19,7 +19,7 @@ fn an_unreadable_block_is_repaired_once() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
-        furnish(&dev).await;
+        write_content(&dev).await;
         let events = array.events();
         // Rows of a full zone, of an open one, and of a finished one.
         for (zone, row) in [(0, 13), (3, 30), (4, 2)] {
@@ -35,11 +35,11 @@ fn an_unreadable_block_is_repaired_once() {
         settle(&bench).await;
         assert_eq!(array.counters().read_errors, first.read_errors);
         assert_eq!(array.status().members[2].media_errors, first.read_errors);
-        let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+        let published: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
         let repaired =
             |kind: &EventKind| matches!(kind, EventKind::Repaired { relocated: true, slot: Slot(2), .. });
-        assert!(told.iter().all(|event| repaired(&event.kind)), "{told:?}");
-        assert_eq!(told.len() as u64, first.read_repairs);
+        assert!(published.iter().all(|event| repaired(&event.kind)), "{published:?}");
+        assert_eq!(published.len() as u64, first.read_repairs);
         dev.flush().await.expect("flushed");
     });
     block_on(&*bench.driver, async {
@@ -63,7 +63,7 @@ fn a_reset_forgets_repaired_blocks() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
-        furnish(&dev).await;
+        write_content(&dev).await;
         bench.drives[1].unreadable.lock().insert(bench.drives[1].row(0, 5));
         verify_all(&dev).await;
         settle(&bench).await;
@@ -83,7 +83,7 @@ fn two_unreadable_blocks_of_a_row_are_an_error_and_never_wrong_data() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
-        furnish(&dev).await;
+        write_content(&dev).await;
         for slot in [0, 3] {
             bench.drives[slot].unreadable.lock().insert(bench.drives[slot].row(0, 8));
         }
@@ -110,7 +110,7 @@ fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
-        furnish(&dev).await;
+        write_content(&dev).await;
         let clean = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
         assert_eq!((clean.read_errors, clean.mismatch_count, clean.zones), (0, 0, 5), "{clean:?}");
         // Full zones and whole stripes of open ones: 480 rows of zone 0, and some of 1, 3 and 4 (filled up with zeros), of five drives.
@@ -153,7 +153,7 @@ fn a_scrub_runs_beside_clients_and_refuses_an_array_that_lacks_a_drive() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
-        furnish(&dev).await;
+        write_content(&dev).await;
         let scrub = array.start_scrub(ScrubOptions::default()).expect("begun");
         assert!(array.start_scrub(ScrubOptions::default()).is_err());
         // Zones are written and reset meanwhile.
@@ -183,7 +183,7 @@ fn an_offline_zone_is_read_from_the_other_drives() {
         let array = bench.open(&[]).await;
         let dev = device(&array);
         let events = array.events();
-        furnish(&dev).await;
+        write_content(&dev).await;
         bench.drives[0].inner.wear(ZoneId(3 + crate::common::METADATA), ZoneState::Offline);
         bench.drives[1].inner.wear(ZoneId(1 + crate::common::METADATA), ZoneState::ReadOnly);
         verify_all(&dev).await;
@@ -200,8 +200,8 @@ fn an_offline_zone_is_read_from_the_other_drives() {
         assert_eq!(error.kind(), ErrorKind::ZoneReadOnly);
         verify(&dev, 1, 0, 37).await;
         assert_eq!(array.status().worn.len(), 2);
-        let told = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "zone-worn");
-        assert_eq!(told.count(), 2);
+        let published = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "zone-worn");
+        assert_eq!(published.count(), 2);
     });
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -218,7 +218,7 @@ fn many_media_errors_are_reported_and_fail_no_drive() {
         let array = bench.open(&[]).await;
         let dev = device(&array);
         let events = array.events();
-        furnish(&dev).await;
+        write_content(&dev).await;
         for row in 0..480 {
             bench.drives[4].unreadable.lock().insert(bench.drives[4].row(0, row));
         }
@@ -228,8 +228,8 @@ fn many_media_errors_are_reported_and_fail_no_drive() {
         assert!(status.members[4].media_errors > MANY_ERRORS);
         assert_eq!(status.health(), Health::Clean);
         assert!(status.advice().iter().any(|a| a.contains("replace it soon")), "{:?}", status.advice());
-        let told = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "many-errors");
-        assert_eq!(told.count(), 1);
+        let published = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "many-errors");
+        assert_eq!(published.count(), 1);
         // The log has room for some rows of a zone; the others are reconstructed at each read.
         assert!(array.counters().relocations > 0);
         verify(&dev, 0, 0, 1920).await;
@@ -238,13 +238,13 @@ fn many_media_errors_are_reported_and_fail_no_drive() {
 
 #[test]
 fn a_power_cut_during_read_repairs_loses_nothing() {
-    let mut mended = 0;
+    let mut repairing = 0;
     for seed in 0..40_u64 {
         let bench = Bench::new(seed);
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let dev = device(&array);
-            furnish(&dev).await;
+            write_content(&dev).await;
             // Rows of data and of parity, of one drive.
             let drive = &bench.drives[seed as usize % 5];
             for (zone, row) in [(0, 13), (0, 18), (0, 301), (3, 30), (3, 199), (4, 2), (4, 17)] {
@@ -254,7 +254,7 @@ fn a_power_cut_during_read_repairs_loses_nothing() {
             drop(spawn(&*bench.driver, "reader", async move { verify_all(&reader).await }));
             let scrub = array.start_scrub(ScrubOptions::default()).expect("begun");
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(seed * 15))).await;
-            mended += u64::from(scrub.is_over() || array.counters().relocations > 0);
+            repairing += u64::from(scrub.is_over() || array.counters().relocations > 0);
         });
         // Twice: the second cut follows the first mount's recovery.
         let again = bench.cut(seed);
@@ -268,7 +268,7 @@ fn a_power_cut_during_read_repairs_loses_nothing() {
             });
         }
     }
-    assert!((8..40).contains(&mended), "{mended}: the cuts miss the repairs");
+    assert!((8..40).contains(&repairing), "{repairing}: the cuts miss the repairs");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_read_that_fails_with_a_host_error_fails_no_drive() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let dev = device(&array);
-            furnish(&dev).await;
+            write_content(&dev).await;
             *bench.drives[2].says.lock() = kind;
             for row in [13, 30] {
                 bench.drives[2].unreadable.lock().insert(bench.drives[2].row(0, row));
@@ -340,7 +340,7 @@ fn scrub_check_and_rebuild_respect_the_drives_maximum_transfer() {
     let devices = || short.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
     block_on(&*bench.driver, async {
         let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");
-        furnish(&device(&array)).await;
+        write_content(&device(&array)).await;
         let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
         assert!(report.stripes > 100 && report.read_errors == 0 && report.mismatch_count == 0, "{report:?}");
     });

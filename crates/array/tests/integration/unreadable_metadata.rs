@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Bench, METADATA, device, furnish, verify, verify_all, write};
+use crate::common::{Bench, METADATA, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, Health, MemberState, OpenOptions, RecordDump, ScrubOptions, Slot};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, Lba, ZoneId, ZonedDevice};
 
 /// An array with log records of every kind that an array in use writes.
-fn furnished() -> Bench {
+fn with_content() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let dev = device(&array);
         write(&dev, 5, 0, 60).await;
-        furnish(&dev).await;
+        write_content(&dev).await;
         dev.zone(ZoneId(5), Action::Reset).await.expect("reset");
         // Every drive has unreadable rows of data and of parity, each in a stripe of its own.
         for stripe in 0..25 {
@@ -39,15 +39,15 @@ fn records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
 /// Opens an array whose drive in `slot` has unreadable metadata, replaces the drive, and waits for the rebuild.
 fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
     block_on(&*bench.driver, async {
-        let told = array::status(&bench.devices(&[])).await.expect("told");
+        let reported = array::status(&bench.devices(&[])).await.expect("status");
         let array = bench.open(&[]).await;
         verify_all(&device(&array)).await;
         let state = array.status().members[slot].state;
         // Without its superblock the drive belongs to no known array.
-        let told = told.members[slot].state;
+        let reported = reported.members[slot].state;
         assert!(
-            told == state || told == MemberState::Missing,
-            "{what}: {told:?} before the mount, {state:?} after"
+            reported == state || reported == MemberState::Missing,
+            "{what}: {reported:?} before the mount, {state:?} after"
         );
         match array.rebuild() {
             Some(rebuild) => {
@@ -78,7 +78,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
 
 #[test]
 fn an_unreadable_record_of_any_kind_loses_no_data() {
-    let bench = furnished();
+    let bench = with_content();
     let mut kinds = BTreeSet::new();
     for slot in 0..5 {
         let mut seen = BTreeSet::new();
@@ -118,7 +118,7 @@ fn last_of(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
 
 #[test]
 fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
-    let bench = furnished();
+    let bench = with_content();
     let new = Bench::drive(&bench.driver, 9);
     block_on(&*bench.driver, async {
         let array = bench.open(&[2]).await;
@@ -141,7 +141,7 @@ fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
 fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
     let mut met = 0;
     for after in (4..200).step_by(3) {
-        let bench = furnished();
+        let bench = with_content();
         // Garbage above the pointer of zone 3 makes rows stale: the mount rewrites the zone, and the power is cut meanwhile.
         let raw = Arc::clone(&bench.drives[1].inner) as Arc<dyn ZonedDevice>;
         block_on(&*bench.driver, async {
@@ -154,11 +154,11 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
             drop(Array::open(bench.devices(&[]), options).await);
             bench.drives[1].unplug(i64::MAX);
         });
-        let Some(swap) = last_of(&bench, 1, "swap") else { continue };
+        let Some(record) = last_of(&bench, 1, "swap") else { continue };
         met += 1;
         // The copy is in the metadata zone behind the next one.
-        let copied = ZoneId((swap.0 as u32 / 512 + 2) % METADATA);
-        for bad in [swap, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
+        let copied = ZoneId((record.0 as u32 / 512 + 2) % METADATA);
+        for bad in [record, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
             let again = bench.cut(after as u64);
             again.drives[1].unreadable.lock().insert(bad);
             is_whole_again(&again, 1, &format!("after {after}, block {bad:?}"));
@@ -167,7 +167,7 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
             break;
         }
     }
-    assert_eq!(met, 3, "no mount was cut while a zone was in the swap zone");
+    assert_eq!(met, 3, "no mount was cut while a zone was being rewritten");
 }
 
 /// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is complete.
@@ -188,7 +188,7 @@ fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
 fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
     let (mut over, mut counts) = (0, 0);
     for after in (8..120).step_by(2) {
-        let bench = furnished();
+        let bench = with_content();
         // A mount that a power cut ends leaves two epochs.
         block_on(&*bench.driver, async {
             bench.drives.iter().for_each(|drive| drive.unplug(after));
@@ -216,7 +216,7 @@ fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
 
 #[test]
 fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
-    let bench = furnished();
+    let bench = with_content();
     for slot in [1, 3] {
         let at = last_of(&bench, slot, "partial-parity").expect("logged");
         bench.drives[slot].unreadable.lock().insert(at);
@@ -232,8 +232,8 @@ fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
         bench.drives[1].unreadable.lock().clear();
         let report = array::check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
         let words = report.problems.iter().filter(|problem| problem.slot == Some(Slot(3)));
-        assert!(words.clone().any(|problem| problem.what.contains("goes on without it")), "{report:?}");
-        let status = array::status(&bench.devices(&[])).await.expect("told");
+        assert!(words.clone().any(|problem| problem.what.contains("works without the drive")), "{report:?}");
+        let status = array::status(&bench.devices(&[])).await.expect("status");
         assert_eq!((status.health(), status.members[3].state), (Health::Degraded, MemberState::Failed));
         let array = bench.open(&[]).await;
         verify(&device(&array), 3, 0, 802).await;
@@ -242,7 +242,7 @@ fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
 
 #[test]
 fn a_drive_that_does_not_answer_is_left_out() {
-    let bench = furnished();
+    let bench = with_content();
     bench.drives[2].unplug(0);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;

@@ -161,7 +161,7 @@ fn a_replaced_drive_that_comes_back_is_left_out_in_any_order_of_the_drives() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let dev = device(&array);
-            furnish(&dev).await;
+            write_content(&dev).await;
             array.fail(Slot(0)).await.expect("done");
             write(&dev, 1, 37, 200).await;
             dev.flush().await.expect("done");
@@ -194,7 +194,7 @@ fn writes_between_a_resumed_rebuilds_check_and_copy_are_rebuilt() {
         let fresh = Bench::drive(&bench.driver, 9);
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
-            furnish(&device(&array)).await;
+            write_content(&device(&array)).await;
             array.fail(Slot(1)).await.expect("done");
             let new = Arc::clone(&fresh) as Arc<dyn ZonedDevice>;
             let rebuild = array.start_replace(Slot(1), new, options).await.expect("begun");

@@ -7,7 +7,6 @@ use zoned::{Durability, ErrorKind, Result, join_all};
 use super::notes::Notes;
 use crate::core::Core;
 use crate::format::record::Body;
-use crate::format::superblock::Superblock;
 use crate::layout::Slot;
 use crate::membership::{CheckpointWrites, LogClient};
 
@@ -20,7 +19,7 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) ->
         let mut config = core.members.config.lock();
         let mut superblock = config.clone();
         superblock.config += 1;
-        mark_good(&mut superblock, slot);
+        superblock.set_member(slot, false, false);
         // No other superblock has the same number.
         config.config += 2;
         superblock
@@ -60,7 +59,7 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) ->
             // If another drive failed meanwhile, the new drive holds the redundancy.
             let mut config = core.members.config.lock();
             config.config += 1;
-            mark_good(&mut config, slot);
+            config.set_member(slot, false, false);
         }
         let failures = core.members.write_superblock().await;
         if let Some((failed, error)) = failures.into_iter().next() {
@@ -72,12 +71,5 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) ->
     match end {
         Some(io) => io.await,
         None => Err(core.members.broken_error("replace")),
-    }
-}
-
-/// Marks the member in `slot` as good.
-fn mark_good(superblock: &mut Superblock, slot: Slot) {
-    if let Some(info) = superblock.members.get_mut(slot.index()) {
-        (info.failed, info.rebuilding) = (false, false);
     }
 }

@@ -142,11 +142,11 @@ impl Target {
         };
         let (mut rounds, mut last) = (0, u64::MAX);
         loop {
-            let look = progress(&core, id);
-            if look.generation != generation {
+            let seen = progress(&core, id);
+            if seen.generation != generation {
                 return Ok(Copied::Again);
             }
-            let left = look.rows.saturating_sub(row);
+            let left = seen.rows.saturating_sub(row);
             if tries == Tries::Last {
                 break;
             }
@@ -165,11 +165,11 @@ impl Target {
                 return Ok(Copied::Later);
             }
             (rounds, last) = (rounds + 1, left);
-            if let Err(e) = self.copy(runner, id, row..look.rows, true).await {
+            if let Err(e) = self.copy(runner, id, row..seen.rows, true).await {
                 // Errors of a zone that was reset meanwhile do not count.
                 return if core.zones.was_reset(id, generation) { Ok(Copied::Again) } else { Err(e) };
             }
-            row = look.rows;
+            row = seen.rows;
         }
         let paused: Io<()> = core.zones.enter(id, Work::Pause).typed();
         paused.await?;
@@ -216,21 +216,19 @@ impl Target {
             self.copy(runner, id, row..whole, false).await?;
         }
         let from = row.max(whole);
-        if from < rows
-            && let Some(index) = layout.index_on(id, last, self.slot)
-        {
-            // Data blocks of a stripe that is not whole.
-            let at = from - layout.row(last);
-            let offset = layout.unit_start(last, index).plus(Blocks(at));
-            let piece = Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
-            let part = self.data(&core, id, piece).await?;
-            self.write(id, from, part).await?;
-            runner.job.add(core.ctx.bytes(rows - from) as u64);
-        }
-        if from < rows && layout.index_on(id, last, self.slot).is_none() {
-            // Final parity rows of a stripe that is not whole.
+        if from < rows {
+            // Rows of a stripe that is not whole: data, or final parity.
             let first = layout.row(last);
-            let part = self.parity(&core, id, last, end, from - first..rows - first).await?;
+            let at = from - first;
+            let part = match layout.index_on(id, last, self.slot) {
+                Some(index) => {
+                    let offset = layout.unit_start(last, index).plus(Blocks(at));
+                    let piece =
+                        Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
+                    self.data(&core, id, piece).await?
+                }
+                None => self.parity(&core, id, last, end, at..rows - first).await?,
+            };
             self.write(id, from, part).await?;
             runner.job.add(core.ctx.bytes(rows - from) as u64);
         }
@@ -414,7 +412,7 @@ impl Target {
         if self.given_up.fetch_add(1, Ordering::Relaxed) >= MAX_BAD_ROWS {
             return Err(error);
         }
-        tracing::error!(slot = self.slot.0, zone = id.0, row, %error, "what belongs there is lost");
+        tracing::error!(slot = self.slot.0, zone = id.0, row, %error, "the row cannot be reconstructed: its content is lost");
         self.bad.lock().insert(row..row + 1);
         Ok(())
     }

@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering;
 use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::RebuildOptions;
-use crate::admin::create::{empty, may_hold};
+use crate::admin::create::{self, empty, may_hold};
 use crate::array::Array;
-use crate::background::jobs::{Job, Rebuild};
+use crate::background::jobs::{Job, Jobs, Rebuild};
 use crate::background::rebuild::admit::admit_member;
 use crate::background::rebuild::copy::{Copied, Target, Tries, valid_rows};
 use crate::background::rebuild::notes::{Known, Notes, still_there};
@@ -126,14 +126,10 @@ fn has_the_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
 }
 
 fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
-    let mut rebuild = core.jobs.rebuild.lock();
-    if rebuild.as_ref().is_some_and(|job| !job.is_over()) {
+    Jobs::begin(&core.jobs.rebuild, Job::new(Some(slot), &core.ctx.driver)).ok_or_else(|| {
         let error = core.ctx.error(ErrorKind::Invalid, "replace");
-        return Err(error.because("a rebuild runs already: wait for it, or cancel it"));
-    }
-    let handle = Rebuild::new(Job::new(Some(slot), &core.ctx.driver));
-    *rebuild = Some(handle.clone());
-    Ok(handle)
+        error.because("a rebuild runs already: wait for it, or cancel it")
+    })
 }
 
 /// Resets a new drive, and names it in the superblocks.
@@ -143,7 +139,7 @@ async fn prepare(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) ->
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     may_hold(device, "replace", zones.iter().take(needed))?;
     empty(device, &zones).await?;
-    let uuid = notes::new_uuid(core);
+    let uuid = create::uuid(&*core.ctx.driver);
     core.members
         .publish(|superblock| {
             if let Some(info) = superblock.members.get_mut(slot.index()) {
@@ -163,7 +159,7 @@ fn run_rebuild(
     handle: &Rebuild,
 ) {
     core.members.member(slot).begin_replacement(Arc::clone(&device), core.ctx.geometry.zones as usize);
-    core.ctx.tell(EventKind::RebuildStarted { slot, resumed: from.is_some() });
+    core.ctx.publish(EventKind::RebuildStarted { slot, resumed: from.is_some() });
     let driver = Arc::clone(&core.ctx.driver);
     let (core, handle) = (Arc::clone(core), handle.clone());
     let task = async move {
@@ -177,7 +173,7 @@ fn run_rebuild(
         drop((runner, target));
         let error = result.as_ref().err().map(ToString::to_string);
         if !handle.job.is_stopped() {
-            core.ctx.tell(EventKind::RebuildEnded { slot, error });
+            core.ctx.publish(EventKind::RebuildEnded { slot, error });
         }
         handle.end(result);
     };
@@ -290,7 +286,7 @@ async fn done(
     let bad = runner.job.slot.map(|slot| (slot, core.members.member(slot).bad_rows.of(id)));
     if let Some((slot, bad)) = bad.filter(|(_, bad)| !bad.is_empty()) {
         let blocks = bad.len();
-        core.ctx.tell(EventKind::BlocksLost { slot, zone: id, blocks });
+        core.ctx.publish(EventKind::BlocksLost { slot, zone: id, blocks });
     }
     if noted {
         return Ok(());

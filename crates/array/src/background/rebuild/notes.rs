@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use uuid::Uuid;
 use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::core::Core;
 use crate::format::record::{self, Body, RecordId};
-use crate::format::zone_entries::{ZoneEntry, per_block};
+use crate::format::zone_entries::{self, ZoneEntry};
 use crate::layout::Slot;
 use crate::layout::physical_zones::{metadata_zones, next_metadata_zone, part_zones};
 use crate::layout::row_set::RowSet;
@@ -70,10 +69,9 @@ impl Notes {
             });
         }
         device.flush().await?;
-        let count = per_block(core.ctx.geometry.block_size).max(1);
-        for (first, part) in (0_u32..).step_by(count).zip(entries.chunks(count)) {
-            if part.iter().any(|entry| entry.end.is_some()) {
-                notes.write(&Body::RebuiltZones { first: ZoneId(first), entries: part.to_vec() }).await?;
+        for (first, entries) in zone_entries::split(&entries, core.ctx.geometry.block_size) {
+            if entries.iter().any(|entry| entry.end.is_some()) {
+                notes.write(&Body::RebuiltZones { first, entries }).await?;
             }
         }
         device.flush().await?;
@@ -190,9 +188,4 @@ pub(crate) async fn still_there(
         }
     }
     Ok(kept)
-}
-
-/// A new member UUID.
-pub(crate) fn new_uuid(core: &Core) -> Uuid {
-    crate::admin::create::uuid(&*core.ctx.driver)
 }

@@ -20,19 +20,16 @@ impl Writes {
         (slots, how): (Slots, Durability),
         judged: Result<(), Error>,
     ) {
-        let mut deferred = Deferred::default();
-        {
-            let mut zone = self.zones.zone(id);
+        self.zones.change(id, |zone, deferred| {
             if let Err(e) = judged {
                 zone.poison = zone.poison.take().or(Some(e));
             }
-            self.stamp_slots(&mut zone, slots, how);
+            self.stamp_slots(zone, slots, how);
             covered.iter().for_each(|end| zone.committed(*end));
             zone.land(flight);
-            self.log_parity(&mut zone, id, &mut deferred);
-            self.release(&mut zone, id, &mut deferred);
-        }
-        deferred.finish(&self.ctx);
+            self.log_parity(zone, id, deferred);
+            self.release(zone, id, deferred);
+        });
         self.zones.pump(id);
     }
 

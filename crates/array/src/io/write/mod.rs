@@ -114,9 +114,7 @@ impl Writes {
             let this = Arc::clone(self);
             deferred.run(async move {
                 this.members.reserve(&needs).await;
-                let mut deferred = Deferred::default();
-                {
-                    let mut zone = this.zones.zone(id);
+                this.zones.change(id, |zone, deferred| {
                     zone.busy = false;
                     let refused = zone.poison.as_ref().map(Error::duplicate);
                     let refused = refused.or_else(|| {
@@ -127,10 +125,9 @@ impl Writes {
                             this.members.unreserve(&needs);
                             deferred.complete(completer, Err(error));
                         }
-                        None => this.put(&mut zone, id, data, how, done, completer, &mut deferred),
+                        None => this.put(zone, id, data, how, done, completer, deferred),
                     }
-                }
-                deferred.finish(&this.ctx);
+                });
                 this.zones.pump(id);
             });
             return;

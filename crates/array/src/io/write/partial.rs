@@ -109,27 +109,21 @@ impl Writes {
 
     /// The write of partial parity that covers the blocks below `end` ended. The next record of the zone may begin.
     fn parity_logged(self: &Arc<Self>, id: ZoneId, end: Blocks, judged: Result<(), Error>) {
-        let mut deferred = Deferred::default();
-        {
-            let mut zone = self.zones.zone(id);
+        self.zones.change(id, |zone, deferred| {
             zone.logging = false;
-            self.end_commit(&mut zone, id, end, &judged);
-            self.log_parity(&mut zone, id, &mut deferred);
-            self.release(&mut zone, id, &mut deferred);
-        }
-        deferred.finish(&self.ctx);
+            self.end_commit(zone, id, end, &judged);
+            self.log_parity(zone, id, deferred);
+            self.release(zone, id, deferred);
+        });
         self.zones.pump(id);
     }
 
     /// A checkpoint contains the partial parity that covers the blocks below `end`, or the parity is not needed any more.
     pub(crate) fn commit_ended(self: &Arc<Self>, id: ZoneId, end: Blocks, judged: &Result<(), Error>) {
-        let mut deferred = Deferred::default();
-        {
-            let mut zone = self.zones.zone(id);
-            self.end_commit(&mut zone, id, end, judged);
-            self.release(&mut zone, id, &mut deferred);
-        }
-        deferred.finish(&self.ctx);
+        self.zones.change(id, |zone, deferred| {
+            self.end_commit(zone, id, end, judged);
+            self.release(zone, id, deferred);
+        });
         self.zones.pump(id);
     }
 
@@ -144,13 +138,10 @@ impl Writes {
 
     /// The log that a zone waited for has room again, or its drive failed.
     pub(crate) fn room_freed(self: &Arc<Self>, id: ZoneId) {
-        let mut deferred = Deferred::default();
-        {
-            let mut zone = self.zones.zone(id);
+        self.zones.change(id, |zone, deferred| {
             zone.logging = false;
-            self.log_parity(&mut zone, id, &mut deferred);
-            self.release(&mut zone, id, &mut deferred);
-        }
-        deferred.finish(&self.ctx);
+            self.log_parity(zone, id, deferred);
+            self.release(zone, id, deferred);
+        });
     }
 }

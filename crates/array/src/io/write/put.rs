@@ -35,7 +35,10 @@ impl Writes {
             let start = piece.offset.plus(Blocks(rows.start - row));
             let end = start.plus(Blocks(rows.end - rows.start));
             let body = Body::RelocatedData { zone: id, generation: zone.generation, start, end, data: part };
-            ios.push(piece.slot, member.append_reserved(&body, self.ctx.geometry.block_size));
+            ios.push(
+                piece.slot,
+                member.append_reserved(&body, self.ctx.geometry.block_size, Durability::Cached),
+            );
         }
     }
 
@@ -87,7 +90,7 @@ impl Writes {
         let (start, end) = (self.ctx.layout.start(stripe), self.ctx.layout.end(stripe));
         zone.relocated.insert(stripe, RelocatedParity { end, unit: parity.clone() });
         let body = Body::RelocatedParity { zone: id, generation: zone.generation, start, end, unit: parity };
-        ios.push(slot, member.append_reserved(&body, self.ctx.geometry.block_size));
+        ios.push(slot, member.append_reserved(&body, self.ctx.geometry.block_size, Durability::Cached));
         true
     }
 

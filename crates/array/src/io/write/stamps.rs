@@ -3,7 +3,8 @@
 //! Flushes of a drive are numbered in the order of their submission. When a block of a zone has landed on a drive, the
 //! drive's next flush covers the block. The zone keeps, for each drive, the number of the flush that covers its last
 //! block there. Once a flush with this number or a later one is done, all blocks of the zone on that drive are durable.
-//! A durable write is acknowledged when that holds for all drives; drives for which it holds already are not flushed.
+//! A durable write is acknowledged when all blocks of its zone are durable on all drives. A drive on which they are durable
+//! already is not flushed.
 //!
 //! The paper keeps one bit for each stripe unit. One number for each drive and zone is enough, because a flush covers all
 //! lower blocks of the zone too.

@@ -210,7 +210,7 @@ pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64
 /// Zones and their numbers of blocks: full, open, finished early.
 pub const CONTENT: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
 
-pub async fn furnish(device: &Arc<dyn ZonedDevice>) {
+pub async fn write_content(device: &Arc<dyn ZonedDevice>) {
     for (zone, end) in CONTENT {
         write(device, zone, 0, end).await;
     }

@@ -78,7 +78,7 @@ fn copies(ground: &Ground) -> Vec<Arc<Emu>> {
 }
 
 /// An array whose zone failed while the array was closed: one drive's part is offline, and another drive is missing.
-fn lost() -> (Ground, Arc<Array>) {
+fn failed_zone() -> (Ground, Arc<Array>) {
     let ground = ground();
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
@@ -92,7 +92,7 @@ fn lost() -> (Ground, Arc<Array>) {
 
 #[test]
 fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
-    let (mut ground, array) = lost();
+    let (mut ground, array) = failed_zone();
     is_lost(&ground, &array);
     ground.check(&array, ZoneId(2), 1, 60);
     let error = reset(&ground, &array, ZONE).expect_err("a drive is lacking");
@@ -110,7 +110,7 @@ fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     // New drives lack the content: the zone must not read as zeros, also after a restart.
     is_lost(&ground, &array);
     drop(array);
-    let status = ground.wait(array::status(&ground.devices())).expect("told");
+    let status = ground.wait(array::status(&ground.devices())).expect("status");
     assert_eq!(status.failed_zones, [ZONE]);
     let array = ground.open(OpenOptions::default());
     is_lost(&ground, &array);
@@ -157,7 +157,7 @@ fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
 
 #[test]
 fn a_failed_zone_is_not_active_after_a_mount() {
-    let (ground, array) = lost();
+    let (ground, array) = failed_zone();
     fills_all_others(&ground, &array);
     let physical = ZoneId(ZONE.0 + METADATA_ZONES).0;
     for emu in &ground.emus[1..] {
