@@ -432,12 +432,12 @@ impl Server {
             .spawn();
         let mut child = Killed(child.expect("a server"));
         let stderr = child.0.stderr.take().expect("a pipe");
-        let log = std::thread::spawn(move || std::io::read_to_string(stderr).expect("text"));
+        let log = std::thread::Builder::new().spawn(move || std::io::read_to_string(stderr).expect("text"));
         let mut line = String::new();
         BufReader::new(child.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let pages = line.split("status on ").nth(1).map(|url| url.trim().trim_end_matches('/').to_owned());
         let pages = pages.unwrap_or_else(|| panic!("the server printed '{line}'"));
-        Server { pages, child, log: Some(log) }
+        Server { pages, child, log: Some(log.expect("a thread")) }
     }
 
     fn array(&self, args: &[&str]) -> Output {
