@@ -269,7 +269,7 @@ impl EntryHeader {
 
     /// Finishes a part in place: chooses and applies the mask, and writes the header with its checksum.
     ///
-    /// `part` is whole blocks: room for the header, the payload, zeros. The header that was written comes back.
+    /// `part`: whole blocks with room for the header, then the payload, then zeros. Gives the header as written.
     pub fn seal(mut self, part: &mut [u8], home: &Home, block_size: usize) -> EntryHeader {
         assert!(self.total() <= part.len() && self.total() <= MAX_PART, "a part is sealed within its blocks");
         assert!(self.part < self.parts && self.needs <= self.sequence, "a sealed header is a valid one");

@@ -47,7 +47,7 @@ pub(super) struct Scan {
     segments: Vec<Segment>,
     memory: Arc<Memory>,
     todo: VecDeque<Chunk>,
-    flying: VecDeque<(Chunk, ReadBuffer, Io<BufMut>)>,
+    reads: VecDeque<(Chunk, ReadBuffer, Io<BufMut>)>,
     in_flight: u64,
     blocks: Unscanned,
     /// The segment of the chunk that arrived last, and whether this was the segment's last chunk.
@@ -81,7 +81,7 @@ impl Scan {
             segments: segments.to_vec(),
             memory: Arc::clone(memory),
             todo: chunks(dev, segments).await?,
-            flying: VecDeque::new(),
+            reads: VecDeque::new(),
             in_flight: 0,
             blocks: Unscanned::new(u64::from(dev.geometry().block_size)),
             segment: 0,
@@ -103,22 +103,23 @@ impl Scan {
             }
             let Some(segment) = self.segments.get(chunk.segment) else { break };
             let at = geometry.start(segment.zone).plus(chunk.start);
-            let mut lease = self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK bytes"));
-            let io = self.dev.read(at, lease.lend());
-            self.flying.extend(self.todo.pop_front().map(|chunk| (chunk, lease, io)));
+            let mut buffer =
+                self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK bytes"));
+            let io = self.dev.read(at, buffer.lend());
+            self.reads.extend(self.todo.pop_front().map(|chunk| (chunk, buffer, io)));
             self.in_flight += bytes;
         }
-        !self.flying.is_empty() || self.todo.is_empty()
+        !self.reads.is_empty() || self.todo.is_empty()
     }
 
     /// Waits for the next chunk; false where none is in flight.
     pub(super) async fn arrive(&mut self) -> Result<bool> {
-        let Some((chunk, mut lease, io)) = self.flying.pop_front() else { return Ok(false) };
+        let Some((chunk, mut buffer, io)) = self.reads.pop_front() else { return Ok(false) };
         let data = io.await.map_err(|e| Error::device("recover a log", e))?;
         self.in_flight -= data.len() as u64;
         self.scanned += data.len() as u64;
-        lease.give(data);
-        self.blocks.push(chunk.start, lease);
+        buffer.give(data);
+        self.blocks.push(chunk.start, buffer);
         (self.segment, self.last) = (chunk.segment, chunk.last);
         Ok(true)
     }

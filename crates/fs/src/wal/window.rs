@@ -113,7 +113,7 @@ impl Window {
     }
 
     /// Takes in that an operation of `bytes` bytes was acknowledged at `now`. `full`: the window was full.
-    pub(crate) fn landed(&mut self, now: Instant, bytes: u64, full: bool) {
+    pub(crate) fn acknowledged(&mut self, now: Instant, bytes: u64, full: bool) {
         if self.most == 1 {
             return;
         }
@@ -216,7 +216,7 @@ mod tests {
             let served = window.limit().min(parallel) as f64;
             busy += us as f64 / served;
             now = (busy * 1000.0) as u64;
-            window.landed(Instant::ORIGIN.after(Duration::from_nanos(now)), 4096, true);
+            window.acknowledged(Instant::ORIGIN.after(Duration::from_nanos(now)), 4096, true);
             limits += if op >= ops / 2 { window.limit() } else { 0 };
         }
         let best = (ops as u64 * us * 1000) as f64 / parallel as f64;
@@ -272,7 +272,7 @@ mod tests {
         let mut at = 0;
         while window.limit() == 1 {
             at += 1000;
-            window.landed(Instant(at), 4096, true);
+            window.acknowledged(Instant(at), 4096, true);
         }
         window.give_up();
         assert!(window.rests_at_one());
@@ -285,7 +285,7 @@ mod tests {
     fn a_window_that_is_not_full_stays() {
         let mut window = Window::new(32);
         for at in 0..10_000 {
-            window.landed(Instant(at * 1000), 4096, false);
+            window.acknowledged(Instant(at * 1000), 4096, false);
         }
         assert_eq!(window.limit(), 32);
     }

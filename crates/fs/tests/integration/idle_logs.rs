@@ -126,8 +126,9 @@ impl Logs {
     }
 
     async fn are_whole(&self) {
-        for (n, (appended, _)) in self.recorder.lengths.lock().iter().enumerate() {
-            assert!(read(&self.fs, &path(n)).await.unwrap() == bytes(*appended, n as u8), "log {n}");
+        let lengths = *self.recorder.lengths.lock();
+        for (n, (appended, _)) in lengths.into_iter().enumerate() {
+            assert!(read(&self.fs, &path(n)).await.unwrap() == bytes(appended, n as u8), "log {n}");
         }
     }
 }

@@ -139,8 +139,8 @@ fn dropping_a_writer_loses_no_record_of_another_writer() {
         let log = log_on(&fs, 4096).await;
         // The first record is in flight; the second writer leads the entry of the later ones.
         let mut cx = Context::from_waker(Waker::noop());
-        let mut flies = pin!(log.append(b"flies", false));
-        assert!(flies.as_mut().poll(&mut cx).is_pending());
+        let mut in_flight = pin!(log.append(b"in_flight", false));
+        assert!(in_flight.as_mut().poll(&mut cx).is_pending());
         let mut leads = Box::pin(log.append(b"leads", false));
         assert!(leads.as_mut().poll(&mut cx).is_pending());
         let mut gone = Box::pin(log.append(b"gone", false));
@@ -148,12 +148,12 @@ fn dropping_a_writer_loses_no_record_of_another_writer() {
         let mut follows = pin!(log.append(b"follows", false));
         assert!(follows.as_mut().poll(&mut cx).is_pending());
         drop((leads, gone));
-        assert_eq!((flies.await.unwrap(), follows.await.unwrap()), (Ticket(1), Ticket(4)));
+        assert_eq!((in_flight.await.unwrap(), follows.await.unwrap()), (Ticket(1), Ticket(4)));
         assert_eq!((log.stats().operations(), log.acknowledged()), (3, Ticket(5)));
         log.close().await.unwrap();
         let found = all(fs.read_parallel_log(PATH).await.unwrap()).await;
         let found: Vec<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
-        assert_eq!(found, [&b"first"[..], b"flies", b"leads", b"gone", b"follows"]);
+        assert_eq!(found, [&b"first"[..], b"in_flight", b"leads", b"gone", b"follows"]);
     });
 }
 
@@ -163,8 +163,8 @@ fn a_failed_entry_fails_all_its_records_and_none_is_replayed() {
     drive.run(async {
         let log = log_on(&fs, 4096).await;
         let mut cx = Context::from_waker(Waker::noop());
-        let mut flies = pin!(log.append(b"flies", false));
-        assert!(flies.as_mut().poll(&mut cx).is_pending());
+        let mut in_flight = pin!(log.append(b"in_flight", false));
+        assert!(in_flight.as_mut().poll(&mut cx).is_pending());
         let lost: Vec<_> = (0..5_u8)
             .map(|n| {
                 let log = Arc::clone(&log);
@@ -172,7 +172,7 @@ fn a_failed_entry_fails_all_its_records_and_none_is_replayed() {
             })
             .collect();
         drive.emu.fail(FaultSpec::next(FaultOp::Write).landed());
-        flies.await.unwrap();
+        in_flight.await.unwrap();
         let mut failed = 0;
         for task in lost {
             match task.await {

@@ -190,7 +190,7 @@ fn no_record_is_written_before_a_void_entry_that_did_not_fit() {
             for _ in 0..2 {
                 let error = log.append(b"later", true).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-                assert!(error.to_string().contains("taken back"), "{error}");
+                assert!(error.to_string().contains("void entry"), "{error}");
             }
             assert_eq!(log.stats().voids, 0);
             log.retire(Ticket(last.0 / 2)).unwrap();

@@ -264,7 +264,7 @@ impl WriterState {
         let (bytes, blocks) = (part.length as u64, part.blocks(self.buffer.limits.block_size));
         let now = self.dev.driver().now();
         self.last_write = now;
-        self.window.landed(now, bytes, full);
+        self.window.acknowledged(now, bytes, full);
         self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
         while self.queue.front().is_some_and(|entry| entry.acknowledged == entry.parts.len())
             && let Some(entry) = self.queue.pop_front()

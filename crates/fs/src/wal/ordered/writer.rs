@@ -165,7 +165,7 @@ impl LogWriter {
             (Caller { writer: self, key, leads: false }, others, broken)
         };
         if others {
-            // Callers that one flush served come back together: after this step their records share an entry again.
+            // Callers that one flush served call `sync` again together: after this step their records share an entry again.
             step_back().await;
         }
         if broken {

@@ -213,16 +213,16 @@ impl Appender {
         (finished.map(|()| first), entry.slot.take())
     }
 
-    /// Waits until no void entry is postponed, or until there is no room for one again. Postponed void entries come first: a
-    /// record acknowledged before them could be followed, in a recovery, by the record that they take back.
+    /// Waits until no void entry is postponed; fails where there still is no room for one. Postponed void entries are written
+    /// first: otherwise a recovery could give the voided record after a record that was acknowledged later.
     async fn postponed_voids_written(&self) -> Result<()> {
         let mut times = None;
         while self.voids.has_postponed() {
             let seen = self.replacement.changed.version();
             self.health.check_usable()?;
             if let Some(why) = self.replacement.failed_since(&mut times) {
-                let first = "a record that failed is to be taken back first, and there is no room for that; nothing is \
-                             written until there is";
+                let first = "the void entry of a failed record has to be written first, and there is no room for it; \
+                             nothing is written until there is";
                 return Err(Error::new(why.kind(), APPENDING).because(first).caused_by(why));
             }
             if !self.voids.has_postponed() {
@@ -371,7 +371,7 @@ impl Entry {
             };
             let part = self.in_flight.swap_remove(at);
             let zone = &part.place.zone;
-            if let Err(error) = self.landed(&part, result) {
+            if let Err(error) = self.part_ended(&part, result) {
                 self.error.get_or_insert(error);
                 self.log.replacement.zone_failed(zone);
             }
@@ -393,7 +393,7 @@ impl Entry {
         if self.in_flight.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn landed(&self, part: &Part, result: zoned::Result<Done>) -> Result<()> {
+    fn part_ended(&self, part: &Part, result: zoned::Result<Done>) -> Result<()> {
         let zone = part.place.zone.segment.zone;
         let done = result.map_err(|e| Error::device(APPENDING, e))?;
         let counters = &self.log.counters;
@@ -421,7 +421,7 @@ impl Entry {
         poll_fn(|cx| self.land(cx)).await;
         let Some(error) = self.error.take() else {
             if let Some(slot) = &mut self.slot {
-                slot.landed();
+                slot.acknowledged();
             }
             return Ok(());
         };
@@ -433,8 +433,8 @@ impl Entry {
         match void.wait().await {
             Ok(()) => Err(error),
             Err(_) => {
-                // Not the device's error: a caller would take that for a record that certainly failed.
-                let why = "nor could its record be taken back: it may come back when the log is opened again";
+                // Not the device's error: the caller would conclude from it that the record does not exist.
+                let why = "the void entry of its record failed too: the next opening of the log may replay the record";
                 Err(Error::new(ErrorKind::Poisoned, APPENDING).because(why).caused_by(error))
             }
         }

@@ -66,7 +66,7 @@ impl Batcher {
             }
         };
         let (result, slot) = self.appender.append(Body::Joined(records), Some(slot)).await;
-        // Before the slot is free: the writers of this batch come back first and join the next one.
+        // Woken before the slot is released: the writers of this batch append again first, and join the next batch.
         leading.end(result);
         drop(slot);
     }

@@ -105,7 +105,7 @@ async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()
         drop(list);
         state.allocator.end_lease(ino, known.then_some(pointer.0));
     }
-    if parts.segments.give_up(parts.segments.has_retired())? {
+    if parts.segments.free_retired(parts.segments.has_retired())? {
         parts.maintenance.room_was_freed();
     }
     Ok(())

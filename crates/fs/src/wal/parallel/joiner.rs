@@ -1,16 +1,16 @@
 //! Which records join one entry, and how many entries are in flight: the decisions of [`Batching::Auto`].
 //!
 //! ```text
-//!   nobody else is writing ----------------------------> an entry of its own at once, without a copy
-//!   others are in flight, or were a moment ago --> batch --(its leader lets the others join)--> one entry
-//!                                                    ^                                            |
-//!                                                    +---- as many entries in flight as pay ------+
+//!   a record of a lone writer -------------------------> an entry of its own at once, without a copy
+//!   a record while others are in flight, or were --> batch --(the leader lets others join)----> one entry
+//!   until recently                                     ^                                          |
+//!                                                      +---- up to the window's entries in flight +
 //! ```
 //!
-//! Records that were acknowledged together come back together: before a batch goes, its leader lets every other runnable writer
-//! run once. So writers that follow each other make one entry of all records, and each waits for one operation. One operation
-//! is in flight, a write at the pointer where that is faster than an append, until the [`Window`] finds that more operations
-//! give more bytes a second; then the writers are dealt out to so many entries, in the end each to its own.
+//! Writers whose records were acknowledged together append again together: before a batch is submitted, its leader lets every
+//! other runnable writer run once. So the records of such writers share one entry, and each waits for one operation. One
+//! operation is in flight, a write at the pointer where a write is faster than an append, until the [`Window`] finds that
+//! more operations give more bytes a second; then the writers are spread over as many entries.
 //!
 //! A trial of a larger window costs time: the writers of two entries that are joined again wait for each other. So a trial
 //! begins only where it can gain something, which is where a joint entry takes longer than a short one, and so rarely that fewer
@@ -135,7 +135,7 @@ impl Trial {
     }
 }
 
-/// Records that wait to go out as one entry.
+/// Records that wait to be written as one entry.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// `None` once the batch has gone.
@@ -164,7 +164,7 @@ impl Batch {
     }
 }
 
-/// How a record goes out.
+/// How a record is written.
 pub(super) enum Way {
     /// As an entry of its own, now.
     Alone(Slot),
@@ -193,7 +193,7 @@ impl State {
 
     /// Notes an operation that goes now, with `load`. If no other operation can go beside it, it is a write at the pointer where
     /// that is faster.
-    fn send(&mut self, load: Load, sizes: &PartSizes) -> Flight {
+    fn send(&mut self, load: Load, sizes: &PartSizes) -> Operation {
         let alone = self.in_flight == 0
             && (self.window.limit() == 1 || (self.waiting.is_empty() && self.recent.records <= load.records));
         let single = alone && load.bytes <= sizes.room();
@@ -202,7 +202,7 @@ impl State {
         self.in_flight += 1;
         self.carried.add(load);
         self.exclusive = write;
-        Flight { load, blocks, sent: Instant::ORIGIN, single, write, landed: false }
+        Operation { load, blocks, sent: Instant::ORIGIN, single, write, acknowledged: false }
     }
 
     fn new_window(&self) -> Window {
@@ -215,11 +215,11 @@ impl State {
         shorter.is_finite() && self.mean_time > shorter * GAIN
     }
 
-    /// Adjusts the window after an entry that landed.
-    fn learn(&mut self, flight: &Flight, now: Instant) {
-        let took = now.since(flight.sent);
-        self.latencies.took(flight.blocks, flight.write, flight.single, took);
-        if let Some(shortest) = self.shortest.get_mut(size(flight.load.bytes)) {
+    /// Adjusts the window after an acknowledged entry.
+    fn learn(&mut self, operation: &Operation, now: Instant) {
+        let took = now.since(operation.sent);
+        self.latencies.took(operation.blocks, operation.write, operation.single, took);
+        if let Some(shortest) = self.shortest.get_mut(size(operation.load.bytes)) {
             *shortest = shortest.min(took.as_secs_f64());
         }
         let failed = self.trial.has_failed(self.window.limit(), took.as_secs_f64(), self.mean_time);
@@ -227,7 +227,7 @@ impl State {
         if self.trying {
             // The window counts as full with fewer operations if these are all that there are.
             let full = self.in_flight >= self.window.limit().min(self.in_flight + self.waiting.len());
-            self.window.landed(now, flight.load.bytes as u64, full);
+            self.window.acknowledged(now, operation.load.bytes as u64, full);
             if failed {
                 self.window.give_up();
             }
@@ -235,9 +235,9 @@ impl State {
                 (self.trying, self.since, self.trial_after) = (false, 0, self.trial_after * 2.0);
             }
         } else {
-            self.since += flight.load.records;
+            self.since += operation.load.records;
             let due = self.since as f64 > self.trial_after * self.mean.max(1.0);
-            if due && self.mean > 1.0 + SHARE && self.could_gain(flight.load.bytes) {
+            if due && self.mean > 1.0 + SHARE && self.could_gain(operation.load.bytes) {
                 (self.trying, self.window) = (true, self.new_window());
             }
         }
@@ -262,15 +262,15 @@ impl State {
     }
 
     /// An operation has ended.
-    fn ended(&mut self, flight: &Flight, now: Instant) {
+    fn ended(&mut self, operation: &Operation, now: Instant) {
         self.recent = self.carried;
         self.recent.add(self.held);
         self.mean += (self.recent.records as f64 - self.mean) * SHARE;
-        if flight.landed {
-            self.learn(flight, now);
+        if operation.acknowledged {
+            self.learn(operation, now);
         }
         self.in_flight -= 1;
-        self.carried.subtract(flight.load);
+        self.carried.subtract(operation.load);
         self.exclusive = false;
     }
 
@@ -323,14 +323,14 @@ impl Joiner {
         state.waiting.is_empty() && state.can_send()
     }
 
-    /// Decides how a record goes out. `len`: its payload. `writers`: how many callers' records their owner has put together in
+    /// Decides how a record is written. `len`: its payload. `writers`: how many callers' records their owner has put together in
     /// `record`; with more than one the record waits for no others.
     pub(super) fn way(self: &Arc<Joiner>, record: &[u8], len: usize, writers: usize) -> Way {
         let (room, block_size) = (self.joint_room(), self.sizes.block_size);
         let mut state = self.state.lock();
         if state.waiting.is_empty() && state.can_send() && (writers > 1 || state.window_fits_all()) {
-            let flight = state.send(Load { records: writers, bytes: len }, &self.sizes);
-            return Way::Alone(self.slot(flight));
+            let operation = state.send(Load { records: writers, bytes: len }, &self.sizes);
+            return Way::Alone(self.slot(operation));
         }
         let batch_of = |expected| {
             let mut joined = Joined::new(expected, block_size);
@@ -358,8 +358,8 @@ impl Joiner {
         Way::Leads(state.wait(joined))
     }
 
-    fn slot(self: &Arc<Joiner>, flight: Flight) -> Slot {
-        Slot { joiner: Arc::clone(self), flight }
+    fn slot(self: &Arc<Joiner>, operation: Operation) -> Slot {
+        Slot { joiner: Arc::clone(self), operation }
     }
 
     /// Bytes of payload that a joint entry may have.
@@ -390,11 +390,11 @@ impl Joiner {
             joined();
         }
         state.held.subtract(load);
-        let flight = state.send(load, &self.sizes);
+        let operation = state.send(load, &self.sizes);
         let next = state.next();
         drop(state);
         wake(next);
-        Some((records, self.slot(flight)))
+        Some((records, self.slot(operation)))
     }
 
     /// Removes a batch whose leader has panicked from those that wait.
@@ -418,7 +418,7 @@ fn size(bytes: usize) -> usize {
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct Operation {
     load: Load,
     /// Blocks of its part, if it has one part.
     blocks: usize,
@@ -427,39 +427,39 @@ struct Flight {
     single: bool,
     /// It is a write at the pointer.
     write: bool,
-    landed: bool,
+    acknowledged: bool,
 }
 
 /// An operation's place among those in flight. Dropping it lets the next batch go.
 pub(super) struct Slot {
     joiner: Arc<Joiner>,
-    flight: Flight,
+    operation: Operation,
 }
 
 impl Slot {
     /// Whether no other operation goes beside this one, so that it may be a write at the pointer.
     pub(super) fn is_exclusive(&self) -> bool {
-        self.flight.write
+        self.operation.write
     }
 
     /// The operation is submitted: as a write at the pointer, or as an append.
     pub(super) fn sent(&mut self, write: bool) {
-        self.flight.sent = self.joiner.driver.now();
-        self.flight.write = write;
+        self.operation.sent = self.joiner.driver.now();
+        self.operation.write = write;
     }
 
     /// The device has acknowledged the operation.
-    pub(super) fn landed(&mut self) {
-        self.flight.landed = true;
+    pub(super) fn acknowledged(&mut self) {
+        self.operation.acknowledged = true;
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let now = if self.flight.landed { self.joiner.driver.now() } else { Instant::ORIGIN };
+        let now = if self.operation.acknowledged { self.joiner.driver.now() } else { Instant::ORIGIN };
         let next = {
             let mut state = self.joiner.state.lock();
-            state.ended(&self.flight, now);
+            state.ended(&self.operation, now);
             state.next()
         };
         wake(next);
@@ -468,7 +468,7 @@ impl Drop for Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "slot of {:?}", self.flight)
+        write!(f, "slot of {:?}", self.operation)
     }
 }
 

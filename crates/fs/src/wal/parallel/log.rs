@@ -51,8 +51,8 @@ impl ParallelLog {
         Ok(Ticket(ticket))
     }
 
-    /// Whether a record would go to the device at once; otherwise as many operations are in flight as pay, and an owner of many
-    /// writers can put their data together meanwhile. Always true under [`Batching::Each`](crate::Batching::Each).
+    /// True if a record would be submitted at once. If false, the window is full, and an owner of many writers can put their
+    /// data together meanwhile. Always true under [`Batching::Each`](crate::Batching::Each).
     pub fn goes_at_once(&self) -> bool {
         self.parts.batcher.as_ref().is_none_or(|batcher| batcher.goes_at_once())
     }
@@ -60,9 +60,9 @@ impl ParallelLog {
     /// Voids an acknowledged record, durably: for a writer that could not apply the record.
     ///
     /// # Errors
-    /// `NoSpace` and `Busy`: there is no room for the void entry yet, and until there is the record may come back in a recovery;
-    /// the entry is written as soon as there is room, before anything else. A device's error poisons the log. `Invalid`: the
-    /// ticket is not of this opening of the log; an earlier one's records were decided when they were replayed.
+    /// `NoSpace` and `Busy`: there is no room for the void entry yet. The entry is written as soon as there is room, before any
+    /// record; until then a recovery may replay the voided record. A device's error poisons the log. `Invalid`: the ticket is
+    /// not of this opening of the log; the records of earlier openings were decided when they were replayed.
     pub async fn void(&self, ticket: Ticket) -> Result<()> {
         let order = &self.parts.order;
         let (first, next) = (order.first, order.next());
@@ -82,8 +82,8 @@ impl ParallelLog {
         self.parts.durability.make_durable().await
     }
 
-    /// Retires all tickets below: their records are durable elsewhere. Zones that the log has left come free by that. Marks only
-    /// go up; a crash may lose the last one, which makes the next replay longer.
+    /// Retires all tickets below `below`, whose records are durable elsewhere, and frees the zones that have only retired
+    /// tickets. The mark never falls; a crash may lose the newest mark, which makes the next replay longer.
     pub fn retire(&self, below: Ticket) -> Result<()> {
         if self.parts.segments.retire(below.0)? {
             self.parts.maintenance.room_was_freed();
@@ -111,9 +111,9 @@ impl ParallelLog {
         self.parts.counters.stats(self.parts.replacement.stripe.zones())
     }
 
-    /// Refuses further records, waits for all operations in flight, and returns the zones. Segments whose records are all
-    /// retired are given up; the others are there when the log is opened again. Not a flush: records that a power cut must not
-    /// take need [`sync`](ParallelLog::sync) first.
+    /// Refuses further records, waits for all operations in flight, and gives the zones back. Segments whose records are all
+    /// retired are freed; the next opening replays the records of the others. Does not flush: [`sync`](ParallelLog::sync) makes
+    /// records safe from a power cut.
     pub async fn close(&self) -> Result<()> {
         close(&self.parts).await
     }

@@ -168,7 +168,7 @@ impl Maintenance {
             self.segments.cut_off(zone, end);
         }
         self.segments.end(zone);
-        match self.segments.give_up(false) {
+        match self.segments.free_retired(false) {
             Ok(true) => self.room_was_freed(),
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "giving up a log's segments failed"),
@@ -281,7 +281,7 @@ impl Maintenance {
     }
 
     /// Fails if a further zone would leave less room than the log holds then: its records could not be written to tables, and
-    /// so the log could never be given up.
+    /// so the log's zones could never be freed.
     fn check_room(&self) -> Result<()> {
         let with_it = self.segments.len() as u64 + 1;
         let capacity = self.appender.dev.geometry().zone_capacity.0;

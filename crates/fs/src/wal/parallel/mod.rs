@@ -7,7 +7,7 @@
 //!     replacement   which zone an append goes to, and how the next zone takes over; stripe, striping: several zones
 //!     durability    one flush for all callers of sync
 //!     maintenance   a task: fetches segments ahead of need, fills zones that were left, writes void entries (void)
-//!     segments      which tickets each segment holds: retired segments are given up
+//!     segments      which tickets each segment holds: retired segments are freed
 //!     health        the first error that poisoned the log
 //!   open --> recover: finds all entries, decides which count --> replay: reads them in the order of tickets
 //! ```

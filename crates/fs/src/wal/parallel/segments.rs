@@ -1,4 +1,4 @@
-//! The segments of a parallel log and the tickets in each: which segments can be given up.
+//! The segments of a parallel log and the tickets in each: which segments can be freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,10 +59,10 @@ impl Segments {
         }
     }
 
-    /// Retires all tickets below, and gives up the segments that hold no others. True if some came free.
+    /// Retires all tickets below `below`, and frees the segments that have only retired tickets. True if a segment was freed.
     pub(super) fn retire(&self, below: u64) -> Result<bool> {
         self.retired.fetch_max(below.min(self.order.next()), Ordering::AcqRel);
-        self.give_up(false)
+        self.free_retired(false)
     }
 
     /// Whether any ticket is retired.
@@ -70,9 +70,9 @@ impl Segments {
         self.retired.load(Ordering::Acquire) > 0
     }
 
-    /// Gives up the segments in front whose tickets are all retired. `mark`: the mark is recorded even if there is none. True
-    /// if a record was made.
-    pub(super) fn give_up(&self, mark: bool) -> Result<bool> {
+    /// Frees the oldest segments whose tickets are all retired. `mark`: records the mark even if no segment is freed. True if a
+    /// record was made.
+    pub(super) fn free_retired(&self, mark: bool) -> Result<bool> {
         let below = self.retired.load(Ordering::Acquire);
         let mut list = self.list.lock();
         let over = list.iter().take_while(|segment| segment.end.is_some_and(|end| end <= below)).count();

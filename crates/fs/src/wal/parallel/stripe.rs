@@ -34,7 +34,7 @@ pub(super) struct Stripe {
     pub(super) width: AtomicUsize,
     /// Changed under the lock of the spare zones. Empty while the newest zone is the only one.
     pub(super) neighbours: ArcSwap<Vec<Arc<LogZone>>>,
-    /// A task waits for a zone to come free, and wakes maintenance then.
+    /// A task waits until a zone is free, and then wakes maintenance.
     pub(super) waiting: AtomicBool,
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct VoidJob {
     pub(super) first: u64,
     pub(super) count: u64,
-    /// The tickets are open, and are done once the void entry is written.
+    /// The tickets are open, and are completed once the void entry is written.
     pub(super) open: bool,
     /// There was no room for the void entry. The requester has got the error.
     pub(super) postponed: bool,
@@ -23,10 +23,10 @@ pub(super) struct VoidJob {
 impl VoidJob {
     fn never_written(&self) -> Error {
         let why = format!(
-            "the log was closed before ticket {} was taken back: its record may come back",
+            "the log was closed before the void entry of ticket {} was written: its record may be replayed",
             self.first
         );
-        Error::new(ErrorKind::Closed, "taking a record back").because(why)
+        Error::new(ErrorKind::Closed, "voiding a record").because(why)
     }
 }
 
