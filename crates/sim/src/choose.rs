@@ -9,14 +9,14 @@ use crate::Rng;
 #[derive(Debug)]
 pub struct Sample {
     rng: Rng,
-    temper: u64,
+    skew: u64,
 }
 
 impl Sample {
     /// The outcome that a random generator gives.
     pub fn new(mut rng: Rng) -> Sample {
-        let temper = rng.below(6);
-        Sample { rng, temper }
+        let skew = rng.below(6);
+        Sample { rng, skew }
     }
 }
 
@@ -25,7 +25,7 @@ impl Choose for Sample {
         let any = self.rng.index(options);
         let exception = self.rng.chance(25);
         let last = options.saturating_sub(1);
-        match self.temper {
+        match self.skew {
             0 if !exception => 0,
             1 if !exception => last,
             2 => [0, last].get(self.rng.index(2)).copied().unwrap_or(0),
@@ -40,7 +40,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// A tree of choices whose depth depends on the first one.
-    fn walk(choose: &mut dyn Choose) -> Vec<usize> {
+    fn choices(choose: &mut dyn Choose) -> Vec<usize> {
         let first = choose.choose(3);
         let mut path = vec![first];
         for _ in 0..first {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn samples_reach_every_path() {
-        let seen: BTreeSet<_> = (0..300).map(|n| walk(&mut Sample::new(Rng::at(1, &[n])))).collect();
+        let seen: BTreeSet<_> = (0..300).map(|n| choices(&mut Sample::new(Rng::at(1, &[n])))).collect();
         assert_eq!(seen.len(), 1 + 2 + 4);
     }
 }

@@ -1,10 +1,25 @@
 //! Builds the drive of a trace.
 
+use std::time::Duration;
+
 use zoned::Blocks;
 use zoned::emu::{EmuOptions, Latency, Media};
 
 use crate::trace::Drive;
 use crate::{Error, Result};
+
+/// Delays of the operations of a workload in virtual time.
+pub(crate) fn latency() -> Latency {
+    let micros = Duration::from_micros;
+    Latency {
+        read: micros(5),
+        write: micros(20),
+        flush: micros(50),
+        reset: micros(40),
+        finish: micros(30),
+        other: micros(5),
+    }
+}
 
 impl Drive {
     /// A drive with tiny zones: a zone is full after a few appends, the metadata log rolls after a dozen commits,

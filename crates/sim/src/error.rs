@@ -1,21 +1,21 @@
-//! Why an exploration could not run. What it finds is in the report, not here.
+//! Errors of an exploration that could not run. Defects that an exploration finds are in the report.
 
 use std::path::PathBuf;
 
 /// The result of an exploration.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an exploration could not run.
+/// An error that keeps an exploration from running.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A trace file cannot be read or written.
     #[error("cannot {0} {1}: {2}")]
     File(&'static str, PathBuf, #[source] std::io::Error),
-    /// A trace file is not one.
+    /// A file is not a trace.
     #[error("this is no usable trace: {0}")]
     Trace(&'static str),
-    /// A trace does what its drive refuses.
+    /// A trace has an operation that its drive refuses.
     #[error("the trace does not replay: {0}; record it again with this build")]
     Replay(String),
     /// The workload failed without any power cut.
@@ -35,7 +35,7 @@ pub enum Error {
     /// A state of the engine without its trace.
     #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
     NeedsTrace(String),
-    /// Traces are of one drive.
+    /// The target takes no trace.
     #[error(
         "workloads of the array, and of fs and log on it, are functions of the seed alone: leave --trace out"
     )]

@@ -1,4 +1,4 @@
-//! The walk over cuts and outcomes.
+//! The exploration of a target: workload after workload, cut after cut, outcome after outcome.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -11,13 +11,13 @@ use zoned::{Op, ZoneId};
 use crate::array;
 use crate::choose::Sample;
 use crate::engine::{self, EngineOracle};
+use crate::exploration::{Exploration, catching_panics, keep_random, panic_message, sort_failures, tries};
 use crate::files::{self, FilesOracle};
 use crate::model::Progress;
 use crate::oracle::{Oracle, Probe, TWICE};
 use crate::plan::Plan;
-use crate::replay::{Fates, Replay};
+use crate::replay::{Completions, Replay};
 use crate::trace::{Event, OpNumber, Trace};
-use crate::walk::{Walk, caught, thin, tidy, tries, words};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 
@@ -32,8 +32,8 @@ const LOG_WORKLOADS: u64 = 60;
 const SHARE: u64 = 500;
 /// Images that a cut gives, about. Decides how many cuts of a workload are taken.
 const PER_CUT: u64 = 6;
-/// A seed is spent when this many workloads in a row show no new image.
-const BARREN: u32 = 8;
+/// An exploration ends when this many workloads in a row show no new image.
+const WORKLOADS_WITHOUT_STATES: u32 = 8;
 
 /// A point at which the power is cut.
 struct Cut {
@@ -72,9 +72,9 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         return explore(options, &trace, None, 1);
     }
     let mut report = Report::default();
-    let mut barren = 0;
+    let mut without_states = 0;
     let mut workload = 0;
-    while report.states < options.states && barren < BARREN {
+    while report.states < options.states && without_states < WORKLOADS_WITHOUT_STATES {
         let trace = record(options, workload)?;
         // RocksDB's threads make every recording different: a replay needs this one.
         let saved = match (&options.trace, options.target) {
@@ -95,14 +95,14 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
             let _stays_in_the_temporary_directory = std::fs::remove_file(path);
         }
-        barren = if found.states == 0 { barren + 1 } else { 0 };
+        without_states = if found.states == 0 { without_states + 1 } else { 0 };
         report.add(found);
         if options.first_failure && !report.is_clean() {
             break;
         }
         workload += 1;
     }
-    tidy(&mut report);
+    sort_failures(&mut report);
     Ok(report)
 }
 
@@ -133,12 +133,12 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         }
         Target::Engine if options.on_array => array::engine::record(options, workload, volatile),
         Target::Engine => engine::record(options.seed, workload, volatile, options.broken_rules),
-        Target::Array => unreachable!("it records for itself"),
+        Target::Array => unreachable!("the target array records its own workloads"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
-        Err(Error::Workload(format!("{place}: panic: {}", words(&*panic))))
+        Err(Error::Workload(format!("{place}: panic: {}", panic_message(&*panic))))
     })
 }
 
@@ -166,7 +166,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
     let mut promises = 0;
     let mut ready = false;
     let mut cuts: Vec<Cut> = Vec::new();
-    let mut flying: BTreeMap<OpNumber, ZoneId> = BTreeMap::new();
+    let mut in_flight: BTreeMap<OpNumber, ZoneId> = BTreeMap::new();
     for (at, event) in trace.events.iter().enumerate() {
         match event {
             Event::Attempt { .. } => progress.did(event),
@@ -183,12 +183,12 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
                 }
             }
             Event::Ready => ready = true,
-            Event::Submit { op, what: Op::Append { zone, .. } } => drop(flying.insert(*op, *zone)),
-            Event::Acked { op, .. } | Event::Refused { op } => drop(flying.remove(op)),
+            Event::Submit { op, what: Op::Append { zone, .. } } => drop(in_flight.insert(*op, *zone)),
+            Event::Acked { op, .. } | Event::Refused { op } => drop(in_flight.remove(op)),
             Event::Submit { .. } | Event::Failed { .. } | Event::Drive { .. } => {}
         }
         if ready && matches!(event, Event::Submit { .. } | Event::Acked { .. }) {
-            let mut zones = flying.values();
+            let mut zones = in_flight.values();
             let first = zones.next();
             let crossing = zones.any(|zone| Some(zone) != first);
             cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises, crossing });
@@ -201,10 +201,10 @@ fn explore(options: &CrashOptions, trace: &Trace, saved: Option<&Path>, states: 
     if trace.is_of_an_array() {
         return array::engine::explore(options, trace, saved, states);
     }
-    walk(options, trace, saved, states, &*oracle_of(trace, options))
+    explore_trace(options, trace, saved, states, &*oracle_of(trace, options))
 }
 
-fn walk(
+fn explore_trace(
     options: &CrashOptions,
     trace: &Trace,
     saved: Option<&Path>,
@@ -218,54 +218,54 @@ fn walk(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        take_some(&mut cuts, states / PER_CUT + 1, trace);
+        keep_cuts(&mut cuts, states / PER_CUT + 1, trace);
     }
-    let taker = Taker { options, trace, saved, oracle };
-    Walk::new(options, cuts, states).run(|walk| taker.run(walk))
+    let explorer = CutExplorer { options, trace, saved, oracle };
+    Exploration::new(options, cuts, states).run(|exploration| explorer.run(exploration))
 }
 
 /// Keeps `wanted` cuts, chosen at random. The engine's logs seldom replace a zone: half of its cuts find appends to several
 /// zones in flight.
-fn take_some(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
+fn keep_cuts(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
     let seed = trace.seed ^ trace.workload;
     if trace.target != Target::Engine {
-        return thin(cuts, wanted, seed);
+        return keep_random(cuts, wanted, seed);
     }
     let (mut crossing, mut others): (Vec<Cut>, Vec<Cut>) = cuts.drain(..).partition(|cut| cut.crossing);
-    thin(&mut crossing, wanted.div_ceil(2), seed);
-    thin(&mut others, wanted - crossing.len() as u64, seed);
+    keep_random(&mut crossing, wanted.div_ceil(2), seed);
+    keep_random(&mut others, wanted - crossing.len() as u64, seed);
     cuts.append(&mut crossing);
     cuts.append(&mut others);
     cuts.sort_by_key(|cut| cut.event);
 }
 
-/// Takes the cuts of one trace.
-struct Taker<'a> {
+/// Explores the cuts of one trace.
+struct CutExplorer<'a> {
     options: &'a CrashOptions,
     trace: &'a Trace,
     saved: Option<&'a Path>,
     oracle: &'a dyn Oracle,
 }
 
-impl Taker<'_> {
-    /// Takes cut after cut, replaying the trace up to each.
-    fn run(&self, walk: &Walk<'_, Cut>) -> Result<()> {
-        let fates = Fates::of(&self.trace.events);
-        let mut replay = Replay::new(self.trace.drive.medium()?, &fates);
+impl CutExplorer<'_> {
+    /// Takes cut after cut and replays the trace up to each.
+    fn run(&self, exploration: &Exploration<'_, Cut>) -> Result<()> {
+        let completions = Completions::of(&self.trace.events);
+        let mut replay = Replay::new(self.trace.drive.medium()?, &completions);
         let mut events = self.trace.events.iter().enumerate();
         let mut at = None;
-        while let Some(cut) = walk.next() {
+        while let Some(cut) = exploration.next() {
             while at.is_none_or(|at| at < cut.event) {
                 let Some((index, event)) = events.next() else { break };
                 replay.step(event);
                 at = Some(index);
             }
-            self.outcomes(walk, &replay.image(), cut);
+            self.outcomes(exploration, &replay.image(), cut);
         }
         Ok(())
     }
 
-    fn outcomes(&self, walk: &Walk<'_, Cut>, media: &Media, cut: &Cut) {
+    fn outcomes(&self, exploration: &Exploration<'_, Cut>, media: &Media, cut: &Cut) {
         let id = |outcome| StateId {
             workload: self.trace.workload,
             event: cut.event as u64,
@@ -279,11 +279,11 @@ impl Taker<'_> {
         let more = loop {
             let image = media.cut(&mut all);
             if only.is_none_or(|only| only == Outcome::Enumerated(enumerated)) {
-                self.image(walk, image, cut, id(Outcome::Enumerated(enumerated)));
+                self.image(exploration, image, cut, id(Outcome::Enumerated(enumerated)));
             }
             enumerated += 1;
             let more = all.next();
-            if !more || enumerated == ENUMERATED || walk.is_over() {
+            if !more || enumerated == ENUMERATED || exploration.is_over() {
                 break more;
             }
         };
@@ -294,34 +294,34 @@ impl Taker<'_> {
             None => 0..0,
         };
         for n in samples {
-            if walk.is_over() {
+            if exploration.is_over() {
                 return;
             }
             let place = [self.trace.workload, cut.event as u64, n];
             let image = media.cut(&mut Sample::new(Rng::at(self.trace.seed, &place)));
-            self.image(walk, image, cut, id(Outcome::Sampled(n)));
+            self.image(exploration, image, cut, id(Outcome::Sampled(n)));
         }
     }
 
-    fn image(&self, walk: &Walk<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
+    fn image(&self, exploration: &Exploration<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
         let fingerprint = image.fingerprint();
         match self.options.only {
             Some(only) => id.twice = only.twice,
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(TWICE) == 0,
         }
-        if !walk.is_new(fingerprint, cut.promises) {
+        if !exploration.is_new(fingerprint, cut.promises) {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };
         let mut faults = Vec::new();
         for _ in 0..tries(self.options, id.twice) {
             let image = image.clone();
-            faults = caught(|| self.oracle.probe(image, &cut.progress, probe));
+            faults = catching_panics(|| self.oracle.probe(image, &cut.progress, probe));
             if !faults.is_empty() {
                 break;
             }
         }
-        walk.add(id, &faults, |what| what, || self.command(id));
+        exploration.add(id, &faults, |what| what, || self.command(id));
     }
 
     /// The command that replays a state. A rule broken on purpose has no flag: tests break it, and replay by calls.
@@ -393,7 +393,7 @@ mod tests {
         fn probe(&self, image: Media, progress: &Progress, _: Probe) -> Vec<Fault> {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:test", Latency::NONE, driver);
-            // The pointer says nothing: an open zone may come back full.
+            // The write pointer is not used: an open zone may come back full.
             let there = |n: usize| {
                 let block = device.read(Lba(16 + n as u64), BufMut::zeroed(4096)).wait().expect("read");
                 block[..] == [n as u8 + 1; 4096]
@@ -407,14 +407,14 @@ mod tests {
     }
 
     fn run(trace: &Trace, only: Option<StateId>) -> Report {
-        // On one thread: of two cuts with the same image, which one counts it is otherwise a race.
+        // On one thread, so that always the same one of two cuts with equal images counts the state.
         let threads = Some(1);
         let options = CrashOptions { only, threads, ..CrashOptions::new(Target::Log, 1, 100_000) };
-        walk(&options, trace, None, 100_000, &Blocks).expect("runs")
+        explore_trace(&options, trace, None, 100_000, &Blocks).expect("runs")
     }
 
     #[test]
-    fn what_a_flush_covers_survives_every_cut() {
+    fn blocks_that_a_flush_covers_survive_every_cut() {
         for volatile in [true, false] {
             let report = run(&blocks(false, volatile), None);
             assert!(report.is_clean() && report.states > 16, "{report:?}");
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_explores_the_same_after_a_trip_through_its_file() {
+    fn a_decoded_trace_explores_like_the_recorded_one() {
         let trace = blocks(true, true);
         let again = Trace::decode(&trace.encode()).expect("valid");
         assert_eq!(run(&trace, None), run(&again, None));

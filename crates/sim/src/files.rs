@@ -12,11 +12,12 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::act::{Act, FileNo};
-use crate::model::{Fault, Model, Progress, Seen, Snapshot};
+use crate::drive::latency;
+use crate::model::{Fault, Model, Progress, Seen, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::{Plan, SHARED};
-use crate::recut::Recut;
 use crate::report::FailureKind;
+use crate::second_cut::SecondCut;
 use crate::shape::Shape;
 use crate::trace::Trace;
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Target};
@@ -30,21 +31,9 @@ const JITTER: Duration = Duration::from_micros(60);
 /// The file that is written after a recovery.
 const AFTER: &str = "/after";
 
-/// Buffers small enough that files hand out data before they are synced.
+/// Mount options with buffers so small that files write data before a sync.
 fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
     broken.of_mount(MountOptions { log, write_buffer: 16 << 10, ..MountOptions::default() })
-}
-
-fn latency() -> Latency {
-    let micros = Duration::from_micros;
-    Latency {
-        read: micros(5),
-        write: micros(20),
-        flush: micros(50),
-        reset: micros(40),
-        finish: micros(30),
-        other: micros(5),
-    }
 }
 
 /// Runs a workload of `target` and records it.
@@ -325,7 +314,7 @@ impl FilesOracle {
                 None
             }
         };
-        let mut cut = Recut::of(image, recorder.take(), rng);
+        let mut cut = SecondCut::of(image, recorder.take(), rng);
         let after = AfterProgress::of(&cut);
         let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
@@ -344,7 +333,7 @@ impl FilesOracle {
         if let (Some(between), true) = (between, cut.ready)
             && let Some(what) = difference(&between, &seen)
         {
-            faults.push(fault(FailureKind::Lost, format!("a mount had shown otherwise: {what}")));
+            faults.push(fault(FailureKind::Lost, format!("an earlier mount showed other content: {what}")));
         }
         if let Err(e) = fs.unmount().await {
             faults.push(fault(FailureKind::Mount, format!("second unmount: {e}")));
@@ -394,7 +383,7 @@ impl AfterProgress {
     const APPEND: crate::Step = crate::Step(u64::MAX - 1);
     const CONTENT: &[u8] = &[0xaf; 5000];
 
-    fn of(cut: &Recut) -> AfterProgress {
+    fn of(cut: &SecondCut) -> AfterProgress {
         AfterProgress {
             created: cut.begun.contains(&Self::CREATE),
             appended: cut.begun.contains(&Self::APPEND),
@@ -435,10 +424,6 @@ impl Oracle for FilesOracle {
             }
         })
     }
-}
-
-fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
-    Fault { kind, what: what.to_string() }
 }
 
 /// The problems that `check` reports.
@@ -511,7 +496,7 @@ mod tests {
     use super::*;
     use crate::Event;
 
-    /// What happens in some workloads, counted.
+    /// The number of events that match, in some workloads.
     fn count(target: Target, matches: impl Fn(&Event) -> bool) -> usize {
         let trace = |workload| record(target, 5, workload, true, BrokenRules::default()).expect("runs");
         (0..4).map(|workload| trace(workload).events.iter().filter(|e| matches(e)).count()).sum()

@@ -1,8 +1,8 @@
-//! Whether concurrent operations on one register have an order that explains them: the search of Wing and Gong, which
-//! remembers what it has tried, as Lowe's and porcupine's do.
+//! A check of linearizability: whether concurrent operations on one register have an order that explains their results. The
+//! search is Wing and Gong's with Lowe's memory of tried states, as in porcupine.
 //!
-//! A crash adds a case that their models lack: an operation that was answered, but not promised to be durable, may be lost. If
-//! it is not lost, it takes its place in time like any other.
+//! A crash adds one case: an operation that was answered, but not promised to be durable, may be lost. An operation that is not
+//! lost takes effect between its call and its answer, like any other.
 
 use std::collections::HashSet;
 
@@ -26,9 +26,9 @@ pub enum Did {
 pub struct Op {
     /// Its effect.
     pub did: Did,
-    /// When it began.
+    /// When the operation began.
     pub called: u64,
-    /// When it was answered. None: never, so that it may have happened at any time after `called`.
+    /// When the operation was answered. `None`: never, so that the operation may take effect at any time after `called`.
     pub returned: Option<u64>,
     /// Whether the operation certainly happened.
     pub certain: bool,
@@ -67,7 +67,7 @@ pub fn is_linearizable(ops: &[Op]) -> bool {
 struct Search<'a> {
     ops: &'a [Op],
     certain: u128,
-    /// Tried so far: the set of operations done, and the value after them.
+    /// The tried states: the set of operations done, and the value after them.
     seen: HashSet<(u128, Value)>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_nobody_was_promised_may_be_lost_but_does_not_come_late() {
+    fn an_unpromised_write_may_be_lost_but_does_not_take_effect_late() {
         let early = Op::unpromised(Did::Write(Some(1)), 0, 1);
         let later = Op::unpromised(Did::Write(Some(2)), 2, 3);
         for (seen, fine) in [(None, true), (Some(1), true), (Some(2), true), (Some(3), false)] {
@@ -179,7 +179,7 @@ mod tests {
 
         /// stateright's tester, another's implementation, is of the same mind. Writes of a thread that has no answer end it.
         #[test]
-        fn another_tester_is_of_the_same_mind(threads in histories(), order in prop::collection::vec(0..3_usize, 0..40)) {
+        fn the_search_agrees_with_stateright(threads in histories(), order in prop::collection::vec(0..3_usize, 0..40)) {
             let mut tester = LinearizabilityTester::new(Register::<Value>(None));
             let mut ops: Vec<Op> = Vec::new();
             let mut at = [0_usize; 3];

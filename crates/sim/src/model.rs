@@ -15,7 +15,7 @@ use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::tree::{Node, Tree};
 
-/// The paths that a mount shows, without the root.
+/// The objects that a mount shows, by path, without the root.
 pub(crate) type Snapshot = BTreeMap<String, Seen>;
 
 /// The object at a path.
@@ -30,6 +30,11 @@ pub(crate) enum Seen {
 pub(crate) struct Fault {
     pub kind: FailureKind,
     pub what: String,
+}
+
+/// The fault of a kind with this description.
+pub(crate) fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
+    Fault { kind, what: what.to_string() }
 }
 
 /// A step of a file's content.
@@ -370,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_lies_between_promise_and_attempt_is_allowed() {
+    fn every_content_between_promise_and_attempt_is_allowed() {
         let mut progress = Progress::new(1);
         progress.attempt(0, 4);
         progress.promise(0, 1);
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_attempted_may_not_appear() {
+    fn steps_that_were_never_attempted_may_not_show() {
         let mut progress = Progress::new(1);
         progress.attempt(0, 2);
         let all = [plan().bytes(0, 2, 100), plan().bytes(0, 3, 50)].concat();

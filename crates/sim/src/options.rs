@@ -17,7 +17,7 @@ pub struct CrashOptions {
     pub seed: u64,
     /// Distinct images to check at least.
     pub states: u64,
-    /// Rules to break, to prove that the explorer notices. Default none.
+    /// Rules to break, to prove that the explorer finds the loss. Default: none.
     pub broken_rules: BrokenRules,
     /// Whether the drive has a volatile cache. `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,

@@ -1,4 +1,4 @@
-//! The seam between the walk over cuts and the targets: a target's oracle judges images.
+//! The interface between the exploration and the targets: a target's oracle judges images.
 
 use zoned::emu::Media;
 

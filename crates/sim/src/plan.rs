@@ -31,14 +31,14 @@ impl Plan {
     pub(crate) fn new(target: Target, seed: u64, steps: usize, style: Style) -> Plan {
         let tasks = (0..style.tasks)
             .map(|task| {
-                let mut maker = Maker::new(task, Rng::at(seed, &[task as u64]), style);
-                while maker.acts.len() < steps {
+                let mut planner = TaskPlanner::new(task, Rng::at(seed, &[task as u64]), style);
+                while planner.acts.len() < steps {
                     match target {
-                        Target::Log => maker.log_step(),
-                        Target::Fs | Target::Engine | Target::Array | Target::Waltz => maker.fs_step(),
+                        Target::Log => planner.log_step(),
+                        Target::Fs | Target::Engine | Target::Array | Target::Waltz => planner.fs_step(),
                     }
                 }
-                maker.acts
+                planner.acts
             })
             .collect();
         Plan { seed, tasks }
@@ -66,8 +66,8 @@ impl Plan {
     }
 }
 
-/// Makes the steps of one task, and tracks which steps are legal.
-struct Maker {
+/// Draws the steps of one task, and keeps the state that decides which steps are legal.
+struct TaskPlanner {
     rng: Rng,
     acts: Vec<Act>,
     tree: Tree,
@@ -82,9 +82,9 @@ struct Maker {
     style: Style,
 }
 
-impl Maker {
-    fn new(task: usize, rng: Rng, style: Style) -> Maker {
-        let mut maker = Maker {
+impl TaskPlanner {
+    fn new(task: usize, rng: Rng, style: Style) -> TaskPlanner {
+        let mut planner = TaskPlanner {
             rng,
             acts: Vec::new(),
             tree: Tree::default(),
@@ -97,9 +97,9 @@ impl Maker {
             logs: Vec::new(),
             style,
         };
-        let home = maker.home();
-        maker.push(Act::Mkdir { path: home });
-        maker
+        let home = planner.home();
+        planner.push(Act::Mkdir { path: home });
+        planner
     }
 
     fn home(&self) -> String {
@@ -278,7 +278,7 @@ impl Maker {
 
     fn rename(&mut self) {
         if self.rng.chance(15) {
-            // A directory moves with its content.
+            // A directory moves with its entries.
             let home = self.home();
             let movable: Vec<String> = self.directories().into_iter().filter(|d| *d != home).collect();
             if let Some(from) = self.pick(&movable) {

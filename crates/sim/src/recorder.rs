@@ -71,7 +71,7 @@ impl Recorder {
         self.mark(Event::Attempt { step });
     }
 
-    /// The workload may rely on `step` from here on.
+    /// `step` is promised to be durable from here on.
     pub fn acknowledged(&self, step: Step) {
         self.mark(Event::Acknowledged { step });
     }
@@ -126,7 +126,7 @@ impl ZonedDevice for Recorder {
     fn submit(&self, op: Op) -> Io {
         let Some(what) = copy_of(&op) else { return self.inner.submit(op) };
         let may_be_late = !self.tail.is_zero() && matches!(op, Op::Append { .. });
-        // Under the lock, so that the recorded order is the order in which the device applied them.
+        // Under the lock, so that operations are recorded in the order in which the device takes them.
         let (number, io) = {
             let mut log = self.log.lock();
             let number = OpNumber(log.next);
@@ -172,7 +172,7 @@ mod tests {
     use zoned::emu::{Emu, Latency};
     use zoned::{Action, Buf, BufMut, Durability, Lba, ZoneId};
 
-    use crate::replay::{Fates, Replay};
+    use crate::replay::{Completions, Replay};
     use crate::trace::Drive;
 
     #[test]
@@ -202,8 +202,8 @@ mod tests {
             "reads leave nothing behind, and a failure is never acknowledged"
         );
         let media = drive.medium().expect("valid");
-        let fates = Fates::of(&events);
-        let mut replay = Replay::new(media, &fates);
+        let completions = Completions::of(&events);
+        let mut replay = Replay::new(media, &completions);
         events.iter().for_each(|event| replay.step(event));
         assert_eq!(replay.image().fingerprint(), emu.media().fingerprint());
     }

@@ -14,10 +14,10 @@ use crate::trace::{Event, OpNumber};
 
 /// The outcome of each operation of the trace.
 #[derive(Debug, Default)]
-pub(crate) struct Fates(BTreeMap<OpNumber, Fate>);
+pub(crate) struct Completions(BTreeMap<OpNumber, Completion>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum Completion {
     /// The operation is an append that got this address.
     At(Lba),
     /// The operation succeeded and has no result of its own.
@@ -26,18 +26,18 @@ enum Fate {
     Refused,
 }
 
-impl Fates {
-    pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Fates {
+impl Completions {
+    pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Completions {
         let fate = |event: &Event| match event {
-            Event::Acked { op, at: Some(at) } => Some((*op, Fate::At(*at))),
-            Event::Acked { op, at: None } => Some((*op, Fate::Done)),
-            Event::Refused { op } => Some((*op, Fate::Refused)),
+            Event::Acked { op, at: Some(at) } => Some((*op, Completion::At(*at))),
+            Event::Acked { op, at: None } => Some((*op, Completion::Done)),
+            Event::Refused { op } => Some((*op, Completion::Refused)),
             _ => None,
         };
-        Fates(events.into_iter().filter_map(fate).collect())
+        Completions(events.into_iter().filter_map(fate).collect())
     }
 
-    fn get(&self, op: OpNumber) -> Option<Fate> {
+    fn get(&self, op: OpNumber) -> Option<Completion> {
         self.0.get(&op).copied()
     }
 }
@@ -45,8 +45,8 @@ impl Fates {
 /// A medium on which a trace is replayed.
 pub(crate) struct Replay<'a> {
     media: Media,
-    fates: &'a Fates,
-    held: BTreeMap<ZoneId, Vec<Append>>,
+    completions: &'a Completions,
+    pending: BTreeMap<ZoneId, Vec<Append>>,
 }
 
 /// An append that is not on the medium yet.
@@ -60,23 +60,23 @@ struct Append {
 }
 
 impl<'a> Replay<'a> {
-    pub(crate) fn new(media: Media, fates: &'a Fates) -> Replay<'a> {
-        Replay { media, fates, held: BTreeMap::new() }
+    pub(crate) fn new(media: Media, completions: &'a Completions) -> Replay<'a> {
+        Replay { media, completions, pending: BTreeMap::new() }
     }
 
     /// The medium after the replayed events, with the appends in flight.
     pub(crate) fn image(&self) -> Cow<'_, Media> {
-        if self.held.is_empty() {
+        if self.pending.is_empty() {
             return Cow::Borrowed(&self.media);
         }
         let image = self.media.clone();
-        for (zone, appends) in &self.held {
-            appends.iter().for_each(|append| append.land(&image, *zone));
+        for (zone, appends) in &self.pending {
+            appends.iter().for_each(|append| append.execute(&image, *zone));
         }
         Cow::Owned(image)
     }
 
-    /// A zone wears out.
+    /// Makes a zone read-only or offline.
     pub(crate) fn wear(&self, zone: ZoneId, state: ZoneState) {
         self.media.wear(zone, state);
     }
@@ -85,11 +85,11 @@ impl<'a> Replay<'a> {
     pub(crate) fn step(&mut self, event: &Event) {
         match event {
             Event::Submit { op, what: Op::Append { zone, data, how } } => {
-                let at = match self.fates.get(*op) {
-                    Some(Fate::Refused) => return,
-                    Some(Fate::At(at)) => Some(at),
+                let at = match self.completions.get(*op) {
+                    Some(Completion::Refused) => return,
+                    Some(Completion::At(at)) => Some(at),
                     // A trace without addresses has the order of submission alone.
-                    Some(Fate::Done) => {
+                    Some(Completion::Done) => {
                         let _address =
                             self.media.append_late(OpId(op.0), *zone, data, *how, self.media.moment());
                         return;
@@ -98,8 +98,8 @@ impl<'a> Replay<'a> {
                 };
                 let (id, submitted) = (OpId(op.0), self.media.moment());
                 let append = Append { id, at, data: data.clone(), how: *how, submitted };
-                self.held.entry(*zone).or_default().push(append);
-                self.land(*zone);
+                self.pending.entry(*zone).or_default().push(append);
+                self.execute(*zone);
             }
             Event::Submit { op, what } => {
                 let zone = match what {
@@ -107,9 +107,9 @@ impl<'a> Replay<'a> {
                     Op::Zone { zone, .. } => Some(*zone),
                     _ => None,
                 };
-                // It found them landed.
-                for append in zone.and_then(|zone| self.settle(zone)).into_iter().flatten() {
-                    append.land(&self.media, zone.expect("of this zone"));
+                // The drive executed the earlier appends to the zone before this operation.
+                for append in zone.and_then(|zone| self.execute_possible(zone)).into_iter().flatten() {
+                    append.execute(&self.media, zone.expect("of this zone"));
                 }
                 let _an_operation_that_the_drive_refuses_changes_nothing =
                     self.media.submit(OpId(op.0), what);
@@ -117,11 +117,11 @@ impl<'a> Replay<'a> {
             Event::Acked { op, at } => {
                 let zone = at.and_then(|at| self.media.geometry().zone_of(at));
                 let held = |appends: &Vec<Append>| appends.iter().any(|append| append.id.0 == op.0);
-                if let Some(zone) = zone.filter(|zone| self.held.get(zone).is_some_and(held)) {
-                    let left = self.settle(zone);
+                if let Some(zone) = zone.filter(|zone| self.pending.get(zone).is_some_and(held)) {
+                    let left = self.execute_possible(zone);
                     let missing = left.iter().flatten().any(|append| append.id.0 == op.0);
                     assert!(!missing, "{op:?} was acknowledged at {at:?}, which the medium has not come to");
-                    self.held.extend(left.map(|left| (zone, left)));
+                    self.pending.extend(left.map(|left| (zone, left)));
                 }
                 self.media.acknowledge(OpId(op.0));
             }
@@ -130,37 +130,37 @@ impl<'a> Replay<'a> {
     }
 
     /// Executes the appends whose addresses the write pointer has reached.
-    fn land(&mut self, zone: ZoneId) {
-        while let Some(appends) = self.held.get_mut(&zone) {
+    fn execute(&mut self, zone: ZoneId) {
+        while let Some(appends) = self.pending.get_mut(&zone) {
             let pointer = pointer(&self.media, zone);
             let Some(next) = appends.iter().position(|append| append.at == Some(pointer)) else { return };
             let append = appends.remove(next);
             if appends.is_empty() {
-                self.held.remove(&zone);
+                self.pending.remove(&zone);
             }
-            append.land(&self.media, zone);
+            append.execute(&self.media, zone);
         }
     }
 
-    /// Takes the appends that may come first: those without an address may lie below those with one. Gives the remaining
-    /// appends.
-    fn settle(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
+    /// Executes the appends whose addresses are reached, and appends without an address as far as later addresses need them. Gives
+    /// the remaining appends.
+    fn execute_possible(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
         loop {
-            self.land(zone);
-            let mut left = self.held.remove(&zone)?;
+            self.execute(zone);
+            let mut left = self.pending.remove(&zone)?;
             let Some(unknown) = left.iter().position(|append| append.at.is_none()) else { return Some(left) };
             if left.iter().all(|append| append.at.is_none()) {
                 return Some(left);
             }
-            left.remove(unknown).land(&self.media, zone);
-            self.held.insert(zone, left);
+            left.remove(unknown).execute(&self.media, zone);
+            self.pending.insert(zone, left);
         }
     }
 }
 
 impl Append {
-    fn land(&self, media: &Media, zone: ZoneId) {
-        let _which_no_longer_fits_is_open =
+    fn execute(&self, media: &Media, zone: ZoneId) {
+        let _an_append_that_no_longer_fits =
             media.append_late(self.id, zone, &self.data, self.how, self.submitted);
     }
 }
@@ -188,8 +188,7 @@ mod tests {
     use crate::Recorder;
     use crate::trace::Drive;
 
-    /// Appends in flight to two zones, again and again, with resets and writes between; gives what happened and the
-    /// medium at the end.
+    /// Appends to two zones with resets and writes between them. Gives the events and the medium at the end.
     fn workload(seed: u64, volatile: bool) -> (Drive, Vec<Event>, Media) {
         let drive = Drive::tiny(volatile);
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
@@ -212,7 +211,7 @@ mod tests {
                 if round == 1 {
                     device.flush().await.expect("flushed");
                 }
-                // While they fly.
+                // While the appends are in flight.
                 if round == 2 {
                     let _refused = device.append(ZoneId(9), data(9), Durability::Cached).await;
                     device.zone(ZoneId(0), Action::Reset).await.expect("reset");
@@ -223,7 +222,7 @@ mod tests {
                     device.zone(ZoneId(0), Action::Reset).await.expect("reset");
                 }
             }
-            let _flying = (
+            let _in_flight = (
                 device.append(ZoneId(0), data(1), Durability::Cached),
                 device.append(ZoneId(0), data(1), Durability::Cached),
             );
@@ -232,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_is_where_the_drive_said_after_every_cut() {
+    fn acknowledged_appends_are_at_their_addresses_after_every_cut() {
         let mut moved = 0;
         for seed in 0..30 {
             let (drive, events, end) = workload(seed, false);
-            let fates = Fates::of(&events);
-            let mut replay = Replay::new(drive.medium().expect("valid"), &fates);
+            let completions = Completions::of(&events);
+            let mut replay = Replay::new(drive.medium().expect("valid"), &completions);
             let mut known: BTreeMap<Lba, Buf> = BTreeMap::new();
             let mut submitted: BTreeMap<OpNumber, (ZoneId, Buf)> = BTreeMap::new();
             let (mut newest, mut resets) = (BTreeMap::new(), BTreeMap::new());
@@ -279,10 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn of_appends_in_flight_any_may_have_landed() {
+    fn any_appends_in_flight_may_be_on_the_medium() {
         let (drive, events, _) = workload(3, false);
-        let fates = Fates::of(&events);
-        let mut replay = Replay::new(drive.medium().expect("valid"), &fates);
+        let completions = Completions::of(&events);
+        let mut replay = Replay::new(drive.medium().expect("valid"), &completions);
         // The first round: ten appends.
         let last = events.iter().position(|e| matches!(e, Event::Acked { .. })).expect("some");
         events[..last].iter().for_each(|event| replay.step(event));

@@ -1,4 +1,4 @@
-//! Rules that are broken on purpose, to prove that the explorer notices.
+//! Rules that are broken on purpose, to prove that the explorer finds the loss.
 //!
 //! A rule can be broken with the cargo feature `broken-rules` only, which no release build has: without the feature
 //! [`BrokenRules`] has no field.
@@ -54,7 +54,8 @@ impl BrokenRules {
         ParallelWalOptions { broken_rule: self.engine, ..options }
     }
 
-    /// Whether two writes of one key are put in order. Where the writer keeps the order, the parallel WAL has no lock to leave out.
+    /// Whether the writer puts two writes of one key in order. A broken rule leaves out the writer's order where the parallel WAL
+    /// takes no key locks.
     pub(crate) fn keeps_key_order(self) -> bool {
         self.engine != Some(kv::parallel_wal::BrokenRule::KeyLocks)
     }

@@ -1,4 +1,4 @@
-//! The model of the namespace: names and the objects that they refer to.
+//! The model of the namespace: paths and their objects.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_moves_with_what_it_holds() {
+    fn a_rename_moves_a_directory_with_its_entries() {
         let mut tree = Tree::default();
         let file = Node::File { file: FileNo(0), kind: FileKind::Data };
         for path in ["/a", "/a/b", "/ab"] {

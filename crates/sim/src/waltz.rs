@@ -17,11 +17,12 @@ use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
-use crate::model::{Fault, Progress};
+use crate::drive::latency;
+use crate::model::{Fault, Progress, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
-use crate::recut::Recut;
 use crate::report::FailureKind;
+use crate::second_cut::SecondCut;
 use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
@@ -36,8 +37,8 @@ const JITTER: Duration = Duration::from_micros(50);
 const PATH: &str = "/waltz";
 /// Records that are appended after a recovery.
 const AFTER: usize = 4;
-/// The random stream that [`Use`] is drawn from.
-const USE: u64 = 7;
+/// The random stream that [`LogUse`] is drawn from.
+const LOG_USE: u64 = 7;
 
 /// A step of a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,18 +54,6 @@ enum Act {
         keep: u64,
     },
     Sync,
-}
-
-fn latency() -> Latency {
-    let micros = Duration::from_micros;
-    Latency {
-        read: micros(5),
-        write: micros(20),
-        flush: micros(50),
-        reset: micros(40),
-        finish: micros(30),
-        other: micros(5),
-    }
 }
 
 fn options(broken: BrokenRules) -> MountOptions {
@@ -145,7 +134,7 @@ async fn run(
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x5741_4c54_5a00));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
-    let Use { log, close } = Use::of(salt, 0);
+    let LogUse { log, close } = LogUse::of(salt, 0);
     let (log, _) = fs.parallel_log(PATH, &log).await?;
     fs.sync().await?;
     recorder.ready();
@@ -171,18 +160,18 @@ async fn run(
     Ok(())
 }
 
-/// How a workload uses its log. Each field is drawn by itself, independently of the drive.
-struct Use {
+/// How a workload uses its log. Each field is drawn independently of the others and of the drive.
+struct LogUse {
     log: ParallelOptions,
     /// Whether the workload closes the log at its end.
     close: bool,
 }
 
-impl Use {
+impl LogUse {
     /// The use of a log in the recording of a workload, and after a recovery from the recording.
-    fn of(salt: u64, place: u64) -> Use {
-        let mut rng = Rng::at(salt, &[USE, place]);
-        Use {
+    fn of(salt: u64, place: u64) -> LogUse {
+        let mut rng = Rng::at(salt, &[LOG_USE, place]);
+        LogUse {
             log: ParallelOptions {
                 open: 64,
                 batching: if rng.chance(75) { Batching::Auto } else { Batching::Each },
@@ -217,7 +206,7 @@ impl Shared {
                     match self.log.append(&record, sync).await {
                         Ok(ticket) => {
                             last = Some(ticket);
-                            self.recorder.attempt(note(WRITERS + me, ticket.0));
+                            self.recorder.attempt(as_step(WRITERS + me, ticket.0));
                             self.acknowledged.lock().insert(step);
                             if sync {
                                 self.promise(before.into_iter().chain([step]));
@@ -225,7 +214,7 @@ impl Shared {
                         }
                         Err(error) if error.kind() == ErrorKind::NoSpace => {
                             // The n-th note belongs to the n-th append.
-                            self.recorder.attempt(note(WRITERS + me, u64::from(u32::MAX)));
+                            self.recorder.attempt(as_step(WRITERS + me, u64::from(u32::MAX)));
                             self.retire(me, 0)?;
                         }
                         Err(error) => return Err(error),
@@ -257,7 +246,7 @@ impl Shared {
 
     fn retire(&self, me: usize, keep: u64) -> fs::Result<()> {
         let below = self.log.acknowledged().0.saturating_sub(keep);
-        self.recorder.attempt(note(2 * WRITERS + me, below));
+        self.recorder.attempt(as_step(2 * WRITERS + me, below));
         self.log.retire(Ticket(below))
     }
 
@@ -271,13 +260,13 @@ impl Shared {
 }
 
 /// A number recorded as a step.
-fn note(task: usize, number: u64) -> Step {
+fn as_step(task: usize, number: u64) -> Step {
     Plan::step(task, usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 /// A record of the trace. Places are indices of events.
 #[derive(Debug)]
-struct Note {
+struct AppendNote {
     writer: usize,
     index: usize,
     begun: usize,
@@ -289,7 +278,7 @@ struct Note {
 
 /// Checks images of one workload.
 pub(crate) struct WaltzOracle {
-    notes: BTreeMap<Vec<u8>, Note>,
+    notes: BTreeMap<Vec<u8>, AppendNote>,
     options: MountOptions,
 }
 
@@ -301,7 +290,7 @@ impl WaltzOracle {
         let salt = trace.seed ^ trace.workload;
         let mut notes = BTreeMap::new();
         for (writer, acts) in plan.iter().enumerate() {
-            let (mut open, mut last): (Option<Note>, Option<Vec<u8>>) = (None, None);
+            let (mut open, mut last): (Option<AppendNote>, Option<Vec<u8>>) = (None, None);
             for (place, event) in trace.events.iter().enumerate() {
                 let Event::Attempt { step } = event else { continue };
                 let (task, index) = Plan::place(*step);
@@ -317,7 +306,7 @@ impl WaltzOracle {
                     match acts.get(index) {
                         Some(Act::Append { .. }) => {
                             let (begun, acknowledged, ticket, void) = (place, None, None, None);
-                            open = Some(Note { writer, index, begun, acknowledged, ticket, void });
+                            open = Some(AppendNote { writer, index, begun, acknowledged, ticket, void });
                         }
                         Some(Act::Void) => {
                             if let Some(note) = last.take().and_then(|record| notes.get_mut(&record)) {
@@ -341,11 +330,11 @@ impl WaltzOracle {
     fn judge(&self, progress: &Progress, found: &Found) -> Vec<Fault> {
         let mut faults = Vec::new();
         let attempted = |task: usize| progress.attempted.get(task).copied().unwrap_or(0);
-        let begun = |note: &Note| note.index < attempted(note.writer);
+        let begun = |note: &AppendNote| note.index < attempted(note.writer);
         let retired = (0..WRITERS).map(|n| attempted(2 * WRITERS + n).saturating_sub(1)).max().unwrap_or(0);
-        let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
-        if there.len() < found.len() || !found.is_sorted_by(|(a, _), (b, _)| a < b) {
-            faults.push(fault(FailureKind::Invented, "records are there twice, or out of order"));
+        let present: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
+        if present.len() < found.len() || !found.is_sorted_by(|(a, _), (b, _)| a < b) {
+            faults.push(fault(FailureKind::Invented, "records are present twice, or out of order"));
         }
         let mut latest = 0;
         for (ticket, record) in found {
@@ -358,7 +347,7 @@ impl WaltzOracle {
                 faults.push(fault(FailureKind::Invented, what));
             }
             if note.void.is_some_and(|(step, _)| progress.is_promised(note.writer, step)) {
-                let what = format!("record {}.{} was taken back", note.writer, note.index);
+                let what = format!("record {}.{} was voided", note.writer, note.index);
                 faults.push(fault(FailureKind::Invented, what));
             }
             latest = latest.max(note.begun);
@@ -366,14 +355,15 @@ impl WaltzOracle {
         for (record, note) in &self.notes {
             let gone = note.ticket.is_some_and(|ticket| ticket.0 < retired as u64)
                 || note.void.is_some_and(|(step, _)| step < attempted(note.writer));
-            if gone || there.contains(record.as_slice()) {
+            if gone || present.contains(record.as_slice()) {
                 continue;
             }
             if progress.is_promised(note.writer, note.index) {
                 let what = format!("record {}.{} was promised", note.writer, note.index);
                 faults.push(fault(FailureKind::Lost, what));
             } else if note.acknowledged.is_some_and(|at| at < latest) {
-                let what = format!("record {}.{}, and one begun after it is there", note.writer, note.index);
+                let what =
+                    format!("record {}.{}, and one begun after it is present", note.writer, note.index);
                 faults.push(fault(FailureKind::Lost, what));
             }
         }
@@ -383,7 +373,7 @@ impl WaltzOracle {
     async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
-        match self.look(&device).await {
+        match self.read_back(&device).await {
             Err(e) => vec![fault(FailureKind::Mount, e)],
             Ok(found) => {
                 let mut faults = self.judge(progress, &found);
@@ -394,7 +384,7 @@ impl WaltzOracle {
     }
 
     /// Opens the log, reads all records, and closes the log and the file system.
-    async fn look(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
+    async fn read_back(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
         let (log, found) = open(&fs, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
         log.close().await?;
@@ -422,11 +412,11 @@ impl WaltzOracle {
                 return faults;
             }
         };
-        let mut cut = Recut::of(image, recorder.take(), rng);
+        let mut cut = SecondCut::of(image, recorder.take(), rng);
         let place = cut.place();
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(cut.image(), "emu:image", Latency::NONE, Arc::clone(driver));
-        let second = match self.look(&device).await {
+        let second = match self.read_back(&device).await {
             Ok(found) => found,
             Err(e) => {
                 faults.push(fault(FailureKind::Mount, format!("after a second cut: {e}")));
@@ -436,12 +426,12 @@ impl WaltzOracle {
         let (after, before): (Found, Found) = second.into_iter().partition(|(_, r)| r.starts_with(b"after"));
         faults.extend(self.judge(progress, &before));
         if cut.ready && between.is_some_and(|between| between != before) {
-            faults.push(fault(FailureKind::Lost, "an opening had shown other records"));
+            faults.push(fault(FailureKind::Lost, "an earlier opening showed other records"));
         }
-        // The records were appended one after the other.
+        // The records were appended in order, each after the acknowledgement of the one before.
         let wanted = (0..cut.begun.len()).map(after_record);
         if !after.iter().map(|(_, record)| record.clone()).eq(wanted.take(after.len())) {
-            faults.push(fault(FailureKind::Invented, "what was written after the recovery is not as it was"));
+            faults.push(fault(FailureKind::Invented, "records written after the recovery differ"));
         }
         let promised = cut.promised.len();
         if after.len() < promised {
@@ -463,7 +453,7 @@ impl WaltzOracle {
         salt: u64,
     ) -> fs::Result<Found> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
-        let (log, found) = open(&fs, &Use::of(salt, 1).log).await?;
+        let (log, found) = open(&fs, &LogUse::of(salt, 1).log).await?;
         recorder.ready();
         for n in 0..AFTER {
             recorder.attempt(Step(n as u64));
@@ -475,7 +465,7 @@ impl WaltzOracle {
     }
 }
 
-fn record_of(salt: u64, acts: &[Act], note: &Note) -> Option<Vec<u8>> {
+fn record_of(salt: u64, acts: &[Act], note: &AppendNote) -> Option<Vec<u8>> {
     match acts.get(note.index) {
         Some(Act::Append { len, .. }) => Some(content(salt, note.writer, note.index, *len)),
         _ => None,
@@ -500,10 +490,6 @@ async fn checked(device: &Arc<dyn ZonedDevice>) -> Vec<Fault> {
         Ok(report) => report.problems.into_iter().map(|p| fault(FailureKind::Check, p)).collect(),
         Err(e) => vec![fault(FailureKind::Check, e)],
     }
-}
-
-fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
-    Fault { kind, what: what.to_string() }
 }
 
 impl Oracle for WaltzOracle {
@@ -532,7 +518,7 @@ mod tests {
             let acknowledged = oracle.notes.values().filter(|note| note.acknowledged.is_some()).count();
             let voided = oracle.notes.values().filter(|note| note.void.is_some()).count();
             let promised = trace.events.iter().filter(|e| matches!(e, Event::Acknowledged { .. })).count();
-            println!("workload {workload}: {acknowledged} records, {voided} taken back, {promised} promises");
+            println!("workload {workload}: {acknowledged} records, {voided} voided, {promised} promises");
             assert!(acknowledged * 10 > WRITERS * STEPS * 7, "{acknowledged}");
             assert!(promised * 2 > acknowledged && voided > 3, "{promised}, {voided}");
         }
@@ -540,8 +526,8 @@ mod tests {
 
     #[test]
     fn every_use_of_a_log_comes_on_drives_without_a_volatile_cache() {
-        // Those alone have logs over several zones, and the explorer gives them to every fourth workload.
-        let used = (3..400).step_by(4).map(|workload| Use::of(1 ^ workload, 0));
+        // Only logs on such drives are striped over several zones. Every fourth workload has such a drive.
+        let used = (3..400).step_by(4).map(|workload| LogUse::of(1 ^ workload, 0));
         let seen: BTreeSet<_> = used.map(|used| (used.log.batching, used.log.zones, used.close)).collect();
         assert_eq!(seen.len(), 2 * 3 * 2, "{seen:?}");
     }

@@ -1,12 +1,12 @@
-//! Proof that the explorer notices: each broken rule is found, and the same seeds with the rule intact are clean.
+//! Proof that the explorer finds defects: each broken rule is found, and the same seeds with the rule intact are clean.
 
 use fs::BrokenRule;
 use kv::parallel_wal::BrokenRule as WalRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Report, Target, crash};
 
-/// A broken rule must show within this many states.
+/// States within which a broken rule must show.
 const STATES: u64 = 4000;
-/// And the intact one stays clean over this many.
+/// States that are explored with the rule intact.
 const CLEAN: u64 = 400;
 
 fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) -> Report {
@@ -16,12 +16,12 @@ fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) 
     crash(&options).expect("the exploration runs")
 }
 
-/// Gives what the first failure says.
+/// Breaks a rule and gives the description of the first failure.
 fn is_found(target: Target, seed: u64, broken_rule: BrokenRule) -> String {
     let report = run(target, seed, STATES, Some(broken_rule));
     assert!(
         report.lost + report.invented + report.mount_failures > 0,
-        "{broken_rule:?} was not noticed in {} states",
+        "{broken_rule:?} was not found in {} states",
         report.states
     );
     let clean = run(target, seed, CLEAN, None);
@@ -51,7 +51,7 @@ fn a_reset_before_the_metadata_is_durable_is_found() {
 }
 
 #[test]
-fn a_log_that_keeps_what_lies_behind_a_gap_is_found() {
+fn a_log_that_keeps_entries_behind_a_gap_is_found() {
     is_found(Target::Log, 17, BrokenRule::Gap);
 }
 
@@ -71,12 +71,12 @@ fn a_parallel_log_that_syncs_without_a_flush_is_found() {
 }
 
 #[test]
-fn a_parallel_log_that_keeps_entries_without_what_they_need_is_found() {
+fn a_parallel_log_that_keeps_entries_whose_needs_are_missing_is_found() {
     is_found(Target::Waltz, 22, BrokenRule::Needs);
 }
 
 #[test]
-fn a_parallel_log_that_writes_no_voids_is_found() {
+fn a_parallel_log_that_writes_no_void_entries_is_found() {
     is_found(Target::Waltz, 23, BrokenRule::Void);
 }
 
@@ -91,7 +91,7 @@ fn an_engine_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
 }
 
 #[test]
-fn on_an_array_it_is_found_too_and_its_trace_replays() {
+fn an_engine_on_an_array_whose_sync_does_not_flush_is_found_and_its_trace_replays() {
     is_found_in_the_engine_and_replays(true);
 }
 
@@ -112,7 +112,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
     let again = crash(&again).expect("runs");
     assert_eq!(again.states, 1);
-    // One state may fail in several ways; which one is met first, and after a second cut which at all, is up to RocksDB's threads.
+    // One state may fail in several ways. RocksDB's threads decide which failure a replay meets.
     let same = |f: &sim::Failure| f.state == failure.state;
     assert!(again.failures.iter().any(same), "{failure:?} is not among {again:?}");
 }
@@ -132,8 +132,8 @@ fn a_failure_names_the_command_that_replays_it() {
     assert!(again.failures.iter().any(|f| f.what == failure.what), "{failure:?} is not among {again:?}");
 }
 
-/// The same of the engine, on RocksDB: with any of the seeds, each over so many states. Its recordings differ from run to run, so
-/// that no single one is sure to show it.
+/// Breaks a rule under the target engine, with one seed after the other, each over `states` states. Recordings differ from run to
+/// run, so that no single seed is sure to show the defect.
 fn is_found_in_the_engine(
     seeds: impl IntoIterator<Item = u64>,
     states: u64,
@@ -156,26 +156,26 @@ fn is_found_in_the_engine(
             return;
         }
     }
-    panic!("{broken_rule:?} and {broken_engine:?} were not noticed in {looked_at} states");
+    panic!("{broken_rule:?} and {broken_engine:?} were not found in {looked_at} states");
 }
 
-/// And with whatever workloads a seed begins with.
+/// [`is_found_in_the_engine`] with one seed and many workloads.
 fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
     is_found_in_the_engine([seed], 10 * STATES, broken_rule, broken_engine);
 }
 
 #[test]
-fn an_engine_without_stripes_is_found() {
+fn an_engine_without_key_locks_is_found() {
     shows_in_any_engine(41, None, Some(WalRule::KeyLocks));
 }
 
 #[test]
-fn an_engine_that_leaves_what_was_refused_in_its_log_is_found() {
+fn an_engine_whose_log_keeps_refused_batches_is_found() {
     shows_in_any_engine(42, None, Some(WalRule::Void));
 }
 
 #[test]
-fn an_engine_that_merges_again_what_is_in_tables_is_found() {
+fn an_engine_that_repeats_merges_of_tables_is_found() {
     shows_in_any_engine(44, None, Some(WalRule::Marks));
 }
 
@@ -186,30 +186,30 @@ fn an_engine_that_marks_merges_alone_is_found() {
 
 #[test]
 fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
-    // The first workload of these writes each record alone, by stripes, syncs seldom, and has zones of a few records.
+    // The first workload of each seed appends each record alone under key locks, syncs seldom, and has zones of a few records.
     let leave_many_zones =
         [71, 72, 76, 86, 98, 150, 152, 181, 183, 192, 201, 8, 241, 288, 303, 379, 405, 410];
     is_found_in_the_engine(leave_many_zones, 500, Some(BrokenRule::Replacement), None);
 }
 
-/// The first workload of these has no merges, goes by stripes, syncs seldom, flushes one family past the engine again and again, and
-/// has zones of a few records.
+/// Seeds whose first workload has no merges, takes key locks, syncs seldom, often flushes one family past the parallel WAL, and has
+/// zones of a few records.
 const FLUSH_PAST: [u64; 12] = [71, 150, 72, 526, 433, 8, 241, 288, 379, 152, 410, 303];
 
 #[test]
-fn an_engine_that_takes_a_flush_of_one_family_for_one_of_all_is_found() {
+fn an_engine_that_takes_a_flush_of_one_family_for_a_flush_of_all_is_found() {
     is_found_in_the_engine(FLUSH_PAST, 500, None, Some(WalRule::OtherFamilies));
 }
 
 #[test]
-fn an_engine_whose_log_keeps_entries_without_what_they_need_is_found() {
-    // The first workload of these shows it in one state of some dozens.
-    let lose_what_others_need = [106, 111, 112, 110, 100, 101, 104, 113, 109];
-    is_found_in_the_engine(lose_what_others_need, 500, Some(BrokenRule::Needs), None);
+fn an_engine_whose_log_keeps_entries_whose_needs_are_missing_is_found() {
+    // The first workload of each seed shows the loss in one state of some dozens.
+    let seeds = [106, 111, 112, 110, 100, 101, 104, 113, 109];
+    is_found_in_the_engine(seeds, 500, Some(BrokenRule::Needs), None);
 }
 
 #[test]
-fn an_engine_whose_log_writes_no_voids_is_found() {
+fn an_engine_whose_log_writes_no_void_entries_is_found() {
     shows_in_any_engine(48, Some(BrokenRule::Void), None);
 }
 
@@ -234,7 +234,7 @@ fn is_found_in_modelled_tables(seeds: impl IntoIterator<Item = u64>, broken_rule
         assert!(clean.is_clean(), "with the rule intact: {clean:?}");
         return;
     }
-    panic!("{broken_rule:?} was not noticed in {states} states");
+    panic!("{broken_rule:?} was not found in {states} states");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_table_that_is_ingested_without_marks_is_found() {
     is_found_in_modelled_tables([52, 54, 55, 56, 57, 58, 59, 60], TablesRule::IngestionMarks);
 }
 
-/// The same of a rule of the array.
+/// Breaks a rule of the array.
 fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
     let run = |array, states| {
         let broken_rules = BrokenRules { array, ..BrokenRules::default() };
@@ -260,8 +260,8 @@ fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
         crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
     };
     let report = run(Some(broken_rule), 10 * STATES);
-    assert!(!report.is_clean(), "{broken_rule:?} was not noticed in {} states", report.states);
-    // It is the broken rule that fails: as many states are clean with it intact.
+    assert!(!report.is_clean(), "{broken_rule:?} was not found in {} states", report.states);
+    // The same number of states is clean with the rule intact.
     let clean = run(None, report.states.max(CLEAN));
     assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }
@@ -292,12 +292,12 @@ fn a_write_hole_that_an_array_leaves_is_found() {
 }
 
 #[test]
-fn hidden_blocks_that_an_array_forgets_are_found() {
+fn stale_rows_that_an_array_forgets_are_found() {
     is_found_in_an_array(36, array::BrokenRule::StaleRows);
 }
 
 #[test]
-fn a_zone_in_the_swap_zone_that_an_array_forgets_is_found() {
+fn a_zone_rewrite_that_an_array_forgets_is_found() {
     is_found_in_an_array(37, array::BrokenRule::ZoneRewrite);
 }
 
@@ -311,11 +311,11 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
     is_found_in_an_array(39, array::BrokenRule::FlushedSlots);
 }
 
-/// The first workload of these writes as the server does: whoever writes keeps the order of keys, on one thread, two or four. Eight
-/// batches or more are refused.
+/// Seeds whose first workload writes as the server does: the writer keeps the order of keys, on one, two or four threads. Eight batches
+/// or more are refused.
 const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
-/// Broken rules of the log show there, too.
+/// Breaks a rule under the target engine, in workloads of ordered writes.
 fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
     for seed in ORDERED {
         let directory = tempfile::tempdir().expect("a directory");
@@ -336,15 +336,15 @@ fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Op
             return;
         }
     }
-    panic!("{broken_rule:?} and {broken_engine:?} were not noticed");
+    panic!("{broken_rule:?} and {broken_engine:?} were not found");
 }
 
 #[test]
-fn an_engine_of_ordered_writes_that_leaves_what_was_refused_in_its_log_is_found() {
+fn an_engine_of_ordered_writes_whose_log_keeps_refused_batches_is_found() {
     is_found_in_ordered_writes(None, Some(WalRule::Void));
 }
 
 #[test]
-fn an_engine_of_ordered_writes_whose_log_writes_no_voids_is_found() {
+fn an_engine_of_ordered_writes_whose_log_writes_no_void_entries_is_found() {
     is_found_in_ordered_writes(Some(BrokenRule::Void), None);
 }

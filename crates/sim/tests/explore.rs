@@ -1,4 +1,4 @@
-//! The exploration that CI runs: every count is zero. `FURROW_CRASH_STATES=N` asks for N states per target.
+//! Explorations of every target: every count is zero. `FURROW_CRASH_STATES=N` asks for N states per target.
 
 use std::fmt::Write as _;
 
@@ -60,6 +60,6 @@ fn no_power_cut_breaks_the_engine_on_an_array() {
 }
 
 #[test]
-fn an_array_loses_nothing() {
+fn no_power_cut_breaks_an_array() {
     explore(Target::Array, 4, 4_000);
 }

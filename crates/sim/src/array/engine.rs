@@ -4,7 +4,7 @@
 //! Workload and oracle are the engine's. The events are those of the drives below the array, with the steps of the workload
 //! among them. RocksDB runs threads of its own: the recording is saved, and a replay reads the file. Cuts and failures are
 //! those of the target `array`. In one state of a few the mount is cut too; in as many the database is written on and the
-//! power is cut again during that.
+//! power is cut again during those writes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency};
 
-use super::probe::Bench;
-use super::record::{Entry, Record, Stand};
-use super::shape::{Loss, Shape};
-use super::stack::{WITH_LESS, cuts, mounts_cut, open, steps, tell_cuts};
+use super::probe::ImageDrives;
+use super::record::{Entry, RecordedArray, Recording};
+use super::shape::{DriveFailure, Shape};
+use super::stack::{WITH_LESS, add_mount_cuts, cuts, mounts_cut, open, steps};
 use super::states::{self, Cut};
-use crate::engine::{self, EngineOracle, Ground, JITTER, Recorded, TAIL};
+use crate::engine::{self, BaseDevice, EngineOracle, JITTER, Recorded, TAIL};
 use crate::model::Fault;
 use crate::oracle::{Probe, TWICE};
-use crate::recut::Images;
 use crate::report::FailureKind;
+use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
-/// Latest time at which a drive fails, in us.
+/// Latest time at which a drive fails, in microseconds.
 const SOON: u64 = 60_000;
 
 /// Runs a workload on an array and records it. Threads make every recording different.
@@ -45,15 +45,15 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
         let open = options.broken_rules.of_array(OpenOptions::default());
-        let stand = block_on(&*driver, Stand::new(&shape, &drives, JITTER, open, sink))?;
+        let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, JITTER, open, sink))?;
         let sink = Arc::clone(&journal);
         let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
-        let recorder = Recorder::above(stand.device(), JITTER, TAIL, steps);
+        let recorder = Recorder::above(recorded.device(), JITTER, TAIL, steps);
         let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(SOON));
         std::thread::scope(|scope| {
-            let befallen = scope.spawn(|| block_on(&*driver, stand.befall(&shape, &drives, when)));
+            let injected = scope.spawn(|| block_on(&*driver, recorded.inject_failure(&shape, &drives, when)));
             engine::work((seed, workload), volatile_cache, &recorder, options.broken_rules)?;
-            befallen.join().unwrap_or_else(|_| Err("a panic".into())).map(|_| ())
+            injected.join().unwrap_or_else(|_| Err("a panic".into())).map(|_| ())
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
     };
@@ -75,10 +75,10 @@ pub(crate) fn explore(
     if drive_of(&shape) != trace.drive {
         return Err(Error::Replay("its drives are not those of this build".into()));
     }
-    let record = Record { shape, entries: entries(trace), trace: saved.map(Path::to_owned) };
+    let record = Recording { shape, entries: entries(trace), trace: saved.map(Path::to_owned) };
     let options = &CrashOptions { seed: trace.seed, on_array: true, ..options.clone() };
     let stack = Stack { options, oracle: EngineOracle::new(trace, options.broken_rules) };
-    let judge = |cut: &Cut<()>, loss, images, seed| stack.judge(cut.entry, loss, images, seed);
+    let judge = |cut: &Cut<()>, failure, images, seed| stack.judge(cut.entry, failure, images, seed);
     // The judge finds the steps before a cut by the cut's place among the events.
     let cuts = cuts(&record, (), |(), _| {}, |(), ()| {});
     states::explore(options, (&record, trace.workload), states, cuts, &judge)
@@ -122,7 +122,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
                 events.push(event);
             }
             Entry::Step(event) => events.push(event),
-            Entry::Did(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
+            Entry::Marked(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
         }
     }
     events
@@ -150,16 +150,16 @@ struct Stack<'a> {
 }
 
 impl Stack<'_> {
-    fn judge(&self, cut: usize, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
+    fn judge(&self, cut: usize, failure: DriveFailure, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
         let mount = engine::mount_options(self.options.broken_rules);
         let cuts = mounts_cut(&mut images, &mut rng, self.options, &mount);
-        let mut faults = match loss {
-            Loss::After(drive) => {
-                let bench = bench(images);
-                let mut faults = self.look(&bench, None, rng.draw(), cut);
+        let mut faults = match failure {
+            DriveFailure::After(drive) => {
+                let drives = image_drives(images);
+                let mut faults = self.judge_mount(&drives, None, rng.draw(), cut);
                 if faults.is_empty() {
-                    faults = self.look(&bench, Some(drive), rng.draw(), cut);
+                    faults = self.judge_mount(&drives, Some(drive), rng.draw(), cut);
                     faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
                 }
                 faults
@@ -168,14 +168,14 @@ impl Stack<'_> {
                 let probe = Probe { twice: true, seed: rng.draw(), event: cut };
                 self.oracle.twice(images, self, probe)
             }
-            _ => self.look(&bench(images), None, rng.draw(), cut),
+            _ => self.judge_mount(&image_drives(images), None, rng.draw(), cut),
         };
-        tell_cuts(&mut faults, cuts);
+        add_mount_cuts(&mut faults, cuts);
         faults
     }
 
-    fn look(&self, bench: &Bench, without: Option<usize>, seed: u64, cut: usize) -> Vec<Fault> {
-        match block_on(&*bench.driver, open(bench, without, self.options)) {
+    fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, seed: u64, cut: usize) -> Vec<Fault> {
+        match block_on(&*drives.driver, open(drives, without, self.options)) {
             Ok(device) => self.oracle.once(&device, seed, cut),
             Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
         }
@@ -183,20 +183,20 @@ impl Stack<'_> {
 }
 
 /// RocksDB's threads need the real clock.
-fn bench(images: Images) -> Bench {
-    Bench::on(RealDriver::new(), images, 0, Latency::NONE)
+fn image_drives(images: Images) -> ImageDrives {
+    ImageDrives::on(RealDriver::new(), images, 0, Latency::NONE)
 }
 
-impl Ground for Stack<'_> {
+impl BaseDevice for Stack<'_> {
     fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
-        let bench = bench(images);
-        block_on(&*bench.driver, open(&bench, None, self.options)).map_err(|e| format!("the array: {e}"))
+        let drives = image_drives(images);
+        block_on(&*drives.driver, open(&drives, None, self.options)).map_err(|e| format!("the array: {e}"))
     }
 
     fn recorded(&self, images: Images) -> std::result::Result<Recorded, String> {
         let journal: Arc<Mutex<Vec<(usize, Event)>>> = Arc::default();
         let numbers: Vec<usize> = images.iter().map(|(number, _)| *number).collect();
-        let drives = bench(images).devices(None);
+        let drives = image_drives(images).devices(None);
         let first = Recorder::new(Arc::clone(drives.first().ok_or("no drive")?), Duration::ZERO);
         let sibling = |(number, drive): (usize, Arc<dyn ZonedDevice>)| {
             let journal = Arc::clone(&journal);

@@ -7,8 +7,8 @@
 //!
 //! Every state is mounted, compared with the model and read again. One state in a few is written on or rebuilt, cut again and
 //! mounted again; in one in a few the mount itself is cut. In some rebuilds another drive cannot read a few blocks: a row that
-//! two drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a lost
-//! zone, as if two drives lacked their parts of the zone; a reset gives the zone back.
+//! two drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a
+//! failed zone, as if two drives lacked their parts of the zone; a reset makes the zone usable again.
 //!
 //! A state is the images of the present drives and the drive that fails after the mount. Equal states count once.
 
@@ -24,7 +24,7 @@ mod workload;
 
 use crate::array::model::ZonesModel;
 use crate::array::probe::{Probe, State};
-use crate::array::record::{Entry, Record};
+use crate::array::record::{Entry, Recording};
 use crate::array::shape::ZONES;
 use crate::array::states::Cut;
 use crate::{CrashOptions, Report, Result};
@@ -32,17 +32,17 @@ use crate::{CrashOptions, Report, Result};
 /// Explores; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     states::spread(options, |workload, share| {
-        let record = Record::of(options, workload)?;
-        let judge = |cut: &Cut<ZonesModel>, loss, images, seed| {
+        let record = Recording::of(options, workload)?;
+        let judge = |cut: &Cut<ZonesModel>, failure, images, seed| {
             let (shape, broken) = (&record.shape, options.broken_rules);
-            Probe::new(&State { shape, loss, model: &cut.model, broken }, seed).run(images)
+            Probe::new(&State { shape, failure, model: &cut.model, broken }, seed).run(images)
         };
         states::explore(options, (&record, workload), share, cuts(&record), &judge)
     })
 }
 
 /// Every point at which the power may be cut.
-fn cuts(record: &Record) -> Vec<Cut<ZonesModel>> {
+fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
     let mut model = ZonesModel::new(ZONES as usize);
     let (mut promises, mut ready, mut replaced) = (0, false, false);
     let mut cuts = Vec::new();
@@ -55,7 +55,7 @@ fn cuts(record: &Record) -> Vec<Cut<ZonesModel>> {
                 }
                 open = ready;
             }
-            Entry::Did(mark) => {
+            Entry::Marked(mark) => {
                 model.apply(mark);
                 promises += u64::from(mark.is_promise());
                 if let Some(cut) = cuts.last_mut().filter(|_| open && mark.is_promise()) {

@@ -8,7 +8,7 @@ use zoned::ZoneState;
 use crate::model::Fault;
 use crate::report::FailureKind;
 
-/// The digest of a block whose read may fail, and does.
+/// The digest of a block whose read fails with a media error that the model allows.
 pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
 
 /// A step of the workload, or the answer to one.
@@ -46,14 +46,14 @@ pub(crate) enum Mark {
     Finished {
         zone: usize,
     },
-    /// The zone's content is about to be declared lost.
-    Losing {
+    /// The zone is about to be failed.
+    FailingZone {
         zone: usize,
     },
-    Lost {
+    ZoneFailed {
         zone: usize,
     },
-    /// The reset of a lost zone was refused, as a drive is missing.
+    /// The reset of a failed zone was refused, because a drive is missing.
     Refused {
         zone: usize,
     },
@@ -68,7 +68,7 @@ impl Mark {
                 | Mark::Flushed { .. }
                 | Mark::Reset { .. }
                 | Mark::Finished { .. }
-                | Mark::Lost { .. }
+                | Mark::ZoneFailed { .. }
         )
     }
 }
@@ -89,9 +89,9 @@ struct Life {
     gone: bool,
     /// A mount showed the zone full: blocks above the content's end read as any value.
     full: bool,
-    /// The content may be declared lost (`losing`), and is (`lost`).
-    losing: bool,
-    lost: bool,
+    /// The zone may be failed (`failing`), and is (`failed`).
+    failing: bool,
+    failed: bool,
 }
 
 /// Lives that are kept of a zone. A power cut may undo a reset that no flush covers.
@@ -135,10 +135,10 @@ impl ZonesModel {
         let life = |shown: &Shown| {
             let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
-            let lost = shown.state == ZoneState::Offline;
+            let failed = shown.state == ZoneState::Offline;
             vec![Life {
-                losing: lost,
-                lost,
+                failing: failed,
+                failed,
                 blocks: Arc::new(shown.blocks.clone()),
                 acked: known,
                 durable: known,
@@ -180,7 +180,7 @@ impl ZonesModel {
                     }
                 }
                 if *durable {
-                    // Old and new content never mix: what came before is over.
+                    // Old and new content never mix: earlier lives have ended.
                     lives.iter_mut().take(at).for_each(|life| life.gone = true);
                 }
             }
@@ -197,8 +197,8 @@ impl ZonesModel {
                     lives.drain(..extra);
                 }
             }
-            Mark::Losing { zone } => self.last(*zone, |life| life.losing = true),
-            Mark::Lost { zone } => self.last(*zone, |life| life.lost = true),
+            Mark::FailingZone { zone } => self.last(*zone, |life| life.failing = true),
+            Mark::ZoneFailed { zone } => self.last(*zone, |life| life.failed = true),
             Mark::Refused { zone } => self.last(*zone, |life| life.ending = false),
             Mark::Finishing { zone } => self.last(*zone, |life| life.finishing = true),
             Mark::Finished { zone } => self.last(*zone, |life| life.finished = true),
@@ -226,7 +226,7 @@ impl ZonesModel {
             if reset || verdicts.iter().any(Option::is_none) {
                 continue;
             }
-            // The newest life says best what is wrong.
+            // The fault of the newest life describes the zone.
             if let Some(Some((kind, what))) = verdicts.drain(..).next() {
                 faults.push(Fault { kind, what: format!("zone {zone}: {what}") });
             }
@@ -238,8 +238,8 @@ impl ZonesModel {
     pub(crate) fn judge_again(first: &[Shown], second: &[Shown], worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
-            // A part that wears out makes the zone read-only, and without its drive it is as before. Of a full one what is
-            // behind its end is not shown while it is read-only.
+            // A worn physical zone makes the logical zone read-only; without its drive the zone has its earlier state. A full
+            // zone that is read-only shows no blocks above the content's end.
             let as_worn =
                 worn.filter(|worn| worn.zone == zone).is_some_and(|worn| match (a.state, b.state) {
                     (_, ZoneState::Offline) => worn.offline,
@@ -251,7 +251,7 @@ impl ZonesModel {
             if a != b && !as_worn {
                 let (from, to) = ((a.state, a.blocks.len()), (b.state, b.blocks.len()));
                 let what =
-                    format!("zone {zone} changed when a drive was lost after the mount: {from:?}, {to:?}");
+                    format!("zone {zone} changed when a drive failed after the mount: {from:?}, {to:?}");
                 faults.push(Fault { kind: FailureKind::Lost, what });
             }
         }
@@ -278,20 +278,20 @@ fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Op
         return Some((FailureKind::Invented, format!("a life that is over: {}", about())));
     }
     if state == ZoneState::Offline {
-        let may = life.losing || worn.is_some_and(|worn| worn.offline);
+        let may = life.failing || worn.is_some_and(|worn| worn.offline);
         return (!may).then(|| (FailureKind::Lost, about()));
     }
     let read_only = state == ZoneState::ReadOnly;
     if read_only && worn.is_none() {
         return Some((FailureKind::Lost, about()));
     }
-    if life.lost {
-        return Some((FailureKind::Invented, format!("a life that was lost: {}", about())));
+    if life.failed {
+        return Some((FailureKind::Invented, format!("a life that was failed: {}", about())));
     }
     if state == ZoneState::Empty {
         return (life.durable > 0).then(|| (FailureKind::Lost, about()));
     }
-    // What is behind the end of a full one is not shown while it is read-only.
+    // A full zone that is read-only shows no blocks above the content's end.
     let durable = if read_only && life.full { life.durable.min(pointer) } else { life.durable };
     if !full && pointer < durable {
         return Some((FailureKind::Lost, about()));
@@ -353,16 +353,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_zone_stays_so_until_a_reset() {
+    fn a_failed_zone_stays_failed_until_a_reset() {
         let mut model = model(&[
             Mark::Write { zone: 0, blocks: vec![1] },
             Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
         ]);
         assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
-        model.apply(&Mark::Losing { zone: 0 });
+        model.apply(&Mark::FailingZone { zone: 0 });
         assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
         assert_eq!(kinds(&model, ZoneState::Closed, &[1]), []);
-        model.apply(&Mark::Lost { zone: 0 });
+        model.apply(&Mark::ZoneFailed { zone: 0 });
         assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
         for (state, blocks) in
             [(ZoneState::Closed, &[1][..]), (ZoneState::Full, &[1]), (ZoneState::Empty, &[])]
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worn_zone_is_read_only_and_holds_what_it_held() {
+    fn a_worn_zone_is_read_only_and_keeps_its_content() {
         let marks = [
             Mark::Write { zone: 0, blocks: vec![1, 2, 3] },
             Mark::Acked { zone: 0, life: 0, end: 2, durable: true },

@@ -11,20 +11,20 @@ use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
 use super::model::{Mark, Shown, WornZone, ZonesModel};
 use super::record::{STEPS, replace};
-use super::shape::{Loss, Shape, When, Worn, ZONES, latency};
+use super::shape::{DriveFailure, Shape, When, Worn, ZONES, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, show};
 use crate::choose::Sample;
-use crate::model::Fault;
+use crate::model::{Fault, fault};
 use crate::oracle::TWICE;
-use crate::recut::Images;
 use crate::report::FailureKind;
+use crate::second_cut::Images;
 use crate::{BrokenRules, Rng};
 
 /// The workload and the failure that a state belongs to.
 pub(super) struct State<'a> {
     pub shape: &'a Shape,
-    pub loss: Loss,
+    pub failure: DriveFailure,
     pub model: &'a ZonesModel,
     pub broken: BrokenRules,
 }
@@ -35,10 +35,6 @@ pub(super) struct Probe<'a> {
     rng: Rng,
 }
 
-fn fault(kind: FailureKind, what: impl Into<String>) -> Fault {
-    Fault { kind, what: what.into() }
-}
-
 impl Probe<'_> {
     pub(super) fn new<'a>(state: &'a State<'a>, seed: u64) -> Probe<'a> {
         Probe { state, rng: Rng::at(seed, &[1]) }
@@ -46,36 +42,40 @@ impl Probe<'_> {
 
     /// Mounts, compares, goes on.
     pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
-        let (shape, loss, model) = (self.state.shape, self.state.loss, self.state.model);
+        let (shape, failure, model) = (self.state.shape, self.state.failure, self.state.model);
         // Some mounts are cut, a few of them several times.
         while self.rng.below(TWICE) == 0 {
-            let bench = Bench::over(images, self.rng.draw(), latency());
-            bench.wear(shape.worn().filter(|worn| worn.when == When::At));
+            let drives = ImageDrives::on_own_clock(images, self.rng.draw(), latency());
+            drives.wear(shape.worn().filter(|worn| worn.when == When::At));
             let time = Duration::from_micros(self.rng.below(1_500));
-            let open = Array::open(bench.devices(None), self.open(bench.seed));
-            block_on(&*bench.driver, async {
-                drop(spawn(&*bench.driver, "mount", async move { drop(open.await) }));
-                sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+            let open = Array::open(drives.devices(None), self.open(drives.seed));
+            block_on(&*drives.driver, async {
+                drop(spawn(&*drives.driver, "mount", async move { drop(open.await) }));
+                sleep_until(&*drives.driver, drives.driver.now().after(time)).await;
             });
-            images = bench.cut(&mut self.rng);
+            images = drives.cut(&mut self.rng);
         }
-        let goes_on = !matches!(loss, Loss::After(_)) && self.rng.below(TWICE) == 0;
-        // Operations take time only where a later cut must find them in flight.
-        let bench = Bench::over(images, self.rng.draw(), if goes_on { latency() } else { Latency::NONE });
-        bench.wear(shape.worn().filter(|worn| worn.when == When::At));
-        let found = self.worn(&bench);
-        let (array, shown) = match self.mount(&bench, None) {
+        let goes_on = !matches!(failure, DriveFailure::After(_)) && self.rng.below(TWICE) == 0;
+        // Operations take time only if a later cut must find them in flight.
+        let drives = ImageDrives::on_own_clock(
+            images,
+            self.rng.draw(),
+            if goes_on { latency() } else { Latency::NONE },
+        );
+        drives.wear(shape.worn().filter(|worn| worn.when == When::At));
+        let found = self.worn(&drives);
+        let (array, shown) = match self.mount(&drives, None) {
             Ok(mounted) => mounted,
             Err(fault) => return vec![fault],
         };
-        let faults = model.judge(&shown, shape.is_whole(loss), found);
+        let faults = model.judge(&shown, shape.is_whole(failure), found);
         if !faults.is_empty() {
             return faults;
         }
-        bench.wear(shape.worn().filter(|worn| worn.when == When::After));
-        let worn = shape.worn().filter(|worn| bench.is_worn(*worn));
-        match loss {
-            Loss::After(drive) => match self.mount(&bench, Some(drive)) {
+        drives.wear(shape.worn().filter(|worn| worn.when == When::After));
+        let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
+        match failure {
+            DriveFailure::After(drive) => match self.mount(&drives, Some(drive)) {
                 Ok((_, again)) => {
                     let worn = worn.map(|worn| WornZone {
                         zone: worn.zone,
@@ -86,29 +86,29 @@ impl Probe<'_> {
                 }
                 Err(fault) => vec![fault],
             },
-            _ if goes_on => self.write_on(&bench, &array, &shown),
+            _ if goes_on => self.write_on(&drives, &array, &shown),
             _ => Vec::new(),
         }
     }
 
     /// The zone with a worn physical zone on a present drive.
-    fn worn(&self, bench: &Bench) -> Option<WornZone> {
+    fn worn(&self, drives: &ImageDrives) -> Option<WornZone> {
         let shape = self.state.shape;
-        let worn = shape.worn().filter(|worn| bench.is_worn(*worn))?;
-        let offline = worn.state == ZoneState::Offline && bench.drives.len() < shape.drives;
-        let filled = bench.drives.iter().any(|(_, emu)| bench.part(emu, worn) == Some(ZoneState::Full));
+        let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
+        let offline = worn.state == ZoneState::Offline && drives.emus.len() < shape.drives;
+        let filled = drives.emus.iter().any(|(_, emu)| drives.part(emu, worn) == Some(ZoneState::Full));
         Some(WornZone { zone: worn.zone, offline, filled })
     }
 
-    /// Half of all mounts rebuild every zone with hidden rows, the others relocate what is written there.
+    /// Half of all mounts rewrite every zone with stale rows; the others relocate writes to stale rows.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
         self.state.broken.of_array(OpenOptions { rebuild_above, ..OpenOptions::default() })
     }
 
-    fn mount(&self, bench: &Bench, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {
-        block_on(&*bench.driver, async {
-            let array = Array::open(bench.devices(without), self.open(bench.seed))
+    fn mount(&self, drives: &ImageDrives, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {
+        block_on(&*drives.driver, async {
+            let array = Array::open(drives.devices(without), self.open(drives.seed))
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
@@ -121,7 +121,7 @@ impl Probe<'_> {
             // A row with one unreadable block may lack a second drive's block too: then every block of the row may be a media error.
             let may = |zone: ZoneId, n: u64| {
                 let piece = layout.locate(zone, Blocks(n));
-                bench.bad.was(zone, layout.row(piece.stripe) + piece.row)
+                drives.bad.was(zone, layout.row(piece.stripe) + piece.row)
             };
             let shown = show(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
             Ok((array, shown))
@@ -130,10 +130,10 @@ impl Probe<'_> {
 
     /// Writes on after the mount, beside a rebuild in half of the degraded arrays, cuts the power again, fails a drive in half
     /// of the whole arrays, and mounts again.
-    fn write_on(&mut self, bench: &Bench, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
+    fn write_on(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
         let shape = self.state.shape;
         // Before any task starts: the report advances the clock.
-        let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && bench.is_worn(*worn));
+        let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && drives.is_worn(*worn));
         let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
         let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
         let time = Duration::from_micros(self.rng.below(3_000));
@@ -144,20 +144,20 @@ impl Probe<'_> {
         let resumed = array.rebuild();
         let new = rebuilt
             .filter(|_| resumed.is_none())
-            .map(|_| Emu::memory(shape.drive(shape.recorded(), latency()), Arc::clone(&bench.driver)));
+            .map(|_| Emu::memory(shape.drive(shape.recorded(), latency()), Arc::clone(&drives.driver)));
         if new.is_some() && self.rng.chance(40) {
-            bench.spoil(&mut self.rng, missing, shown);
+            drives.make_unreadable(&mut self.rng, missing, shown);
         }
         let replaced = Arc::new(Mutex::new(false));
         let rng = &mut self.rng;
-        block_on(&*bench.driver, async {
+        block_on(&*drives.driver, async {
             for task in 0..2_u32 {
                 let sink = Arc::clone(&model);
                 let sink = Arc::new(move |mark: Mark| sink.lock().apply(&mark));
                 let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
                 let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS).wears(shape.worn());
                 let error = Arc::clone(&error);
-                drop(spawn(&*bench.driver, "more", async move {
+                drop(spawn(&*drives.driver, "more", async move {
                     if let Err(why) = task.run().await {
                         *error.lock() = Some(why);
                     }
@@ -166,7 +166,7 @@ impl Probe<'_> {
             if let Some(slot) = rebuilt {
                 let (array, new) = (Arc::clone(array), new.clone());
                 let (error, replaced) = (Arc::clone(&error), Arc::clone(&replaced));
-                drop(spawn(&*bench.driver, "rebuild", async move {
+                drop(spawn(&*drives.driver, "rebuild", async move {
                     let result = match (resumed, new) {
                         (Some(resumed), _) => resumed.wait().await,
                         (None, Some(new)) => replace(&array, slot, new).await,
@@ -179,33 +179,33 @@ impl Probe<'_> {
                 }));
             }
             let time = if rebuilt.is_some() { time * 4 } else { time };
-            sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+            sleep_until(&*drives.driver, drives.driver.now().after(time)).await;
         });
         if let Some(why) = error.lock().take() {
             return vec![fault(FailureKind::Check, format!("after the mount: {why}"))];
         }
         let model = model.lock().clone();
         let replaced = *replaced.lock();
-        let mut images = bench.cut(&mut self.rng);
-        let bad = bench.bad.clone();
+        let mut images = drives.cut(&mut self.rng);
+        let bad = drives.bad.clone();
         if let Some(new) = &new {
             images.push((shape.recorded(), new.power_cut(&mut Sample::new(Rng::new(self.rng.draw())))));
         }
-        let loses = (missing.is_none() || replaced) && self.rng.chance(50);
-        if loses {
+        let fails_drive = (missing.is_none() || replaced) && self.rng.chance(50);
+        if fails_drive {
             let drive = self.rng.index(images.len());
             images.remove(drive);
         }
-        let mut bench = Bench::over(images, self.rng.draw(), Latency::NONE);
-        bench.bad = bad;
-        let mut worn = self.worn(&bench);
+        let mut drives = ImageDrives::on_own_clock(images, self.rng.draw(), Latency::NONE);
+        drives.bad = bad;
+        let mut worn = self.worn(&drives);
         if let Some(gone) = gone.filter(|_| missing.is_some()) {
             // The zone may have been declared lost while another drive was missing, whether the worn drive is present now or not.
             worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
-        let mut faults = match self.mount(&bench, None) {
+        let mut faults = match self.mount(&drives, None) {
             Ok((_, shown)) => {
-                let strict = missing.is_none() && !loses && shape.worn().is_none();
+                let strict = missing.is_none() && !fails_drive && shape.worn().is_none();
                 model.judge(&shown, strict, worn)
             }
             Err(fault) => vec![fault],
@@ -216,58 +216,59 @@ impl Probe<'_> {
                 (Some(_), false) => ", during a rebuild",
                 (Some(_), true) => ", after a rebuild",
             };
-            fault.what += &format!(" (a second cut after {time:?}{how}, with a drive less: {loses})");
+            fault.what +=
+                &format!(" (a second cut after {time:?}{how}, then one drive failed: {fails_drive})");
         }
         faults
     }
 }
 
-/// Drives over images, on a clock of their own.
-pub(super) struct Bench {
+/// Emulated drives over images.
+pub(super) struct ImageDrives {
     pub driver: Arc<dyn Driver>,
-    drives: Vec<(usize, Arc<Emu>)>,
+    emus: Vec<(usize, Arc<Emu>)>,
     seed: u64,
     /// The blocks that one of the drives cannot read.
     bad: UnreadableBlocks,
-    /// The clock, if the bench made the clock.
-    own: Option<Arc<VirtualDriver>>,
+    /// The clock, if the drives made the clock.
+    clock: Option<Arc<VirtualDriver>>,
 }
 
-impl Drop for Bench {
+impl Drop for ImageDrives {
     fn drop(&mut self) {
-        if let Some(clock) = &self.own {
+        if let Some(clock) = &self.clock {
             clock.abandon();
         }
     }
 }
 
-impl Bench {
-    pub(super) fn over(images: Images, seed: u64, latency: Latency) -> Bench {
+impl ImageDrives {
+    pub(super) fn on_own_clock(images: Images, seed: u64, latency: Latency) -> ImageDrives {
         let clock = VirtualDriver::new(seed);
-        let mut bench = Bench::on(Arc::clone(&clock) as Arc<dyn Driver>, images, seed, latency);
-        bench.own = Some(clock);
-        bench
+        let mut drives = ImageDrives::on(Arc::clone(&clock) as Arc<dyn Driver>, images, seed, latency);
+        drives.clock = Some(clock);
+        drives
     }
 
-    /// On a given clock.
-    pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> Bench {
+    /// Drives on a given clock.
+    pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> ImageDrives {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
-        let drives: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
-        let bad = drives.get(seed as usize % drives.len().max(1));
+        let emus: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
+        let bad = emus.get(seed as usize % emus.len().max(1));
         let bad = bad.map_or_else(UnreadableBlocks::default, |(drive, emu)| {
             UnreadableBlocks::of(*drive, emu.geometry().zone_size)
         });
-        Bench { drives, driver, seed, bad, own: None }
+        ImageDrives { emus, driver, seed, bad, clock: None }
     }
 
     /// Makes a few written blocks of a drive unreadable.
-    fn spoil(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
+    fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
         if missing == Some(self.bad.drive) {
             return;
         }
         for _ in 0..1 + rng.below(3) {
             let zone = rng.index(shown.len());
-            let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.drives.len());
+            let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.emus.len());
             if rows > 0 {
                 let row = rng.below(rows as u64);
                 self.bad.add(ZoneId(u32::try_from(zone).expect("a few")), row);
@@ -278,14 +279,14 @@ impl Bench {
     /// Wears a physical zone out, if its drive is present.
     fn wear(&self, worn: Option<Worn>) {
         let Some(worn) = worn else { return };
-        if let Some((_, emu)) = self.drives.iter().find(|(drive, _)| *drive == worn.slot) {
+        if let Some((_, emu)) = self.emus.iter().find(|(drive, _)| *drive == worn.slot) {
             emu.wear(worn.part(), worn.state);
         }
     }
 
     /// Whether the physical zone has worn out.
     fn is_worn(&self, worn: Worn) -> bool {
-        let drive = self.drives.iter().find(|(drive, _)| *drive == worn.slot);
+        let drive = self.emus.iter().find(|(drive, _)| *drive == worn.slot);
         drive.is_some_and(|(_, emu)| self.part(emu, worn) == Some(worn.state))
     }
 
@@ -297,7 +298,7 @@ impl Bench {
     }
 
     pub(super) fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
-        let all = self.drives.iter().filter(|(drive, _)| Some(*drive) != without);
+        let all = self.emus.iter().filter(|(drive, _)| Some(*drive) != without);
         let device = |(drive, emu): &(usize, Arc<Emu>)| {
             let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
             if *drive == self.bad.drive { UnreadableDrive::over(device, &self.bad) } else { device }
@@ -307,6 +308,6 @@ impl Bench {
 
     pub(super) fn cut(&self, rng: &mut Rng) -> Images {
         let cut = |emu: &Emu, seed| emu.power_cut(&mut Sample::new(Rng::new(seed)));
-        self.drives.iter().map(|(drive, emu)| (*drive, cut(emu, rng.draw()))).collect()
+        self.emus.iter().map(|(drive, emu)| (*drive, cut(emu, rng.draw()))).collect()
     }
 }

@@ -12,7 +12,7 @@ use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
 use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
-use super::shape::{Lost, Shape, When, ZONES, latency};
+use super::shape::{MissingDrive, Shape, When, ZONES, latency};
 use super::workload::Task;
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
@@ -27,7 +27,7 @@ const JITTER: Duration = Duration::from_micros(30);
 /// An event of the recording.
 pub(super) enum Entry {
     Io(usize, Event),
-    Did(Mark),
+    Marked(Mark),
     /// A step of the workload above a file system.
     Step(Event),
     Ready,
@@ -38,7 +38,7 @@ pub(super) enum Entry {
 }
 
 /// A recorded workload.
-pub(super) struct Record {
+pub(super) struct Recording {
     pub shape: Shape,
     pub entries: Vec<Entry>,
     /// The file of the trace, where the workload is no function of the seed.
@@ -47,9 +47,9 @@ pub(super) struct Record {
 
 type Journal = Arc<Mutex<Vec<Entry>>>;
 
-impl Record {
+impl Recording {
     /// Runs a workload and records it.
-    pub(super) fn of(options: &CrashOptions, workload: u64) -> Result<Record> {
+    pub(super) fn of(options: &CrashOptions, workload: u64) -> Result<Recording> {
         let shape = Shape::of(options, workload);
         let place = format!("{}, seed {}, workload {workload} ({shape:?})", Target::Array, options.seed);
         let seed = Rng::at(options.seed, &[workload]).draw();
@@ -63,9 +63,9 @@ impl Record {
             Ok(std::mem::take(&mut *journal.lock()))
         };
         let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|panic| Err(format!("panic: {}", crate::walk::words(&*panic))));
+            .unwrap_or_else(|panic| Err(format!("panic: {}", crate::exploration::panic_message(&*panic))));
         let entries = entries.map_err(|why| Error::Workload(format!("{place}: {why}")))?;
-        Ok(Record { shape, entries, trace: None })
+        Ok(Recording { shape, entries, trace: None })
     }
 
     /// The events at one drive.
@@ -86,27 +86,29 @@ async fn run(
 ) -> std::result::Result<(), String> {
     let sink = Arc::clone(journal);
     let open = broken.of_array(OpenOptions::default());
-    let stand = Stand::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
-    let (driver, device) = (Arc::clone(stand.first.driver()), stand.device());
+    let recorded =
+        RecordedArray::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
+    let (driver, device) = (Arc::clone(recorded.first.driver()), recorded.device());
     journal.lock().push(Entry::Ready);
     let tasks: Vec<_> = (0..2_u32)
         .map(|task| {
             let sink = Arc::clone(journal);
-            let sink = Arc::new(move |mark| sink.lock().push(Entry::Did(mark)));
+            let sink = Arc::new(move |mark| sink.lock().push(Entry::Marked(mark)));
             let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
-            let (array, first) = (Arc::clone(&stand.array), ZoneId(zones.start));
-            // With all drives present the workload first declares a zone lost: cuts fall around that and around the zone's reset.
-            let loses = shape.lost == Lost::None && task == 0;
+            let (array, first) = (Arc::clone(&recorded.array), ZoneId(zones.start));
+            // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.
+            let fails_zone = shape.missing == MissingDrive::None && task == 0;
             let task =
                 Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS).wears(shape.worn());
             spawn(&*driver, "workload", async move {
-                let task = if loses { task.loses(array.fail_zone(first)).await? } else { task };
+                let task =
+                    if fails_zone { task.fails_first_zone(array.fail_zone(first)).await? } else { task };
                 task.run().await
             })
         })
         .collect();
     let when = Duration::from_micros(200 + seed % 3_000);
-    if let Some(entry) = stand.befall(shape, drives, when).await? {
+    if let Some(entry) = recorded.inject_failure(shape, drives, when).await? {
         journal.lock().push(entry);
     }
     for task in tasks {
@@ -116,14 +118,14 @@ async fn run(
 }
 
 /// An array over recorded drives.
-pub(super) struct Stand {
+pub(super) struct RecordedArray {
     /// Numbers the operations of all drives.
     pub first: Arc<Recorder>,
     pub array: Arc<Array>,
     new: Option<Arc<dyn ZonedDevice>>,
 }
 
-impl Stand {
+impl RecordedArray {
     /// Creates and opens the array; the operations of its drives go to `sink`.
     pub(super) async fn new(
         shape: &Shape,
@@ -131,7 +133,7 @@ impl Stand {
         jitter: Duration,
         open: OpenOptions,
         sink: impl Fn(Entry) + Send + Sync + 'static,
-    ) -> std::result::Result<Stand, String> {
+    ) -> std::result::Result<RecordedArray, String> {
         let one = drives.first().expect("at least three");
         let first = Recorder::new(Arc::clone(one) as Arc<dyn ZonedDevice>, jitter);
         let sink = Arc::new(sink);
@@ -147,11 +149,11 @@ impl Stand {
         let stripe_unit = Bytes(shape.unit * 512);
         let create = CreateOptions { stripe_unit, ..CreateOptions::default() };
         ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
-        if let Lost::Before(slot) | Lost::Replaced(slot) = shape.lost {
+        if let MissingDrive::Before(slot) | MissingDrive::Replaced(slot) = shape.missing {
             devices.remove(slot);
         }
         let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
-        Ok(Stand { first, array, new })
+        Ok(RecordedArray { first, array, new })
     }
 
     pub(super) fn device(&self) -> Arc<dyn ZonedDevice> {
@@ -159,29 +161,29 @@ impl Stand {
     }
 
     /// Fails, wears out or replaces a drive at the time `when` of the workload. Gives the event of a replacement or of wear.
-    pub(super) async fn befall(
+    pub(super) async fn inject_failure(
         &self,
         shape: &Shape,
         drives: &[Arc<Emu>],
         when: Duration,
     ) -> std::result::Result<Option<Entry>, String> {
         let driver = self.first.driver();
-        match (shape.lost, &self.new) {
-            (Lost::During(slot, _), _) => {
+        match (shape.missing, &self.new) {
+            (MissingDrive::During(slot, _), _) => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(slot) {
                     fail(emu);
                 }
                 Ok(None)
             }
-            (Lost::Worn(worn), _) if worn.when == When::Before => {
+            (MissingDrive::Worn(worn), _) if worn.when == When::Before => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(worn.slot) {
                     emu.wear(worn.part(), worn.state);
                 }
                 Ok(Some(Entry::Worn))
             }
-            (Lost::Replaced(slot), Some(new)) => {
+            (MissingDrive::Replaced(slot), Some(new)) => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 let result = replace(&self.array, slot, Arc::clone(new)).await;
                 result.map(|()| Some(Entry::Replaced)).map_err(|e| format!("a rebuild: {e}"))
@@ -191,7 +193,7 @@ impl Stand {
     }
 }
 
-/// Rebuilds a new drive in a slot, without regard for clients.
+/// Rebuilds a new drive in a slot, at an unbounded pace.
 pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice>) -> zoned::Result<()> {
     let slot = Slot(u32::try_from(slot).expect("a small number"));
     let options = RebuildOptions { pace: Pace::UNBOUNDED };

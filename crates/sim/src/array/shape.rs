@@ -12,9 +12,9 @@ pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones.
 pub(crate) const ZONES: u32 = 6;
 
-/// Which drive fails before the cut.
+/// Which drive is missing or fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lost {
+pub(crate) enum MissingDrive {
     None,
     /// The drive is missing from the first mount on.
     Before(usize),
@@ -42,7 +42,7 @@ pub(crate) struct Worn {
 pub(crate) enum When {
     /// While the workload runs.
     Before,
-    /// As the power goes.
+    /// At the power cut.
     At,
     /// After the mount.
     After,
@@ -58,7 +58,7 @@ impl Worn {
 /// Which drive fails, or comes back, at or after a cut. Drives have the numbers of the recording: members by slot, then the
 /// new drive of a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Loss {
+pub(crate) enum DriveFailure {
     None,
     At(usize),
     After(usize),
@@ -73,7 +73,7 @@ pub(crate) struct Shape {
     pub unit: u64,
     pub capacity: u64,
     pub cache: bool,
-    pub lost: Lost,
+    pub missing: MissingDrive,
     /// Logical zones.
     pub zones: u32,
     /// Zones that a drive may have open.
@@ -95,18 +95,18 @@ impl Shape {
         let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
         let (drives, unit, capacity) = shapes.get(rng.index(shapes.len())).copied().unwrap_or((3, 1, 48));
         let slot = rng.index(drives);
-        let lost = match workload % 8 {
-            1 => Lost::Before(slot),
-            5 => Lost::Worn(Shape::worn_of(options, workload, slot)),
-            2 | 6 => Lost::Replaced(slot),
-            3 | 7 => Lost::During(slot, rng.chance(50)),
-            _ => Lost::None,
+        let missing = match workload % 8 {
+            1 => MissingDrive::Before(slot),
+            5 => MissingDrive::Worn(Shape::worn_of(options, workload, slot)),
+            2 | 6 => MissingDrive::Replaced(slot),
+            3 | 7 => MissingDrive::During(slot, rng.chance(50)),
+            _ => MissingDrive::None,
         };
         let cache = options.volatile_cache.unwrap_or(workload % 5 != 4);
         let late = workload % 8 == 4;
         let mut rng = Rng::at(options.seed, &[workload, 0xd1ff]);
         let uneven = rng.chance(40).then(|| rng.draw());
-        Shape { drives, unit, capacity, cache, lost, zones: ZONES, open: 8, late, uneven }
+        Shape { drives, unit, capacity, cache, missing, zones: ZONES, open: 8, late, uneven }
     }
 
     fn worn_of(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
@@ -122,8 +122,8 @@ impl Shape {
 
     /// The part of a zone that wears out.
     pub(crate) fn worn(&self) -> Option<Worn> {
-        match self.lost {
-            Lost::Worn(worn) => Some(worn),
+        match self.missing {
+            MissingDrive::Worn(worn) => Some(worn),
             _ => None,
         }
     }
@@ -132,27 +132,27 @@ impl Shape {
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of(options, workload);
         // The target `array` alone has worn zones and drives that differ.
-        let lost = match shape.lost {
-            Lost::Worn(worn) => Lost::Before(worn.slot),
-            lost => lost,
+        let missing = match shape.missing {
+            MissingDrive::Worn(worn) => MissingDrive::Before(worn.slot),
+            missing => missing,
         };
-        // As small as its metadata allows: parity of the zones that may be active, twice.
-        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), lost, uneven: None, ..shape }
+        // The smallest zones that the metadata log allows: twice the parity of all active zones.
+        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), missing, uneven: None, ..shape }
     }
 
     /// The shape below a database. The target `array` alone replaces drives.
     pub(crate) fn below_engine(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::below(options, workload);
-        let lost = match shape.lost {
-            Lost::Replaced(slot) => Lost::Before(slot),
-            lost => lost,
+        let missing = match shape.missing {
+            MissingDrive::Replaced(slot) => MissingDrive::Before(slot),
+            missing => missing,
         };
-        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), lost, ..shape }
+        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), missing, ..shape }
     }
 
     /// Drives that are recorded.
     pub(crate) fn recorded(&self) -> usize {
-        self.drives + usize::from(matches!(self.lost, Lost::Replaced(_)))
+        self.drives + usize::from(matches!(self.missing, MissingDrive::Replaced(_)))
     }
 
     /// The settings of a drive.
@@ -184,34 +184,41 @@ impl Shape {
     }
 
     /// The failures to try at a cut. `replaced`: the new drive is a member by then.
-    pub(crate) fn losses(&self, replaced: bool) -> Vec<Loss> {
-        let each = |of: std::ops::Range<usize>| of.clone().map(Loss::At).chain(of.map(Loss::After));
-        match self.lost {
-            Lost::None | Lost::Worn(_) => [Loss::None].into_iter().chain(each(0..self.drives)).collect(),
-            Lost::Before(_) | Lost::During(..) => vec![Loss::None],
-            Lost::Replaced(_) if !replaced => vec![Loss::None, Loss::At(self.drives), Loss::Back],
-            Lost::Replaced(slot) => {
+    pub(crate) fn failures(&self, replaced: bool) -> Vec<DriveFailure> {
+        let each =
+            |of: std::ops::Range<usize>| of.clone().map(DriveFailure::At).chain(of.map(DriveFailure::After));
+        match self.missing {
+            MissingDrive::None | MissingDrive::Worn(_) => {
+                [DriveFailure::None].into_iter().chain(each(0..self.drives)).collect()
+            }
+            MissingDrive::Before(_) | MissingDrive::During(..) => vec![DriveFailure::None],
+            MissingDrive::Replaced(_) if !replaced => {
+                vec![DriveFailure::None, DriveFailure::At(self.drives), DriveFailure::Back]
+            }
+            MissingDrive::Replaced(slot) => {
                 let of = each(0..self.drives + 1);
-                let others = of.filter(|loss| !matches!(loss, Loss::At(n) | Loss::After(n) if *n == slot));
-                [Loss::None, Loss::Back].into_iter().chain(others).collect()
+                let others = of.filter(
+                    |failure| !matches!(failure, DriveFailure::At(n) | DriveFailure::After(n) if *n == slot),
+                );
+                [DriveFailure::None, DriveFailure::Back].into_iter().chain(others).collect()
             }
         }
     }
 
     /// The drives that are present at the mount after a cut.
-    pub(crate) fn present(&self, loss: Loss) -> Vec<usize> {
-        let away = match self.lost {
-            Lost::Before(slot) | Lost::During(slot, false) => Some(slot),
-            Lost::Replaced(slot) if loss != Loss::Back => Some(slot),
+    pub(crate) fn present(&self, failure: DriveFailure) -> Vec<usize> {
+        let away = match self.missing {
+            MissingDrive::Before(slot) | MissingDrive::During(slot, false) => Some(slot),
+            MissingDrive::Replaced(slot) if failure != DriveFailure::Back => Some(slot),
             _ => None,
         };
-        let there = |index: &usize| Some(*index) != away && loss != Loss::At(*index);
+        let there = |index: &usize| Some(*index) != away && failure != DriveFailure::At(*index);
         (0..self.recorded()).filter(there).collect()
     }
 
     /// Whether no drive has been missing at any time, the mount included.
-    pub(crate) fn is_whole(&self, loss: Loss) -> bool {
-        self.lost == Lost::None && !matches!(loss, Loss::At(_))
+    pub(crate) fn is_whole(&self, failure: DriveFailure) -> bool {
+        self.missing == MissingDrive::None && !matches!(failure, DriveFailure::At(_))
     }
 }
 
@@ -252,22 +259,29 @@ mod tests {
     }
 
     #[test]
-    fn never_more_than_one_member_is_away() {
+    fn at_most_one_member_is_missing() {
         let options = CrashOptions::new(Target::Array, 1, 1);
         for workload in 0..80 {
             let shape = Shape::of(&options, workload);
-            for (replaced, loss) in
-                [false, true].into_iter().flat_map(|r| shape.losses(r).into_iter().map(move |loss| (r, loss)))
+            for (replaced, failure) in [false, true]
+                .into_iter()
+                .flat_map(|r| shape.failures(r).into_iter().map(move |failure| (r, failure)))
             {
-                let members = match shape.lost {
+                let members = match shape.missing {
                     // Who is a member: the new one, or the old one's empty slot.
-                    Lost::Replaced(slot) => (0..shape.recorded()).filter(|n| *n != slot).collect::<Vec<_>>(),
+                    MissingDrive::Replaced(slot) => {
+                        (0..shape.recorded()).filter(|n| *n != slot).collect::<Vec<_>>()
+                    }
                     _ => (0..shape.drives).collect(),
                 };
-                let present = shape.present(loss);
+                let present = shape.present(failure);
                 let away = members.iter().filter(|n| !present.contains(n)).count();
-                assert!(away <= 1, "{shape:?} {replaced} {loss:?}");
-                assert_eq!(loss == Loss::Back, present.len() > shape.drives, "{shape:?} {loss:?}");
+                assert!(away <= 1, "{shape:?} {replaced} {failure:?}");
+                assert_eq!(
+                    failure == DriveFailure::Back,
+                    present.len() > shape.drives,
+                    "{shape:?} {failure:?}"
+                );
             }
         }
     }

@@ -15,25 +15,25 @@ use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency};
 
-use super::probe::Bench;
-use super::record::{Entry, Record, Stand};
-use super::shape::{Loss, Shape, latency};
+use super::probe::ImageDrives;
+use super::record::{Entry, RecordedArray, Recording};
+use super::shape::{DriveFailure, Shape, latency};
 use super::states::{self, Cut};
+use crate::exploration::panic_message;
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
 use crate::oracle::TWICE;
 use crate::recorder::Sink;
-use crate::recut::Images;
 use crate::report::FailureKind;
+use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
-use crate::walk::words;
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Acknowledgements come up to this much later than the drive's own delay.
 const JITTER: Duration = Duration::from_micros(40);
 /// Added to the description of a fault that a mount without a drive shows.
-pub(super) const WITH_LESS: &str = " (with a drive less, after the mount)";
-/// Latest time at which a drive fails or is replaced, in us.
+pub(super) const WITH_LESS: &str = " (mounted again without one drive)";
+/// Latest time at which a drive fails or is replaced, in microseconds.
 const SOON: u64 = 20_000;
 
 /// Explores; see [`CrashOptions`].
@@ -49,14 +49,15 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
         let trace =
             Trace { target, seed, workload, drive, ordered: false, modelled: false, events: Vec::new() };
         let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rules) };
-        let judge = |cut: &Cut<Progress>, loss, images, seed| stack.judge(&cut.model, loss, images, seed);
+        let judge =
+            |cut: &Cut<Progress>, failure, images, seed| stack.judge(&cut.model, failure, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);
         let cuts = cuts(&record, Progress::new(stack.oracle.tasks()), Progress::did, promised);
         states::explore(options, (&record, workload), share, cuts, &judge)
     })
 }
 
-fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
+fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
     let shape = Shape::below(options, workload);
     let (target, seed) = (options.target, options.seed);
     let place = format!("{target} on an array, seed {seed}, workload {workload} ({shape:?})");
@@ -70,25 +71,26 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Record> {
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
             let open = options.broken_rules.of_array(OpenOptions::default());
-            let stand =
-                Stand::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
+            let recorded =
+                RecordedArray::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry))
+                    .await?;
             let sink = Arc::clone(&journal);
             let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
-            let recorder = Recorder::above(stand.device(), JITTER, Duration::ZERO, steps);
+            let recorder = Recorder::above(recorded.device(), JITTER, Duration::ZERO, steps);
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rules);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % SOON);
-            if let Some(entry) = stand.befall(&shape, &drives, when).await? {
+            if let Some(entry) = recorded.inject_failure(&shape, &drives, when).await? {
                 journal.lock().push(entry);
             }
             work.await.map_err(|e| e.to_string())
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
     };
-    let entries: std::result::Result<Vec<Entry>, String> =
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("panic: {}", words(&*panic))));
+    let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(format!("panic: {}", panic_message(&*panic))));
     let entries = entries.map_err(|why| Error::Workload(format!("{place}: {why}")))?;
-    Ok(Record { shape, entries, trace: None })
+    Ok(Recording { shape, entries, trace: None })
 }
 
 /// Passes on the steps that a recorder above an array sees, without the operations: those are recorded at the drives.
@@ -103,7 +105,7 @@ pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
 /// Every point at which the power may be cut. `did` applies a step to the model. `promised` copies the promises of the second
 /// model, made before the next event at a drive, to the first.
 pub(super) fn cuts<M: Clone>(
-    record: &Record,
+    record: &Recording,
     mut model: M,
     did: impl Fn(&mut M, &Event),
     promised: impl Fn(&mut M, &M),
@@ -141,38 +143,38 @@ pub(super) fn mounts_cut(
 ) -> u32 {
     let mut cuts = 0;
     while rng.below(TWICE) == 0 {
-        let bench = Bench::over(std::mem::take(images), rng.draw(), latency());
+        let drives = ImageDrives::on_own_clock(std::mem::take(images), rng.draw(), latency());
         let time = Duration::from_micros(rng.below(6_000));
-        let (open, mount) = (open(&bench, None, options), mount.clone());
-        block_on(&*bench.driver, async {
-            drop(spawn(&*bench.driver, "mount", async move {
+        let (open, mount) = (open(&drives, None, options), mount.clone());
+        block_on(&*drives.driver, async {
+            drop(spawn(&*drives.driver, "mount", async move {
                 if let Ok(device) = open.await {
                     drop(fs::Fs::mount(device, &mount).await);
                 }
             }));
-            sleep_until(&*bench.driver, bench.driver.now().after(time)).await;
+            sleep_until(&*drives.driver, drives.driver.now().after(time)).await;
         });
-        *images = bench.cut(rng);
+        *images = drives.cut(rng);
         cuts += 1;
     }
     cuts
 }
 
 /// Adds the number of cut mounts to the descriptions of faults.
-pub(super) fn tell_cuts(faults: &mut [Fault], cuts: u32) {
+pub(super) fn add_mount_cuts(faults: &mut [Fault], cuts: u32) {
     if cuts > 0 {
-        faults.iter_mut().for_each(|fault| fault.what += &format!(" (a mount was cut before: {cuts} times)"));
+        faults.iter_mut().for_each(|fault| fault.what += &format!(" (after {cuts} interrupted mounts)"));
     }
 }
 
-/// Opens the array over the drives of a bench.
+/// Opens the array over emulated drives.
 pub(super) fn open(
-    bench: &Bench,
+    drives: &ImageDrives,
     without: Option<usize>,
     options: &CrashOptions,
 ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
     let open = options.broken_rules.of_array(OpenOptions::default());
-    let devices = bench.devices(without);
+    let devices = drives.devices(without);
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }
 
@@ -182,24 +184,24 @@ struct Stack<'a> {
 }
 
 impl Stack<'_> {
-    fn judge(&self, progress: &Progress, loss: Loss, mut images: Images, seed: u64) -> Vec<Fault> {
+    fn judge(&self, progress: &Progress, failure: DriveFailure, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
         let cuts = mounts_cut(&mut images, &mut rng, self.options, self.oracle.options());
-        let bench = Bench::over(images, rng.draw(), Latency::NONE);
-        let mut faults = self.look(&bench, None, progress);
-        if let Loss::After(drive) = loss
+        let drives = ImageDrives::on_own_clock(images, rng.draw(), Latency::NONE);
+        let mut faults = self.judge_mount(&drives, None, progress);
+        if let DriveFailure::After(drive) = failure
             && faults.is_empty()
         {
-            faults = self.look(&bench, Some(drive), progress);
+            faults = self.judge_mount(&drives, Some(drive), progress);
             faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
         }
-        tell_cuts(&mut faults, cuts);
+        add_mount_cuts(&mut faults, cuts);
         faults
     }
 
-    fn look(&self, bench: &Bench, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
-        block_on(&*bench.driver, async {
-            match open(bench, without, self.options).await {
+    fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
+        block_on(&*drives.driver, async {
+            match open(drives, without, self.options).await {
                 Ok(device) => self.oracle.mounted(&device, progress).await,
                 Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
             }

@@ -1,14 +1,14 @@
-//! The states of a workload on several drives: every cut, every drive with an outcome of its own, every loss.
+//! The states of a workload on several drives: every cut, an outcome of the cut for each drive, every failed drive.
 
 use zoned::emu::{Latency, Media};
 
-use super::record::{Entry, Record};
-use super::shape::Loss;
+use super::record::{Entry, Recording};
+use super::shape::DriveFailure;
 use crate::choose::Sample;
+use crate::exploration::{Exploration, catching_panics, keep_random, sort_failures, tries};
 use crate::model::Fault;
-use crate::recut::Images;
-use crate::replay::{Fates, Replay};
-use crate::walk::{Walk, caught, thin, tidy, tries};
+use crate::replay::{Completions, Replay};
+use crate::second_cut::Images;
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
 /// Workloads that an exploration spreads over, about.
@@ -33,7 +33,7 @@ pub(super) struct Cut<M> {
 }
 
 /// Judges one state: the cut, the failed drive, the images of the present drives, a seed.
-pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, Loss, Images, u64) -> Vec<Fault> + Sync);
+pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, DriveFailure, Images, u64) -> Vec<Fault> + Sync);
 
 /// Explores one workload after the other until there are enough states.
 pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Result<Report>) -> Result<Report> {
@@ -52,19 +52,19 @@ pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Resul
         }
         workload += 1;
     }
-    tidy(&mut report);
+    sort_failures(&mut report);
     Ok(report)
 }
 
 /// Explores one workload. With `u64::MAX` states each cut is taken once with each failed drive.
 pub(super) fn explore<M: Send + Sync>(
     options: &CrashOptions,
-    (record, workload): (&Record, u64),
+    (record, workload): (&Recording, u64),
     states: u64,
     mut cuts: Vec<Cut<M>>,
     judge: Judge<'_, M>,
 ) -> Result<Report> {
-    let per_cut = record.shape.losses(true).len() as u64;
+    let per_cut = record.shape.failures(true).len() as u64;
     let rounds = match states {
         u64::MAX => 1,
         _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, ROUNDS),
@@ -75,38 +75,40 @@ pub(super) fn explore<M: Send + Sync>(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        thin(&mut cuts, (states / (per_cut * rounds)).saturating_add(1), options.seed ^ workload);
+        keep_random(&mut cuts, (states / (per_cut * rounds)).saturating_add(1), options.seed ^ workload);
     }
-    let fates: Vec<Fates> =
-        (0..record.shape.recorded()).map(|drive| Fates::of(record.events(drive))).collect();
-    let taker = Taker { options, record, workload, fates, rounds, judge };
-    Walk::new(options, cuts, states).run(|walk| {
-        taker.run(walk);
+    let completions: Vec<Completions> =
+        (0..record.shape.recorded()).map(|drive| Completions::of(record.events(drive))).collect();
+    let explorer = CutExplorer { options, record, workload, completions, rounds, judge };
+    Exploration::new(options, cuts, states).run(|exploration| {
+        explorer.run(exploration);
         Ok(())
     })
 }
 
-/// Takes the cuts of one workload.
-struct Taker<'a, M> {
+/// Explores the cuts of one workload.
+struct CutExplorer<'a, M> {
     options: &'a CrashOptions,
-    record: &'a Record,
+    record: &'a Recording,
     workload: u64,
-    fates: Vec<Fates>,
+    completions: Vec<Completions>,
     rounds: u64,
     judge: Judge<'a, M>,
 }
 
-impl<M: Sync> Taker<'_, M> {
-    /// Takes cut after cut, replaying the drives up to each.
-    fn run(&self, walk: &Walk<'_, Cut<M>>) {
+impl<M: Sync> CutExplorer<'_, M> {
+    /// Takes cut after cut and replays the drives up to each.
+    fn run(&self, exploration: &Exploration<'_, Cut<M>>) {
         let shape = &self.record.shape;
         let mut replays: Vec<Replay<'_>> = (0..shape.recorded())
-            .zip(&self.fates)
-            .map(|(drive, fates)| Replay::new(Media::new(&shape.drive(drive, Latency::NONE)), fates))
+            .zip(&self.completions)
+            .map(|(drive, completions)| {
+                Replay::new(Media::new(&shape.drive(drive, Latency::NONE)), completions)
+            })
             .collect();
         let mut entries = self.record.entries.iter().enumerate();
         let mut at = None;
-        while let Some(cut) = walk.next() {
+        while let Some(cut) = exploration.next() {
             while at.is_none_or(|at| at < cut.entry) {
                 let Some((index, entry)) = entries.next() else { break };
                 match (entry, shape.worn()) {
@@ -124,13 +126,13 @@ impl<M: Sync> Taker<'_, M> {
                 }
                 at = Some(index);
             }
-            self.outcomes(walk, &replays, cut);
+            self.outcomes(exploration, &replays, cut);
         }
     }
 
-    fn outcomes(&self, walk: &Walk<'_, Cut<M>>, replays: &[Replay<'_>], cut: &Cut<M>) {
-        let losses = self.record.shape.losses(cut.replaced);
-        let of = losses.len() as u64;
+    fn outcomes(&self, exploration: &Exploration<'_, Cut<M>>, replays: &[Replay<'_>], cut: &Cut<M>) {
+        let failures = self.record.shape.failures(cut.replaced);
+        let of = failures.len() as u64;
         let rounds = match self.options.only.map(|only| only.outcome) {
             Some(Outcome::Sampled(n)) => n / of..n / of + 1,
             Some(Outcome::Enumerated(_)) => 0..0,
@@ -148,48 +150,48 @@ impl<M: Sync> Taker<'_, M> {
                 })
                 .collect();
             let fingerprints: Vec<u128> = images.iter().map(Media::fingerprint).collect();
-            for (n, loss) in (round * of..).zip(&losses) {
+            for (n, failure) in (round * of..).zip(&failures) {
                 let outcome = Outcome::Sampled(n);
-                if walk.is_over() || self.options.only.is_some_and(|only| only.outcome != outcome) {
+                if exploration.is_over() || self.options.only.is_some_and(|only| only.outcome != outcome) {
                     continue;
                 }
-                self.state(walk, (&images, &fingerprints), cut, outcome, *loss);
+                self.state(exploration, (&images, &fingerprints), cut, outcome, *failure);
             }
         }
     }
 
     fn state(
         &self,
-        walk: &Walk<'_, Cut<M>>,
+        exploration: &Exploration<'_, Cut<M>>,
         (images, fingerprints): (&[Media], &[u128]),
         cut: &Cut<M>,
         outcome: Outcome,
-        loss: Loss,
+        failure: DriveFailure,
     ) {
         let shape = &self.record.shape;
-        let present = shape.present(loss);
-        let after = match loss {
-            Loss::After(drive) => drive as u128 + 1,
+        let present = shape.present(failure);
+        let after = match failure {
+            DriveFailure::After(drive) => drive as u128 + 1,
             _ => 0,
         };
         let mix =
             |sum: u128, part: u128| (sum ^ part).wrapping_mul(0x0100_0000_0000_0000_0000_0000_0000_013b);
         let parts = present.iter().filter_map(|drive| Some(*drive as u128 ^ *fingerprints.get(*drive)?));
         let fingerprint = parts.fold(mix(1, after), mix);
-        if !walk.is_new(fingerprint, cut.promises) {
+        if !exploration.is_new(fingerprint, cut.promises) {
             return;
         }
         let images: Images =
             present.iter().filter_map(|drive| Some((*drive, images.get(*drive)?.clone()))).collect();
         let mut faults = Vec::new();
         for _ in 0..tries(self.options, true) {
-            faults = caught(|| (self.judge)(cut, loss, images.clone(), fingerprint as u64));
+            faults = catching_panics(|| (self.judge)(cut, failure, images.clone(), fingerprint as u64));
             if !faults.is_empty() {
                 break;
             }
         }
         let id = StateId { workload: self.workload, event: cut.entry as u64, outcome, twice: false };
-        walk.add(id, &faults, |what| format!("{shape:?}, {loss:?}: {what}"), || self.command(id));
+        exploration.add(id, &faults, |what| format!("{shape:?}, {failure:?}: {what}"), || self.command(id));
     }
 
     fn command(&self, id: StateId) -> String {

@@ -8,14 +8,14 @@ use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, Zon
 
 use super::shape::METADATA_ZONES;
 
-/// The blocks that one of an array's drives cannot read, whichever mounts come between.
+/// The blocks that one of an array's drives cannot read. Kept over mounts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnreadableBlocks {
-    /// The number of that drive.
+    /// The number of the drive.
     pub drive: usize,
-    /// Blocks between the starts of its zones.
+    /// Blocks between the starts of the drive's zones.
     zone_size: Blocks,
-    /// The blocks that it cannot read now.
+    /// The blocks that cannot be read now.
     now: Arc<Mutex<BTreeSet<Lba>>>,
     /// `now`, and the blocks whose zone was reset since: a power cut may undo the reset.
     ever: Arc<Mutex<BTreeSet<Lba>>>,

@@ -13,20 +13,20 @@ use super::model::{Mark, Shown, UNREADABLE};
 use super::shape::Worn;
 use crate::Rng;
 
-/// Where marks go.
+/// Takes marks.
 pub(crate) type Sink = Arc<dyn Fn(Mark) + Send + Sync>;
 
 /// A zone of a task.
-struct Ours {
+struct TaskZone {
     zone: ZoneId,
     life: usize,
     written: usize,
     over: bool,
-    /// The zone is lost: it takes a reset only, and no reset while a drive is missing.
-    lost: bool,
-    /// A physical zone wears out during the workload (`wears`), and a reset was refused for that (`stuck`).
+    /// The zone is failed: a reset is the only operation that it takes, once no drive is missing.
+    failed: bool,
+    /// A physical zone wears out during the workload (`wears`), and a reset was refused for that (`reset_refused`).
     wears: bool,
-    stuck: bool,
+    reset_refused: bool,
 }
 
 /// A task with zones of its own.
@@ -34,7 +34,7 @@ pub(crate) struct Task {
     device: Arc<dyn ZonedDevice>,
     sink: Sink,
     rng: Rng,
-    zones: Vec<Ours>,
+    zones: Vec<TaskZone>,
     steps: usize,
     flushes: u64,
 }
@@ -91,45 +91,53 @@ impl Task {
         shown: &[Shown],
         steps: usize,
     ) -> Task {
-        let ours = |zone: u32| {
+        let task_zone = |zone: u32| {
             let shown = shown.get(zone as usize);
             let written = shown.map_or(0, |shown| shown.blocks.len());
             let over = shown.is_some_and(|s| matches!(s.state, ZoneState::Full | ZoneState::ReadOnly));
-            let lost = shown.is_some_and(|shown| shown.state == ZoneState::Offline);
-            Ours { zone: ZoneId(zone), life: 0, written, over, lost, wears: false, stuck: false }
+            let failed = shown.is_some_and(|shown| shown.state == ZoneState::Offline);
+            TaskZone {
+                zone: ZoneId(zone),
+                life: 0,
+                written,
+                over,
+                failed,
+                wears: false,
+                reset_refused: false,
+            }
         };
         Task {
             device: Arc::clone(device),
             sink,
             rng: Rng::new(seed),
-            zones: zones.map(ours).collect(),
+            zones: zones.map(task_zone).collect(),
             steps,
             flushes: seed << 16,
         }
     }
 
-    /// Operations on the worn zone may be refused.
+    /// Lets the array refuse operations on the worn zone.
     pub(crate) fn wears(mut self, worn: Option<Worn>) -> Task {
-        for ours in &mut self.zones {
-            ours.wears = worn.is_some_and(|worn| worn.zone == ours.zone.index());
+        for task_zone in &mut self.zones {
+            task_zone.wears = worn.is_some_and(|worn| worn.zone == task_zone.zone.index());
         }
         self
     }
 
-    /// Writes to the first zone of the task, then runs `lose`, which declares the zone lost.
-    pub(crate) async fn loses(
+    /// Writes to the first zone of the task, then runs `fail`, which fails the zone.
+    pub(crate) async fn fails_first_zone(
         mut self,
-        lose: impl Future<Output = zoned::Result<()>>,
+        fail: impl Future<Output = zoned::Result<()>>,
     ) -> Result<Task, String> {
         for _ in 0..3 {
             self.write(0).await?;
         }
-        let Some(ours) = self.zones.first_mut() else { return Ok(self) };
-        ours.lost = true;
-        let zone = ours.zone.index();
-        (self.sink)(Mark::Losing { zone });
-        lose.await.map_err(|e| format!("to lose a zone: {e}"))?;
-        (self.sink)(Mark::Lost { zone });
+        let Some(task_zone) = self.zones.first_mut() else { return Ok(self) };
+        task_zone.failed = true;
+        let zone = task_zone.zone.index();
+        (self.sink)(Mark::FailingZone { zone });
+        fail.await.map_err(|e| format!("failing a zone: {e}"))?;
+        (self.sink)(Mark::ZoneFailed { zone });
         Ok(self)
     }
 
@@ -137,8 +145,8 @@ impl Task {
     pub(crate) async fn run(mut self) -> Result<(), String> {
         for _ in 0..self.steps {
             let at = self.rng.index(self.zones.len());
-            if self.zones.get(at).is_some_and(|ours| ours.lost) {
-                // A lost zone takes a reset only.
+            if self.zones.get(at).is_some_and(|task_zone| task_zone.failed) {
+                // A failed zone takes a reset only.
                 self.reset(at).await?;
                 continue;
             }
@@ -162,20 +170,20 @@ impl Task {
     }
 
     async fn reset(&mut self, at: usize) -> Result<(), String> {
-        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
-        let zone = ours.zone.index();
-        if ours.stuck {
+        let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
+        let zone = task_zone.zone.index();
+        if task_zone.reset_refused {
             return Ok(());
         }
         (self.sink)(Mark::Resetting { zone });
-        match self.device.zone(ours.zone, Action::Reset).await {
+        match self.device.zone(task_zone.zone, Action::Reset).await {
             Ok(()) => {}
-            Err(e) if ours.lost && e.to_string().contains("is lacking") => {
+            Err(e) if task_zone.failed && e.to_string().contains("is lacking") => {
                 (self.sink)(Mark::Refused { zone });
                 return Ok(());
             }
-            Err(e) if ours.wears && is_worn(&e) => {
-                (ours.stuck, ours.over) = (true, true);
+            Err(e) if task_zone.wears && is_worn(&e) => {
+                (task_zone.reset_refused, task_zone.over) = (true, true);
                 // The array refused before it reset any drive. Any other error leaves the extent of the reset unknown.
                 if e.to_string().contains("it cannot be reset") {
                     (self.sink)(Mark::Refused { zone });
@@ -185,19 +193,20 @@ impl Task {
             Err(e) => return Err(format!("a reset: {e}")),
         }
         (self.sink)(Mark::Reset { zone });
-        (ours.life, ours.written, ours.over, ours.lost) = (ours.life + 1, 0, false, false);
+        (task_zone.life, task_zone.written, task_zone.over, task_zone.failed) =
+            (task_zone.life + 1, 0, false, false);
         Ok(())
     }
 
     async fn finish(&mut self, at: usize) -> Result<(), String> {
-        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
-        let zone = ours.zone.index();
-        let was_full = ours.written >= self.device.geometry().zone_capacity.0 as usize;
-        ours.over = true;
+        let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
+        let zone = task_zone.zone.index();
+        let was_full = task_zone.written >= self.device.geometry().zone_capacity.0 as usize;
+        task_zone.over = true;
         (self.sink)(Mark::Finishing { zone });
-        match self.device.zone(ours.zone, Action::Finish).await {
+        match self.device.zone(task_zone.zone, Action::Finish).await {
             Ok(()) => {}
-            Err(e) if ours.wears && is_worn(&e) => return Ok(()),
+            Err(e) if task_zone.wears && is_worn(&e) => return Ok(()),
             Err(e) => return Err(format!("a finish: {e}")),
         }
         // The finish of a full zone changes nothing: a power cut may still take blocks that are not durable.
@@ -210,12 +219,12 @@ impl Task {
     async fn write(&mut self, at: usize) -> Result<(), String> {
         let geometry = self.device.geometry();
         let (size, capacity) = (geometry.block_size as usize, geometry.zone_capacity.0 as usize);
-        let Some(ours) = self.zones.get_mut(at) else { return Ok(()) };
+        let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let mut ios = Vec::new();
         for _ in 0..1 + self.rng.below(4) {
             let most = if self.rng.chance(25) { 24 } else { 3 };
-            let count = (1 + self.rng.index(most)).min(capacity - ours.written.min(capacity));
-            if ours.over || count == 0 {
+            let count = (1 + self.rng.index(most)).min(capacity - task_zone.written.min(capacity));
+            if task_zone.over || count == 0 {
                 break;
             }
             let data: Vec<u8> = (0..count * size / 8).flat_map(|_| self.rng.draw().to_le_bytes()).collect();
@@ -223,25 +232,25 @@ impl Task {
             let blocks = data.chunks(size).map(digest).collect();
             let data = Buf::copy_from(&data);
             // Before the submission: from the submission on a cut may leave the blocks on a drive.
-            (self.sink)(Mark::Write { zone: ours.zone.index(), blocks });
+            (self.sink)(Mark::Write { zone: task_zone.zone.index(), blocks });
             let io = if self.rng.chance(50) {
-                self.device.submit(Op::Append { zone: ours.zone, data, how })
+                self.device.submit(Op::Append { zone: task_zone.zone, data, how })
             } else {
-                let at = geometry.start(ours.zone).plus(Blocks(ours.written as u64));
+                let at = geometry.start(task_zone.zone).plus(Blocks(task_zone.written as u64));
                 self.device.submit(Op::Write { at, data, how })
             };
-            ours.written += count;
-            ios.push((io, ours.written, how));
+            task_zone.written += count;
+            ios.push((io, task_zone.written, how));
         }
         for (io, end, how) in ios {
             let durable = how == Durability::Durable || !geometry.volatile_cache;
-            let (zone, life) = (ours.zone.index(), ours.life);
+            let (zone, life) = (task_zone.zone.index(), task_zone.life);
             match io.await {
                 Ok(Done::Unit | Done::At(_)) => (self.sink)(Mark::Acked { zone, life, end, durable }),
                 Ok(other) => return Err(format!("a write gave {other:?}")),
                 // Too many active zones: the blocks were not written.
                 Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
-                Err(e) if ours.wears && is_worn(&e) => ours.over = true,
+                Err(e) if task_zone.wears && is_worn(&e) => task_zone.over = true,
                 Err(e) => return Err(format!("a write: {e}")),
             }
         }

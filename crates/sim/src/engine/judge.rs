@@ -15,18 +15,18 @@ use crate::linear::{Did, Op, Value, is_linearizable};
 
 use super::database::Content;
 use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, checkpoint, step_of, value};
-use crate::model::Fault;
+use crate::model::{Fault, fault};
 use crate::plan::Plan;
 use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::{Recorder, Step};
 
-/// Factor that packs a number and the index of a step into one mark.
+/// Bits of a mark below the index of a step: the result of a read.
 const NUMBER_BITS: u32 = 20;
 
 /// The marks of one step in a trace. Places are indices of events.
 #[derive(Clone, Copy, Default, Debug)]
-struct Done {
+struct StepMarks {
     begun: Option<usize>,
     answered: Option<usize>,
     /// The result of a read.
@@ -50,7 +50,7 @@ pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, sa
 pub(super) struct Judge {
     salt: u64,
     plan: Vec<Vec<Act>>,
-    done: Vec<Vec<Done>>,
+    done: Vec<Vec<StepMarks>>,
     /// For each event, the place of the first later one that changes the drive.
     next_io: Vec<usize>,
 }
@@ -75,8 +75,8 @@ struct View<'a> {
 
 impl Judge {
     pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
-        let mut done = vec![vec![Done::default(); STEPS]; WRITERS];
-        let mut at = |step: Step, with: &dyn Fn(&mut Done, Value)| {
+        let mut done = vec![vec![StepMarks::default(); STEPS]; WRITERS];
+        let mut at = |step: Step, with: &dyn Fn(&mut StepMarks, Value)| {
             let (task, number) = Plan::place(step);
             let (writer, index, saw) = if task < WRITERS {
                 (task, number, 0)
@@ -167,7 +167,7 @@ impl Judge {
         self.next_io.get(cut).copied().unwrap_or(cut)
     }
 
-    fn steps(&self) -> impl Iterator<Item = (&Act, &Done, (usize, usize))> {
+    fn steps(&self) -> impl Iterator<Item = (&Act, &StepMarks, (usize, usize))> {
         let writers = self.plan.iter().zip(&self.done).enumerate();
         writers.flat_map(|(writer, (acts, done))| {
             acts.iter().zip(done).enumerate().map(move |(index, (act, done))| (act, done, (writer, index)))
@@ -212,7 +212,7 @@ impl View<'_> {
         self.number(counter).unwrap_or(0) >> (2 * digit) & 3
     }
 
-    /// Whether a value or a digit shows that a step's batch is there.
+    /// Whether a value or a digit shows that a step's batch is found.
     fn shows(&self, act: &Act, step: (usize, usize)) -> bool {
         let has = |key| self.number(key).and_then(step_of) == Some(step);
         match act {
@@ -234,7 +234,7 @@ impl View<'_> {
     }
 
     /// Whether the whole effect of the step must be found.
-    fn certain(&self, act: &Act, done: &Done, step: (usize, usize)) -> bool {
+    fn certain(&self, act: &Act, done: &StepMarks, step: (usize, usize)) -> bool {
         let answered_before = |place: usize| done.answered.is_some_and(|at| at < place);
         done.promised.is_some_and(|at| at < self.promises)
             || answered_before(self.settled)
@@ -242,8 +242,8 @@ impl View<'_> {
             || self.shows(act, step)
     }
 
-    /// A write as an operation; none if it had not begun, or was taken back.
-    fn write(&self, act: &Act, done: &Done, step: (usize, usize), did: Did) -> Option<Op> {
+    /// A write as an operation; `None` if the write had not begun, or was refused.
+    fn write(&self, act: &Act, done: &StepMarks, step: (usize, usize), did: Did) -> Option<Op> {
         let begun = done.begun.filter(|begun| *begun < self.cut)?;
         if self.before(done.refused) {
             return None;
@@ -294,7 +294,7 @@ impl View<'_> {
         if let Some(found) = self.value(key)
             && number.is_none_or(|id| value(self.judge.salt, id) != *found)
         {
-            return Some(fault(FailureKind::Invented, format!("{} has bytes that nobody wrote", key.name)));
+            return Some(fault(FailureKind::Invented, format!("{} has bytes that no step wrote", key.name)));
         }
         let (from, to) = self.read;
         let ops = [ops, &[Op::answered(Did::Read(number), from as u64, to as u64)]].concat();
@@ -309,7 +309,7 @@ impl View<'_> {
 
     fn counter(&self, key: &Key) -> Vec<Fault> {
         let mut faults = Vec::new();
-        let mut merges: BTreeMap<u32, (&Done, bool)> = BTreeMap::new();
+        let mut merges: BTreeMap<u32, (&StepMarks, bool)> = BTreeMap::new();
         for (act, done, step) in self.judge.steps() {
             let Act::Write { changes, .. } = act else { continue };
             for change in changes {
@@ -325,7 +325,7 @@ impl View<'_> {
             let merge =
                 merges.get(&digit).filter(|(done, _)| done.begun.is_some_and(|begun| begun < self.cut));
             let what = match merge {
-                None if times > 0 => (FailureKind::Invented, "was never asked for"),
+                None if times > 0 => (FailureKind::Invented, "was never written"),
                 Some(_) if times > 1 => (FailureKind::Invented, "was done more than once"),
                 Some((_, true)) if times == 0 => (FailureKind::Lost, "is missing"),
                 _ => continue,
@@ -351,8 +351,4 @@ fn described(ops: &[Op]) -> String {
         format!("{:?}{} {}-{end}", op.did, if op.certain { "" } else { " perhaps" }, op.called)
     };
     ops.iter().skip(skip).map(tell).collect::<Vec<_>>().join(", ")
-}
-
-pub(super) fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
-    Fault { kind, what: what.to_string() }
 }

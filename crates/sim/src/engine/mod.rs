@@ -31,14 +31,14 @@ use zoned::emu::{Emu, Latency, Media};
 
 pub(crate) use self::database::mount_options;
 use self::database::{Content, Database, Outcome};
-use self::judge::{Judge, fault, mark_answered, mark_begun};
+use self::judge::{Judge, mark_answered, mark_begun};
 use self::plan::{Act, Change, Key, WRITERS};
 use self::shape::{Mode, Shape};
-use crate::model::{Fault, Progress};
+use crate::model::{Fault, Progress, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
-use crate::recut::{Images, Recut};
 use crate::report::FailureKind;
+use crate::second_cut::{Images, SecondCut};
 use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
@@ -228,7 +228,7 @@ impl Run {
 }
 
 /// The device below the database while a state is judged: one drive, or an array.
-pub(crate) trait Ground {
+pub(crate) trait BaseDevice {
     /// The device over these drives.
     fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
 
@@ -247,7 +247,7 @@ pub(crate) struct Recorded {
 /// One drive.
 struct OneDrive;
 
-impl Ground for OneDrive {
+impl BaseDevice for OneDrive {
     fn plain(&self, mut images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
         let (_, image) = images.pop().ok_or("no drive")?;
         Ok(Emu::from_media(image, "emu:image", Latency::NONE, RealDriver::new()))
@@ -321,8 +321,8 @@ impl EngineOracle {
     }
 
     /// Opens, writes on, cuts the power again during that, and opens again.
-    pub(crate) fn twice(&self, images: Images, ground: &dyn Ground, probe: Probe) -> Vec<Fault> {
-        let recorded = match ground.recorded(images.clone()) {
+    pub(crate) fn twice(&self, images: Images, base: &dyn BaseDevice, probe: Probe) -> Vec<Fault> {
+        let recorded = match base.recorded(images.clone()) {
             Ok(recorded) => recorded,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
@@ -345,9 +345,9 @@ impl EngineOracle {
             Vec::new()
         });
         add_mode(&mut faults, &shape);
-        let mut cut = Recut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
+        let mut cut = SecondCut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
         let place = cut.place();
-        let device = match ground.plain(std::mem::take(&mut cut.images)) {
+        let device = match base.plain(std::mem::take(&mut cut.images)) {
             Ok(device) => device,
             Err(e) => return vec![fault(FailureKind::Mount, e + &place)],
         };
@@ -357,14 +357,14 @@ impl EngineOracle {
                 (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
             let mut faults = self.judge.judge(probe.event, &content);
             if there.len() < cut.promised.len() {
-                faults.push(fault(FailureKind::Lost, "what was synced after the first recovery is gone"));
+                faults.push(fault(FailureKind::Lost, "a key synced after the first recovery is gone"));
             }
-            // The keys were written one after the other.
+            // Each key was written after the acknowledgement of the one before.
             if !(0..cut.begun.len() as u64).take(there.len()).eq(there.iter().copied()) {
                 faults.push(fault(FailureKind::Invented, format!("after the first recovery: {there:?}")));
             }
             if cut.ready && between.is_some_and(|between| between != content) {
-                faults.push(fault(FailureKind::Lost, "an opening had shown other content"));
+                faults.push(fault(FailureKind::Lost, "an earlier opening showed other content"));
             }
             faults
         });

@@ -7,9 +7,9 @@ use kv::parallel_wal::{BatchBuilder, Family};
 use super::shape::{Mode, Shape};
 use crate::Rng;
 
-/// Threads that write.
+/// Concurrent writers.
 pub(super) const WRITERS: usize = 4;
-/// Steps of each.
+/// Steps of each writer.
 pub(super) const STEPS: usize = 36;
 /// Families beside the default one.
 pub(super) const FAMILIES: u8 = 1;
@@ -20,13 +20,13 @@ const FIRST_OWN_FAMILY: u32 = 16;
 /// Keys of the rare family, and keys of each family that a writer creates.
 const RARE: u64 = 2;
 const OWN: u64 = 3;
-/// Keys that are written synced, and read: few, so that writers meet.
+/// Keys that are written with sync, and read. Few, so that writers share keys.
 const REGISTERS: u64 = 4;
 /// Keys whose writes may be lost.
 const MIXED: u64 = 8;
 /// Keys that range deletes take.
 const RANGED: u64 = 5;
-/// Keys that are merged, and how often each at most: a digit of two bits tells of each merge.
+/// Keys that are merged, and the most merges of each. Each merge adds to a digit of two bits of its own.
 pub(super) const COUNTERS: u64 = 4;
 pub(super) const MERGES: u32 = 31;
 /// The longest value; few are longer than a block.
@@ -53,7 +53,7 @@ impl Key {
         Key::numbered("c", n)
     }
 
-    /// Two keys that every batch writes both.
+    /// Two keys that always change in one batch.
     pub(super) fn pair() -> [Key; 2] {
         [Key { family: 0, name: "p".into() }, Key { family: 1, name: "q".into() }]
     }
@@ -86,7 +86,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The keys that it sets or removes, and whether it sets them; merges are apart.
+    /// The keys that the change sets (true) or removes; none for a merge.
     pub(super) fn sets(&self) -> Vec<(Key, bool)> {
         match self {
             Change::Put(key) => vec![(key.clone(), true)],
@@ -96,7 +96,7 @@ impl Change {
         }
     }
 
-    /// Whether a flush of the default family makes it durable.
+    /// Whether a flush of the default family makes the change durable.
     fn is_of_default(&self) -> bool {
         match self {
             Change::Put(key) | Change::Delete(key) | Change::SingleDelete(key) | Change::Merge(key, _) => {
@@ -144,7 +144,7 @@ impl Act {
     }
 }
 
-/// What the values of a step are: no two steps write the same.
+/// The number that a step's values begin with: no two steps have the same.
 pub(super) fn id(writer: usize, index: usize) -> u64 {
     (1 + writer * STEPS + index) as u64
 }
@@ -189,7 +189,7 @@ pub(super) fn batch(salt: u64, id: u64, changes: &[Change]) -> Vec<u8> {
     changes.iter().fold(BatchBuilder::new(), add).build()
 }
 
-/// Batches that come before the writers: the first makes a parallel log's engine mark its batches.
+/// Batches that are written before the writers begin. The first turns the marks of a parallel WAL on.
 pub(super) fn before(shape: &Shape) -> Vec<Vec<u8>> {
     if !shape.put_counters {
         return Vec::new();
@@ -212,7 +212,7 @@ pub(super) fn plan(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
     let mut single: Vec<Option<Key>> = vec![None; WRITERS];
     let mut model = Rng::at(seed, &[workload, 0x7ab1]);
     let mut own: Vec<Option<u32>> = vec![None; WRITERS];
-    // Round by round, so that the digits of a counter are spread over time and writers.
+    // One step of each writer per round, so that the digits of a counter are spread over time and writers.
     for index in 0..STEPS {
         for (writer, (acts, single)) in plans.iter_mut().zip(&mut single).enumerate() {
             if let Some(own) = own.get_mut(writer).filter(|_| shape.modelled)
@@ -294,8 +294,8 @@ fn act(
     }
 }
 
-/// A batch over keys whose writes may be lost; so many of a hundred are synced. A key that nothing wrote before shows that the batch
-/// is there, whatever an older record does to the others.
+/// A batch over keys that are not read; `synced` per cent are synced. The key `fresh`, which no other batch writes, shows whether
+/// the batch is found.
 fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
     let keys: BTreeSet<u64> = (0..1 + rng.below(3)).map(|_| rng.below(MIXED)).collect();
     let change = |n| {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_tells_its_step() {
+    fn a_value_names_its_step() {
         assert_eq!(step_of(id(3, STEPS - 1)), Some((3, STEPS - 1)));
         assert_eq!((step_of(0), step_of(id(3, STEPS - 1) + 1)), (None, None));
         assert_eq!(value(1, 7)[..8], 7_u64.to_le_bytes());

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_some_traces_have_is_written_and_read_back() {
+    fn optional_parts_of_a_trace_are_written_and_read_back() {
         let mut trace = example();
         trace.drive.reorders = true;
         trace.ordered = true;

@@ -1,4 +1,4 @@
-//! The walk over the cuts of one workload, for every target: threads take cut after cut, count each state once and describe
+//! The exploration of one workload's cuts, for every target: threads take cut after cut, count each state once and describe
 //! failures.
 
 use std::collections::HashSet;
@@ -16,8 +16,8 @@ pub(crate) const DESCRIBED: usize = 20;
 /// Times that a replay repeats an engine's second cut.
 const REPLAYS: u32 = 64;
 
-/// A walk over the cuts of one workload.
-pub(crate) struct Walk<'a, C> {
+/// The exploration of one workload's cuts.
+pub(crate) struct Exploration<'a, C> {
     pub options: &'a CrashOptions,
     cuts: Vec<C>,
     limit: u64,
@@ -33,10 +33,10 @@ struct Found {
     report: Report,
 }
 
-impl<'a, C: Sync> Walk<'a, C> {
-    /// Over `cuts`, until `limit` states are checked.
-    pub(crate) fn new(options: &'a CrashOptions, cuts: Vec<C>, limit: u64) -> Walk<'a, C> {
-        Walk {
+impl<'a, C: Sync> Exploration<'a, C> {
+    /// An exploration of `cuts` that ends when `limit` states are checked.
+    pub(crate) fn new(options: &'a CrashOptions, cuts: Vec<C>, limit: u64) -> Exploration<'a, C> {
+        Exploration {
             options,
             cuts,
             limit,
@@ -48,28 +48,28 @@ impl<'a, C: Sync> Walk<'a, C> {
 
     /// Runs `work` on as many threads as the options say; `work` takes cuts until none is left. Each state has a clock of
     /// its own: the threads share the list of cuts alone.
-    pub(crate) fn run(self, work: impl Fn(&Walk<'a, C>) -> Result<()> + Sync) -> Result<Report> {
+    pub(crate) fn run(self, work: impl Fn(&Exploration<'a, C>) -> Result<()> + Sync) -> Result<Report> {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads =
             if self.options.only.is_some() { 1 } else { self.options.threads.unwrap_or(processors).max(1) };
         let results = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&self))).collect();
-            threads.into_iter().map(|t| t.join().expect("a walker catches panics")).collect::<Vec<_>>()
+            threads.into_iter().map(|t| t.join().expect("an explorer catches panics")).collect::<Vec<_>>()
         });
         results.into_iter().collect::<Result<Vec<()>>>()?;
         let found = self.found.into_inner();
         let mut report = found.report;
         report.states = found.states.len() as u64;
-        tidy(&mut report);
+        sort_failures(&mut report);
         Ok(report)
     }
 
-    /// The next cut; `None` at the end of the walk.
+    /// The next cut; `None` at the end of the exploration.
     pub(crate) fn next(&self) -> Option<&C> {
         if self.is_over() { None } else { self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) }
     }
 
-    /// Whether the walk has checked enough states, or ends at its first failure.
+    /// Whether enough states are checked, or a failure ends the exploration.
     pub(crate) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -85,12 +85,12 @@ impl<'a, C: Sync> Walk<'a, C> {
         new
     }
 
-    /// Adds the faults of a state. `told` adds the context to a description; `command` gives the command that replays the state.
+    /// Adds the faults of a state. `in_context` adds the context to a description; `command` gives the command that replays the state.
     pub(crate) fn add(
         &self,
         state: StateId,
         faults: &[Fault],
-        told: impl Fn(String) -> String,
+        in_context: impl Fn(String) -> String,
         command: impl Fn() -> String,
     ) {
         if faults.is_empty() {
@@ -105,7 +105,7 @@ impl<'a, C: Sync> Walk<'a, C> {
             found.report.count(kind);
             let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
             if described < DESCRIBED {
-                let (what, replay_command) = (told(what.join("; ")), command());
+                let (what, replay_command) = (in_context(what.join("; ")), command());
                 found.report.failures.push(Failure { kind, state, what, replay_command });
             }
         }
@@ -116,13 +116,13 @@ impl<'a, C: Sync> Walk<'a, C> {
 }
 
 /// Sorts the failures and keeps the first [`DESCRIBED`].
-pub(crate) fn tidy(report: &mut Report) {
+pub(crate) fn sort_failures(report: &mut Report) {
     report.failures.sort();
     report.failures.truncate(DESCRIBED);
 }
 
 /// Keeps `wanted` cuts, chosen at random over the whole workload.
-pub(crate) fn thin<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
+pub(crate) fn keep_random<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
     let mut rng = Rng::at(seed, &[0xc07]);
     let mut left = cuts.len();
     let mut take = usize::try_from(wanted).unwrap_or(usize::MAX).min(left);
@@ -135,9 +135,9 @@ pub(crate) fn thin<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
 }
 
 /// The faults that a probe finds. A panic counts as a failed mount.
-pub(crate) fn caught(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
+pub(crate) fn catching_panics(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
     catch_unwind(AssertUnwindSafe(probe)).unwrap_or_else(|panic| {
-        vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", words(&*panic)) }]
+        vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", panic_message(&*panic)) }]
     })
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn tries(options: &CrashOptions, twice: bool) -> u32 {
 }
 
 /// The message of a panic.
-pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }

@@ -3,7 +3,7 @@
 use zoned::emu::Media;
 
 use crate::choose::Sample;
-use crate::replay::{Fates, Replay};
+use crate::replay::{Completions, Replay};
 use crate::trace::Event;
 use crate::{Rng, Step};
 
@@ -14,7 +14,7 @@ const AT_THE_END: u64 = 30;
 pub(crate) type Images = Vec<(usize, Media)>;
 
 /// The images and the steps that a second cut leaves.
-pub(crate) struct Recut {
+pub(crate) struct SecondCut {
     /// The drives, by their numbers.
     pub images: Images,
     /// Steps that had begun at the cut.
@@ -27,21 +27,21 @@ pub(crate) struct Recut {
     of: usize,
 }
 
-impl Recut {
+impl SecondCut {
     /// Cuts within `events` of one drive; `image` is the drive before the first event.
-    pub(crate) fn of(image: Media, events: Vec<Event>, rng: &mut Rng) -> Recut {
+    pub(crate) fn of(image: Media, events: Vec<Event>, rng: &mut Rng) -> SecondCut {
         let events: Vec<(usize, Event)> = events.into_iter().map(|event| (0, event)).collect();
-        Recut::of_drives(vec![(0, image)], &events, rng)
+        SecondCut::of_drives(vec![(0, image)], &events, rng)
     }
 
     /// Cuts within `events` of several drives; `images` are the drives before the first event. Steps marked after the last
     /// operation before the cut count too, whatever their drive.
-    pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> Recut {
+    pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> SecondCut {
         let of = events.iter().filter(|(_, e)| e.is_io()).count();
         let at = if rng.chance(AT_THE_END) { of } else { rng.index(of + 1) };
-        let fates = Fates::of(events.iter().map(|(_, event)| event));
+        let completions = Completions::of(events.iter().map(|(_, event)| event));
         let mut replays: Vec<(usize, Replay<'_>)> =
-            images.into_iter().map(|(drive, image)| (drive, Replay::new(image, &fates))).collect();
+            images.into_iter().map(|(drive, image)| (drive, Replay::new(image, &completions))).collect();
         let (mut begun, mut promised, mut ready, mut done) = (Vec::new(), Vec::new(), false, 0);
         for (drive, event) in events {
             match event {
@@ -59,7 +59,7 @@ impl Recut {
         }
         let mut cut = |replay: &Replay<'_>| replay.image().cut(&mut Sample::new(Rng::new(rng.draw())));
         let images = replays.iter().map(|(drive, replay)| (*drive, cut(replay))).collect();
-        Recut { images, begun, promised, ready, at, of }
+        SecondCut { images, begun, promised, ready, at, of }
     }
 
     /// Takes the image of the only drive.
