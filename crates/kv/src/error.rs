@@ -5,7 +5,7 @@ use crate::parallel_wal::{LogError, LogErrorKind, WriteError};
 /// The result of an engine's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in the engine or in the store below it.
+/// An error of the engine or of the store below the engine.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -3,7 +3,7 @@
 /// Whether `text` matches `pattern`. Time is at most the product of their lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go back to: after the last star, and the text that it then has to swallow.
+    // Backtracking point: the pattern after the last star, and the first byte of text that the star does not match yet.
     let mut star: Option<(usize, usize)> = None;
     loop {
         let matched = match (pattern.get(p), text.get(t)) {
@@ -31,7 +31,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches one byte against the pattern's element at `p`: where the next element begins, if it matches.
+/// The place of the next element, if the pattern's element at `p` matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match *pattern.get(p)? {
         b'?' => Some(p + 1),
@@ -44,7 +44,7 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A class that is never closed ends with the pattern.
+/// [`one`] for the class whose first member is at `p`. A class without `]` ends with the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     if negated {

@@ -194,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn decimals_add_as_integers_of_their_last_digit_do(a: i64, b: i64) {
+        fn decimals_add_like_integers_scaled_to_the_last_digit(a: i64, b: i64) {
             let decimal = |n: i128| {
                 let digits = format!("{:018}", n.unsigned_abs());
                 let (whole, fraction) = digits.split_at(digits.len() - SCALE);

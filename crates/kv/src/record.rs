@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_record_is_as_the_golden_file_says() {
+    fn a_record_encodes_as_the_golden_file() {
         let golden = include_bytes!("../tests/golden/record-v1.bin");
         let record =
             Record { expires: Expiry::at(1_795_294_357_811), value: Bytes::from_static(b"furrow\r\n\0") };

@@ -24,11 +24,11 @@ use crate::record::HEADER_LEN;
 use crate::retry::Retry;
 use crate::store::{LogReport, Room, Store, Visit, Writing};
 
-/// First byte of clients' keys, and one past it.
+/// First byte of clients' keys, and the byte after it in order.
 const DATA: u8 = b'd';
 const DATA_END: u8 = b'e';
 
-/// Where the version of the layout stands. Its value begins like a record's, for the compaction filter.
+/// The key of the layout's version. The value begins with a record's header, which the compaction filter reads.
 const FORMAT_KEY: &[u8] = b"mformat";
 
 /// The version of the layout.
@@ -39,35 +39,35 @@ const WRITE_BUFFER_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_MAX: u64 = 64 << 20;
 const WRITE_BUFFER_SHARE: u64 = 64;
 
-/// Memtables.
+/// Number of memtables.
 const WRITE_BUFFERS: i32 = 4;
 
-/// The reserve is the sum of three parts, and never more than a third of the drive:
+/// The reserve is the sum of three parts, and at most a third of the drive:
 /// - every memtable as a table;
 /// - the logs: every memtable once more, or the limit of a parallel log;
-/// - half the output of one compaction, which has about 12 tables and keeps its input until it is done (half: a compaction for
-///   room drops about half of its input).
+/// - half the output of one compaction. A compaction has about 12 tables as input and keeps them until its end; a compaction
+///   for room drops about half of its input.
 const COMPACTION_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
-/// Tables, or memtables, of the level below level 0, where those are larger (`rocks` sets it).
+/// Size of level 1 in tables or in memtables, whichever are larger (`rocks` sets the size).
 const LEVEL1: u64 = 4;
 
-/// A compaction for room waits until the deletes are this share of the keys that are left.
+/// A compaction for room waits until the deletes are at least a third of the remaining keys.
 const COMPACT_SHARE: u64 = 3;
 
-/// Deletes that a clearing of the database counts as: more than any drive has keys.
+/// Number of deletes that FLUSHALL counts as: more than any drive has keys.
 const CLEARED: u64 = 1 << 48;
 
 /// Number of empty batches kept for reuse, and the longest that is kept.
 const BATCHES: usize = 64;
 const BATCH_KEPT: usize = 256 << 10;
 
-/// Bounds of a table's size, which follows the size of a zone (`rocks` sets it).
+/// Bounds of the table size, which is otherwise a zone's capacity (`rocks` sets the size).
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
 
-/// Keys up to this long get their first byte without an allocation.
+/// Keys up to this length are prefixed with their first byte on the stack.
 const SHORT_KEY: usize = 128;
 
 /// How a [`RocksStore`] is opened.
@@ -77,7 +77,7 @@ pub struct RocksStoreOptions {
     pub write_buffer: Option<usize>,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Which log. A database may be opened with another log than before. Default: `auto`.
+    /// Which log. A database may change its log at every opening. Default: `auto`.
     pub wal: WalMode,
 }
 
@@ -87,20 +87,20 @@ impl Default for RocksStoreOptions {
     }
 }
 
-/// A database in a directory of a mounted file system. The file system stays the caller's to unmount.
+/// A database in a directory of a mounted file system. The caller unmounts the file system.
 #[derive(Debug)]
 pub struct RocksStore {
     database: Arc<Database>,
     fs: Fs,
     reserve: Bytes,
-    /// Batches to be used again.
+    /// Empty batches, kept for reuse.
     batches: Mutex<Vec<WriteBatch>>,
     /// Deletes since the last compaction for room.
     deletes: Arc<AtomicU64>,
     /// `deletes` when the room was last read.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
-    /// Decides when a compaction is tried again that found no room.
+    /// Decides when a compaction that found no room is tried again.
     retry: Arc<Mutex<Retry>>,
     compacting_task: Mutex<Option<Spawned<()>>>,
     /// Bytes of a memtable, of a table, and of a zone.
@@ -196,8 +196,8 @@ impl RocksStore {
         self.database.db().property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
-    /// A compaction turns deletes into room. It needs room itself, for what still lives: so it waits until enough is
-    /// deleted and the deletes pause. One at a time, in the background.
+    /// Starts a compaction in the background, to turn deletes into room. The compaction writes live data anew and needs room for
+    /// that, so it starts only once enough keys were deleted and the deletes pause. One compaction runs at a time.
     fn compact_for_room(&self) {
         let deletes = self.deletes.load(Ordering::Relaxed);
         let paused = self.deletes_seen.swap(deletes, Ordering::Relaxed) == deletes;
@@ -206,8 +206,8 @@ impl RocksStore {
         }
         let keys = self.number("rocksdb.estimate-num-keys");
         let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
-        // What lives of a step's input is written before the input goes, and the log needs its next zone meanwhile. So the less
-        // is free, the less a step takes. What is in level 0 is one, with the level below, which has as much at most.
+        // A step writes the live part of its input before the input is deleted, and the log needs its next zone meanwhile: a step
+        // takes less input when less is free. The smallest step of level 0 takes all of level 0 and of level 1.
         let free = self.fs.statfs().free.0.saturating_sub(LOG_ZONES / 2 * self.zone);
         let all = keys.saturating_add(deletes).max(1);
         let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
@@ -216,7 +216,7 @@ impl RocksStore {
         let level1 = LEVEL1 * self.table.max(self.write_buffer);
         let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
         let fits = step >= least;
-        // Deletes do not fill a memtable: without a flush a parallel log keeps its zones.
+        // Deletes do not fill a memtable, so a parallel log would keep its zones without this flush.
         let held = self.database.held().is_some_and(|held| held.bytes > 0);
         if !enough || !(fits || held) {
             return;
@@ -235,7 +235,7 @@ impl RocksStore {
         });
     }
 
-    /// Resets the bound of compactions, if a compaction for room could not: the reset needs room as well.
+    /// Resets the bound of compactions, if an earlier reset failed for lack of room.
     fn unbind(&self) {
         let database = Arc::clone(&self.database);
         self.in_background(self.fs.statfs().free.0, move || {
@@ -243,7 +243,7 @@ impl RocksStore {
         });
     }
 
-    /// Runs a task that frees or needs room, unless another one runs or failed a short time ago. `free`: bytes free now.
+    /// Runs a task that frees room, unless such a task runs already or failed a short time ago. `free`: bytes free now.
     fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
         if self.compacting.load(Ordering::Acquire)
             || !self.retry.lock().is_due(self.driver().now(), free)
@@ -257,14 +257,14 @@ impl RocksStore {
             let done = work();
             retry.lock().ended(driver.now(), free, done.is_ok());
             if let Err(error) = done {
-                tracing::warn!(%error, "finding room failed");
+                tracing::warn!(%error, "a background task for room failed");
             }
             compacting.store(false, Ordering::Release);
         });
         *self.compacting_task.lock() = Some(task);
     }
 
-    /// RocksDB's batch of `overlay`.
+    /// The writes of `overlay` as a batch of RocksDB.
     fn batch(&self, overlay: &Overlay) -> WriteBatch {
         let mut batch = self.batches.lock().pop().unwrap_or_default();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -327,7 +327,7 @@ impl Store for RocksStore {
     }
 
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
-        const DOING: &str = "walking the keys";
+        const DOING: &str = "scanning the keys";
         let mut cursor =
             with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| failed(DOING, &e))?;
         while let Some((&DATA, key)) = cursor.valid().then(|| cursor.key().split_first()).flatten() {
@@ -366,7 +366,7 @@ impl Store for RocksStore {
     }
 
     fn key_estimate(&self) -> u64 {
-        // The layout's own key is not a client's.
+        // The key of the layout's version is not a client's key.
         self.number("rocksdb.estimate-num-keys").saturating_sub(1)
     }
 
@@ -434,7 +434,7 @@ impl Store for RocksStore {
     }
 }
 
-/// Hands over the key with its first byte, short ones from the stack.
+/// Calls `then` with the key behind its first byte.
 fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [DATA; SHORT_KEY];
     match short.get_mut(1..=key.len()) {

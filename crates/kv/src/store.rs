@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::overlay::Overlay;
 use crate::parallel_wal::{HeldRecords, WalMode};
 
-/// Called with each key and record of a scan, in the order of keys; returns whether to go on.
+/// Called with each key and record of a scan, in the order of keys; `Break` ends the scan.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// A batch that is being written.
@@ -19,13 +19,13 @@ pub type Writing<'s> = Pin<Box<dyn Future<Output = Result<()>> + Send + 's>>;
 /// A store's parallel log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogReport {
-    /// What the log did since it was opened.
+    /// Counts since the opening of the log.
     pub log: fs::wal::LogStats,
-    /// What a crash would make the store replay.
+    /// The records that a crash would make the store replay.
     pub held: HeldRecords,
 }
 
-/// How much a store can still take.
+/// The free room of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
     /// Bytes that can still be written.
@@ -54,22 +54,22 @@ pub trait Store: Send + Sync + Debug {
     /// Visits the keys at and after `from` in their order, from one state of the store.
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()>;
 
-    /// Applies a batch: wholly or not at all, also across a crash. With `sync` it is durable when the future is ready. Nothing
-    /// happens before the first poll; `batch` is free when this returns. A poll may block where RocksDB lets writers wait.
+    /// Applies a batch, wholly or not at all, also across a crash. With `sync` the batch is durable when the future is ready.
+    /// The first poll begins the write. The returned future does not borrow `batch`. A poll may block during a write stall.
     fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_>;
 
-    /// Whether the drive would take another batch at once. If not, the caller had better wait until a batch in flight is
-    /// written, and make one batch of all that has come by then.
+    /// Whether the drive would take another batch at once. If not, a caller that waits for a batch in flight can join all
+    /// later writes in one batch.
     fn takes_more(&self) -> bool {
         true
     }
 
-    /// Which log the store has: it decides how pipelines make batches.
+    /// The store's log, which decides how pipelines are joined to batches.
     fn wal(&self) -> WalMode {
         WalMode::Group
     }
 
-    /// Its parallel log; none where it has RocksDB's own.
+    /// The store's parallel log; `None` if the store has RocksDB's own log.
     fn log(&self) -> Option<LogReport> {
         None
     }
@@ -77,15 +77,15 @@ pub trait Store: Send + Sync + Debug {
     /// Makes every earlier write durable.
     fn sync(&self) -> Result<()>;
 
-    /// Estimated number of keys.
+    /// Estimated number of keys, with those that are deleted or expired and not compacted yet.
     fn key_estimate(&self) -> u64;
 
-    /// Bytes of memory that the data takes.
+    /// Bytes of memory of memtables, caches and indexes.
     fn used_memory(&self) -> u64 {
         0
     }
 
-    /// How much can still be written; none where there is no such limit.
+    /// The room on the drive; `None` if the store has no limit.
     fn room(&self) -> Option<Room> {
         None
     }

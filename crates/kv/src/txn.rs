@@ -36,7 +36,7 @@ pub struct Refusal {
     pub growth_only: bool,
 }
 
-/// What all transactions of an engine share.
+/// State that all transactions of an engine share.
 #[derive(Debug, Default)]
 pub(crate) struct TxnShared {
     pub limits: Limits,

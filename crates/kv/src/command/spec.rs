@@ -1,6 +1,6 @@
-//! What is known of a command besides its effect.
+//! Name, arity, flags and keys of a command.
 
-/// What is known of a command besides its effect.
+/// Name, arity, flags and keys of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// The name in capitals.

@@ -10,7 +10,7 @@ use super::*;
 use crate::txn::TxnShared;
 use crate::{Args, Limits, MemoryStore, Overlay, Reply, Span, Store, Txn};
 
-/// A store, the overlay of a group that is not yet written, and a clock in the hand.
+/// A store, the overlay of a group that is not written yet, and a clock that the test sets.
 struct World {
     store: MemoryStore,
     overlay: Overlay,
@@ -42,7 +42,7 @@ impl World {
         self.run(&words)
     }
 
-    /// What is decided goes to the store.
+    /// Writes the overlay to the store.
     fn commit(&mut self) {
         let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
         written.expect("memory takes everything");
@@ -92,7 +92,7 @@ fn the_table_is_in_order_and_every_name_is_found_in_any_case() {
 }
 
 #[test]
-fn a_key_goes_at_its_time_in_the_overlay_and_in_the_store() {
+fn a_key_expires_at_its_time_in_overlay_and_store() {
     let mut w = World::new();
     for committed in [false, true] {
         assert_eq!(w.line("SET k v PX 100"), ok());
@@ -114,7 +114,7 @@ fn a_key_goes_at_its_time_in_the_overlay_and_in_the_store() {
 }
 
 #[test]
-fn flush_hides_what_the_store_holds_and_later_writes_stay() {
+fn flushall_hides_stored_keys_and_keeps_later_writes() {
     let mut w = World::new();
     w.line("MSET a 1 b 2 c 3");
     w.commit();
@@ -204,7 +204,7 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
 }
 
 #[test]
-fn scan_returns_every_key_once_while_others_come_and_go() {
+fn scan_returns_every_key_once_while_other_keys_are_added_and_deleted() {
     let mut w = World::new();
     for n in 0..500 {
         w.line(&format!("SET key:{n} v"));
@@ -257,7 +257,7 @@ fn scan_on(w: &mut World, cursor: &str, mut between: impl FnMut(&mut World)) -> 
 }
 
 #[test]
-fn a_scan_goes_on_where_it_was_after_the_server_has_forgotten_every_cursor() {
+fn a_scan_continues_at_its_place_after_the_server_forgot_every_cursor() {
     let mut w = World::new();
     for n in 0..300 {
         w.line(&format!("SET {}key:{n} v", ["", "a", "z:"][n % 3]));
@@ -439,7 +439,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_executor_does_what_the_model_says(steps in steps()) {
+    fn commands_give_the_replies_and_contents_of_the_model(steps in steps()) {
         let (mut w, mut model) = (World::new(), Model::default());
         for step in &steps {
             match step {
@@ -463,7 +463,7 @@ proptest! {
         let name = COMMANDS[command].spec.name.as_bytes();
         let all: Vec<&[u8]> = std::iter::once(name).chain(words.iter().map(Vec::as_slice)).collect();
         let reply = w.run(&all);
-        // Replies to be read at all: arrays announce as many as follow.
+        // The replies are well-formed: an array has as many elements as it announces.
         let mut expected = 1usize;
         for part in &reply {
             prop_assert!(expected > 0);

@@ -102,7 +102,7 @@ impl Engine {
         self.0.counters.stats()
     }
 
-    /// Why the engine takes no writes, if it does not.
+    /// The failure after which the engine takes no writes.
     pub fn failure(&self) -> Option<String> {
         self.0.failure().map(|refusal| refusal.text.to_string())
     }

@@ -1,4 +1,4 @@
-//! The room on the drive, as the writers know it.
+//! The free room on the drive, read at intervals, and the refusal of writes when the room is short.
 
 use crate::error::Error;
 use crate::store::{Room, Store};

@@ -1,4 +1,4 @@
-//! What the engine's writers and background tasks share.
+//! The state that the engine's writers and background tasks share.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub room: Mutex<RoomWatch>,
     /// Why the engine takes no writes any more.
     failed: Mutex<Option<Refusal>>,
-    /// Writes were acknowledged that no sync covers yet.
+    /// Some acknowledged writes are not covered by a sync.
     pub unsynced: AtomicBool,
     pub counters: Counters,
     /// The last count of all keys, and when it was made (milliseconds since 1970).
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// A transaction that reads what is written.
+    /// A transaction that reads the stored keys.
     pub fn reading(&self) -> Txn<'_> {
         Txn::reading(&*self.store, &self.txns, self.driver.unix_millis())
     }
@@ -176,7 +176,7 @@ impl Shared {
         self.room.lock().refusal(&*self.store, now_ms)
     }
 
-    /// Why the engine takes no writes any more, if it does not.
+    /// The failure after which the engine takes no writes.
     pub fn failure(&self) -> Option<Refusal> {
         self.failed.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! Counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -18,7 +18,7 @@ use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, 
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The real driver, with a time of day that goes on only when told to.
+/// The real driver, with a time of day that the test advances.
 #[derive(Debug)]
 struct Day {
     real: Arc<RealDriver>,
@@ -162,7 +162,7 @@ fn pipelines_that_wait_together_share_a_sync_and_lose_no_increment() {
     let (store, engine) = slow(WalMode::Group, 1);
     let mut answers = vec![begin(&engine, &["INCR n"])];
     store.wait_for(&[&["n"]]);
-    // All the others come while the first is on its way.
+    // The other pipelines arrive while the first batch is in flight.
     answers.extend((1..2000).map(|_| begin(&engine, &["INCR n"])));
     store.land("*");
     let mut seen: Vec<i64> = answers
@@ -198,7 +198,7 @@ fn a_full_drive_refuses_the_writer_alone_and_deletes_free_room() {
 }
 
 #[test]
-fn one_that_does_not_fit_does_not_fail_the_others_of_its_group() {
+fn a_pipeline_that_does_not_fit_does_not_fail_the_rest_of_its_group() {
     let store = Arc::new(MemoryStore::with_capacity(Size(200), Size(0)));
     let engine = engine(&store, EngineOptions::default());
     let large = format!("SET large {}", "x".repeat(300));
@@ -256,7 +256,7 @@ fn a_panic_in_a_command_ends_its_client_and_not_the_engine() {
 }
 
 #[test]
-fn async_writes_are_made_durable_within_a_second_or_so() {
+fn async_writes_are_made_durable_within_about_a_second() {
     let store = Arc::new(MemoryStore::new());
     let options = EngineOptions { durability: Durability::Async, ..EngineOptions::default() };
     let engine = engine(&store, options);
@@ -332,23 +332,23 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
     engine.close().expect("closes");
 }
 
-/// One slice of the background walk, here and now.
+/// Runs one slice of the background walk at once.
 fn expiry_now(engine: &Engine) {
     assert!(expiry::visit_slice(&engine.0, &mut Default::default()));
     // A later pipeline is answered after the deletes.
     ask(engine, &["DEL nothing"]);
 }
 
-/// Memory whose writes land when the test says so, in whatever order.
+/// A store in memory whose writes end when the test says so, in any order.
 #[derive(Debug)]
 struct Slow {
     memory: MemoryStore,
     wal: WalMode,
     /// Keys of the batches in flight.
     flying: Mutex<Vec<Vec<String>>>,
-    /// The writes that may land: those that have this key, or all.
+    /// Keys of the writes that may end; `*` stands for all.
     landing: Mutex<Vec<String>>,
-    /// Takes no batch beside those in flight.
+    /// The store takes no batch beside those in flight.
     full: AtomicBool,
     moved: units::sync::Event,
 }
@@ -366,7 +366,7 @@ impl Slow {
         })
     }
 
-    /// Lets the write with this key land; with `*`, all from now on.
+    /// Lets the write with this key end; with `*`, every write from now on.
     fn land(&self, key: &str) {
         self.landing.lock().push(key.to_owned());
         self.moved.notify();
@@ -477,7 +477,7 @@ fn an_expired_key_that_two_walks_find_is_counted_once() {
     store.land("other");
     ask(&engine, &["SET gone v PX 1", "SET other v"]);
     day.goes_on(5);
-    // The first one's delete is on its way when the second one looks.
+    // The first walk's delete is in flight when the second walk reads the key.
     expiry::visit_slice(&engine.0, &mut Default::default());
     store.wait_for(&[&["gone"]]);
     expiry::visit_slice(&engine.0, &mut Default::default());
@@ -498,14 +498,14 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
         let third = begin(&engine, &["APPEND a 0", "SET c 1"]);
         store.land("b");
         assert_eq!(replies(&other), [Reply::Integer(1)]);
-        // b comes after the one that waits for a and wants c.
+        // The pipeline of b comes after a pipeline that waits for a and claims c.
         let behind = begin(&engine, &["SET c 2", "GET b"]);
         store.wait_for(&[&["a"]]);
         assert!(is_waiting(&first) && is_waiting(&second) && is_waiting(&third) && is_waiting(&behind));
         assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"), "not written, not seen");
         store.land("a");
         assert_eq!(replies(&first), [Reply::Integer(1)]);
-        // Those that waited go together, each seeing the one before.
+        // The waiting pipelines go in one batch, and each reads the writes of the earlier ones.
         assert_eq!(replies(&second), [Reply::Integer(2)]);
         assert_eq!(replies(&third)[0], Reply::Integer(2), "20 has two digits");
         assert_eq!(replies(&behind)[1], Reply::Bulk(Bytes::from_static(b"1")));
@@ -517,7 +517,7 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
 }
 
 #[test]
-fn while_the_store_takes_no_more_pipelines_wait_and_go_together_when_a_batch_has_landed() {
+fn pipelines_that_wait_for_the_store_become_one_batch_when_a_batch_is_written() {
     for writers in [1, 3] {
         let (store, engine) = slow(WalMode::Auto, writers);
         store.full.store(true, Ordering::SeqCst);
@@ -545,7 +545,7 @@ fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
     store.wait_for(&[&["a"]]);
     let flush = begin(&engine, &["FLUSHALL", "DBSIZE"]);
     let after = begin(&engine, &["SET b 1"]);
-    // A later one may not go before it, though its key is free.
+    // A later pipeline does not overtake the pipeline that claims all keys, though its own key is free.
     std::thread::park_timeout(Duration::from_millis(5));
     store.wait_for(&[&["a"]]);
     store.land("a");
@@ -561,7 +561,7 @@ fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
 }
 
 #[test]
-fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
+fn under_waltz_each_pipeline_is_a_batch_except_pipelines_that_waited_for_one_key() {
     let (store, engine) = slow(WalMode::Waltz, 1);
     let answers: Vec<Answers> =
         ["SET a 1", "SET b 1", "SET c 1"].iter().map(|line| begin(&engine, &[line])).collect();
@@ -572,7 +572,7 @@ fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
     store.wait_for(&[&["a"], &["b"], &["c"], &["e"]]);
     store.land("a");
     assert_eq!(replies(&answers[0]).len(), 1);
-    // Lands by its key a, too.
+    // The batch also has the key a.
     for (n, answer) in waiting.iter().enumerate() {
         assert_eq!(replies(answer), [Reply::Integer(n as i64 + 2)]);
     }
@@ -584,7 +584,7 @@ fn alone_each_pipeline_is_a_batch_but_for_those_that_waited_for_one_key() {
 }
 
 #[test]
-fn a_failed_write_fails_its_own_pipelines_and_a_full_store_only_those_that_do_not_fit() {
+fn a_failed_write_fails_its_pipelines_and_a_full_store_fails_only_pipelines_that_do_not_fit() {
     let (store, engine) = slow(WalMode::Auto, 1);
     let good = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);

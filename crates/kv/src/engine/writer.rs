@@ -45,7 +45,7 @@ struct EndedGroup {
     held: HeldKeys,
 }
 
-/// Drops the pipelines that wait when a writer ends, however it ends: their clients would wait for ever.
+/// Drops the waiting pipelines when a writer ends, by a panic too: no client waits for ever.
 struct DropQueue<'a>(&'a Shared);
 
 impl Drop for DropQueue<'_> {
@@ -75,7 +75,7 @@ impl Writer {
             let (group, wake) = {
                 let mut queue = shared.queue.lock();
                 let group = if shared.may_take(&queue.schedule) { queue.schedule.take() } else { None };
-                // Another writer takes what is left.
+                // Another writer takes the remaining pipelines.
                 let more = group.is_some() && shared.may_take(&queue.schedule);
                 (group, if more { queue.idle.take_one() } else { None })
             };
@@ -114,7 +114,7 @@ impl Writer {
         }
     }
 
-    /// Runs a group over what is stored, and begins to write what it changed.
+    /// Runs a group's pipelines over the stored keys, and begins to write their changes.
     fn run_group(&self, mut group: Group, overlay: &mut Overlay) -> RunGroup<'_> {
         let shared = &*self.shared;
         let now_ms = shared.driver.unix_millis();
@@ -160,7 +160,7 @@ impl Writer {
         RunGroup { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
     }
 
-    /// Waits until a group's batch is written; if it cannot be, runs each pipeline by itself.
+    /// Waits until a group's batch is written. If the write fails, runs each pipeline by itself.
     async fn finish(&self, group: RunGroup<'_>) -> EndedGroup {
         let RunGroup { mut works, held, writing, keys, bytes, now_ms, refusal } = group;
         let finishing = async {

@@ -1,4 +1,4 @@
-//! The writes between the log and the tables, and what the log holds of earlier ones.
+//! The writes that are in flight between log and tables, and the ledger of the batches that are not in tables.
 
 use fs::Ticket;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl InFlight {
         self.ledger.lock().retired(self.log.next_ticket())
     }
 
-    /// Notes what is in tables by `note`, and retires the tickets that the log need not hold any more.
+    /// Changes the ledger by `note`, and retires the tickets whose batches are in tables.
     pub fn retire(&self, note: impl FnOnce(&mut Ledger)) -> Result<(), LogError> {
         let retired = {
             let mut ledger = self.ledger.lock();
@@ -101,12 +101,12 @@ impl InFlight {
         self.log.retire(retired)
     }
 
-    /// Changes what is known to be in tables, and retires nothing.
+    /// Changes the ledger by `note`, and retires nothing.
     pub fn note(&self, note: impl FnOnce(&mut Ledger)) {
         note(&mut self.ledger.lock());
     }
 
-    /// What the log holds that is not in tables.
+    /// The records of the log that are not in tables.
     pub fn held(&self) -> HeldRecords {
         let ledger = self.ledger.lock();
         let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_reads_what_it_writes_and_refuses_the_rest_by_name() {
+    fn a_mode_parses_its_own_name_and_refuses_unknown_names() {
         for mode in WalMode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }

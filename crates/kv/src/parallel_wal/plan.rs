@@ -1,4 +1,4 @@
-//! What a batch needs, and whether it can be written.
+//! The plan of a batch: key stripes, families, and the checks before the log has the batch.
 
 use super::batch::{BatchError, Family, RecordKind, parse};
 use super::families::Families;
@@ -7,7 +7,7 @@ use super::options::Applied;
 use super::stripes::{StripeSet, Stripes};
 use super::tables::{Mark, Sequence};
 
-/// What a batch needs, read before any lock is taken.
+/// The stripes and the families of a batch, read before any lock is taken.
 #[derive(Default)]
 pub(super) struct Plan {
     /// The stripes of its keys.

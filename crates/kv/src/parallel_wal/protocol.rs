@@ -37,12 +37,12 @@ pub struct ParallelWal {
 }
 
 impl ParallelWal {
-    /// Replays what the log holds, and takes writes from then on.
+    /// Replays the log's records, and takes writes from then on.
     ///
     /// An opening that a crash interrupts can be repeated. Flushes that begin or end meanwhile need not be reported.
     ///
     /// # Errors
-    /// Those of log and tables. The log keeps what it holds.
+    /// Errors of log and tables. The log keeps its records.
     pub fn open(
         log: Arc<dyn TicketLog>,
         tables: Arc<dyn Tables>,
@@ -215,7 +215,7 @@ impl ParallelWal {
         }
     }
 
-    /// Refuses a batch before the log has it, if that is certain to fail. To be asked with the stripes held.
+    /// Refuses a batch that the tables are certain to refuse, before the log has the batch. To be called with the stripes held.
     fn check<E>(&self, plan: &Plan, options: WriteOptions) -> Result<(), WriteError<E>> {
         self.check_open()?;
         self.tables.check_writable()?;
@@ -233,7 +233,7 @@ impl ParallelWal {
         BatchMark { mark: Some(Mark { ticket, floor }), raise }
     }
 
-    /// What the log holds that is not in tables.
+    /// The records of the log that are not in tables.
     pub fn held(&self) -> HeldRecords {
         self.in_flight.held()
     }
@@ -313,7 +313,7 @@ impl ParallelWal {
     /// Flushes every memtable and removes the log: afterwards the database can be opened without it. Writes fail from here on.
     ///
     /// # Errors
-    /// The log stays, and what it holds is replayed when the database is opened with it again.
+    /// The log stays, and the next opening with the log replays its records.
     pub fn close(&self) -> Result<(), LogError> {
         let _exclusive = self.lock_exclusive();
         if self.closed.swap(true, Ordering::AcqRel) {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_one_stripe_and_a_familys_own_covers_all_its_keys() {
+    fn a_key_has_one_stripe_and_the_stripe_of_a_family_covers_all_its_keys() {
         let stripes = Stripes::new();
         let of = |family, key: Option<&[u8]>| {
             let mut set = StripeSet::default();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn all_stripes_exclude_every_other_holder_and_some_exclude_only_those() {
+    fn all_stripes_exclude_every_holder_and_some_stripes_exclude_holders_that_share_one() {
         let stripes = Stripes::new();
         let set = |n| StripeSet { all: false, some: BTreeSet::from([n]) };
         let some = stripes.hold(&set(1));

@@ -1,4 +1,4 @@
-//! Many clients at once, over each log: what they were told is so, whatever becomes of the drive.
+//! Many clients at once, over each log: acknowledged writes hold after power cuts and failures of the drive.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,7 +23,7 @@ use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
 const COUNTERS: usize = 3;
 const CLIENTS: usize = 6;
 
-/// What clients asked for and were told of each counter.
+/// The increments that clients asked for, and the replies.
 #[derive(Default)]
 struct Told {
     asked: [AtomicI64; COUNTERS],
@@ -39,7 +39,7 @@ impl Told {
         counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
     }
 
-    /// One client: increments, with writes of several keys among them, until it is told to stop.
+    /// One client: increments, and writes of two keys, until `stop` is set.
     fn client(&self, engine: &Engine, me: usize) {
         for n in 0.. {
             if self.stop.load(Ordering::SeqCst) {
@@ -62,7 +62,7 @@ impl Told {
         }
     }
 
-    /// Clients at work, while `meanwhile` runs.
+    /// Runs the clients while `meanwhile` runs.
     fn run<R>(&self, engine: &Engine, meanwhile: impl FnOnce() -> R) -> R {
         std::thread::scope(|scope| {
             for me in 0..CLIENTS {
@@ -106,7 +106,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
             (least, media, Told::get(&told.asked))
         });
         for counter in 0..COUNTERS {
-            // Each increment was told once, in whatever order.
+            // Each value was the reply to exactly one increment.
             let replies = told.replies[counter].lock();
             let distinct: BTreeSet<i64> = replies.iter().copied().collect();
             assert_eq!(distinct, (1..=replies.len() as i64).collect(), "{wal}");
@@ -129,7 +129,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
         for me in 0..CLIENTS {
             let (left, right) =
                 (number(&engine, &format!("left{me}")), number(&engine, &format!("right{me}")));
-            assert_eq!(left, right, "{wal}, seed {seed}: a write of two keys is there in part");
+            assert_eq!(left, right, "{wal}, seed {seed}: a write of two keys is stored in part");
         }
         engine.close().unwrap();
         unmount(&fs);
@@ -137,7 +137,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
 }
 
 #[test]
-fn clearing_everything_under_load_leaves_nothing_from_before_it() {
+fn flushall_under_load_leaves_no_earlier_key() {
     for wal in WalMode::ALL {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(emu, true);
@@ -167,7 +167,7 @@ fn clearing_everything_under_load_leaves_nothing_from_before_it() {
 }
 
 #[test]
-fn a_drive_that_fails_gives_errors_and_no_lie() {
+fn a_failed_drive_gives_errors_and_no_false_reply() {
     for wal in WalMode::ALL {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
@@ -184,7 +184,7 @@ fn a_drive_that_fails_gives_errors_and_no_lie() {
         assert_eq!(
             replies[0],
             bulk(&acknowledged[0].to_string()),
-            "{wal}: what was not acknowledged is not seen"
+            "{wal}: a write that was not acknowledged is read"
         );
         assert!(
             matches!(&replies[1], Reply::Error(text) if text.starts_with("MISCONF")),
@@ -212,7 +212,7 @@ fn a_drive_that_fails_gives_errors_and_no_lie() {
 }
 
 #[test]
-fn one_failed_append_costs_a_parallel_log_nothing() {
+fn a_parallel_log_goes_on_after_one_failed_append() {
     for wal in [WalMode::Waltz, WalMode::Auto] {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);

@@ -71,7 +71,7 @@ fn has_log(fs: &Fs) -> bool {
 
 /// Every mode after every mode, closed or cut off in between, over one drive.
 #[test]
-fn any_mode_opens_what_any_other_left() {
+fn any_mode_opens_a_database_of_any_other_mode() {
     let mut emu = drive();
     let mut model = BTreeMap::new();
     let mut fs = mount(&emu, true);
@@ -141,7 +141,7 @@ fn writers_of_many_threads_keep_each_keys_last_value() {
 }
 
 #[test]
-fn a_log_takes_a_part_of_the_drive_before_memtables_are_flushed_for_it() {
+fn memtables_are_flushed_when_the_log_exceeds_its_share_of_the_drive() {
     let fs = mount(&drive(), true);
     let limit = log_limits(&fs).log_limit;
     assert!(limit <= fs.statfs().capacity.0 / 8, "{limit}");
@@ -159,7 +159,7 @@ fn a_log_takes_a_part_of_the_drive_before_memtables_are_flushed_for_it() {
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }
 
-/// RocksDB is not closed while there are cursors; neither is what lies above it.
+/// RocksDB does not close while a cursor is open, and then the parallel WAL stays open too.
 #[test]
 fn a_close_that_is_refused_closes_nothing() {
     let emu = drive();
@@ -179,9 +179,9 @@ fn a_close_that_is_refused_closes_nothing() {
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }
 
-/// What is left open by an opening that failed would be busy to the next one.
+/// A log that a failed opening left open would be busy at the next opening.
 #[test]
-fn an_opening_that_failed_leaves_nothing_open() {
+fn a_failed_opening_leaves_nothing_open() {
     let zone = Blocks(1024);
     let latency = Latency::all(std::time::Duration::from_millis(2));
     let options =
@@ -192,7 +192,7 @@ fn an_opening_that_failed_leaves_nothing_open() {
     block_on(&**fs.driver(), async {
         let path = format!("{DIR}/{LOG_FILE}");
         let (log, _held) = fs.parallel_log(&path, &ParallelOptions::default()).await.unwrap();
-        // One record, of a kind that there is not.
+        // One record of an unknown kind.
         log.append(b"\0\0\0\0\0\0\0\0\x01\0\0\0\x7f", true).await.unwrap();
         log.close().await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Marks of batches that are in tables, beyond the life of the log whose tickets they name.
+//! Marks after the log whose tickets they name was removed, and flushes past the parallel WAL.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,7 +16,7 @@ use units::Blocks;
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
 
 struct World {
-    /// Held for as long as the database is.
+    /// Mounted as long as the database is open.
     _fs: Fs,
     db: Arc<Db>,
     log: Arc<FsLog>,
@@ -29,12 +29,12 @@ impl World {
         World::with_families(drive, 0)
     }
 
-    /// With so many families beside the default one.
+    /// A database with this number of families beside the default one.
     fn with_families(drive: &Drive, families: u8) -> World {
         World::behind(None, drive, families)
     }
 
-    /// Whose flushes go through a gate.
+    /// A database whose flushes wait at `gate`.
     fn behind(gate: Option<Arc<Gate>>, drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
@@ -70,7 +70,7 @@ impl World {
         self.db.get(key.as_bytes()).unwrap().map(|value| u64::from_le_bytes(value[..].try_into().unwrap()))
     }
 
-    /// The power is gone: nothing is closed.
+    /// Leaves the database open: the power is cut.
     fn leave(self) {
         std::mem::forget(self);
     }
@@ -89,7 +89,7 @@ struct Gate {
 #[derive(Default)]
 struct Counts {
     begun: usize,
-    /// So many may go on.
+    /// Number of flushes that may go on.
     open: usize,
     over: usize,
 }
@@ -127,7 +127,7 @@ impl FlushEvents for Gate {
 }
 
 #[test]
-fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
+fn marks_of_a_removed_log_do_not_count_for_the_next_log() {
     let drive = Drive::new();
     let world = World::open(&drive);
     let mut batch = WriteBatch::new();
@@ -136,7 +136,7 @@ fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
     for n in 0..50 {
         world.put(&format!("a{n}"), n).unwrap();
     }
-    // What a close does, up to the removal of the log; then the power fails, before the marks are dropped.
+    // The steps of a close up to the removal of the log. The power fails before the marks are dropped.
     world.tables.flush().unwrap();
     world.log.retire(world.log.next_ticket()).unwrap();
     world.log.remove().unwrap();
@@ -158,7 +158,7 @@ fn marks_of_a_log_that_is_gone_say_nothing_of_the_next_one() {
 }
 
 #[test]
-fn a_close_that_is_cut_off_anywhere_leaves_what_opens_without_the_log() {
+fn a_close_interrupted_at_any_step_leaves_a_database_that_opens_without_the_log() {
     for done in 0..4 {
         let drive = Drive::new();
         let world = World::open(&drive);
@@ -166,7 +166,7 @@ fn a_close_that_is_cut_off_anywhere_leaves_what_opens_without_the_log() {
         batch.merge(b"n", &1_u64.to_le_bytes());
         world.write(batch).unwrap();
         world.put("a", 7).unwrap();
-        // What a close does, step by step.
+        // The steps of a close.
         world.tables.flush().unwrap();
         world.log.retire(world.log.next_ticket()).unwrap();
         let steps: [&dyn Fn(); 3] =
@@ -188,7 +188,7 @@ fn a_close_that_is_cut_off_anywhere_leaves_what_opens_without_the_log() {
 }
 
 #[test]
-fn a_write_whose_flush_failed_is_not_called_one_that_failed_for_good() {
+fn a_write_whose_flush_failed_is_not_reported_as_failed_for_good() {
     let drive = Drive::of(EmuOptions {
         zones: 64,
         zone_size: Blocks(1024),
@@ -204,9 +204,9 @@ fn a_write_whose_flush_failed_is_not_called_one_that_failed_for_good() {
     world.leave();
 }
 
-/// As `GetRootDB()->Flush()` is: of one family, though all are to be flushed together.
+/// `GetRootDB()->Flush()` flushes one family, whatever `atomic_flush` says.
 #[test]
-fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
+fn a_flush_of_one_family_past_the_parallel_wal_retires_no_batch_of_other_families() {
     let drive = Drive::new();
     let world = World::with_families(&drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
@@ -224,15 +224,15 @@ fn a_flush_of_one_family_past_the_engine_retires_nothing_of_the_others() {
     world.put("a", 3).unwrap();
     assert_eq!(world.parallel_wal.held().records, 1);
     world.tables.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 0, "ours is of all");
+    assert_eq!(world.parallel_wal.held().records, 0, "a flush of the tables covers all families");
     world.parallel_wal.close().unwrap();
     world.tables.settle();
     world.db.close().unwrap();
 }
 
-/// Before RocksDB 7.10 the reason that a flush gives is its family's last one: here that of a flush of all.
+/// Before RocksDB 7.10 a flush reports its family's latest reason: here the reason of the flush of all.
 #[test]
-fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_the_others() {
+fn a_flush_of_one_family_that_ends_during_a_flush_of_all_retires_no_batch_of_other_families() {
     let drive = Drive::new();
     let gate = Arc::new(Gate::default());
     let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
@@ -243,7 +243,7 @@ fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_
     std::thread::scope(|scope| {
         let past = scope.spawn(|| world.db.flush());
         gate.wait(|counts| counts.begun == 1);
-        // A memtable that is full, so that RocksDB flushes all. The write that comes next asks for that before it returns.
+        // Fills a memtable. The next write makes RocksDB switch memtables and request a flush of all families.
         while world.db.property("rocksdb.num-immutable-mem-table").as_deref() != Some("2") {
             let mut batch = WriteBatch::new();
             batch.put(format!("fill {written}").as_bytes(), &[7; 3000]);
@@ -264,10 +264,10 @@ fn a_flush_of_one_family_that_ends_when_one_of_all_was_begun_retires_nothing_of_
     world.db.close().unwrap();
 }
 
-/// A table ends where its family's last record did not become a part of it. Our flush says that all is in tables, also where it
-/// finds nothing to do.
+/// An empty range delete leaves no entry, so that the table's largest sequence is below the batch. A flush that finds all
+/// memtables empty reports all families as flushed.
 #[test]
-fn a_record_that_leaves_nothing_in_tables_is_given_up_by_the_next_flush() {
+fn a_record_without_an_entry_in_tables_retires_at_the_next_flush() {
     let drive = Drive::new();
     let world = World::open(&drive);
     world.put("a", 1).unwrap();

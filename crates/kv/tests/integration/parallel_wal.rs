@@ -1,4 +1,4 @@
-//! The parallel log's engine on RocksDB itself, with the log in memory.
+//! The parallel WAL over RocksDB, with the log in memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 #![allow(clippy::disallowed_methods, reason = "RocksDB's own threads run on the real clock")]
 
@@ -49,7 +49,7 @@ impl World {
         self.db.get(key.as_bytes()).unwrap().map(|value| u64::from_le_bytes(value[..].try_into().unwrap()))
     }
 
-    /// Closes what the power left, without the engine's own close.
+    /// Closes RocksDB without closing the parallel WAL, as after a power cut.
     fn end(self) {
         self.tables.settle();
         drop(self.parallel_wal);
@@ -83,7 +83,7 @@ fn a_flush_of_rocksdb_retires_its_tickets_and_a_small_memtable_flushes_itself() 
     for n in 0..5000 {
         world.write(WriteOptions::UNSYNCED, put(&format!("k{n}"), n));
     }
-    // The memtables changed; their flush is RocksDB's own thread's.
+    // RocksDB switched memtables; a thread of RocksDB flushes them.
     let end = Instant::now() + Duration::from_secs(600);
     while world.log.len() >= 4000 {
         assert!(Instant::now() < end, "{} are left", world.log.len());
@@ -136,7 +136,7 @@ fn a_clean_close_leaves_a_database_that_opens_without_the_log_and_a_crash_does_n
     assert_eq!(db.get(b"n").unwrap().unwrap()[..], 1_u64.to_le_bytes());
     db.close().unwrap();
 
-    // The log in memory has no file: one of its name stands for it.
+    // The log in memory has no file. A file of the log's name stands for the log.
     let fs = crashed.mount();
     let path = format!("/db/{LOG_FILE}");
     let made = block_on(&**fs.driver(), async {
@@ -183,7 +183,7 @@ fn cut_while_writing(seed: u64, merges: bool) {
                     n += 1;
                     let slot = thread * KEYS as usize + (n % KEYS) as usize;
                     asked[slot].store(n, Ordering::Release);
-                    // Two keys, which must never differ.
+                    // Two keys of one batch, which must never differ.
                     let mut batch = put(&format!("a{slot}"), n);
                     batch.put(format!("b{slot}").as_bytes(), &n.to_le_bytes());
                     batch.put(b"padding", &[0; 600]);
@@ -205,7 +205,7 @@ fn cut_while_writing(seed: u64, merges: bool) {
         }
         counted.0 = added.load(Ordering::Acquire);
         before.extend(acknowledged.iter().map(|a| a.load(Ordering::Acquire)));
-        // The drive first: the log may have more, but must not have less than its tables.
+        // The drive is cut before the log: the log may have more records than the tables, and not fewer.
         next = Some(drive.after_a_cut(seed));
         let mut coin = seed;
         let survive = &mut |_| {
@@ -274,7 +274,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 proptest! {
     #[test]
-    fn what_rocksdb_serialises_is_read_back(changes in prop::collection::vec(change(), 0..20)) {
+    fn batches_that_rocksdb_serialised_are_parsed(changes in prop::collection::vec(change(), 0..20)) {
         let mut batch = WriteBatch::new();
         let mut expected: Vec<(RecordKind, Vec<u8>, Vec<u8>)> = Vec::new();
         for change in changes {

@@ -1,6 +1,5 @@
-//! What goes wrong in the engine before this one that lets writers append side by side, one test each: the same situation on
-//! RocksDB and a parallel log, handled; and with our rule broken, the defect is seen. What concerns the log alone is in
-//! `crates/fs/tests/integration/parallel_log_defects.rs`.
+//! Defects of the published prototype of WALTZ, one test each: the parallel WAL handles the situation on RocksDB, and shows the
+//! defect once the rule against it is broken. Defects of the log alone: `crates/fs/tests/integration/parallel_log_defects.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -25,11 +24,11 @@ struct World {
 
 impl World {
     fn open(drive: &Drive) -> World {
-        World::without(drive, None, None)
+        World::with_broken(drive, None, None)
     }
 
-    fn without(drive: &Drive, broken_rule: Option<BrokenRule>, wal_rule: Option<WalRule>) -> World {
-        let fs = drive.mount_without(broken_rule);
+    fn with_broken(drive: &Drive, broken_rule: Option<BrokenRule>, wal_rule: Option<WalRule>) -> World {
+        let fs = drive.mount_with(broken_rule);
         let db = Arc::new(Db::open(&fs, "/db", &options(true)).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
         let log = Arc::new(FsLog::open(&fs, "/db", &ParallelOptions::default()).unwrap());
@@ -65,14 +64,14 @@ impl World {
         self.bytes(key).map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()))
     }
 
-    /// The database after a power cut; this one goes on with nobody to see it.
+    /// The database after a power cut at this moment.
     fn cut(self, drive: &Drive, seed: u64) -> World {
         let after = drive.after_a_cut(seed);
         self.end();
         World::open(&after)
     }
 
-    /// Closes without the engine's own close: the log stays with what it holds.
+    /// Closes RocksDB without closing the parallel WAL: the log keeps its records.
     fn end(self) {
         self.tables.settle();
         drop((self.parallel_wal, self.log));
@@ -81,10 +80,10 @@ impl World {
     }
 }
 
-/// A key's value before and after a crash, where a second write comes while the first is between log and tables.
+/// A key's value before and after a crash. A second write of the key begins while the first is between log and tables.
 fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     let drive = Drive::new();
-    let world = World::without(&drive, None, wal_rule);
+    let world = World::with_broken(&drive, None, wal_rule);
     let first = BatchBuilder::new().put(Family::DEFAULT, b"a", &1_u64.to_le_bytes()).build();
     let (second_began, second_done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -98,7 +97,7 @@ fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
             while !second_began.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
-            // With its stripe held it cannot come through, however long this waits.
+            // While the first write holds the key's stripe, the second write waits.
             let patience = if wal_rule == Some(WalRule::KeyLocks) { u32::MAX } else { 2000 };
             for _ in 0..patience {
                 if second_done.load(Ordering::Acquire) {
@@ -117,8 +116,8 @@ fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     both
 }
 
-/// There, a batch gets its sequence after it was logged, and all records carry 0. Here the ticket is in the record before it
-/// is sent, and the order of tickets is that of RocksDB's sequences, key by key.
+/// The prototype gives a batch its sequence after logging the batch, so that all records carry sequence 0. The parallel WAL
+/// writes a ticket into the record, and tickets and RocksDB's sequences have one order for each key.
 #[test]
 fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
     assert_eq!(overtaken(None), (Some(2), Some(2)));
@@ -129,14 +128,14 @@ fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
     );
 }
 
-/// Whether a put whose append the drive failed, though it may have `landed`, said so, and what is there then, now and after a
-/// crash.
+/// The drive fails the append of a put; with `landed` the data is written all the same. Gives whether the put failed, and the
+/// key's value at once and after each of several crashes.
 fn after_a_failed_append(
     broken_rule: Option<BrokenRule>,
     landed: bool,
 ) -> (bool, Option<u64>, Vec<Option<u64>>) {
     let drive = Drive::new();
-    let world = World::without(&drive, broken_rule, None);
+    let world = World::with_broken(&drive, broken_rule, None);
     world.put("a", 1).unwrap();
     drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
     let failed = world.put("a", 2).is_err();
@@ -160,15 +159,15 @@ fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
     }
     let (failed, now, later) = after_a_failed_append(Some(BrokenRule::Void), true);
     assert_eq!((failed, now), (true, Some(1)));
-    assert!(later.contains(&Some(2)), "without voids it comes back: {later:?}");
+    assert!(later.contains(&Some(2)), "without void entries the put comes back: {later:?}");
 }
 
-/// The same with a batch that RocksDB refuses once the log has it.
+/// RocksDB refuses a batch that the log has.
 #[test]
 fn a_write_that_rocksdb_refuses_does_not_come_back() {
     let after = |wal_rule| {
         let drive = Drive::new();
-        let world = World::without(&drive, None, wal_rule);
+        let world = World::with_broken(&drive, None, wal_rule);
         world.put("a", 1).unwrap();
         let batch = BatchBuilder::new().put(Family::DEFAULT, b"a", &2_u64.to_le_bytes()).build();
         assert_eq!(
@@ -181,7 +180,7 @@ fn a_write_that_rocksdb_refuses_does_not_come_back() {
         value
     };
     assert_eq!(after(None), Some(1));
-    assert_eq!(after(Some(WalRule::Void)), Some(2), "a log that keeps it brings it back");
+    assert_eq!(after(Some(WalRule::Void)), Some(2), "a log without a void entry replays the batch");
 }
 
 #[test]
@@ -190,7 +189,7 @@ fn batches_of_any_size_survive_with_every_byte() {
     let options = EmuOptions { zones: 256, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
     let drive = Drive::of(EmuOptions { max_append: Blocks(16), ..options });
     let world = World::open(&drive);
-    // Around a block, an append, a zone, and a memtable.
+    // Sizes near those of a block, an append, a zone, and a memtable.
     let around = [4096, 16 * 4096, 64 * 4096, 300_000].map(|n: usize| [n - 100, n - 60, n - 1, n, n + 1]);
     let sizes: Vec<usize> = around.into_iter().flatten().chain([0, 1]).collect();
     let value = |size: usize| (0..size).map(|n| (n * 31 + size) as u8).collect::<Vec<u8>>();
@@ -205,7 +204,7 @@ fn batches_of_any_size_survive_with_every_byte() {
     after.end();
 }
 
-/// All that a cursor shows from its beginning on.
+/// Every key and value that a cursor shows.
 fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     cursor.seek(b"");
@@ -217,8 +216,9 @@ fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
     seen
 }
 
-/// How many snapshots, taken while two threads write, held a later write without an earlier one, of the same thread or of the
-/// other one that was told of it, or showed something else when they were read again; and how many had some of the writes. With `early` a thread is told before RocksDB has its batch.
+/// Two threads write while snapshots are taken. Gives the number of snapshots with a later write and without an earlier one, or
+/// with another content when they were read again, and the number of snapshots taken between the first and the last write. With
+/// `early` a write is acknowledged before RocksDB has its batch.
 fn gaps(early: bool) -> (usize, usize) {
     let rounds: u64 = if early { 5 } else { 200 };
     let drive = Drive::new();
@@ -228,7 +228,7 @@ fn gaps(early: bool) -> (usize, usize) {
     std::thread::scope(|scope| {
         let threads = ["x", "y"].map(|thread| {
             let (world, looks, told) = (&world, &looks, &told);
-            // Waits until a snapshot was taken from here on.
+            // Waits until a snapshot was taken after this call.
             let looked = || {
                 let seen = looks.load(Ordering::Acquire);
                 while looks.load(Ordering::Acquire) < seen + 2 {
@@ -247,7 +247,7 @@ fn gaps(early: bool) -> (usize, usize) {
                         if thread == "x" {
                             told.store(n, Ordering::Release);
                         } else {
-                            // What one thread was told of, the other one writes down.
+                            // The thread writes the other thread's last acknowledged number.
                             let other = told.load(Ordering::Acquire).to_le_bytes();
                             let after = BatchBuilder::new().put(Family::DEFAULT, b"z", &other);
                             world.write(WriteOptions::UNSYNCED, after).unwrap();
@@ -257,7 +257,7 @@ fn gaps(early: bool) -> (usize, usize) {
                         }
                         continue;
                     }
-                    // As there: the sequence is out, and the memtable gets the batch some time later.
+                    // As in the prototype: the memtable gets the batch some time after the acknowledgement.
                     let first = put("1").build();
                     let mut held = None;
                     let told = world.parallel_wal.write(&first, WriteOptions::UNSYNCED, |mark| {
@@ -285,17 +285,17 @@ fn gaps(early: bool) -> (usize, usize) {
     (gaps, in_between)
 }
 
-/// There, a sequence is published before the memtable has the batch. Here they are RocksDB's own.
+/// The prototype publishes a sequence before the memtable has the batch. The parallel WAL leaves sequences to RocksDB.
 #[test]
-fn a_snapshot_has_all_that_was_acknowledged_before_what_it_has() {
+fn a_snapshot_with_a_batch_has_every_batch_acknowledged_before_it() {
     let (found, in_between) = gaps(false);
     assert_eq!(found, 0);
     assert!(in_between > 0, "no snapshot fell among the writes");
-    assert!(gaps(true).0 > 0, "a writer that is told too early shows");
+    assert!(gaps(true).0 > 0, "an early acknowledgement shows in snapshots");
 }
 
 #[test]
-fn writes_that_race_the_replacement_of_zones_are_all_there_after_a_cut() {
+fn writes_beside_zone_replacements_survive_a_cut() {
     let zone = Blocks(16);
     let options = EmuOptions { zones: 400, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
     for seed in 0..3 {
@@ -307,7 +307,7 @@ fn writes_that_race_the_replacement_of_zones_are_all_there_after_a_cut() {
                 scope.spawn(move || (0..100).for_each(|n| world.put(&format!("{thread}.{n}"), n).unwrap()));
             }
         });
-        // 400 records of a block or two, in zones of 16.
+        // 400 records of one or two blocks, in zones of 16 blocks.
         let replaced = world.log.stats().replaced;
         assert!(replaced > 12, "{replaced} replacements");
         let after = world.cut(&drive, seed);
@@ -317,7 +317,7 @@ fn writes_that_race_the_replacement_of_zones_are_all_there_after_a_cut() {
     }
 }
 
-/// There, a thread whose append fails tries for ever.
+/// In the prototype a thread whose append fails tries for ever.
 #[test]
 fn device_errors_end_a_write_and_those_after_it() {
     let drive = Drive::new();

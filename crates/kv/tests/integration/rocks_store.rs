@@ -18,7 +18,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Seeded};
 
 #[test]
-fn what_was_written_is_there_after_a_restart_in_order_and_without_the_rest() {
+fn keys_survive_a_restart_in_order_and_deleted_keys_stay_deleted() {
     for wal in WalMode::ALL {
         restart(wal);
     }
@@ -61,11 +61,11 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
         for n in 0..50 {
             assert_eq!(ask(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")]), [ok(), ok()]);
         }
-        // The last pipelines are in flight when the power goes.
-        let flying: Vec<_> =
+        // The last pipelines are in flight at the power cut.
+        let in_flight: Vec<_> =
             (50..70).map(|n| send(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")])).collect();
         let after = emu.media().cut(&mut Seeded::new(seed));
-        drop(flying);
+        drop(in_flight);
         engine.close().unwrap();
         unmount(&fs);
         let driver: Arc<dyn Driver> = RealDriver::new();
@@ -83,7 +83,7 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
         let has = |key: String, n: i32| found.contains(&(key, n.to_string()));
         for n in 0..70 {
             let (a, b) = (has(format!("a{n}"), n), has(format!("b{n}"), n));
-            assert_eq!(a, b, "seed {seed}: pipeline {n} is there in part");
+            assert_eq!(a, b, "seed {seed}: pipeline {n} is stored in part");
             assert!(a || n >= 50, "seed {seed}: pipeline {n} was acknowledged and is lost");
         }
         store.close().unwrap();
@@ -104,7 +104,7 @@ fn fill(wal: WalMode) {
     let engine = engine(&fs, wal);
     let mut full = None;
     let value = |n: i32| {
-        // Not compressible, not repeated.
+        // Random digits do not compress.
         let mut state = n as u64 + 1;
         let mut text = String::new();
         while text.len() < 100_000 {

@@ -1,4 +1,4 @@
-//! A write stall holds up batches, not the thread that has them on their way.
+//! A write stall delays batches, and does not block the thread that has them in flight.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -19,13 +19,13 @@ use zoned::emu::{Emu, EmuOptions, Latency};
 const PIPELINES: usize = 240;
 const LENGTH: usize = 200_000;
 
-/// The one writer has batches on their way that wait for a flush of the log which one of them began, when it comes to one whose
-/// memtable is full; and RocksDB's flush of that waits for the log's.
+/// The only writer has batches in flight that wait for a flush of the drive, and comes to a batch whose memtable is full.
+/// RocksDB's flush of that memtable waits for the same flush of the drive.
 #[test]
 fn a_write_stall_and_the_flush_that_ends_it_do_not_wait_for_each_other() {
     for wal in [WalMode::Waltz, WalMode::Auto] {
         let (to, done) = mpsc::channel();
-        // A thread of its own: where it hangs, the test fails all the same.
+        // A thread of its own, so that the test fails instead of hanging.
         std::thread::spawn(move || {
             stall(wal);
             to.send(()).unwrap();

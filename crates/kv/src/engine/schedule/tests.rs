@@ -22,7 +22,7 @@ enum Step {
     Push(Vec<u8>),
     All,
     Take,
-    /// Puts back what is behind so many.
+    /// Puts back the pipelines after the first so many.
     TakeSome(usize),
     /// A group in flight ends.
     Release(usize),
@@ -39,15 +39,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// Pushes, takes and releases, and checks what must hold.
+/// Pushes, takes and releases, and checks the rules of the schedule.
 struct Check {
     schedule: Schedule,
     hash: RandomState,
-    /// By number: the keys, none for all.
+    /// The keys of each pipeline by its number; no keys stand for all.
     keys: Vec<Option<Vec<u8>>>,
     waiting: Vec<usize>,
     flying: Vec<(Vec<usize>, Group)>,
-    /// Which claims are whose.
+    /// The pipeline of each claim.
     numbers: HashMap<Vec<u32>, usize>,
 }
 
@@ -72,7 +72,7 @@ impl Check {
 
     fn push(&mut self, keys: Option<Vec<u8>>) {
         let number = self.keys.len();
-        // With a key of its own, so that the pipeline is known by its claims: another one if their stripes meet.
+        // Each pipeline claims a key of its own, so that its claims identify it. Another key is taken if two keys share a stripe.
         let claims = (0..).map(|name| {
             let mut claims = Claims::new(&self.hash);
             match &keys {
@@ -147,7 +147,7 @@ proptest! {
             }
             prop_assert_eq!(check.schedule.len(), check.waiting.len());
         }
-        // Whatever is left goes: each round takes all that may go, and lets all of it end.
+        // The remaining pipelines run: each round takes and ends every group that may run.
         for _ in 0..=check.keys.len() {
             while check.schedule.may_take() {
                 let before = check.waiting.len();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Watch;
 
-/// What a client's work does, in order.
+/// A step of a client's work.
 enum Step {
     Watch(&'static [u8]),
     /// The queued commands of EXEC, unless a watched key has changed.
@@ -163,7 +163,7 @@ fn a_watch_begins_when_writes_in_flight_of_its_key_have_landed() {
 }
 
 #[test]
-fn a_watched_key_that_expires_has_changed_and_one_that_had_expired_before_has_not() {
+fn a_watched_key_has_changed_if_it_expires_during_the_watch_and_not_if_it_expired_before() {
     let store = Arc::new(MemoryStore::new());
     let day = Day::new();
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
@@ -178,7 +178,7 @@ fn a_watched_key_that_expires_has_changed_and_one_that_had_expired_before_has_no
 }
 
 #[test]
-fn dropped_watches_leave_nothing_behind() {
+fn dropped_watches_are_forgotten() {
     let store = Arc::new(MemoryStore::new());
     let engine = engine(&store, EngineOptions::default());
     let watches = [watch(&engine, b"a"), watch(&engine, b"a"), watch(&engine, b"b")];
@@ -196,7 +196,7 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
     let engine = engine(&store, EngineOptions::default());
     let watches = watch(&engine, b"a");
     let large = format!("SET large {}", "x".repeat(200));
-    // The first runs of both come to nothing: the group's batch is too large.
+    // The first runs of both have no effect, because the group's batch is too large.
     let exec = Step::Exec(watches, vec!["SET a 1".into(), large]);
     let ran = outcome(&submit(&engine, vec![exec]));
     assert_eq!(ran.executed, Some(true));

@@ -23,7 +23,7 @@ fn records_come_in_order_with_family_key_and_value() {
 }
 
 #[test]
-fn records_that_cannot_be_ordered_are_refused_by_name() {
+fn records_that_cannot_be_ordered_are_refused_with_their_kind() {
     for (tag, word) in
         [(0x09, "transactions"), (0x11, "blob"), (0x17, "PutEntity"), (0x19, "TimedPut"), (0x7f, "kind")]
     {

@@ -38,7 +38,7 @@ impl Rng {
     }
 }
 
-/// What happened, in the order of one clock.
+/// The operations of all threads, ordered by one clock.
 #[derive(Default, Clone)]
 struct History {
     clock: u64,
@@ -56,7 +56,7 @@ impl History {
     }
 }
 
-/// One thread's work. What it writes is synced, and has values of its own.
+/// One thread's operations. Writes of registers are synced, and no two writes have the same value.
 fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, thread: u64, exact: bool) {
     let mut rng = rng(seed, thread + 1);
     for n in 0..OPS {
@@ -104,7 +104,6 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
             }
             6 => {
                 world.refused(WriteOptions::SYNCED, &Build::default().put(0, "refused", value));
-                // Without an answer it may have happened.
                 history.lock().refused.push(value);
             }
             7 => world.write(WriteOptions::UNSYNCED, &Build::default().delete_range(1, "x", "z")).unwrap(),
@@ -120,7 +119,7 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
     }
 }
 
-/// Runs threads, cuts the power, recovers, and says what is wrong.
+/// Runs threads, cuts the power, recovers, and gives the rules that the content breaks.
 fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
     let world = World::new(options);
     let history = Mutex::new(History::default());
@@ -143,7 +142,7 @@ fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
                 since = clock;
                 world.tables.flush().unwrap();
             }
-            // One moment: what was answered then, what the tables had, what the log had.
+            // History, tables and log are copied at one moment: the cut.
             let h = history.lock();
             if h.clock >= when || done {
                 let state = world.tables.state.lock();
@@ -194,15 +193,15 @@ fn judge(history: &mut History, tables: &ModelTables) -> Vec<String> {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_torn_or_doubled_by_a_cut() {
+fn no_acknowledged_batch_is_lost_torn_or_repeated_by_a_cut() {
     for seed in 0..300 {
         assert_eq!(run(seed, DEFAULT, seed % 2 == 1), Vec::<String>::new(), "seed {seed}");
     }
 }
 
-/// What the runs look for, without chance. The steps whose want brings it about each have a test in `protocol.rs`.
+/// Each rule of the checker, broken by hand. `protocol.rs` tests the steps of the protocol that keep the rules.
 #[test]
-fn lost_torn_doubled_and_returning_batches_are_noticed() {
+fn the_checker_reports_lost_torn_repeated_and_returning_batches() {
     let mut history = History { refused: vec![7], ..History::default() };
     history.registers.insert(0, vec![Op::answered(Did::Write(Some(1)), 0, 1)]);
     history.counters.insert(0, (1, 1));

@@ -112,7 +112,7 @@ pub struct ModelTables {
     /// Batches that may still be replayed before the power fails.
     pub replays: AtomicU64,
     pub flushes_asked: AtomicU64,
-    /// Of the last flush that was asked for, which whoever asked believes to be on its way.
+    /// The callback of the last background flush that was requested; the test decides when the flush runs.
     pub asked: Mutex<Option<FlushOver>>,
     /// Every batch is refused.
     pub refuses: AtomicBool,
@@ -130,12 +130,12 @@ impl ModelTables {
         Arc::new(ModelTables { state, replays: AtomicU64::new(replays), ..ModelTables::default() })
     }
 
-    /// What RocksDB's `Write` does with the log off.
+    /// Applies a batch to the memtables, as RocksDB's `Write` does with the log off.
     pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> Applied {
         Applied { last: Sequence(self.state.lock().live.apply(batch, mark)) }
     }
 
-    /// A flush of one family alone, as of somebody who goes past the engine.
+    /// A flush of one family alone that bypasses the parallel WAL.
     pub fn flush_family(&self, family: u32) {
         let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
         parallel_wal.flush_begins().unwrap();
@@ -152,13 +152,13 @@ impl ModelTables {
         self.state.lock().live.get(family, key)
     }
 
-    /// The flush that was asked for fails.
+    /// Ends the requested flush as failed.
     pub fn fail_flush(&self) {
         let over = self.asked.lock().take();
         over.unwrap()();
     }
 
-    /// Something to be done when the marks are dropped.
+    /// Runs `what` when the marks are dropped.
     pub fn when_marks_go(&self, what: impl FnOnce() + Send + 'static) {
         *self.marks_go.lock() = Some(Box::new(what));
     }
@@ -291,8 +291,8 @@ impl World {
         self.parallel_wal.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
     }
 
-    /// The database as it is opened after a power cut, whose first attempts at that are cut as well after `recoveries`
-    /// batches each.
+    /// The database after a power cut. Further cuts interrupt the first recoveries, each after the number of replayed batches
+    /// in `recoveries`.
     pub fn cut(
         log: &MemoryLog,
         durable: Contents,
@@ -304,7 +304,7 @@ impl World {
         for replays in recoveries {
             let tables = ModelTables::from(durable.clone(), *replays);
             let opened = World::open(Arc::new(log.cut(survive, keep_mark)), Arc::clone(&tables), DEFAULT);
-            // Whatever was in memory may have been flushed before the power failed.
+            // RocksDB may have flushed the memtables before the power failed.
             let state = tables.state.lock();
             durable =
                 if opened.is_err() && replays % 2 == 1 { state.live.clone() } else { state.durable.clone() };

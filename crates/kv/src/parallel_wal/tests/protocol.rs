@@ -1,4 +1,4 @@
-//! One rule at a time.
+//! The rules of the protocol, one test each.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use units::sync::Event;
 use super::model::*;
 use crate::parallel_wal::*;
 
-/// What is there after a power cut that took everything that was not durable.
+/// The database after a power cut that lost everything that was not durable.
 fn after_cut(world: &World) -> World {
     let durable = world.tables.state.lock().durable.clone();
     World::cut(&world.log, durable, &mut |_| false, false, &[])
@@ -97,7 +97,7 @@ fn a_batch_that_is_certain_to_fail_is_refused_before_the_log_has_it() {
 }
 
 #[test]
-fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
+fn flushed_tickets_retire_and_a_dropped_family_takes_no_writes() {
     let world = World::new(DEFAULT);
     let batch = Build::default().put(0, "a", 1).put(1, "b", 1);
     for _ in 0..10 {
@@ -121,7 +121,7 @@ fn flushed_tickets_retire_and_a_family_that_was_dropped_takes_no_more() {
 }
 
 #[test]
-fn a_flush_of_one_family_gives_up_nothing_that_another_one_has_in_memory() {
+fn a_flush_of_one_family_retires_no_batch_that_another_family_has_in_memory() {
     let world = World::new(DEFAULT);
     world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
     world.write(WriteOptions::SYNCED, &Build::default().put(1, "c", 2)).unwrap();
@@ -145,7 +145,7 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 }
 
 #[test]
-fn a_marked_batch_leaves_the_log_with_its_mark_whatever_its_families_say() {
+fn a_marked_batch_retires_with_its_mark_whatever_its_families_report() {
     let world = World::new(DEFAULT);
     world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
     // The family's table ends before the batch: the single delete and its put left nothing.
@@ -170,7 +170,7 @@ fn a_full_log_asks_for_one_flush() {
 }
 
 #[test]
-fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_write() {
+fn a_failed_flush_is_requested_again_but_not_at_every_write() {
     let world = World::new(ParallelWalOptions { log_limit: 40 * 4096, ..DEFAULT });
     let asked = || world.tables.flushes_asked.load(Ordering::Relaxed);
     let write = || world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
@@ -188,7 +188,7 @@ fn a_flush_that_was_asked_for_and_failed_is_asked_for_again_and_not_at_every_wri
     assert_eq!(asked(), 3);
 }
 
-/// A write without stripes whose record the log has, and which is being applied.
+/// An ordered write whose record the log has, and whose batch is being applied.
 async fn half_way(world: &World, goes_on: &Event) {
     let batch = Build::default().put(0, "a", 1).done();
     let written = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
@@ -223,7 +223,7 @@ fn exclusive_sections_and_ordered_writes_wait_for_each_other() {
                 is_alone.store(true, Ordering::Release);
             });
             let batch = Build::default().put(0, "b", 2).done();
-            // Until it is seen to wait: then no write begins.
+            // Waits until the exclusive section waits: from then on no write begins.
             let mut second = loop {
                 let write = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
                     std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
@@ -247,7 +247,7 @@ fn exclusive_sections_and_ordered_writes_wait_for_each_other() {
 }
 
 #[test]
-fn a_log_without_room_gets_it_from_a_flush() {
+fn a_flush_makes_room_in_a_full_log() {
     let world = World::new(DEFAULT);
     world.log.limit(3);
     for n in 0..10 {
@@ -272,7 +272,7 @@ fn tables_that_refuse_every_batch_fill_no_log() {
 }
 
 #[test]
-fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
+fn puts_and_deletes_need_no_marks_and_a_merge_turns_them_on() {
     let world = World::new(DEFAULT);
     let before = Build::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
     world.write(WriteOptions::SYNCED, &before).unwrap();
@@ -291,7 +291,7 @@ fn puts_and_deletes_alone_need_no_marks_and_a_merge_brings_them() {
 }
 
 #[test]
-fn marking_the_merges_alone_would_not_do() {
+fn marks_of_merges_alone_do_not_keep_replays_exact() {
     let counted = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         world.parallel_wal.exactly_once().unwrap();
@@ -315,13 +315,13 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
-        // The log has lost how far the tables go.
+        // The log has lost its retired ticket.
         after_cut(&world).tables.get(0, "n")
     };
     for put_first in [false, true] {
         assert_eq!(counted(None, put_first), Some(12), "put first: {put_first}");
     }
-    // Nothing sets the counter anew in the log, so that each record counts.
+    // No put of the counter is in the log, so that every replayed merge shows.
     let merged = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
@@ -374,7 +374,7 @@ fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
     assert_eq!(seen(Some(BrokenRule::SyncAtFlush)), (Some(1), Some(2)));
 }
 
-/// The key's value before and after a crash, where a second write comes while the first is between log and tables.
+/// The key's value before and after a crash. A second write of the key begins while the first is between log and tables.
 fn overtaken(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
     let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
     let first = Build::default().put(0, "a", 1).done();
@@ -386,7 +386,7 @@ fn overtaken(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
                 world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 2)).unwrap();
                 second_done.store(true, Ordering::Release);
             });
-            // With its stripe held it cannot come through, however long this waits.
+            // While the first write holds the key's stripe, the second write waits.
             let patience = if broken_rule == Some(BrokenRule::KeyLocks) { u32::MAX } else { 2000 };
             let mut waited = 0;
             while !second_done.load(Ordering::Acquire) && waited < patience {
@@ -411,7 +411,7 @@ fn two_writes_of_a_key_reach_log_and_tables_in_one_order() {
 }
 
 #[test]
-fn marks_below_the_floor_go_as_writes_go_on() {
+fn marks_below_the_floor_are_removed_while_writes_continue() {
     let world = World::new(DEFAULT);
     for n in 0..5000 {
         world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
@@ -424,13 +424,13 @@ fn marks_below_the_floor_go_as_writes_go_on() {
     assert_eq!(after_cut(&world).tables.get(0, "n"), Some(5000));
 }
 
-/// A batch that raises the floor is overtaken by another that would raise it further, and a flush lies between them.
+/// A batch that raises the floor is applied after a later batch, with a flush between them.
 #[test]
 fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     let world = World::new(DEFAULT);
     let merge = || world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
     (0..1200).for_each(|_| merge());
-    // A flush of these ends when as many more are there.
+    // One flush covers the first half of these writes.
     let sealed = world.tables.state.lock().live.clone();
     (0..1200).for_each(|_| merge());
     let flushed = Sequence(sealed.sequence);
@@ -445,15 +445,15 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     });
     outcome.unwrap();
     world.tables.flush().unwrap();
-    // The log has lost how far the tables go.
+    // The log has lost its retired ticket.
     assert_eq!(after_cut(&world).tables.get(0, "n"), Some(2400));
-    // And whoever comes next may raise it.
+    // The next batch may raise the floor.
     merge();
     assert!(world.tables.marks() < 10, "{}", world.tables.marks());
 }
 
 #[test]
-fn a_close_that_is_cut_off_leaves_a_log_for_as_long_as_there_are_marks() {
+fn an_interrupted_close_keeps_the_log_while_marks_exist() {
     let world = World::new(DEFAULT);
     world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 3)).unwrap();
     let at_the_end = Arc::new(Mutex::new(None));

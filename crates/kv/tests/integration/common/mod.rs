@@ -13,7 +13,7 @@ use units::{Blocks, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::EmuOptions;
 
-/// Whatever takes longer hangs.
+/// A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn drive(zones: u32, zone_mib: u64) -> EmuOptions {

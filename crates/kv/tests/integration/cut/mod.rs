@@ -1,4 +1,4 @@
-//! A drive for databases that are cut off.
+//! An emulated drive and its images after power cuts.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::Arc;
@@ -38,11 +38,11 @@ impl Drive {
     }
 
     pub fn mount(&self) -> Fs {
-        self.mount_without(None)
+        self.mount_with(None)
     }
 
     /// With a rule broken.
-    pub fn mount_without(&self, broken_rule: Option<BrokenRule>) -> Fs {
+    pub fn mount_with(&self, broken_rule: Option<BrokenRule>) -> Fs {
         let options = MountOptions { broken_rule, ..MountOptions::default() };
         block_on(&*self.driver, Fs::mount(self.device(), &options)).unwrap()
     }
