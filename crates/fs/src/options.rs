@@ -106,17 +106,24 @@ pub enum FileKind {
 pub enum Lifetime {
     /// Not set.
     #[default]
-    NotSet,
+    NotSet = 0,
     /// Set to "no lifetime".
-    None,
+    None = 1,
     /// Removed first.
-    Short,
+    Short = 2,
     /// Removed before most files.
-    Medium,
+    Medium = 3,
     /// Kept for long.
-    Long,
+    Long = 4,
     /// Kept longest.
-    Extreme,
+    Extreme = 5,
+}
+
+impl Lifetime {
+    /// The number of the lifetime on the device. The difference of two numbers is the distance between two lifetimes.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
 }
 
 /// How [`Fs::create`](crate::Fs::create) makes a file.

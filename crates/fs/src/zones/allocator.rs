@@ -11,7 +11,6 @@ use zoned::ZoneState;
 
 use crate::error::{Error, ErrorKind};
 use crate::files::stat::ZoneRole;
-use crate::metadata::format::record::lifetime_byte;
 use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
@@ -198,7 +197,7 @@ impl Allocator {
         let whole = self.table.free_count() >= self.kept;
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
-            let (a, b) = (lifetime_byte(z.lifetime), lifetime_byte(lifetime));
+            let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
             (z.reclaim != privileged, a.abs_diff(b))
         };

@@ -90,24 +90,12 @@ fn kind_of(byte: u8) -> Option<FileKind> {
         .find(|k| kind_byte(*k) == byte)
 }
 
-/// The number of a lifetime on the device. The difference of two numbers is the distance between two lifetimes.
-pub(crate) fn lifetime_byte(lifetime: Lifetime) -> u8 {
-    match lifetime {
-        Lifetime::NotSet => 0,
-        Lifetime::None => 1,
-        Lifetime::Short => 2,
-        Lifetime::Medium => 3,
-        Lifetime::Long => 4,
-        Lifetime::Extreme => 5,
-    }
-}
-
 fn lifetime_of(byte: u8) -> Lifetime {
     use Lifetime as L;
     // A lifetime is a hint: an unknown one does not refuse the file.
     [L::None, L::Short, L::Medium, L::Long, L::Extreme]
         .into_iter()
-        .find(|l| lifetime_byte(*l) == byte)
+        .find(|l| l.number() == byte)
         .unwrap_or_default()
 }
 
@@ -129,7 +117,7 @@ impl Put<'_> {
     }
 
     fn kind(self, kind: FileKind, lifetime: Lifetime) -> Self {
-        self.bytes(&[kind_byte(kind), lifetime_byte(lifetime)])
+        self.bytes(&[kind_byte(kind), lifetime.number()])
     }
 
     fn length(self, name: &str) -> Self {

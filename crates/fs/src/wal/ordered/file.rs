@@ -1,7 +1,7 @@
 //! A log file: the ordered log of [`crate::wal`] as a file, with segments from the file system's zones.
 //!
 //! A zone belongs to one open log at a time (a lease). The unwritten rest of the zone of a closed log is offered to the
-//! next log (a rest). A log takes a reserved zone without waiting; `sync` waits until the metadata record that gives the
+//! next log (a rest). A log takes a zone opened ahead without waiting; `sync` waits until the metadata record that gives the
 //! zone to the log is durable.
 
 use std::future::Future;
