@@ -177,7 +177,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// stateright's tester, another's implementation, is of the same mind. Writes of a thread that has no answer end it.
+        /// The linearizability tester of stateright, an independent implementation, gives the same answers. A write without an
+        /// answer is the last operation of its thread.
         #[test]
         fn the_search_agrees_with_stateright(threads in histories(), order in prop::collection::vec(0..3_usize, 0..40)) {
             let mut tester = LinearizabilityTester::new(Register::<Value>(None));

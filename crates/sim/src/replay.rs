@@ -246,7 +246,7 @@ mod tests {
                     Event::Submit { op, what: Op::Append { zone, data, .. } } => {
                         submitted.insert(*op, (*zone, data.clone()));
                     }
-                    // Nobody knows whether it is done until it is acknowledged: its zone holds anything.
+                    // Until a reset is acknowledged its zone may hold anything.
                     Event::Submit { op, what: Op::Zone { zone, .. } } => {
                         resets.insert(*zone, *op);
                         known.retain(|at, _| at.0 / 16 != u64::from(zone.0));

@@ -1,4 +1,4 @@
-//! A file system on an array of drives that allow little: of 8 zones that each may have open, the array leaves it 5.
+//! A file system on an array of drives with few open zones: of the 8 open zones of each drive, the array leaves 5 to the file system.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Blocks, ZonedDevice};
 
 const DRIVES: u32 = 4;
-/// Zones that a drive may have open, and active; and what is left of them behind its metadata and swap zones.
+/// Open and active limit of a drive, and the open zones that remain besides the array's metadata zones.
 const OPEN: u32 = 8;
 const LEFT: u32 = 5;
 /// Bytes of a file, of which a zone of the array holds a few.
@@ -79,7 +79,7 @@ async fn is_whole(fs: &Fs, kept: u32) {
     }
 }
 
-/// How many files and logs are written once the array is full: three times what it holds.
+/// Files and logs that are written: three times as much as the array holds.
 const ROUNDS: u32 = 180;
 
 #[test]

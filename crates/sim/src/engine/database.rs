@@ -61,7 +61,7 @@ pub(super) enum Outcome {
     Done,
     /// The tables refused the batch, as the step asked, and the log voided the record.
     Refused,
-    /// The modelled flush failed, as it does at random.
+    /// The modelled flush failed: modelled flushes fail at random.
     FlushFailed,
 }
 

@@ -1,4 +1,5 @@
-//! The order of batches where the parallel WAL does not keep it: the counterpart of the server's schedule.
+//! The order of batches that share a key, for writes under which the parallel WAL takes no key locks: the counterpart of the
+//! server's schedule.
 
 use std::collections::BTreeSet;
 

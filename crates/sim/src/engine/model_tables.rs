@@ -254,7 +254,7 @@ impl ModelTables {
         self.write(to, &durable)
     }
 
-    /// A [`flush`](Tables::flush); false if it failed as the model wants it.
+    /// A [`flush`](Tables::flush); false if the model made the flush fail.
     pub(super) fn flush_or_fail(&self) -> Result<bool, LogError> {
         match self.flush_all(true) {
             Err(error) if error.kind == LogErrorKind::Busy => Ok(false),
