@@ -1,4 +1,4 @@
-// RocksDB's opening functions, for a program that preloads this library. crates/rocks/src/engine.rs exports the
+// RocksDB's opening functions and CancelAllBackgroundWork, for a program that preloads this library. crates/rocks/src/engine.rs exports the
 // symbols, which jump to the functions here. FURROW_WAL selects the behaviour: `group` calls RocksDB's own functions,
 // `waltz` and `auto` open the database under a parallel log (kv::parallel_wal::Interposed reads which of the two).
 
@@ -244,4 +244,9 @@ FURROW_EXPORT Status furrow_optimistic_open_options(const DBOptions& options,
       "cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_"
       "18ColumnFamilyHandleESaISM_EEPPS0_");
   return Ours() ? RefuseTransactions() : real(options, txn, name, families, handles, db);
+}
+
+FURROW_EXPORT void furrow_cancel_background_work(DB* db, bool wait) {
+  static auto* real = Real<void(DB*, bool)>("_ZN7rocksdb23CancelAllBackgroundWorkEPNS_2DBEb");
+  furrow::CancelBackgroundWork(db, wait, real);
 }

@@ -1,13 +1,14 @@
-// RocksDB before 8.1 chooses the families of some atomic flushes before it enters its write thread: those of
-// CompactRange and Resume. A batch that comes between that choice and the switch of the memtables to a family with an
-// empty memtable has its mark flushed and its record not; a crash then loses the batch. FlushChoices keeps batches with
-// marks out for that time. RocksDB chooses the families of all other flushes in its write thread, but for GetLiveFiles,
-// which the wrapper calls without a flush.
+// A flush of all families is chosen before it happens: the wrapper lists the families by their handles, and RocksDB
+// before 8.1 chooses the families of CompactRange, Resume and CancelAllBackgroundWork before it enters its write
+// thread. A batch that comes after the choice and before the switch of the memtables, to a family that was not chosen,
+// has its mark flushed and its record not; a crash then loses the batch. The other way around, a record is flushed
+// without its mark, and a crash repeats a merge. FlushChoices keeps writes with marks out for that time.
 #pragma once
 
 #include <stdint.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -18,8 +19,8 @@ class FlushChoice;
 // The writes and the choices of one database. All methods may be called from any thread.
 class FlushChoices {
  public:
-  // A write to a database whose batches carry marks; also one that is not logged and has no mark. While an open choice
-  // keeps writes out, the constructor waits; without `wait` the write does not enter.
+  // A write to a database whose batches carry marks; also one that is not logged and has no mark. The constructor waits
+  // while a choice is open; without `wait` the write does not enter then.
   class Write {
    public:
     Write(FlushChoices& choices, bool wait);
@@ -32,47 +33,65 @@ class FlushChoices {
     bool entered_ = false;
   };
 
-  // From now on batches carry marks: every choice keeps writes out. Waits for the choices that do not. No batch is
-  // being applied meanwhile.
+  // A manual compaction of a family that runs through the wrapper.
+  class Compaction {
+   public:
+    Compaction(FlushChoices& choices, uint32_t family);
+    ~Compaction();
+    Compaction(const Compaction&) = delete;
+
+   private:
+    FlushChoices& choices_;
+    const uint32_t family_;
+  };
+
+  // From now on batches carry marks, and one choice is open at a time.
   void BatchesHaveMarks();
-  // A manual compaction of a family has begun: whatever flush it needed is over.
+  // The event of a memtable's switch, on the thread that switched it: ends this thread's choice.
+  void MemtableSwitched();
+  // The event of a manual compaction's begin: ends the choice of a compaction of that family, if no other manual
+  // compaction of the family runs. A flush that the compaction needed is over.
   void CompactionBegun(uint32_t family);
 
  private:
   friend class FlushChoice;
 
   std::mutex mutex_;
+  // Any change below.
   std::condition_variable changed_;
   bool marks_ = false;
   // Writes that are being applied.
   uint64_t writes_ = 0;
-  // Open choices that keep writes out.
-  uint64_t holding_ = 0;
   std::set<FlushChoice*> open_;
+  // Manual compactions by family.
+  std::map<uint32_t, uint64_t> compactions_;
 };
 
-// A call of RocksDB, on this thread, that may choose the families of a flush too early. Open until this thread has
-// switched the first memtable (RocksDB's write thread keeps writes out from then on), the family's compaction has
-// begun, or this object is destroyed.
+// From before the choice of a flush's families, by this thread, until this thread has switched the first memtable
+// (RocksDB's write thread keeps writes out from then on), the family's compaction has begun, or the object is
+// destroyed.
 class FlushChoice {
  public:
-  // `family`: the family of the compaction. If batches have marks, waits until no write is being applied. Writes to
-  // come then wait; a stall ends the wait only when RocksDB ends the stall.
-  FlushChoice(FlushChoices& choices, uint32_t family);
+  enum : uint32_t { kNoFamily = UINT32_MAX };
+
+  // `compacted`: the family of a compaction. If batches carry marks, waits until no other choice is open and no write
+  // is being applied. A write that RocksDB stalls is being applied until the stall ends.
+  explicit FlushChoice(FlushChoices& choices, uint32_t compacted = kNoFamily);
   ~FlushChoice();
   FlushChoice(const FlushChoice&) = delete;
-  // Whether writes are kept out.
-  bool holds() const { return holds_; }
-  // To be called by the event of a memtable's switch, on the thread that switched it.
-  static void MemtableSwitched();
+  // Whether batches carried marks when the choice began.
+  bool marks() const { return marks_; }
 
  private:
   friend class FlushChoices;
-  void EndLocked();
 
   FlushChoices& choices_;
-  const uint32_t family_;
-  bool holds_ = false;
+  const uint32_t compacted_;
+  // The thread's choice of another database, whose listener made this one.
+  FlushChoice* const outer_;
+  bool marks_ = false;
+  // The constructor's wait is over.
+  bool begun_ = false;
 };
 
 }  // namespace furrow

@@ -55,4 +55,8 @@ namespace furrow {
 // True if this thread is inside furrow_open_parallel or furrow_list_parallel.
 bool InParallelOpen();
 
+// Calls `cancel`, RocksDB's CancelAllBackgroundWork. If `db` is a database under a parallel log, its memtables are
+// flushed first.
+void CancelBackgroundWork(rocksdb::DB* db, bool wait, void (*cancel)(rocksdb::DB* db, bool wait));
+
 }  // namespace furrow

@@ -132,12 +132,22 @@ class Ranges {
   Families families_;
 };
 
+class ParallelDb;
+
+// The databases that are open under a parallel log, by RocksDB's own database.
+std::mutex open_databases_mutex;
+std::unordered_map<const DB*, ParallelDb*> open_databases;
+
 class ParallelDb : public rocksdb::StackableDB {
  public:
   ParallelDb(DB* db, FurrowHub* hub, std::unique_ptr<EmptyLogGuard> empty)
       : StackableDB(db), hub_(hub), empty_(std::move(empty)) {}
 
   ~ParallelDb() override {
+    {
+      std::lock_guard<std::mutex> lock(open_databases_mutex);
+      open_databases.erase(db_->GetRootDB());
+    }
     if (engine_ != nullptr) {
       Status status = CloseEngine();
       if (!status.ok()) {
@@ -172,8 +182,13 @@ class ParallelDb : public rocksdb::StackableDB {
     }
     RocksDb* side = rocks_adopt(db_, std::move(own), std::move(hidden));
     unlogged_ = rocks_unlogged(side);
-    return ToIOStatus(furrow_engine_open(hub_, mount, name.data(), name.size(), side, families.data(),
-                                         families.size(), &engine_));
+    status = ToIOStatus(furrow_engine_open(hub_, mount, name.data(), name.size(), side, families.data(),
+                                           families.size(), &engine_));
+    if (status.ok()) {
+      std::lock_guard<std::mutex> lock(open_databases_mutex);
+      open_databases[db_->GetRootDB()] = this;
+    }
+    return status;
   }
 
   Status Close() override {
@@ -263,7 +278,9 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   // Methods that StackableDB does not pass on.
-  Status Resume() override { return unlogged_->Resume(); }
+  Status Resume() override {
+    return unlogged_->Choose([this] { return db_->Resume(); });
+  }
   Status GetStatsHistory(uint64_t from, uint64_t to, std::unique_ptr<rocksdb::StatsHistoryIterator>* it) override {
     return db_->GetStatsHistory(from, to, it);
   }
@@ -320,11 +337,30 @@ class ParallelDb : public rocksdb::StackableDB {
     return unlogged_->CompactRange(options, family, begin, end);
   }
 
+  using DB::CompactFiles;
+  Status CompactFiles(const rocksdb::CompactionOptions& options, ColumnFamilyHandle* family,
+                      const std::vector<std::string>& inputs, const int level, const int path,
+                      std::vector<std::string>* const outputs, rocksdb::CompactionJobInfo* info) override {
+    return unlogged_->CompactFiles(
+        family->GetID(), [&] { return db_->CompactFiles(options, family, inputs, level, path, outputs, info); });
+  }
+
+  // RocksDB's CancelAllBackgroundWork: after it no flush runs.
+  void CancelBackgroundWork(const std::function<void()>& cancel) {
+    unlogged_->Flush().PermitUncheckedError();
+    unlogged_->Choose([&] {
+      cancel();
+      return Status::OK();
+    }).PermitUncheckedError();
+  }
+
   // All families are flushed together, because a log's batches retire in order.
   using DB::Flush;
-  Status Flush(const rocksdb::FlushOptions&, ColumnFamilyHandle*) override { return unlogged_->Flush(); }
-  Status Flush(const rocksdb::FlushOptions&, const std::vector<ColumnFamilyHandle*>&) override {
-    return unlogged_->Flush();
+  Status Flush(const rocksdb::FlushOptions& options, ColumnFamilyHandle*) override {
+    return unlogged_->Flush(options.wait);
+  }
+  Status Flush(const rocksdb::FlushOptions& options, const std::vector<ColumnFamilyHandle*>&) override {
+    return unlogged_->Flush(options.wait);
   }
 
   Status SyncWAL() override { return ToIOStatus(furrow_engine_sync(engine_)); }
@@ -525,6 +561,20 @@ Status CheckVersion() {
 }
 
 bool InParallelOpen() { return opening > 0; }
+
+void CancelBackgroundWork(DB* db, bool wait, void (*cancel)(DB* db, bool wait)) {
+  ParallelDb* parallel = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(open_databases_mutex);
+    const auto found = open_databases.find(db->GetRootDB());
+    parallel = found == open_databases.end() ? nullptr : found->second;
+  }
+  if (parallel == nullptr) {
+    cancel(db, wait);
+  } else {
+    parallel->CancelBackgroundWork([&] { cancel(db, wait); });
+  }
+}
 
 }  // namespace furrow
 

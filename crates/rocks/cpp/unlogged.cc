@@ -61,7 +61,7 @@ class Listener : public rocksdb::EventListener {
     // The event covers one family only, because a program may flush a single family (GetRootDB()->Flush()).
     Flushed(info.cf_name, info.cf_id, info.largest_seqno);
   }
-  void OnMemTableSealed(const rocksdb::MemTableInfo&) override { FlushChoice::MemtableSwitched(); }
+  void OnMemTableSealed(const rocksdb::MemTableInfo&) override { choices_->MemtableSwitched(); }
   void OnCompactionBegin(rocksdb::DB*, const rocksdb::CompactionJobInfo& info) override {
     if (info.compaction_reason == rocksdb::CompactionReason::kManualCompaction) {
       choices_->CompactionBegun(info.cf_id);
@@ -209,6 +209,7 @@ void Unlogged::Add(FamilyHandle family) {
 }
 
 Status Unlogged::Drop(const rocksdb::ColumnFamilyHandle& family, const std::function<Status()>& drop) {
+  std::shared_lock<std::shared_mutex> dropping(drops_);
   ++drops_begun_;
   Status status = drop();
   if (status.ok()) {
@@ -220,7 +221,6 @@ Status Unlogged::Drop(const rocksdb::ColumnFamilyHandle& family, const std::func
     dropped.assign(std::make_move_iterator(first), std::make_move_iterator(families_.end()));
     families_.erase(first, families_.end());
   }
-  ++drops_ended_;
   return status;
 }
 
@@ -241,49 +241,92 @@ bool Unlogged::AllInTables() {
   return std::all_of(families.begin(), families.end(), [this](const FamilyHandle& one) { return InTables(one); });
 }
 
-Status Unlogged::Repeat(const std::function<Status()>& flush) {
-  for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
-    const uint64_t ended = drops_ended_;
-    Status status = flush();
-    if ((!status.ok() && !status.IsColumnFamilyDropped()) || drops_begun_ == ended) {
-      return status;
-    }
+Status Unlogged::SwitchAll(bool wait) {
+  const std::vector<FamilyHandle> families = Families();
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  for (const FamilyHandle& family : families) {
+    handles.push_back(family.get());
   }
-  return Status::Busy("families were dropped during every attempt of a flush of all families");
+  rocksdb::FlushOptions options;
+  // By default Flush first waits until level 0 has few tables; on a full drive that wait would never end.
+  options.allow_write_stall = true;
+  options.wait = wait;
+  return db_->Flush(options, handles);
 }
 
-Status Unlogged::Flush(bool allow_write_stall) {
+void Unlogged::FillMarks() {
+  const FamilyHandle marks = Marks();
+  uint64_t entries = 0;
+  if (marks == nullptr || !db_->GetIntProperty(marks.get(), rocksdb::DB::Properties::kNumEntriesActiveMemTable, &entries) ||
+      entries != 0) {
+    return;
+  }
+  WriteOptions options;
+  options.disableWAL = true;
+  // In a write stall the choice lasts until the call returns: writes wait for the stall anyway.
+  options.no_slowdown = true;
+  db_->Put(options, marks.get(), kEntryKey, Slice()).PermitUncheckedError();
+}
+
+Status Unlogged::FlushUndropped(const std::function<Status()>& flush) {
+  for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
+    const uint64_t begun = drops_begun_;
+    Status status = flush();
+    if (!status.IsColumnFamilyDropped() && (!status.ok() || drops_begun_ == begun)) {
+      return status;
+    }
+    // Waits for the drops that are in progress.
+    std::unique_lock<std::shared_mutex> no_drops(drops_);
+  }
+  // No family is dropped during the last attempt.
+  std::unique_lock<std::shared_mutex> no_drops(drops_);
+  return flush();
+}
+
+void Unlogged::ReportEmpty(uint64_t written) {
+  if (listener_ == nullptr) {
+    return;
+  }
+  // The tables' sequence numbers need not reach `written`: a single delete and its put leave no entry.
+  for (const FamilyHandle& family : Families()) {
+    if (InTables(family)) {
+      listener_->InTables(*family, written);
+    }
+  }
+}
+
+Status Unlogged::Flush(bool wait) {
   const uint64_t written = db_->GetLatestSequenceNumber();
-  Status status = Repeat([&] {
-    // RocksDB skips empty memtables itself. But a program may have stopped the background work, and a flush could
-    // then fail or wait although all memtables are empty.
+  const auto flush = [&] {
+    FlushChoice choice(*choices_);
+    // RocksDB skips empty memtables itself. But a program may have stopped the background work, and a flush could then
+    // fail or wait although all memtables are empty.
     if (AllInTables()) {
       return Status::OK();
     }
-    const std::vector<FamilyHandle> families = Families();
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    for (const FamilyHandle& family : families) {
-      handles.push_back(family.get());
+    if (choice.marks()) {
+      // The flush then switches a memtable, which ends the choice.
+      FillMarks();
     }
-    rocksdb::FlushOptions options;
-    options.allow_write_stall = allow_write_stall;
-    return db_->Flush(options, handles);
-  });
-  if (status.ok() && listener_ != nullptr) {
-    // The tables' sequence numbers need not reach `written`: a single delete and its put leave no entry.
-    for (const FamilyHandle& family : Families()) {
-      if (InTables(family)) {
-        listener_->InTables(*family, written);
-      }
-    }
+    return SwitchAll(wait);
+  };
+  Status status = wait ? FlushUndropped(flush) : flush();
+  if (status.ok()) {
+    ReportEmpty(written);
   }
   return status;
 }
 
 Status Unlogged::EmptyMemtables() {
   for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
-    Status status = Flush();
-    if (!status.ok() || AllInTables()) {
+    const uint64_t written = db_->GetLatestSequenceNumber();
+    // Nothing is written and no family is created: the choice needs no guard.
+    Status status = FlushUndropped([this] { return AllInTables() ? Status::OK() : SwitchAll(true); });
+    if (!status.ok()) {
+      return status;
+    }
+    ReportEmpty(written);
+    if (AllInTables()) {
       return status;
     }
   }
@@ -292,39 +335,42 @@ Status Unlogged::EmptyMemtables() {
 
 Status Unlogged::CompactRange(const rocksdb::CompactRangeOptions& options, rocksdb::ColumnFamilyHandle* family,
                               const Slice* begin, const Slice* end) {
-  const bool bounded = begin != nullptr && end != nullptr;
-  return Repeat([&] {
-    if (!bounded && !options.allow_write_stall && Marks() != nullptr) {
-      // A flush by handles waits for the end of a stall before it chooses its families.
-      Status status = Flush(false);
-      if (!status.ok()) {
-        return status;
-      }
-    }
+  const FlushChoices::Compaction compaction(*choices_, family->GetID());
+  Status status;
+  for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
     FlushChoice choice(*choices_, family->GetID());
-    if (!choice.holds()) {
-      return db_->CompactRange(options, family, begin, end);
-    }
     rocksdb::CompactRangeOptions now = options;
-    // Writes are kept out: a wait for the end of a stall would be a stall.
-    now.allow_write_stall = true;
-    const FamilyHandle marks = Marks();
-    if (!bounded && marks != nullptr && AllInTables()) {
-      // RocksDB's flush then switches a memtable, which ends the choice.
-      WriteOptions unlogged;
-      unlogged.disableWAL = true;
-      Status status = db_->Put(unlogged, marks.get(), kEntryKey, Slice());
-      if (!status.ok()) {
-        return status;
+    if (choice.marks()) {
+      // Writes are kept out: a wait for the end of a stall would be a stall.
+      now.allow_write_stall = true;
+      if (begin == nullptr || end == nullptr) {
+        // RocksDB's flush then switches a memtable, which ends the choice. A bounded range may need no flush.
+        FillMarks();
       }
     }
-    return db_->CompactRange(now, family, begin, end);
-  });
+    status = db_->CompactRange(now, family, begin, end);
+    // RocksDB flushes all families first, and abandons that flush if another family is dropped meanwhile.
+    if (!status.IsColumnFamilyDropped() || !IsOpen(*family)) {
+      break;
+    }
+  }
+  return status;
 }
 
-Status Unlogged::Resume() {
-  FlushChoice choice(*choices_, FURROW_MARKS_FAMILY);
-  return db_->Resume();
+Status Unlogged::CompactFiles(uint32_t family, const std::function<Status()>& compact) {
+  const FlushChoices::Compaction compaction(*choices_, family);
+  return compact();
+}
+
+Status Unlogged::Choose(const std::function<Status()>& call) {
+  FlushChoice choice(*choices_);
+  return call();
+}
+
+bool Unlogged::IsOpen(const rocksdb::ColumnFamilyHandle& family) {
+  std::lock_guard<std::mutex> lock(families_mutex_);
+  const auto same = [&](const FamilyHandle& one) { return one->GetID() == family.GetID(); };
+  return std::any_of(families_.begin(), families_.end(), same);
 }
 
 Status Unlogged::Floor(bool* has, uint64_t* floor) {
@@ -384,8 +430,11 @@ Status Unlogged::SetFloor(uint64_t floor) {
 }
 
 void Unlogged::FreeHandles() {
-  families_.clear();
-  marks_.reset();
+  std::vector<FamilyHandle> freed;
+  FamilyHandle marks;
+  std::lock_guard<std::mutex> lock(families_mutex_);
+  freed.swap(families_);
+  marks.swap(marks_);
 }
 
 uint64_t Unlogged::MarksProperty(const Slice& property) {

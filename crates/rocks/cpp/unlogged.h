@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,16 +82,20 @@ class Unlogged {
   void Add(FamilyHandle family);
   // Runs `drop`, RocksDB's own drop of the family.
   rocksdb::Status Drop(const rocksdb::ColumnFamilyHandle& family, const std::function<rocksdb::Status()>& drop);
-  // Writes all memtables to tables, and waits. Only the events of `FurrowFlushEvents` prove that a batch is in
-  // tables; the returned status does not. Busy if families were dropped during every attempt.
-  rocksdb::Status Flush() { return Flush(true); }
+  // Writes all memtables to tables. Only the events of `FurrowFlushEvents` prove that a batch is in tables; the
+  // returned status does not. Without `wait`, the flush may still be running on return.
+  rocksdb::Status Flush(bool wait = true);
   // As Flush, while no batch is being applied. Fails unless all memtables are empty at the end.
   rocksdb::Status EmptyMemtables();
-  // RocksDB's CompactRange. If batches have marks, writes wait until RocksDB has switched memtables; a compaction of
+  // RocksDB's CompactRange. If batches carry marks, writes wait until RocksDB has switched memtables; a compaction of
   // a bounded range may need no switch, and writes then wait until the compaction begins.
   rocksdb::Status CompactRange(const rocksdb::CompactRangeOptions& options, rocksdb::ColumnFamilyHandle* family,
                                const rocksdb::Slice* begin, const rocksdb::Slice* end);
-  rocksdb::Status Resume();
+  // Runs `compact`, RocksDB's CompactFiles of the family.
+  rocksdb::Status CompactFiles(uint32_t family, const std::function<rocksdb::Status()>& compact);
+  // Runs a call of RocksDB that may choose the families of a flush. Writes wait until a memtable is switched, or the
+  // call returns.
+  rocksdb::Status Choose(const std::function<rocksdb::Status()>& call);
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
   rocksdb::Status SetFloor(uint64_t floor);
@@ -110,10 +115,17 @@ class Unlogged {
   // True if the family's memtables are empty: everything written to it before the call is in tables.
   bool InTables(const FamilyHandle& family);
   bool AllInTables();
-  rocksdb::Status Flush(bool allow_write_stall);
-  // Runs `flush`, a call that flushes all families, again as long as families are dropped during it. RocksDB then
-  // may abandon the flush of all families, and returns ColumnFamilyDropped or even OK.
-  rocksdb::Status Repeat(const std::function<rocksdb::Status()>& flush);
+  // True if the family is not dropped.
+  bool IsOpen(const rocksdb::ColumnFamilyHandle& family);
+  // Flushes all families once.
+  rocksdb::Status SwitchAll(bool wait);
+  // Makes the hidden family's active memtable not empty.
+  void FillMarks();
+  // Reports the families whose memtables are empty. `written`: the last sequence number before the flush.
+  void ReportEmpty(uint64_t written);
+  // Runs `flush` again as long as families are dropped during it: RocksDB may then abandon the flush of all families,
+  // and returns ColumnFamilyDropped or even OK.
+  rocksdb::Status FlushUndropped(const std::function<rocksdb::Status()>& flush);
 
   rocksdb::DB* db_;
   // The listener of PrepareUnlogged, if the database has it.
@@ -124,9 +136,10 @@ class Unlogged {
   std::vector<FamilyHandle> families_;
   // The hidden family. Changes only while no batch is being applied.
   FamilyHandle marks_;
-  // The numbers of family drops that began and ended. A flush during which a drop ran may have been abandoned.
+  // Held shared by a drop of a family, and exclusively by a flush that drops abandoned too often.
+  std::shared_mutex drops_;
+  // The number of drops that began. A flush during which it changed may have been abandoned.
   std::atomic<uint64_t> drops_begun_{0};
-  std::atomic<uint64_t> drops_ended_{0};
 };
 
 }  // namespace furrow

@@ -118,7 +118,7 @@ pub(crate) fn installed() -> Option<&'static dyn Engines> {
     ENGINES.get().copied()
 }
 
-/// For the plug-in's library alone. Defines RocksDB's opening functions, so that a program which preloads the library
+/// For the plug-in's library alone. Defines RocksDB's opening functions and `CancelAllBackgroundWork`, so that a program which preloads the library
 /// calls them instead of RocksDB's own. Exports the functions of `cpp/parallel_db.h`. Installs `$engines`, a static
 /// of a type that is [`Engines`].
 ///
@@ -141,6 +141,7 @@ macro_rules! interpose {
         $crate::jump!(open_trim, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_S9_", furrow_db_open_trim);
         $crate::jump!(open_trim_unique, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EES9_", furrow_db_open_trim_unique);
         $crate::jump!(list_families, "_ZN7rocksdb2DB18ListColumnFamiliesERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt6vectorIS9_SaIS9_EE", furrow_db_list_families);
+        $crate::jump!(cancel_background_work, "_ZN7rocksdb23CancelAllBackgroundWorkEPNS_2DBEb", furrow_cancel_background_work);
         $crate::jump!(open_transactions, "_ZN7rocksdb13TransactionDB4OpenERKNS_7OptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_transaction_open);
         $crate::jump!(open_transactions_families, "_ZN7rocksdb13TransactionDB4OpenERKNS_9DBOptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_18ColumnFamilyHandleESaISM_EEPPS0_", furrow_transaction_open_families);
         $crate::jump!(open_optimistic, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_optimistic_open);

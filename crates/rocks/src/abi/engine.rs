@@ -91,8 +91,10 @@ pub unsafe extern "C" fn furrow_engine_open(
 ) -> FurrowStatus {
     entry(|| {
         // SAFETY: the caller's promise.
-        let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)?) };
-        let db = Arc::new(Db::adopted(db, &dir, Arc::clone(&hub.hub)));
+        let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)) };
+        // Adopted before anything can fail: the caller gave the database away.
+        let db = Arc::new(Db::adopted(db, dir.as_deref().unwrap_or_default(), Arc::clone(&hub.hub)));
+        let dir = dir?;
         // SAFETY: the caller's promise.
         let families = unsafe { std::slice::from_raw_parts(families, n) };
         let facts: Vec<FamilyFacts> = families.iter().map(FurrowFamily::facts).collect();
