@@ -48,10 +48,13 @@ fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
 /// it waits must not have its mark in tables and its record not, nor its record in tables without its mark.
 #[test]
 fn a_write_while_a_flush_waits_for_a_stall_is_applied_once_after_a_kill() {
-    for (n, way) in
-        ["flush", "compaction", "bounded compaction", "live files", "checkpoint"].into_iter().enumerate()
-    {
-        for (command, check) in [("write under", "check late write"), ("merge under", "check late merge")] {
+    let ways = ["flush", "compaction", "bounded compaction", "live files", "checkpoint", "cancelled work"];
+    for (n, way) in ways.into_iter().enumerate() {
+        for (command, check) in [
+            ("write under", "check late write"),
+            ("create under", "check late write"),
+            ("merge under", "check late merge"),
+        ] {
             let wal = if n.is_multiple_of(2) { "waltz" } else { "auto" };
             let directory = tempfile::tempdir().unwrap();
             let output = run(&directory, wal, &[command, way]);

@@ -116,6 +116,8 @@ void FlushBy(DB* db, const std::string& way) {
     Ok(Checkpoint::Create(db, &checkpoint), "checkpoint");
     Ok(checkpoint->CreateCheckpoint(kCopy), "checkpoint");
     delete checkpoint;
+  } else if (way == "cancelled work") {
+    CancelAllBackgroundWork(db, false);
   } else {
     Expect(false, "no way " + way);
   }
@@ -158,12 +160,14 @@ void DropUnderFlush(Env* env, const std::string& way) {
 
 // Writes to a family with an empty memtable while a flush of all families may be waiting for the end of a stall, and
 // is killed when the flush is over. The database's batches carry marks. With `merge`, the write is a merge, and what
-// the flush finds was written without the log.
-void WriteUnderFlush(Env* env, const std::string& way, bool merge) {
+// the flush finds was written without the log. With `created`, the family is created while the flush waits.
+void WriteUnderFlush(Env* env, const std::string& way, bool merge, bool created) {
   DB* db = nullptr;
   Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
   ColumnFamilyHandle* rare = nullptr;
-  Ok(db->CreateColumnFamily(Settings(env), "rare", &rare), "creating a family");
+  if (!created) {
+    Ok(db->CreateColumnFamily(Settings(env), "rare", &rare), "creating a family");
+  }
   Ok(db->Merge(WriteOptions(), "count", "0"), "the first merge: batches carry marks from here on");
   WriteOptions options;
   options.disableWAL = merge;
@@ -182,6 +186,9 @@ void WriteUnderFlush(Env* env, const std::string& way, bool merge) {
   std::thread write([&] {
     WriteOptions synced;
     synced.sync = true;
+    if (created) {
+      Ok(db->CreateColumnFamily(Settings(env), "rare", &rare), "creating a family");
+    }
     Ok(merge ? db->Merge(synced, "count", "1") : db->Put(synced, rare, "late", "value"), "the late write");
   });
   usleep(100000);
@@ -292,8 +299,8 @@ int main(int argc, char** argv) {
     DropUnderFlush(env.get(), argument);
   } else if (command == "keep dropped handle") {
     KeepDroppedHandle(env.get());
-  } else if (command == "write under" || command == "merge under") {
-    WriteUnderFlush(env.get(), argument, command == "merge under");
+  } else if (command == "write under" || command == "merge under" || command == "create under") {
+    WriteUnderFlush(env.get(), argument, command == "merge under", command == "create under");
   } else if (command == "check late write" || command == "check late merge") {
     CheckLate(env.get(), command == "check late merge");
   } else if (command == "name hidden family") {
