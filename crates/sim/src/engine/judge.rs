@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use crate::linear::{Did, Op, Value, is_linearizable};
 
 use super::database::Content;
-use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, WRITERS, checkpoint, step_of, value};
+use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, checkpoint, step_of, value};
+use super::shape::WRITERS;
 use crate::model::{Fault, fault};
 use crate::plan::Plan;
 use crate::report::FailureKind;

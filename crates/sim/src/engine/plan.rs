@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kv::parallel_wal::{BatchBuilder, Family};
 
-use super::shape::{Mode, Shape};
+use super::shape::{Mode, Shape, WRITERS};
 use crate::Rng;
 
-/// Concurrent writers.
-pub(super) const WRITERS: usize = 4;
 /// Steps of each writer.
 pub(super) const STEPS: usize = 36;
 /// Families beside the default one.

@@ -3,7 +3,8 @@
 use crate::Rng;
 use crate::trace::{Drive, Trace};
 
-use super::plan::WRITERS;
+/// Concurrent writers.
+pub(super) const WRITERS: usize = 4;
 
 /// Of this many workloads in a row, those with an odd number run on modelled tables.
 const WORKLOADS: u64 = 5;
