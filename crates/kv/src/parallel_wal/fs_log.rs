@@ -24,6 +24,10 @@ const LOG_SHARE: u64 = 16;
 pub(crate) const LOG_ZONES: u64 = 4;
 
 /// The limits of a parallel WAL on this file system.
+#[cfg_attr(
+    not(feature = "broken-rules"),
+    allow(clippy::needless_update, reason = "the feature adds a field")
+)]
 pub fn log_limits(fs: &Fs) -> ParallelWalOptions {
     let geometry = fs.device().geometry();
     let zones = geometry.zone_capacity.bytes(geometry.block_size).0.saturating_mul(LOG_ZONES);
